@@ -1,0 +1,61 @@
+# `make help` lists the targets. Everything is installed below .venv; nothing else is needed than Python 3.11+,
+# a C compiler and the package registries.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HOT := $(wildcard src/maxq/*/*_cy.py)
+ROUNDS ?= 50
+SEEDS ?= 2000
+FIRST ?= 0
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint types fmt sim torture fuzz interop bench wheel clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.ready: pyproject.toml setup.py $(HOT)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.ready ## virtual environment, dependencies, compiled modules
+
+run: setup ## set up, run the demonstration, and (with a terminal) leave a server running
+	$(BIN)/python -m maxq.cli.demo
+
+test: setup lint types ## set up and run every check in its short form
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests
+
+lint: setup ## ruff and the import contracts
+	$(BIN)/ruff check src tests benches fuzz setup.py
+	$(BIN)/lint-imports
+
+types: setup ## mypy --strict
+	$(BIN)/mypy
+
+fmt: setup ## format in place
+	$(BIN)/ruff check --fix-only -q src tests benches fuzz setup.py
+	$(BIN)/ruff format -q src tests benches fuzz setup.py
+
+sim: setup ## simulated crashes and bit flips: SEEDS=n FIRST=s
+	$(BIN)/python -m tests.simulation.campaign --seeds $(SEEDS) --first $(FIRST)
+
+torture: setup ## kill -9 under load, real processes: ROUNDS=n
+	$(BIN)/python -m tests.integration.torture --rounds $(ROUNDS)
+
+fuzz: setup ## every parser of outside bytes, for longer
+	$(BIN)/python -m fuzz.run
+
+interop: setup ## against the Java and C++ originals (needs Java and Maven)
+	$(BIN)/python -m pytest -m interop tests/interop
+
+bench: setup ## side by side with Apache RocketMQ (needs Java, Maven and Go)
+	$(BIN)/python benches/compare_java.py
+
+wheel: setup ## build a wheel into dist/
+	$(BIN)/python -m build --wheel --no-isolation
+
+clean: ## remove what was built
+	rm -rf $(VENV) build dist src/*.egg-info
+	find src -name '*.so' -delete

@@ -1,0 +1,122 @@
+"""One exception tree.
+
+MaxQError
+├── ConfigError                 a setting or a settings file is wrong: names file, key, value, bound
+├── StoreError                  the store cannot do it
+│   ├── StoreRefusedError       the broker will not start on this store: names file, what is wrong, what to do
+│   └── MessageIllegalError     a message that must not be stored: names size and limit
+├── ProtocolError               bytes that are not a frame, header, body or record
+│   ├── LocalProtocolError      our caller's fault
+│   └── RemoteProtocolError     the peer's fault
+├── RemotingError               the network between us
+│   ├── RemotingConnectError    no connection: address
+│   ├── RemotingTimeoutError    no answer in time: address, timeout_ms
+│   └── RemotingSendError       the connection broke while we waited
+├── BrokerError                 a peer answered with a response code other than success
+│   ├── NoRouteError            17 TOPIC_NOT_EXIST from the name server
+│   └── OffsetMovedError        21 PULL_OFFSET_MOVED: next_begin_offset
+└── ClientError                 the client library was used wrongly or is not running
+"""
+
+
+class MaxQError(Exception):
+    """Base of everything raised on purpose. Class attributes say what a caller decides by."""
+
+    response_code: int = 1  # what a server answers when this reaches the place where requests are answered
+    retriable: bool = False  # may the same call succeed later or elsewhere?
+    refresh_route: bool = False  # is the caller's route suspect?
+
+
+class ConfigError(MaxQError):
+    """A setting or a settings file is wrong; the message names file, key, value and bound."""
+
+
+class StoreError(MaxQError):
+    """The store cannot do what was asked."""
+
+
+class StoreRefusedError(StoreError):
+    """The broker will not start on this store; the message names the file, what is wrong and what to do."""
+
+
+class MessageIllegalError(StoreError):
+    """A message that must not be stored; `size` and `limit` are in bytes (or counts, as the message says)."""
+
+    response_code = 13
+
+    def __init__(self, message: str, *, size: int = 0, limit: int = 0) -> None:
+        super().__init__(message)
+        self.size = size
+        self.limit = limit
+
+
+class ProtocolError(MaxQError):
+    """Bytes that are not what the protocol says."""
+
+
+class LocalProtocolError(ProtocolError):
+    """Our own caller asked for something the protocol cannot carry."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent something that is not the protocol; the connection cannot go on."""
+
+
+class RemotingError(MaxQError):
+    """The network between us and `address` (host:port)."""
+
+    retriable = True
+
+    def __init__(self, message: str, *, address: str = "") -> None:
+        super().__init__(message)
+        self.address = address
+
+
+class RemotingConnectError(RemotingError):
+    """No connection could be made."""
+
+    refresh_route = True
+
+
+class RemotingTimeoutError(RemotingError):
+    """No answer within `timeout_ms`."""
+
+    def __init__(self, message: str, *, address: str = "", timeout_ms: int = 0) -> None:
+        super().__init__(message, address=address)
+        self.timeout_ms = timeout_ms
+
+
+class RemotingSendError(RemotingError):
+    """The connection broke before the answer came."""
+
+    refresh_route = True
+
+
+class BrokerError(MaxQError):
+    """A peer answered `code` with `remark`."""
+
+    def __init__(self, code: int, remark: str | None, *, address: str = "") -> None:
+        super().__init__(f"CODE: {code}  DESC: {remark or ''}" + (f"  BROKER: {address}" if address else ""))
+        self.code = code
+        self.response_code = code
+        self.remark = remark or ""
+        self.address = address
+
+
+class NoRouteError(BrokerError):
+    """The name server knows no broker for this topic."""
+
+    retriable = True
+    refresh_route = True
+
+
+class OffsetMovedError(BrokerError):
+    """The pulled offset is outside the queue; continue at `next_begin_offset`."""
+
+    def __init__(self, code: int, remark: str | None, next_begin_offset: int, *, address: str = "") -> None:
+        super().__init__(code, remark, address=address)
+        self.next_begin_offset = next_begin_offset
+
+
+class ClientError(MaxQError):
+    """The client library was used wrongly, or is not running."""

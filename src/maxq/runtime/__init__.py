@@ -1,0 +1,1 @@
+"""The seams: Clock, Disk, MappedRegion and Rng (interfaces.py), and the real ones (system.py)."""

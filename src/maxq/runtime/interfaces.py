@@ -1,0 +1,141 @@
+"""What the outside world is to store, broker, name server and client: a clock, a disk, chance.
+
+The real ones are in `system.py`; the simulated ones in `maxq.testing`. The network is the running asyncio loop.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two times that must not be mixed."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970: store and born timestamps. May jump either way."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds from an arbitrary start: timeouts and durations. Never goes back."""
+        ...
+
+    def monotonic_ns(self) -> int:
+        """The same in nanoseconds, for latency statistics."""
+        ...
+
+
+class Rng(Protocol):
+    """Chance."""
+
+    def below(self, bound: int) -> int:
+        """A uniform integer in [0, bound)."""
+        ...
+
+    def bytes(self, count: int) -> bytes:
+        """`count` random bytes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One directory entry. `size` is in bytes, 0 for a directory; `modified_ms` is wall time."""
+
+    name: str
+    size: int
+    modified_ms: int
+    is_dir: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """Bytes of a partition: all, taken, and free to this process."""
+
+    total: int
+    used: int
+    free: int
+
+
+class MappedRegion(Protocol):
+    """One fixed-size file in memory: of CommitLog, ConsumeQueue, IndexFile, checkpoint.
+
+    `flush` blocks (fdatasync of a range) and is called through `loop.run_in_executor` by whoever runs on a loop.
+    After `close` the view must not be used through this object; slices that readers still hold stay valid until
+    they drop them (an unlinked file lives as long as its mapping).
+    """
+
+    @property
+    def view(self) -> memoryview:
+        """Writable bytes (format 'B'), as long as the file. Read-only if mapped so."""
+        ...
+
+    def flush(self, start: int, end: int) -> None:
+        """Make bytes [start, end) durable before returning. OSError if the device refuses."""
+        ...
+
+    def populate(self, start: int, end: int) -> None:
+        """Back [start, end) with real pages and blocks ahead of use; a hint, and blocking."""
+        ...
+
+    def close(self) -> None:
+        """Give up this object's hold on the mapping. Nothing is flushed."""
+        ...
+
+
+class DiskLock(Protocol):
+    """An exclusive advisory lock on a file; the kernel drops it when the process dies."""
+
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Files. All methods block; paths are absolute or relative to the working directory. Errors are OSError."""
+
+    def map(self, path: PurePath, size: int, *, read_only: bool = False) -> MappedRegion:
+        """Map the whole file. Missing (and not read_only): created sparse, zero-filled, `size` bytes, with the
+        folders above it. A file of another length: ValueError naming path, length and `size`; nothing changes."""
+        ...
+
+    def read(self, path: PurePath) -> bytes:
+        """The whole file; FileNotFoundError if it is not there."""
+        ...
+
+    def write(self, path: PurePath, data: bytes) -> None:
+        """Create or overwrite in place; durable on return (file and folder), not atomic."""
+        ...
+
+    def replace(self, path: PurePath, data: bytes) -> None:
+        """Atomic and durable: temporary file, sync, rename over `path`, sync of the folder."""
+        ...
+
+    def rename(self, source: PurePath, target: PurePath) -> None:
+        """Atomic; folder synced."""
+        ...
+
+    def delete(self, path: PurePath) -> None:
+        """Remove a file; FileNotFoundError if it is not there. Mappings of it stay usable."""
+        ...
+
+    def delete_tree(self, path: PurePath) -> None:
+        """Remove a folder and all below; nothing if it is not there."""
+        ...
+
+    def make_dirs(self, path: PurePath) -> None: ...
+
+    def exists(self, path: PurePath) -> bool: ...
+
+    def stat(self, path: PurePath) -> FileInfo:
+        """FileNotFoundError if it is not there."""
+        ...
+
+    def list(self, path: PurePath) -> Sequence[FileInfo]:
+        """Entries sorted by name; empty if the folder is missing."""
+        ...
+
+    def usage(self, path: PurePath) -> DiskUsage:
+        """Of the partition that holds `path` (or its nearest existing parent)."""
+        ...
+
+    def lock(self, path: PurePath, content: bytes) -> DiskLock:
+        """Create the file with `content` and lock byte 0; BlockingIOError if another process holds it."""
+        ...

@@ -1,0 +1,195 @@
+"""The real clock, disk and chance. Only `main` functions import this module."""
+
+import contextlib
+import fcntl
+import mmap
+import os
+import random
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+
+from maxq.runtime.interfaces import DiskUsage, FileInfo
+
+_PAGE = mmap.PAGESIZE
+_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+
+class SystemRng:
+    """Chance from the operating system's generator, reseeded per process."""
+
+    def __init__(self) -> None:
+        self._random = random.Random()
+
+    def below(self, bound: int) -> int:
+        return self._random.randrange(bound)
+
+    def bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+
+class SystemMappedRegion:
+    """A shared mmap and the descriptor that `fdatasync` needs."""
+
+    def __init__(self, path: Path, size: int, *, read_only: bool) -> None:
+        flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+        if not read_only:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        try:
+            length = os.fstat(self._fd).st_size
+            if length == 0 and not read_only:
+                os.ftruncate(self._fd, size)
+            elif length != size:
+                raise ValueError(f"{path}: {length} bytes, expected {size}")
+            access = mmap.ACCESS_READ if read_only else mmap.ACCESS_WRITE
+            self._map = mmap.mmap(self._fd, size, access=access)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._view = memoryview(self._map)
+
+    @property
+    def view(self) -> memoryview:
+        return self._view
+
+    def flush(self, start: int, end: int) -> None:
+        # fdatasync writes the dirty pages of the shared mapping too, and one call covers the size change.
+        if start < end:
+            os.fdatasync(self._fd)
+
+    def populate(self, start: int, end: int) -> None:
+        first = start - start % _PAGE
+        last = min(len(self._map), -(-end // _PAGE) * _PAGE)
+        if first < last:
+            with contextlib.suppress(OSError):
+                self._map.madvise(_POPULATE_WRITE, first, last - first)
+
+    def close(self) -> None:
+        if self._fd < 0:
+            return
+        os.close(self._fd)
+        self._fd = -1
+        self._view = memoryview(b"")
+        with contextlib.suppress(BufferError):  # readers hold slices: the mapping goes with the last of them
+            self._map.close()
+
+
+class SystemDiskLock:
+    """flock-style lock through fcntl, held by an open descriptor."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            os.pwrite(self._fd, content, 0)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class SystemDisk:
+    """The file system."""
+
+    def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
+        return SystemMappedRegion(Path(path), size, read_only=read_only)
+
+    def read(self, path: PurePath) -> bytes:
+        return Path(path).read_bytes()
+
+    def write(self, path: PurePath, data: bytes) -> None:
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write_synced(target, data)
+        _sync_folder(target.parent)
+
+    def replace(self, path: PurePath, data: bytes) -> None:
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(target.name + ".tmp")
+        _write_synced(temporary, data)
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
+
+    def rename(self, source: PurePath, target: PurePath) -> None:
+        os.replace(source, target)
+        _sync_folder(Path(target).parent)
+
+    def delete(self, path: PurePath) -> None:
+        os.unlink(path)
+
+    def delete_tree(self, path: PurePath) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def make_dirs(self, path: PurePath) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    def exists(self, path: PurePath) -> bool:
+        return Path(path).exists()
+
+    def stat(self, path: PurePath) -> FileInfo:
+        found = Path(path)
+        facts = found.stat()
+        is_dir = found.is_dir()
+        return FileInfo(found.name, 0 if is_dir else facts.st_size, facts.st_mtime_ns // 1_000_000, is_dir)
+
+    def list(self, path: PurePath) -> Sequence[FileInfo]:
+        try:
+            with os.scandir(path) as entries:
+                found = []
+                for entry in entries:
+                    facts = entry.stat()
+                    is_dir = entry.is_dir()
+                    size = 0 if is_dir else facts.st_size
+                    found.append(FileInfo(entry.name, size, facts.st_mtime_ns // 1_000_000, is_dir))
+        except FileNotFoundError:
+            return []
+        return sorted(found, key=lambda entry: entry.name)
+
+    def usage(self, path: PurePath) -> DiskUsage:
+        folder = Path(path)
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        facts = os.statvfs(folder)
+        block = facts.f_frsize
+        used = (facts.f_blocks - facts.f_bfree) * block
+        return DiskUsage(facts.f_blocks * block, used, facts.f_bavail * block)
+
+    def lock(self, path: PurePath, content: bytes) -> SystemDiskLock:
+        return SystemDiskLock(Path(path), content)
