@@ -1,0 +1,45 @@
+"""The client's own refusals (a branch of maxq.errors.ClientError)."""
+
+from maxq.errors import ClientError
+
+
+class NameIllegalError(ClientError):
+    """A topic or group name nobody can use; the message says which rule it breaks."""
+
+    response_code = 13
+
+
+class MessageRefusedError(ClientError):
+    """A message that would be refused by every broker; `size` and `limit` are in bytes."""
+
+    response_code = 13
+
+    def __init__(self, message: str, *, size: int = 0, limit: int = 0) -> None:
+        super().__init__(message)
+        self.size = size
+        self.limit = limit
+
+
+class SendFailedError(ClientError):
+    """All attempts to send failed. `attempts` lists (broker name, error) in order; the last one is the `__cause__`."""
+
+    retriable = True
+
+    def __init__(self, message: str, attempts: list[tuple[str, Exception]]) -> None:
+        super().__init__(message)
+        self.attempts = attempts
+
+
+class RequestTimeoutError(ClientError):
+    """Request-reply: no reply within `timeout_ms`."""
+
+    response_code = 10006
+    retriable = True
+
+    def __init__(self, message: str, *, timeout_ms: int) -> None:
+        super().__init__(message)
+        self.timeout_ms = timeout_ms
+
+
+class NotRunningError(ClientError):
+    """The client was not started, or is shut down."""

@@ -1,0 +1,85 @@
+"""Namespaces: `ns%name` on the wire, `name` for the user.
+
+Retry and dead-letter prefixes stay in front (`%RETRY%ns%G`); system topics and groups are not wrapped.
+
+Source: apache/rocketmq remoting/protocol/NamespaceUtil.java.
+"""
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+    }
+)
+#: Topics that clients may not send to.
+FORBIDDEN_TOPICS = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+
+
+def is_system_topic(topic: str) -> bool:
+    """TopicValidator.isSystemTopic."""
+    return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")
+
+
+def is_system_group(group: str) -> bool:
+    """MixAll.isSysConsumerGroup."""
+    return group.startswith("CID_RMQ_SYS_")
+
+
+def retry_topic(group: str) -> str:
+    """Where failed messages of `group` come back."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Where messages of `group` end that failed too often."""
+    return DLQ_PREFIX + group
+
+
+def wrap(namespace: str, resource: str) -> str:
+    """`resource` (topic or group) as it travels. Unchanged without a namespace, when already wrapped, and for system
+    names."""
+    if not namespace or not resource or is_system_topic(resource) or is_system_group(resource):
+        return resource
+    prefix, name = _split_prefix(resource)
+    if name.startswith(f"{namespace}%"):
+        return resource
+    return f"{prefix}{namespace}%{name}"
+
+
+def unwrap(namespace: str, resource: str) -> str:
+    """The user's name of `resource`; unchanged if it is not in `namespace`."""
+    if not namespace:
+        return resource
+    prefix, name = _split_prefix(resource)
+    return prefix + name.removeprefix(f"{namespace}%")
+
+
+def _split_prefix(resource: str) -> tuple[str, str]:
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if resource.startswith(prefix):
+            return prefix, resource[len(prefix) :]
+    return "", resource

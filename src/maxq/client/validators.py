@@ -1,0 +1,111 @@
+"""What may be sent and subscribed: names and sizes. Everything here is refused before it costs a round trip.
+
+Source: apache/rocketmq client/Validators.java, common/topic/TopicValidator.java.
+"""
+
+import re
+
+from maxq.client.errors import MessageRefusedError, NameIllegalError
+from maxq.client.namespace import FORBIDDEN_TOPICS
+from maxq.protocol.message import Message
+
+TOPIC_LENGTH_MAX = 127
+GROUP_LENGTH_MAX = 255
+PROPERTIES_LENGTH_MAX = 32_767  # bytes on the wire, the broker's additions included
+DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
+DEFAULT_CONSUMER_GROUP = "DEFAULT_CONSUMER"
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+
+
+def check_topic(topic: str) -> None:
+    """A topic name anybody may use.
+
+    Raises:
+        NameIllegalError: empty, too long, or with other characters than `%|a-zA-Z0-9_-`.
+    """
+    _check_name("topic", topic, TOPIC_LENGTH_MAX)
+
+
+def check_send_topic(topic: str) -> None:
+    """A topic that clients may send to.
+
+    Raises:
+        NameIllegalError: illegal, or one of the broker's own topics.
+    """
+    check_topic(topic)
+    if topic in FORBIDDEN_TOPICS:
+        raise NameIllegalError(f"sending to the system topic {topic} is forbidden; choose a topic of your own")
+
+
+def check_group(group: str) -> None:
+    """A producer or consumer group name.
+
+    Raises:
+        NameIllegalError: empty, too long, or with illegal characters.
+    """
+    _check_name("group", group, GROUP_LENGTH_MAX)
+
+
+def check_consumer_group(group: str) -> None:
+    """A consumer group of one's own.
+
+    Raises:
+        NameIllegalError: as check_group, or the reserved default group.
+    """
+    check_group(group)
+    if group == DEFAULT_CONSUMER_GROUP:
+        raise NameIllegalError(f"consumer group must not be {DEFAULT_CONSUMER_GROUP}; choose a name of your own")
+
+
+def check_message(message: Message, max_message_size: int) -> None:
+    """A message that a broker with this limit will take.
+
+    Raises:
+        NameIllegalError: its topic.
+        MessageRefusedError: no body, or one above `max_message_size` bytes.
+    """
+    check_send_topic(message.topic)
+    check_body(message.body, max_message_size)
+
+
+def check_body(body: bytes, max_message_size: int) -> None:
+    """Body of a message.
+
+    Raises:
+        MessageRefusedError: empty, or above `max_message_size` bytes.
+    """
+    size = len(body) if body else 0
+    if size == 0:
+        raise MessageRefusedError("the message body is empty; send at least one byte", size=0, limit=1)
+    if size > max_message_size:
+        raise MessageRefusedError(
+            f"the message body has {size} bytes, more than max_message_size {max_message_size}; "
+            "send less, or raise the limit here and maxMessageSize at the broker",
+            size=size,
+            limit=max_message_size,
+        )
+
+
+def check_properties(encoded: bytes) -> None:
+    """Encoded properties of a message.
+
+    Raises:
+        MessageRefusedError: above 32 767 bytes.
+    """
+    if len(encoded) > PROPERTIES_LENGTH_MAX:
+        raise MessageRefusedError(
+            f"the message properties take {len(encoded)} bytes, more than {PROPERTIES_LENGTH_MAX}; "
+            "put large values into the body",
+            size=len(encoded),
+            limit=PROPERTIES_LENGTH_MAX,
+        )
+
+
+def _check_name(kind: str, name: str, limit: int) -> None:
+    if not name or not name.strip():
+        raise NameIllegalError(f"the {kind} name is empty")
+    if len(name) > limit:
+        raise NameIllegalError(f"the {kind} name has {len(name)} characters, more than {limit}: {name[:40]}…")
+    if not _LEGAL(name):
+        raise NameIllegalError(f"the {kind} name {name!r} has characters other than %|a-zA-Z0-9_-")
