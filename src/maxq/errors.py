@@ -15,6 +15,8 @@ MaxQError
 ├── BrokerError                 a peer answered with a response code other than success
 │   ├── NoRouteError            17 TOPIC_NOT_EXIST from the name server
 │   └── OffsetMovedError        21 PULL_OFFSET_MOVED: next_begin_offset
+├── RequestRefusedError         a broker or name server will not do what a request asks: response_code, remark
+│   └── InvalidAttributeError   an attribute of a topic or group that is unknown, illegal or fixed
 └── ClientError                 the client library was used wrongly or is not running
 """
 
@@ -120,3 +122,18 @@ class OffsetMovedError(BrokerError):
 
 class ClientError(MaxQError):
     """The client library was used wrongly, or is not running."""
+
+
+class RequestRefusedError(MaxQError):
+    """A server will not do what a request asks; the message is the remark of the answer."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(remark)
+        self.response_code = code
+
+
+class InvalidAttributeError(RequestRefusedError):
+    """An attribute change that names an unknown key, a bad value, or a fixed attribute."""
+
+    def __init__(self, remark: str) -> None:
+        super().__init__(1, remark)

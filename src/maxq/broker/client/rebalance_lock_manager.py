@@ -1,0 +1,77 @@
+"""RebalanceLockManager: which client of a group may consume a queue in order.
+
+A lock lives until its owner unlocks it or 60 s pass without a refresh. Clients refresh every 20 s.
+
+Source:
+    broker/client/rebalance/RebalanceLockManager.java; broker-api.md §9.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.interfaces import Clock
+
+LOCK_MAX_LIVE_MS: Final = 60_000
+
+
+@dataclass(slots=True)
+class LockEntry:
+    """Who holds a queue, and since when without a refresh (monotonic milliseconds)."""
+
+    client_id: str
+    last_update_ms: int
+
+    def is_expired(self, now_ms: int) -> bool:
+        return now_ms - self.last_update_ms > LOCK_MAX_LIVE_MS
+
+
+class RebalanceLockManager:
+    """Locks per (group, queue), in memory only: after a restart clients lock again within 20 s."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._locks: dict[str, dict[MessageQueue, LockEntry]] = {}
+
+    def try_lock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> set[MessageQueue]:
+        """Take or refresh what is free, expired or already the caller's. Returns the queues that are now its own."""
+        now_ms = self._clock.monotonic_ms()
+        table = self._locks.setdefault(group, {})
+        locked: set[MessageQueue] = set()
+        for queue in queues:
+            entry = table.get(queue)
+            if entry is None or entry.is_expired(now_ms):
+                table[queue] = LockEntry(client_id, now_ms)
+            elif entry.client_id == client_id:
+                entry.last_update_ms = now_ms
+            else:
+                continue
+            locked.add(queue)
+        return locked
+
+    def unlock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
+        """Give up the caller's locks; those of others stay."""
+        table = self._locks.get(group)
+        if table is None:
+            return
+        for queue in queues:
+            entry = table.get(queue)
+            if entry is not None and entry.client_id == client_id:
+                del table[queue]
+        if not table:
+            del self._locks[group]
+
+    def is_lock_all_expired(self, group: str) -> bool:
+        """True when nobody of the group consumes in order now. (A send to its retry topic may then go to the DLQ.)"""
+        now_ms = self._clock.monotonic_ms()
+        return all(entry.is_expired(now_ms) for entry in self._locks.get(group, {}).values())
+
+    def drop_expired(self) -> None:
+        """Forget locks whose owners are gone, so that deleted topics and groups leave nothing behind."""
+        now_ms = self._clock.monotonic_ms()
+        for group, table in list(self._locks.items()):
+            for queue in [queue for queue, entry in table.items() if entry.is_expired(now_ms)]:
+                del table[queue]
+            if not table:
+                del self._locks[group]

@@ -1,0 +1,142 @@
+"""Which names topics and groups may have, and which topics belong to the broker itself.
+
+Source:
+    common/topic/TopicValidator.java, common/MixAll.java; broker-api.md §2.3, changes-5.5.md §8.
+"""
+
+import re
+from typing import Final
+
+AUTO_CREATE_TOPIC: Final = "TBW102"
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC: Final = "BenchmarkTest"
+TRANS_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+ROCKSDB_TRANS_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+ROCKSDB_TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
+ROCKSDB_OFFSET_TOPIC: Final = "CHECKPOINT_TOPIC"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+
+SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+SYNC_BROKER_MEMBER_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
+REVIVE_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
+REPLY_TOPIC_POSTFIX: Final = "_REPLY_TOPIC"
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+LMQ_PREFIX: Final = "%LMQ%"
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
+TOPIC_MAX_LENGTH: Final = 127
+GROUP_MAX_LENGTH: Final = 120  # room for the prefixes of retry and dead letter topics
+RETRY_OR_DLQ_TOPIC_MAX_LENGTH: Final = 255
+
+#: System topics that every broker has; those named after cluster and broker are the TopicConfigManager's to know.
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        AUTO_CREATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        ROCKSDB_TRANS_HALF_TOPIC,
+        ROCKSDB_TRANS_OP_HALF_TOPIC,
+        TRACE_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+        ROCKSDB_OFFSET_TOPIC,
+    }
+)
+
+NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        ROCKSDB_TRANS_HALF_TOPIC,
+        ROCKSDB_TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+    }
+)
+
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+_CHARACTERS: Final = "^[%|a-zA-Z0-9_-]+$"
+
+
+def validate_topic(topic: str) -> str | None:
+    """None if the name is legal, else the remark that tells what is wrong with it."""
+    if not topic.strip():
+        return "The specified topic is blank."
+    if _LEGAL.fullmatch(topic) is None:
+        return f"The specified topic: {topic}, contains illegal characters, allowing only {_CHARACTERS}"
+    if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        if len(topic) > RETRY_OR_DLQ_TOPIC_MAX_LENGTH:
+            return (
+                f"The specified topic is DLQ or Retry topic: {topic}, and its {len(topic)} characters are more than the "
+                f"topic max length: {RETRY_OR_DLQ_TOPIC_MAX_LENGTH}"
+            )
+    elif len(topic) > TOPIC_MAX_LENGTH:
+        return (
+            f"The specified topic: {topic}, is longer than topic max length: {TOPIC_MAX_LENGTH} "
+            f"({len(topic)} characters)"
+        )
+    return None
+
+
+def validate_group(group: str) -> str | None:
+    """None if the name is legal, else the remark that tells what is wrong with it."""
+    if not group.strip():
+        return "The specified group is blank."
+    if _LEGAL.fullmatch(group) is None:
+        return f"The specified group: {group}, contains illegal characters, allowing only {_CHARACTERS}"
+    if len(group) > GROUP_MAX_LENGTH:
+        return (
+            f"The specified group: {group}, is longer than group max length: {GROUP_MAX_LENGTH} "
+            f"({len(group)} characters)"
+        )
+    return None
+
+
+def is_system_topic(topic: str) -> bool:
+    """Of those that do not depend on the names of cluster and broker; case matters."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_not_allowed_send_topic(topic: str) -> bool:
+    """Topics that only the broker writes: a client's send is answered 16."""
+    return topic in NOT_ALLOWED_SEND_TOPICS
+
+
+def is_system_group(group: str) -> bool:
+    """Groups that are created on demand even when automatic creation is off."""
+    return group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def is_lmq(name: str) -> bool:
+    """Light message queues are named by a prefix and have one queue."""
+    return name.startswith(LMQ_PREFIX)
+
+
+def is_retry_topic(topic: str) -> bool:
+    return topic.startswith(RETRY_PREFIX)
+
+
+def retry_topic(group: str) -> str:
+    """Where messages of `group` wait for another try."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Where messages of `group` go that failed too often."""
+    return DLQ_PREFIX + group
+
+
+def pop_retry_topics(topic: str, group: str) -> tuple[str, str]:
+    """Retry topics of pop consumption, in its two spellings (KeyBuilder.java, V2 and V1)."""
+    return f"{RETRY_PREFIX}{group}+{topic}", f"{RETRY_PREFIX}{group}_{topic}"
