@@ -1,0 +1,109 @@
+"""Packed host addresses and the two kinds of message id.
+
+    offset id   store host address (4 or 16 bytes) + int32 port + int64 physical offset, upper-case hex: 32 or 56 chars
+    unique id   address (4 or 16) + pid (2) + loader hash (4) + ms since the first of the month (4) + counter (2), hex
+
+Source:
+    common/message/MessageDecoder.java createMessageId, MessageClientIDSetter.java; store-format.md §4.
+"""
+
+import struct
+from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+from maxq.errors import LocalProtocolError, RemoteProtocolError
+from maxq.runtime.interfaces import Clock, Rng
+
+_BACKWARD_STEP_MS: Final = 1_000_000  # a clock that went back less than this gives difference 0
+
+
+def encode_host(host: str, port: int) -> bytes:
+    """8 bytes (IPv4) or 20 bytes (IPv6): address, then the port as int32.
+
+    Raises:
+        LocalProtocolError: `host` is not a literal address.
+    """
+    try:
+        address = ip_address(host.partition("%")[0].strip("[]"))
+    except ValueError:
+        raise LocalProtocolError(f"{host!r} is not an IPv4 or IPv6 address") from None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.packed + struct.pack(">i", port)
+
+
+def decode_host(packed: bytes | memoryview) -> tuple[str, int]:
+    """(address text, port) of a packed host.
+
+    Raises:
+        RemoteProtocolError: neither 8 nor 20 bytes.
+    """
+    size = len(packed)
+    if size not in (8, 20):
+        raise RemoteProtocolError(f"a packed host has 8 or 20 bytes, not {size}")
+    address = bytes(packed[:-4])
+    (port,) = struct.unpack(">i", packed[-4:])
+    return str(IPv4Address(address) if size == 8 else IPv6Address(address)), port
+
+
+def host_text(packed: bytes | memoryview) -> str:
+    """`address:port`, the address of IPv6 in brackets."""
+    address, port = decode_host(packed)
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def offset_message_id(host: bytes, physical_offset: int) -> str:
+    """The broker's id of a message.
+
+    Args:
+        host: store host, 8 or 20 bytes.
+        physical_offset: bytes from the start of the CommitLog.
+    """
+    return host.hex().upper() + format(physical_offset & 0xFFFFFFFFFFFFFFFF, "016X")
+
+
+def decode_message_id(message_id: str) -> tuple[bytes, int]:
+    """(packed store host, physical offset) of an offset message id.
+
+    Raises:
+        RemoteProtocolError: not 32 or 56 hexadecimal characters.
+    """
+    if len(message_id) not in (32, 56):
+        raise RemoteProtocolError(f"a message id has 32 or 56 characters, not {len(message_id)}")
+    try:
+        raw = bytes.fromhex(message_id)
+    except ValueError:
+        raw = b""
+    if len(raw) * 2 != len(message_id):  # fromhex takes blanks
+        raise RemoteProtocolError(f"message id {message_id!r:.80} is not hexadecimal")
+    return raw[:-8], int.from_bytes(raw[-8:], "big", signed=True)
+
+
+class UniqIdGenerator:
+    """Makes unique message ids (UNIQ_KEY) of this process."""
+
+    def __init__(self, pid: int, ip: str, clock: Clock, rng: Rng) -> None:
+        """`ip` is this machine's address as text; `rng` stands for Java's class loader hash."""
+        address = encode_host(ip, 0)[:-4]
+        self._prefix = (address + (pid & 0xFFFF).to_bytes(2, "big") + rng.bytes(4)).hex().upper()
+        self._clock = clock
+        self._counter = 0
+        self._month_start = 0
+        self._month_end = 0
+
+    def next(self) -> str:
+        """A new id: 32 characters with an IPv4 address, 56 with IPv6."""
+        now = self._clock.wall_ms()
+        if now >= self._month_end or now < self._month_start - _BACKWARD_STEP_MS:
+            self._set_month(now)
+        self._counter = (self._counter + 1) & 0xFFFF
+        return f"{self._prefix}{max(0, now - self._month_start) & 0xFFFFFFFF:08X}{self._counter:04X}"
+
+    def _set_month(self, now_ms: int) -> None:
+        # Java takes the local month; nothing decodes it to more than "about when", and UTC gives every machine the
+        # same ids for the same seed.
+        first = datetime.fromtimestamp(now_ms / 1000, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+        self._month_start = int(first.timestamp()) * 1000
+        self._month_end = int(following.timestamp()) * 1000

@@ -1,0 +1,42 @@
+"""System flag bits of a stored message.
+
+    bit   0x001 compressed · 0x002 multi tags · 0x00C transaction (0 none, 4 prepared, 8 commit, C rollback)
+          0x010 born host is IPv6 · 0x020 store host is IPv6 · 0x040 needs unwrapping · 0x080 inner batch
+          0x700 compression type (0 zlib by old clients, 0x100 LZ4, 0x200 ZSTD, 0x300 ZLIB)
+
+Source:
+    common/sysflag/MessageSysFlag.java, common/compression/CompressionType.java.
+"""
+
+from enum import IntFlag
+
+
+class MessageSysFlag(IntFlag):
+    """Bits of `sysFlag`."""
+
+    COMPRESSED = 0x1
+    MULTI_TAGS = 0x2
+    TRANSACTION_PREPARED = 0x4
+    TRANSACTION_COMMIT = 0x8
+    TRANSACTION_ROLLBACK = 0xC
+    BORN_HOST_V6 = 0x10
+    STORE_HOST_V6 = 0x20
+    NEED_UNWRAP = 0x40
+    INNER_BATCH = 0x80
+    COMPRESSION_LZ4 = 0x100
+    COMPRESSION_ZSTD = 0x200
+    COMPRESSION_ZLIB = 0x300
+
+
+TRANSACTION_MASK = 0xC
+COMPRESSION_MASK = 0x700
+
+
+def transaction_type(sys_flag: int) -> int:
+    """0, TRANSACTION_PREPARED, TRANSACTION_COMMIT or TRANSACTION_ROLLBACK."""
+    return sys_flag & TRANSACTION_MASK
+
+
+def with_transaction_type(sys_flag: int, kind: int) -> int:
+    """`sys_flag` with its transaction bits replaced by `kind`."""
+    return (sys_flag & ~TRANSACTION_MASK) | kind
