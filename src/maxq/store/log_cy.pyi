@@ -3,8 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-#: Columns of a send row (int64 each); positions are byte positions in `source` unless the SCRATCH flag is set.
+#: Columns of a send row (int64 each); positions are byte positions in `source`. R_PROPERTIES is one in `scratch` if
+#: F_SCRATCH is set. R_PHYSICAL_OFFSET (of the first record), R_QUEUE_OFFSET (of the first), R_SIZE (bytes of log) and
+#: R_COUNT (records) are filled in by append_rows.
 ROW_WIDTH: int
+(
+    R_FLAGS, R_OPAQUE, R_TOPIC, R_TOPIC_SIZE, R_QUEUE_ID, R_SYS_FLAG, R_BORN_TIMESTAMP, R_FLAG, R_PROPERTIES,
+    R_PROPERTIES_SIZE, R_BODY, R_BODY_SIZE, R_RECONSUME_TIMES, R_PHYSICAL_OFFSET, R_QUEUE_OFFSET, R_SIZE, R_COUNT, R_VERSION,
+) = range(18)
+F_SCRATCH: int  # properties are in the scratch buffer
+F_ONEWAY: int
+F_BINARY: int  # header serialization ROCKETMQ
+F_BATCH: int  # the body is a batch
+F_NO_WAIT: int  # WAIT=false
 
 class QueueTail:
     """The writing end of one ConsumeQueue, and the counter that assigns its queue offsets.
@@ -18,7 +29,7 @@ class QueueTail:
     next_queue_offset: int  # the offset the next appended message of this queue gets
     max_physical_offset: int  # end of the last record that has a unit here; -1 none
     write_offset: int  # logical byte position of the next unit = 20 × its index
-    watched: bool  # somebody waits for arrivals: Dispatcher.run lists this tail in `arrived`
+    watched: bool  # somebody waits for arrivals: Dispatcher.run lists this tail in `arrived` once and clears the flag
     def __init__(self, topic: str, queue_id: int, owner: Any) -> None: ...
     def attach(self, view: memoryview | None, file_from_offset: int, position: int) -> None:
         """Write from byte `position` of the file whose logical start is `file_from_offset` bytes; None detaches."""
@@ -30,6 +41,7 @@ class TopicTail:
 
     topic: str
     topic_bytes: bytes
+    hooked: bool  # every record is also given to owner.dispatch_special
     plain: bool  # may send rows go here? False until the broker has configured the topic for plain sends
     max_queue_id: int  # queue ids 0 … max_queue_id are legal in a send
     write_queue_nums: int
@@ -87,6 +99,8 @@ class LogTail:
         with 8 bytes to spare (nothing written: call `close_file`, attach the next file, call again).
         born_host and store_host are 8 or 20 bytes (address, 4-byte port); the IPv6 bits of sys_flag must agree.
         append_prop_crc: put the `__CRC32#` property at the end (store-format §3.4)."""
+    def forget_topic(self) -> None:
+        """Drop the remembered TopicTail: it was replaced or removed."""
     def append_raw(self, data: bytes | memoryview) -> bool:
         """Append bytes as they are (a slave). False: does not fit in the current file."""
     def close_file(self) -> None:
@@ -112,6 +126,10 @@ class Dispatcher:
     """Log range → ConsumeQueue units and index entries."""
 
     dispatched_offset: int  # everything below has been dispatched
+    last_store_timestamp: int  # of the last record dispatched
+    records: int  # dispatched since start
+    delay_table: list[int]  # milliseconds of delay level 1, 2, …
+    index_tags: bool  # also write topic#T#TAGS index entries, as 5.5 does
     arrived: list[QueueTail]  # tails with `watched` that got units since the list was last cleared
     def __init__(self, topics: dict[bytes, TopicTail], index: IndexTail | None, owner: Any) -> None:
         """`owner` is called for what C does not do (all take plain ints and bytes):
@@ -119,12 +137,15 @@ class Dispatcher:
         owner.roll_queue(tail: QueueTail, queue_offset: int) -> None      # unit does not go to tail's file: attach the right one
         owner.roll_index(physical_offset: int, store_timestamp: int) -> None   # attach the next IndexFile
         owner.dispatch_special(position: int, size: int, physical_offset: int, view: memoryview) -> None
-            # a record with INNER_MULTI_DISPATCH or inner-batch bit: after its normal handling is left to Python
+            # after the normal handling of a record with INNER_MULTI_DISPATCH, with the inner-batch bit (whose unit is
+            # NOT written here), or of a hooked topic. `view` is the whole file.
         """
+    def forget_topic(self) -> None: ...
     def run(self, view: memoryview, start: int, end: int, file_from_offset: int) -> int:
         """Dispatch the whole records in view[start:end]; trusted bytes (CRC not checked, sizes are). Returns the
         position after the last record dispatched (a BLANK ends at the end of the file); stops early at anything that
-        is not a record. Records below dispatched state of a queue or index are skipped there (duplicate tests)."""
+        is not a record. Units and entries that exist already are skipped (duplicate tests); a unit that would leave a gap goes
+        through owner.roll_queue, which fills the gap and leaves write_offset at 20 × queue_offset."""
 
 class UnitScan:
     """Result of `collect`: what a pull takes."""

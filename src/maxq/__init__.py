@@ -1,0 +1,1 @@
+"""MaxQ: Apache RocketMQ's message broker rebuilt in Python."""
