@@ -1,0 +1,583 @@
+"""A disk that can lose its power, flip bits, fill up, turn read-only and fail to sync.
+
+Every file has a **live** content, which the process sees, and a **durable** one, which is what the platters hold. The
+same goes for the directory: creations, deletions, renames and changes of length wait in a journal until their folder
+is synced, and a power loss keeps a random prefix of what waits (journaling file systems keep metadata in order; see
+`metadata_in_order`).
+
+A power loss keeps what was flushed. Of the rest it keeps a random part: page by page (4096 bytes) nothing, all, or
+sector by sector (512 bytes) old, new, or torn within the sector at a drawn byte. Between operations the simulated
+kernel may write pages back on its own, so that a file can also hold a mixture of several earlier moments.
+
+`flush` of a region also makes the file's own directory entries durable, as `SystemDisk` does.
+
+Power can be cut from outside (`cut_power`) or after a number of disk operations (`cut_power_after`): then the
+operation in which the countdown ends raises `PowerLoss`, half done. From there on every call raises `PowerLoss`; the
+process is dead. `boot` returns the survivors as a disk for the next process.
+"""
+
+import errno
+import fnmatch
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from maxq.runtime.interfaces import DiskUsage, FileInfo
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_rng import SimRng
+
+PAGE = 4096
+SECTOR = 512
+
+
+class PowerLoss(SystemExit):
+    """The machine lost its power at this point.
+
+    A SystemExit because asyncio hands only that and KeyboardInterrupt through callbacks and tasks to whoever runs the
+    loop, and because nothing in the code under test may catch it.
+    """
+
+
+@dataclass(slots=True, eq=False)
+class _Inode:
+    """One file: what the process sees, what the platters hold."""
+
+    live: bytearray
+    durable: bytearray  # shorter than live until the length is durable
+    modified_ms: int
+    lost_pages: dict[int, bytes] = field(default_factory=dict)  # dropped by a failed sync, until modified again
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change of the directory that is not durable yet."""
+
+    kind: str  # link, unlink, rename
+    path: str
+    inode: _Inode | None = None
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BitFlip:
+    """One changed bit."""
+
+    path: str
+    position: int  # byte in the file
+    bit: int
+
+    def __str__(self) -> str:
+        return f"{self.path}: byte {self.position} bit {self.bit}"
+
+
+class SimMappedRegion:
+    """A mapping: the live bytes themselves, shared by every mapping of the file."""
+
+    def __init__(self, disk: "SimDisk", path: str, inode: _Inode, *, read_only: bool) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+        view = memoryview(inode.live)
+        self._view = view.toreadonly() if read_only else view
+
+    @property
+    def view(self) -> memoryview:
+        return self._view
+
+    def flush(self, start: int, end: int) -> None:
+        if start < end:
+            self._disk.flush_inode(self._path, self._inode, start, end)
+
+    def populate(self, start: int, end: int) -> None:
+        self._disk.check_alive()
+
+    def close(self) -> None:
+        self._view = memoryview(b"")
+
+
+class SimDiskLock:
+    """Held until released, or until the machine dies."""
+
+    def __init__(self, disk: "SimDisk", path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.unlock(self._path)
+
+
+class SimDisk:
+    """Files in memory behind the `Disk` seam.
+
+    Args:
+        rng: what a crash keeps, and when the kernel writes back.
+        clock: modification times.
+        total_bytes: size of the partition; a file counts with its full length.
+        write_back: probability per operation that some dirty pages reach the platters on their own.
+        metadata_in_order: False lets a crash keep any subset of the waiting directory changes.
+    """
+
+    def __init__(
+        self,
+        rng: SimRng,
+        clock: SimClock,
+        *,
+        total_bytes: int = 1 << 34,
+        write_back: float = 0.2,
+        metadata_in_order: bool = True,
+    ) -> None:
+        self.rng = rng
+        self.clock = clock
+        self.total_bytes = total_bytes
+        self.other_bytes = 0  # taken by somebody else on the same partition
+        self.read_only = False
+        self.operations = 0  # mutating steps so far: the scale of cut_power_after
+        self._write_back = write_back
+        self._metadata_in_order = metadata_in_order
+        self._files: dict[str, _Inode] = {}
+        self._folders: set[str] = {"/", "."}
+        self._durable_files: dict[str, _Inode] = {}
+        self._journal: list[_Change] = []
+        self._locks: set[str] = set()
+        self._failing_flushes: list[tuple[str, int]] = []  # (pattern, how often still)
+        self._failing_reads: list[str] = []
+        self._countdown = -1
+        self._survivors: dict[str, bytearray] | None = None
+
+    # -- failures to order --
+
+    def cut_power_after(self, operations: int) -> None:
+        """Let the power go in the middle of things, `operations` mutating steps from now."""
+        self._countdown = operations
+
+    def cut_power(self) -> None:
+        """The power goes now: draw what survives. The call itself does not raise; the next operation does."""
+        if self._survivors is None:
+            self._survivors = self._draw_survivors()
+            self._locks.clear()
+
+    @property
+    def is_dead(self) -> bool:
+        return self._survivors is not None
+
+    def boot(self) -> "SimDisk":
+        """The disk after the power came back. Without a power loss: what a killed process leaves (all live bytes)."""
+        files = self._survivors
+        if files is None:
+            files = {path: bytearray(inode.live) for path, inode in self._files.items()}
+        successor = SimDisk(
+            self.rng.fork("boot"),
+            self.clock,
+            total_bytes=self.total_bytes,
+            write_back=self._write_back,
+            metadata_in_order=self._metadata_in_order,
+        )
+        for path, content in files.items():
+            old = self._files.get(path) or self._durable_files.get(path)
+            modified_ms = old.modified_ms if old else self.clock.wall_ms()
+            inode = _Inode(content, bytearray(content), modified_ms)
+            successor._files[path] = successor._durable_files[path] = inode
+        successor._folders = set(self._folders)
+        return successor
+
+    def fail_flush(self, pattern: str, times: int = 1) -> None:
+        """The next `times` syncs of files whose path matches the pattern fail with EIO.
+
+        As on Linux the kernel then forgets that the pages were dirty: a later sync succeeds and does not write them,
+        unless they were modified again.
+        """
+        self._failing_flushes.append((pattern, times))
+
+    def fail_read(self, pattern: str) -> None:
+        """Reading whole files that match the pattern fails with EIO."""
+        self._failing_reads.append(pattern)
+
+    def flip_bit(self, path: str | PurePath, position: int, bit: int) -> BitFlip:
+        """Change one bit, in what the process sees and on the platters."""
+        inode = self._files[_key(path)]
+        inode.live[position] ^= 1 << bit
+        if position < len(inode.durable):
+            inode.durable[position] ^= 1 << bit
+        return BitFlip(_key(path), position, bit)
+
+    def paths(self, pattern: str = "*") -> list[str]:
+        """All files whose path matches, sorted."""
+        return sorted(path for path in self._files if fnmatch.fnmatch(path, pattern))
+
+    def put(self, path: str | PurePath, data: bytes) -> None:
+        """A file that was always there, durable; for setting up scenes."""
+        inode = _Inode(bytearray(data), bytearray(data), self.clock.wall_ms())
+        self._files[_key(path)] = self._durable_files[_key(path)] = inode
+        self._add_folders(PurePath(path).parent)
+
+    # -- Disk --
+
+    def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SimMappedRegion:
+        key = _key(path)
+        self.check_alive()
+        inode = self._files.get(key)
+        if not read_only:
+            self._check_writable(key)
+        if inode is None or (not inode.live and not read_only):
+            if read_only:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+            inode = self._create(key, size)
+        if len(inode.live) != size:
+            raise ValueError(f"{path}: {len(inode.live)} bytes, expected {size}")
+        return SimMappedRegion(self, key, inode, read_only=read_only)
+
+    def read(self, path: PurePath) -> bytes:
+        self.check_alive()
+        key = _key(path)
+        if any(fnmatch.fnmatch(key, pattern) for pattern in self._failing_reads):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), key)
+        return bytes(self._inode(key).live)
+
+    def write(self, path: PurePath, data: bytes) -> None:
+        key = _key(path)
+        self._step()
+        self._check_writable(key)
+        self._check_space(key, len(data))
+        inode = self._files.get(key)
+        if inode is None:
+            inode = self._create(key, 0)
+        self._step()
+        self._set_content(key, inode, b"")
+        self._step()
+        self._set_content(key, self._files[key], data)
+        self._step()
+        self._sync_whole(key)
+        self._step()
+        self._sync_folder(_parent(key))
+
+    def replace(self, path: PurePath, data: bytes) -> None:
+        key = _key(path)
+        temporary = key + ".tmp"
+        self._step()
+        self._check_writable(key)
+        self._check_space(temporary, len(data))
+        self._create(temporary, 0)
+        self._set_content(temporary, self._files[temporary], data)
+        self._step()
+        self._sync_whole(temporary)
+        self._step()
+        self._move(temporary, key)
+        self._step()
+        self._sync_folder(_parent(key))
+
+    def rename(self, source: PurePath, target: PurePath) -> None:
+        self._step()
+        self._check_writable(_key(source))
+        self._inode(_key(source))
+        self._move(_key(source), _key(target))
+        self._step()
+        self._sync_folder(_parent(_key(target)))
+
+    def delete(self, path: PurePath) -> None:
+        key = _key(path)
+        self._step()
+        self._check_writable(key)
+        self._inode(key)
+        self._unlink(key)
+
+    def delete_tree(self, path: PurePath) -> None:
+        self._step()
+        prefix = _key(path)
+        self._check_writable(prefix)
+        for key in [key for key in self._files if key.startswith(prefix + "/")]:
+            self._step()
+            self._unlink(key)
+        self._folders = {folder for folder in self._folders if folder != prefix and not folder.startswith(prefix + "/")}
+
+    def make_dirs(self, path: PurePath) -> None:
+        self.check_alive()
+        if _key(path) not in self._folders:
+            self._check_writable(_key(path))
+            self._add_folders(path)
+
+    def exists(self, path: PurePath) -> bool:
+        self.check_alive()
+        return _key(path) in self._files or _key(path) in self._folders
+
+    def stat(self, path: PurePath) -> FileInfo:
+        self.check_alive()
+        key = _key(path)
+        if key in self._folders:
+            return FileInfo(PurePath(key).name, 0, 0, True)
+        return self._info(key)
+
+    def list(self, path: PurePath) -> Sequence[FileInfo]:
+        self.check_alive()
+        folder = _key(path)
+        files = [self._info(key) for key in self._files if _parent(key) == folder]
+        below = [key for key in self._folders if key != folder and _parent(key) == folder]
+        folders = [FileInfo(PurePath(key).name, 0, 0, True) for key in below]
+        return sorted(files + folders, key=lambda entry: entry.name)
+
+    def usage(self, path: PurePath) -> DiskUsage:
+        self.check_alive()
+        used = min(self.total_bytes, self._used())
+        return DiskUsage(self.total_bytes, used, self.total_bytes - used)
+
+    def lock(self, path: PurePath, content: bytes) -> SimDiskLock:
+        key = _key(path)
+        self._step()
+        self._check_writable(key)
+        if key in self._locks:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), key)
+        if key not in self._files:
+            self._create(key, 0)
+        self._set_content(key, self._files[key], content)
+        self._locks.add(key)
+        return SimDiskLock(self, key)
+
+    # -- used by regions and locks --
+
+    def unlock(self, path: str) -> None:
+        self._locks.discard(path)
+
+    def flush_inode(self, path: str, inode: _Inode, start: int, end: int) -> None:
+        """fdatasync of a range, with the file's length and its directory entries."""
+        self._step()
+        if self.read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        pages = range(start // PAGE, -(-end // PAGE))
+        if self._flush_fails(path):
+            for page in pages:
+                self._lose_page(inode, page)
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        self._set_durable_length(inode)
+        for page in pages:
+            self._store_page(inode, page)
+        self._commit_changes([change for change in self._journal if change.inode is inode])
+        inode.modified_ms = self.clock.wall_ms()
+        self._step()
+
+    def check_alive(self) -> None:
+        """PowerLoss if there is no power any more."""
+        if self._survivors is not None:
+            raise PowerLoss("power is off")
+
+    # -- steps and checks --
+
+    def _step(self) -> None:
+        """Between two mutating steps: the power may go, the kernel may write back."""
+        self.check_alive()
+        self.operations += 1
+        if self._write_back and self.rng.chance(self._write_back):
+            self._write_back_some()
+        if self._countdown >= 0:
+            self._countdown -= 1
+            if self._countdown < 0:
+                self.cut_power()
+                raise PowerLoss("power lost")
+
+    def _check_writable(self, key: str) -> None:
+        if self.read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), key)
+
+    def _used(self) -> int:
+        return self.other_bytes + sum(len(inode.live) for inode in self._files.values())
+
+    def _check_space(self, key: str, size: int) -> None:
+        if self._used() + size > self.total_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), key)
+
+    def _flush_fails(self, path: str) -> bool:
+        for place, (pattern, times) in enumerate(self._failing_flushes):
+            if times > 0 and fnmatch.fnmatch(path, pattern):
+                self._failing_flushes[place] = (pattern, times - 1)
+                return True
+        return False
+
+    def _inode(self, key: str) -> _Inode:
+        inode = self._files.get(key)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+        return inode
+
+    def _info(self, key: str) -> FileInfo:
+        inode = self._inode(key)
+        return FileInfo(PurePath(key).name, len(inode.live), inode.modified_ms, False)
+
+    # -- live changes --
+
+    def _add_folders(self, path: PurePath) -> None:
+        for folder in (path, *path.parents):
+            self._folders.add(_key(folder))
+
+    def _create(self, key: str, size: int) -> _Inode:
+        self._check_space(key, size)
+        self._add_folders(PurePath(key).parent)
+        inode = _Inode(bytearray(size), bytearray(), self.clock.wall_ms())
+        self._files[key] = inode
+        self._journal.append(_Change("link", key, inode))
+        return inode
+
+    def _set_content(self, key: str, inode: _Inode, data: bytes) -> None:
+        if len(inode.live) == len(data):
+            inode.live[:] = data  # keeps mappings of it
+        else:
+            changed = _Inode(bytearray(data), inode.durable, self.clock.wall_ms())
+            self._files[key] = changed
+            self._journal = [
+                _Change(change.kind, change.path, changed, change.target) if change.inode is inode else change
+                for change in self._journal
+            ]
+            for path, old in self._durable_files.items():
+                if old is inode:
+                    self._durable_files[path] = changed
+        self._files[key].modified_ms = self.clock.wall_ms()
+
+    def _move(self, source: str, target: str) -> None:
+        inode = self._files.pop(source)
+        self._files[target] = inode
+        self._journal.append(_Change("rename", source, inode, target))
+
+    def _unlink(self, key: str) -> None:
+        self._journal.append(_Change("unlink", key, self._files.pop(key)))
+
+    # -- durability --
+
+    def _sync_whole(self, key: str) -> None:
+        inode = self._files[key]
+        if self._flush_fails(key):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), key)
+        inode.durable = bytearray(inode.live)
+        inode.lost_pages.clear()
+
+    def _sync_folder(self, folder: str) -> None:
+        self._commit_changes(
+            [change for change in self._journal if folder in (_parent(change.path), _parent(change.target))]
+        )
+
+    def _commit_changes(self, changes: Sequence[_Change]) -> None:
+        # In order, and with everything that concerned the same paths before.
+        last = max((self._journal.index(change) for change in changes), default=-1)
+        paths = {path for change in changes for path in (change.path, change.target) if path}
+        kept = []
+        for place, change in enumerate(self._journal):
+            if place <= last and (change.path in paths or change.target in paths):
+                _apply(self._durable_files, change)
+            else:
+                kept.append(change)
+        self._journal = kept
+
+    @staticmethod
+    def _set_durable_length(inode: _Inode) -> None:
+        missing = len(inode.live) - len(inode.durable)
+        if missing > 0:
+            inode.durable.extend(bytes(missing))
+
+    @staticmethod
+    def _lose_page(inode: _Inode, page: int) -> None:
+        content = bytes(inode.live[page * PAGE : (page + 1) * PAGE])
+        if content != inode.durable[page * PAGE : (page + 1) * PAGE]:
+            inode.lost_pages[page] = content
+
+    @staticmethod
+    def _store_page(inode: _Inode, page: int) -> None:
+        begin = page * PAGE
+        content = inode.live[begin : begin + PAGE]
+        if page in inode.lost_pages:
+            if inode.lost_pages[page] == content:
+                return
+            del inode.lost_pages[page]
+        inode.durable[begin : begin + len(content)] = content
+
+    def _write_back_some(self) -> None:
+        """The kernel's own write-back: some dirty pages of one file."""
+        if not self._files:
+            return
+        inode = self._files[self.rng.choice(list(self._files))]
+        if len(inode.durable) != len(inode.live):
+            if len(inode.durable) > len(inode.live) or not self.rng.chance(0.5):
+                return
+            self._set_durable_length(inode)
+        for page in _dirty_pages(inode):
+            if self.rng.chance(0.5):
+                self._store_page(inode, page)
+
+    # -- the crash --
+
+    def _draw_survivors(self) -> dict[str, bytearray]:
+        names = dict(self._durable_files)
+        if self._metadata_in_order:
+            waiting = self._journal[: self.rng.below(len(self._journal) + 1)]
+        else:
+            waiting = [change for change in self._journal if self.rng.chance(0.5)]
+        for change in waiting:
+            _apply(names, change)
+        torn: dict[int, bytearray] = {}
+        survivors = {}
+        for path, inode in names.items():
+            if id(inode) not in torn:
+                torn[id(inode)] = self._tear(inode)
+            survivors[path] = torn[id(inode)]
+        return survivors
+
+    def _tear(self, inode: _Inode) -> bytearray:
+        """What the platters hold of a file after the power went."""
+        kept = bytearray(inode.durable)
+        if len(kept) < len(inode.live):
+            if not self.rng.chance(0.7):
+                return kept
+            kept.extend(bytes(len(inode.live) - len(kept)))
+        elif len(kept) > len(inode.live):
+            if not self.rng.chance(0.7):
+                return kept
+            del kept[len(inode.live) :]
+        fate = self.rng.choice(("none", "all", "mixed", "mixed"))
+        if fate == "none":
+            return kept
+        for page in _dirty_pages(inode):
+            if page in inode.lost_pages:
+                continue
+            begin = page * PAGE
+            if fate == "all" or self.rng.chance(0.4):
+                kept[begin : begin + PAGE] = inode.live[begin : begin + PAGE]
+            elif self.rng.chance(0.5):
+                self._tear_page(kept, inode.live, begin)
+        return kept
+
+    def _tear_page(self, kept: bytearray, live: bytearray, begin: int) -> None:
+        for sector in range(begin, min(begin + PAGE, len(live)), SECTOR):
+            end = min(sector + SECTOR, len(live))
+            fate = self.rng.below(4)
+            if fate == 1:
+                kept[sector:end] = live[sector:end]
+            elif fate == 2:
+                cut = self.rng.between(sector, end)
+                kept[sector:cut] = live[sector:cut]
+            elif fate == 3:
+                cut = self.rng.between(sector, end)
+                kept[cut:end] = live[cut:end]
+
+
+def _apply(names: dict[str, _Inode], change: _Change) -> None:
+    if change.kind == "link":
+        assert change.inode is not None
+        names[change.path] = change.inode
+    elif change.kind == "unlink":
+        names.pop(change.path, None)
+    else:
+        assert change.inode is not None
+        names.pop(change.path, None)
+        names[change.target] = change.inode
+
+
+def _dirty_pages(inode: _Inode) -> list[int]:
+    live, durable = memoryview(inode.live), memoryview(inode.durable)
+    if live == durable:
+        return []
+    starts = range(0, len(live), PAGE)
+    return [begin // PAGE for begin in starts if live[begin : begin + PAGE] != durable[begin : begin + PAGE]]
+
+
+def _key(path: str | PurePath) -> str:
+    return str(PurePath(path))
+
+
+def _parent(key: str) -> str:
+    return str(PurePath(key).parent) if key else ""

@@ -1,0 +1,537 @@
+"""The simulated network: hosts, links, and TCP connections between protocols, all in memory.
+
+A connection is two `SimTransport`s. Each direction is a byte stream: the sender's buffer, a **wire** (what is under
+way, in order, with arrival times) and the receiver's inbox. At most `window` bytes are under way or unread, as with
+TCP's receive window; what does not fit stays in the sender's buffer and drives `pause_writing`/`resume_writing`.
+
+What can be done to it: bytes are split at drawn places and delayed by drawn times (`LinkSettings`); a lost packet
+shows, as in TCP, as a longer delay; a **partition** holds the wire and loses nothing until it is healed; a **reset**
+breaks connections at both ends; a **crashed host** is gone without a word, its peers stay half-open until they write
+to it after it is back; a slow reader is a protocol that pauses reading, or a link with little bandwidth.
+
+Hosts are told apart by `SimNetwork.on_host(address)`, a context variable that tasks inherit.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import errno
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from maxq.testing.sim_rng import SimRng
+
+if TYPE_CHECKING:
+    from maxq.testing.sim_loop import SimLoop
+
+LOOPBACK = "127.0.0.1"
+_ANY = ("", "0.0.0.0", "::", "None")
+
+_current_host: contextvars.ContextVar[str] = contextvars.ContextVar("maxq_sim_host", default=LOOPBACK)
+
+_DATA, _EOF, _RESET = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """How one direction between two hosts behaves."""
+
+    delay_ms: tuple[float, float] = (0.05, 2.0)  # one way, drawn per chunk
+    chunk_bytes: tuple[int, int] = (1, 65536)  # where the stream is cut, drawn per chunk
+    whole: float = 0.5  # probability that a chunk is as large as it can be instead
+    loss: float = 0.0  # probability that a chunk is lost and sent again
+    retransmit_ms: float = 200.0  # what that costs
+    bytes_per_second: float = 0.0  # 0: unlimited
+
+
+@dataclass(frozen=True, slots=True)
+class SimSocket:
+    """What asyncio shows as `socket`: addresses, and options that do nothing."""
+
+    local: tuple[str, int]
+    remote: tuple[str, int] | None = None
+    family: int = socket.AF_INET
+
+    def getsockname(self) -> tuple[str, int]:
+        return self.local
+
+    def getpeername(self) -> tuple[str, int] | None:
+        return self.remote
+
+    def setsockopt(self, *_arguments: Any) -> None:
+        pass
+
+    def fileno(self) -> int:
+        return -1
+
+
+class SimTransport(asyncio.Transport):
+    """One end of a simulated TCP connection."""
+
+    def __init__(
+        self,
+        network: "SimNetwork",
+        host: str,
+        local: tuple[str, int],
+        remote: tuple[str, int],
+        context: contextvars.Context,
+    ) -> None:
+        super().__init__({"sockname": local, "peername": remote, "socket": SimSocket(local, remote)})
+        self.host = host
+        self.peer: SimTransport = self
+        self._network = network
+        self._loop = network.loop
+        self._context = context
+        self._protocol: Any = None
+        self._buffer: deque[bytes] = deque()  # written by the protocol, not yet on the wire
+        self._buffer_bytes = 0
+        self._unread_by_peer = 0  # on the wire or in the peer's inbox; at most the window
+        self._wire: deque[tuple[float, int, bytes]] = deque()  # (arrival, kind, bytes) towards the peer, in order
+        self._wire_timer: asyncio.TimerHandle | None = None
+        self._last_arrival = 0.0
+        self._pump_scheduled = False
+        self._inbox: deque[tuple[int, bytes]] = deque()
+        self._reading = True
+        self._drain_scheduled = False
+        self._writing_paused = False
+        self._high, self._low = 65536, 16384
+        self._eof_wanted = False
+        self._eof_sent = False
+        self._closing = False
+        self._lost = False  # connection_lost was called, or the host is dead
+        self.vanished = False  # the host crashed: nothing answers from here
+
+    # -- life --
+
+    def open(self, protocol: Any) -> None:
+        """Attach the protocol and tell it."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+        self._schedule_drain()
+
+    def get_protocol(self) -> Any:
+        return self._protocol
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._protocol = protocol
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        """Send what is buffered, then the end of the stream."""
+        if self._closing:
+            return
+        self._closing = True
+        self._eof_wanted = True
+        self._schedule_pump()
+
+    def abort(self) -> None:
+        """Drop what is buffered; the peer sees a reset."""
+        self._break(None)
+        self._put_on_wire(_RESET, b"")
+
+    def _break(self, error: Exception | None) -> None:
+        """This end is over now."""
+        self._closing = True
+        self._buffer.clear()
+        self._buffer_bytes = 0
+        self._inbox.clear()
+        self._lose(error)
+
+    def _lose(self, error: Exception | None) -> None:
+        if not self._lost:
+            self._lost = True
+            self._network.closed(self)
+            if self._protocol is not None:
+                self._soon(self._protocol.connection_lost, error)
+
+    def vanish(self) -> None:
+        """The host crashed: no callback here, no packet to the peer."""
+        self.vanished = self._closing = self._lost = True
+        self._buffer.clear()
+        self._wire.clear()
+        self._inbox.clear()
+
+    # -- writing --
+
+    def write(self, data: Any) -> None:
+        if self._eof_sent or (self._eof_wanted and not self._closing):
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._closing or not data:
+            return
+        copy = bytes(data)
+        self._buffer.append(copy)
+        self._buffer_bytes += len(copy)
+        self._schedule_pump()
+        if self._buffer_bytes > self._high and not self._writing_paused:
+            self._writing_paused = True
+            self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def write_eof(self) -> None:
+        self._eof_wanted = True
+        self._schedule_pump()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return self._buffer_bytes
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if high is None:
+            high = 65536 if low is None else 4 * low
+        if low is None:
+            low = high // 4
+        if not high >= low >= 0:
+            raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
+        self._high, self._low = high, low
+
+    def _soon(self, callback: Callable[..., object], *args: Any) -> None:
+        self._loop.call_soon(callback, *args, context=self._context)
+
+    def _schedule_pump(self) -> None:
+        if not self._pump_scheduled:
+            self._pump_scheduled = True
+            self._soon(self._pump)
+
+    def _pump(self) -> None:
+        """Move bytes from the buffer to the wire as far as the window allows."""
+        self._pump_scheduled = False
+        if self._lost:
+            return
+        while self._buffer and self._unread_by_peer < self._network.window:
+            head = self._buffer.popleft()
+            count = self._network.draw_chunk(self, min(len(head), self._network.window - self._unread_by_peer))
+            if count < len(head):
+                self._buffer.appendleft(head[count:])
+            self._buffer_bytes -= count
+            self._unread_by_peer += count
+            self._put_on_wire(_DATA, head[:count])
+        if self._writing_paused and self._buffer_bytes <= self._low:
+            self._writing_paused = False
+            self._protocol.resume_writing()
+        if self._eof_wanted and not self._buffer and not self._eof_sent:
+            self._eof_sent = True
+            self._put_on_wire(_EOF, b"")
+        if self._closing and not self._buffer:
+            self._lose(None)
+
+    # -- the wire --
+
+    def _put_on_wire(self, kind: int, data: bytes) -> None:
+        arrival = self._loop.time() + self._network.draw_delay(self, len(data))
+        # Strictly later than what went before: a stream keeps its order.
+        self._last_arrival = max(arrival, self._last_arrival + 2e-6)
+        self._wire.append((self._last_arrival, kind, data))
+        self.restart_wire()
+
+    def restart_wire(self) -> None:
+        """Set the timer of the first chunk on the wire, unless a partition holds it."""
+        if self._wire_timer is None and self._wire and not self._network.is_cut(self.host, self.peer.host):
+            due = max(self._wire[0][0], self._loop.time())
+            self._wire_timer = self._loop.call_at(due, self._deliver, context=self.peer._context)
+
+    def _deliver(self) -> None:
+        self._wire_timer = None
+        if not self._wire or self._network.is_cut(self.host, self.peer.host):
+            return
+        _, kind, data = self._wire.popleft()
+        self.peer._arrive(kind, data)
+        self.restart_wire()
+
+    def _arrive(self, kind: int, data: bytes) -> None:
+        if self.vanished:
+            if self._network.is_up(self.host) and kind == _DATA:
+                self.peer._reset_by_peer()  # the host is back and knows no such connection
+        elif self._lost:
+            if kind == _DATA:
+                self.peer._reset_by_peer()
+        elif kind == _RESET:
+            self._reset_by_peer()
+        else:
+            self._inbox.append((kind, data))
+            self._drain()
+
+    def _reset_by_peer(self) -> None:
+        if not self._lost:
+            self._break(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+
+    def reset(self) -> None:
+        """Break this end as a reset from the network would."""
+        self._reset_by_peer()
+
+    # -- reading --
+
+    def is_reading(self) -> bool:
+        return self._reading and not self._closing
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._schedule_drain()
+
+    def _schedule_drain(self) -> None:
+        if self._inbox and not self._drain_scheduled:
+            self._drain_scheduled = True
+            self._soon(self._drain)
+
+    def _drain(self) -> None:
+        self._drain_scheduled = False
+        while self._inbox and self._reading and not self._closing and self._protocol is not None:
+            kind, data = self._inbox.popleft()
+            try:
+                if kind == _EOF:
+                    self._end_of_stream()
+                else:
+                    self._feed(data)
+            except Exception as error:
+                self._loop.call_exception_handler(
+                    {"message": "protocol failed", "exception": error, "transport": self, "protocol": self._protocol}
+                )
+                self._break(error)
+                self._put_on_wire(_RESET, b"")
+
+    def _feed(self, data: bytes) -> None:
+        if isinstance(self._protocol, asyncio.BufferedProtocol):
+            _feed_buffered(self._protocol, data)
+        else:
+            self._protocol.data_received(data)
+        self.peer._unread_by_peer -= len(data)
+        self.peer._schedule_pump()
+
+    def _end_of_stream(self) -> None:
+        if not self._protocol.eof_received():
+            self.close()
+
+
+def _feed_buffered(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        buffer = protocol.get_buffer(len(left))
+        room = memoryview(buffer).cast("B")
+        if not len(room):
+            raise RuntimeError("get_buffer() returned an empty buffer")
+        count = min(len(room), len(left))
+        room[:count] = left[:count]
+        room.release()
+        protocol.buffer_updated(count)
+        left = left[count:]
+
+
+class SimServer(asyncio.AbstractServer):
+    """A listening port of the simulated network."""
+
+    def __init__(
+        self, network: "SimNetwork", factory: Callable[[], asyncio.BaseProtocol], host: str, address: tuple[str, int]
+    ) -> None:
+        self.host = host
+        self.factory = factory
+        self.context = contextvars.copy_context()
+        self.sockets: tuple[SimSocket, ...] = (SimSocket(address),)
+        self._network = network
+        self._closed = network.loop.create_future()
+
+    def close(self) -> None:
+        if self.sockets:
+            self._network.unlisten(self)
+            self.sockets = ()
+            if not self._closed.done():
+                self._closed.set_result(None)
+
+    def is_serving(self) -> bool:
+        return bool(self.sockets)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._network.loop
+
+    async def start_serving(self) -> None:
+        pass  # it does from the start
+
+    async def serve_forever(self) -> None:
+        await asyncio.shield(self._closed)
+
+    async def wait_closed(self) -> None:
+        await asyncio.shield(self._closed)
+
+
+class SimNetwork:
+    """Hosts, listeners, links and connections. One per loop: `loop.network`."""
+
+    def __init__(self, loop: "SimLoop", rng: SimRng) -> None:
+        self.loop = loop
+        self.window = 256 * 1024  # bytes per direction that may be sent and unread
+        self.connect_timeout_s = 127.0  # Linux: six retries of a SYN
+        self.default_link = LinkSettings()
+        self._rng = rng
+        self._links: dict[tuple[str, str], LinkSettings] = {}
+        self._cuts: set[tuple[str, str]] = set()
+        self._down: set[str] = set()
+        self._listeners: dict[tuple[str, int], SimServer] = {}
+        self._transports: dict[int, SimTransport] = {}  # by id, in order of creation
+        self._next_port = 40000
+
+    # -- hosts --
+
+    @contextlib.contextmanager
+    def on_host(self, address: str) -> Iterator[None]:
+        """Code in this block, and every task it creates, runs on the host with this (IPv4) address."""
+        token = _current_host.set(address)
+        try:
+            yield
+        finally:
+            _current_host.reset(token)
+
+    def crash_host(self, address: str) -> None:
+        """The host is gone: its connections and listeners end without a word. Its tasks are the caller's affair."""
+        self._down.add(address)
+        for transport in self.connections(address):
+            transport.vanish()
+            self._transports.pop(id(transport), None)
+        for server in list(self._listeners.values()):
+            if server.host == address:
+                server.close()
+
+    def restart_host(self, address: str) -> None:
+        """The host answers again; connections from before are unknown to it."""
+        self._down.discard(address)
+
+    def is_up(self, address: str) -> bool:
+        return address not in self._down
+
+    def connections(self, host: str, other: str | None = None) -> list[SimTransport]:
+        """Open transport ends on `host` (towards `other`), oldest first."""
+        return [t for t in self._transports.values() if t.host == host and other in (None, t.peer.host)]
+
+    # -- links --
+
+    def set_link(self, source: str, target: str, settings: LinkSettings, *, both_ways: bool = True) -> None:
+        """Let the link behave like this from now on."""
+        self._links[source, target] = settings
+        if both_ways:
+            self._links[target, source] = settings
+
+    def partition(self, source: str, target: str, *, both_ways: bool = True) -> None:
+        """Nothing passes from source to target (and back) until `heal`."""
+        self._cuts.add((source, target))
+        if both_ways:
+            self._cuts.add((target, source))
+
+    def heal(self, source: str | None = None, target: str | None = None) -> None:
+        """End partitions: all, or those between two hosts. What was under way goes on."""
+        if source is None or target is None:
+            self._cuts.clear()
+        else:
+            self._cuts -= {(source, target), (target, source)}
+        for transport in list(self._transports.values()):
+            transport.restart_wire()
+            transport.peer.restart_wire()
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._cuts
+
+    def reset(self, host: str, other: str | None = None) -> None:
+        """Break the connections of `host` (with `other`) at both ends."""
+        for transport in self.connections(host, other):
+            transport.reset()
+            transport.peer.reset()
+
+    def draw_chunk(self, transport: SimTransport, limit: int) -> int:
+        """How many of `limit` bytes travel together."""
+        link = self._link(transport)
+        low, high = link.chunk_bytes
+        if limit <= 1 or (high >= limit and self._rng.chance(link.whole)):
+            return limit
+        return min(limit, self._rng.between(low, max(low, min(high, limit))))
+
+    def draw_delay(self, transport: SimTransport, size: int) -> float:
+        """Seconds one chunk is under way."""
+        link = self._link(transport)
+        delay = self._rng.uniform(*link.delay_ms) / 1000
+        if link.loss and self._rng.chance(link.loss):
+            delay += link.retransmit_ms / 1000
+        if link.bytes_per_second:
+            delay += size / link.bytes_per_second
+        return delay
+
+    def _link(self, transport: SimTransport) -> LinkSettings:
+        return self._links.get((transport.host, transport.peer.host), self.default_link)
+
+    # -- listening and connecting --
+
+    def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: Any, port: int) -> SimServer:
+        """A listener on the current host; OSError EADDRINUSE as from bind."""
+        here = _current_host.get()
+        wanted = host[0] if isinstance(host, (list, tuple)) and host else host
+        address = here if str(wanted) in (*_ANY, LOOPBACK, "localhost") else str(wanted)
+        port = port or self._free_port()
+        if (address, port) in self._listeners:
+            raise OSError(errno.EADDRINUSE, f"error while attempting to bind on address {(address, port)!r}")
+        server = SimServer(self, factory, address, (address, port))
+        self._listeners[address, port] = server
+        return server
+
+    def unlisten(self, server: SimServer) -> None:
+        self._listeners = {key: value for key, value in self._listeners.items() if value is not server}
+
+    def _free_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+    async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[SimTransport, Any]:
+        """A TCP handshake: refused when nobody listens, a timeout when no packet passes."""
+        here = _current_host.get()
+        there = here if host in (LOOPBACK, "localhost") else host
+        await asyncio.sleep(self._handshake_delay(here, there))
+        if not self._passes(here, there) or not self._passes(there, here):
+            await asyncio.sleep(self.connect_timeout_s)
+            raise TimeoutError(errno.ETIMEDOUT, f"Connect call failed ({there!r}, {port})")
+        server = self._listeners.get((there, port))
+        if server is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed ({there!r}, {port})")
+        client_address = (here, self._free_port())
+        client = SimTransport(self, here, client_address, (there, port), contextvars.copy_context())
+        accepted = SimTransport(self, there, (there, port), client_address, server.context.copy())
+        client.peer, accepted.peer = accepted, client
+        self._transports[id(client)] = client
+        self._transports[id(accepted)] = accepted
+        accepted._soon(self._accept, server, accepted)
+        try:
+            await asyncio.sleep(self._handshake_delay(there, here))
+        except asyncio.CancelledError:
+            client.abort()
+            raise
+        protocol = factory()
+        client.open(protocol)
+        return client, protocol
+
+    def _accept(self, server: SimServer, accepted: SimTransport) -> None:
+        if not accepted.vanished:
+            accepted.open(server.factory())
+
+    def _passes(self, source: str, target: str) -> bool:
+        return self.is_up(source) and self.is_up(target) and not self.is_cut(source, target)
+
+    def _handshake_delay(self, source: str, target: str) -> float:
+        low, high = self._links.get((source, target), self.default_link).delay_ms
+        return self._rng.uniform(low, high) / 1000
+
+    def closed(self, transport: SimTransport) -> None:
+        self._transports.pop(id(transport), None)
+
+    def forget(self) -> None:
+        """The simulation is over: break reference cycles."""
+        self._transports.clear()
+        self._listeners.clear()
