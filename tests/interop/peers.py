@@ -1,0 +1,99 @@
+"""What the tests need from elsewhere: RocketMQ's jars from Maven Central, the C++ client from the package index.
+
+Both are put once below MAXQ_PEERS (default ~/.cache/peers, shared with the benches). Without Maven, Java or a network
+the tests skip and say what is missing.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+ROCKETMQ_VERSION = "5.5.0"
+CPP_CLIENT_VERSION = "0.4.4"
+ARTIFACTS = ("broker", "namesrv", "tools", "client")
+COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+JAVA_SOURCES = Path(__file__).parent / "java"
+
+
+class PeerUnavailableError(Exception):
+    """Something this machine lacks; the text says what."""
+
+
+def peers_folder() -> Path:
+    """Where downloads are kept from one run to the next."""
+    return Path(os.environ.get("MAXQ_PEERS") or os.environ.get("PEERS") or Path.home() / ".cache" / "peers")
+
+
+def rocketmq_jars() -> Path:
+    """The folder with the jars of Apache RocketMQ's broker, name server, tools and client, and all they need."""
+    for tool in ("java", "javac"):
+        if not shutil.which(tool):
+            raise PeerUnavailableError(f"no {tool} on PATH: install a JDK (17 is what we use)")
+    folder = peers_folder() / f"rmq-{ROCKETMQ_VERSION}"
+    if any(folder.glob("rocketmq-broker-*.jar")):
+        return folder
+    if not shutil.which("mvn"):
+        raise PeerUnavailableError(f"no mvn on PATH, and no jars in {folder}: install Maven or set MAXQ_PEERS")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Downloaded beside and renamed: two test processes may do it at once, and a broken download leaves nothing.
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        pom = Path(scratch) / "pom.xml"
+        pom.write_text(_pom())
+        target = Path(scratch) / "jars"
+        command = ["mvn", "-q", "-B", "-f", str(pom), COPY_GOAL, f"-DoutputDirectory={target}", "-DincludeScope=runtime"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise PeerUnavailableError(f"Maven could not fetch RocketMQ {ROCKETMQ_VERSION}:\n{done.stdout[-2000:]}")
+        if not any(folder.glob("rocketmq-broker-*.jar")):
+            shutil.copytree(target, folder, dirs_exist_ok=True)
+    return folder
+
+
+def _pom() -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{name}</artifactId>"
+        f"<version>{escape(ROCKETMQ_VERSION)}</version></dependency>"
+        for name in ARTIFACTS
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>maxq</groupId>'
+        "<artifactId>peers</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def compiled_drivers(jars: Path) -> Path:
+    """Our Java programs in `java/`, compiled against the jars; compiled again when a source is newer."""
+    target = peers_folder() / f"drivers-{ROCKETMQ_VERSION}"
+    sources = sorted(JAVA_SOURCES.glob("*.java"))
+    newest = max(source.stat().st_mtime for source in sources)
+    marker = target / ".compiled"
+    if marker.exists() and marker.stat().st_mtime >= newest:
+        return target
+    target.mkdir(parents=True, exist_ok=True)
+    command = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(target), *map(str, sources)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+    marker.touch()
+    return target
+
+
+def cpp_client() -> Path:
+    """A folder that holds the package `rocketmq`: ctypes over the C++ client it bundles."""
+    if sys.platform != "linux":
+        raise PeerUnavailableError("the wheel with the C++ client is for Linux on x86-64")
+    target = peers_folder() / f"cpp-{CPP_CLIENT_VERSION}"
+    if (target / "rocketmq" / "librocketmq.so").exists():
+        return target
+    command = [
+        *(sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"),
+        *("--target", str(target), f"rocketmq=={CPP_CLIENT_VERSION}"),
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise PeerUnavailableError(f"pip could not fetch rocketmq {CPP_CLIENT_VERSION}:\n{done.stdout[-2000:]}")
+    return target

@@ -1,0 +1,191 @@
+"""Servers as processes, Java's and ours behind one face, so that a test is written once for every mixture."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+OPENS = (
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)
+SMALL_HEAP = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+BROKER_HEAP = ("-Xms200m", "-Xmx400m", "-XX:MaxDirectMemorySize=600m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+START_SECONDS = 90
+STOP_SECONDS = 60
+SETTINGS = {  # what both kinds of broker get; small files make roll-over part of every longer test
+    "brokerClusterName": "DefaultCluster",
+    "brokerName": "broker-a",
+    "brokerId": "0",
+    "brokerIP1": "127.0.0.1",
+    "autoCreateTopicEnable": "true",
+    "mappedFileSizeCommitLog": str(4 << 20),
+    "mappedFileSizeConsumeQueue": "60000",
+    "maxHashSlotNum": "5000",
+    "maxIndexNum": "20000",
+}
+
+
+def free_port_base(count: int = 4) -> int:
+    """A port P with P … P + count - 1 and P - 2 (the VIP port) free just now."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            base: int = probe.getsockname()[1]
+        if base > 60000 or base < 20000:
+            continue
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            for port in (base - 2, *range(base, base + count)):
+                sock = held.enter_context(socket.socket())
+                sock.bind(("127.0.0.1", port))
+            return base
+
+
+def wait_until(condition, seconds: float, what: str):  # type: ignore[no-untyped-def]
+    """The first truthy value of `condition()`; asked again and again until `seconds` have passed."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"after {seconds} s still not: {what}")
+        time.sleep(0.02)
+
+
+def port_answers(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), 0.5).close()
+        return True
+    return False
+
+
+@dataclass
+class Server:
+    """One server process, its folder and its log."""
+
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+    command: list[str] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{type(self).__name__}-{self.port}.log"
+
+    def launch(self, command: list[str]) -> None:
+        """Start the process and wait until the port answers; a process that dies first fails the test with its log."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.command = command
+        environment = dict(os.environ, ROCKETMQ_HOME=str(self.folder))
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+        def ready() -> bool:
+            assert self.process is not None and self.process.poll() is None, self.log_tail()
+            return port_answers(self.port)
+
+        wait_until(ready, START_SECONDS, f"{type(self).__name__} listens on {self.port}: {self.log_tail()}")
+
+    def log_tail(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise AssertionError(f"{type(self).__name__} did not end: {self.log_tail()}") from None
+        self.process = None
+
+
+class JavaNamesrv(Server):
+    def start(self, jars: Path) -> "JavaNamesrv":
+        self.folder.mkdir(parents=True, exist_ok=True)
+        conf = self.folder / "namesrv.conf"
+        conf.write_text(f"listenPort={self.port}\nbindAddress=127.0.0.1\n")
+        self.launch(java_command(jars, self.folder, SMALL_HEAP, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf)))
+        return self
+
+
+class Broker(Server):
+    """What Java's broker and ours share: a store folder and a broker.conf."""
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    def write_conf(self, namesrv: str, settings: Mapping[str, str]) -> Path:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        own = {
+            "listenPort": str(self.port),
+            "haListenPort": str(self.port + 1),
+            "namesrvAddr": namesrv,
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.store / "commitlog"),
+        }
+        conf = self.folder / "broker.conf"
+        conf.write_text("".join(f"{key}={value}\n" for key, value in {**SETTINGS, **own, **settings}.items()))
+        return conf
+
+
+class JavaBroker(Broker):
+    def start(self, jars: Path, namesrv: str, settings: Mapping[str, str] | None = None) -> "JavaBroker":
+        conf = self.write_conf(namesrv, settings or {})
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.log.write_bytes(b"")  # its last line is what says that the broker has registered
+        self.launch(java_command(jars, self.folder, BROKER_HEAP, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf)))
+        wait_until(lambda: "boot success" in self.log.read_text(), START_SECONDS, f"boot success: {self.log_tail()}")
+        return self
+
+
+class MaxqNamesrv(Server):
+    def start(self) -> "MaxqNamesrv":
+        self.launch([sys.executable, "-m", "maxq", "namesrv", "-p", str(self.port)])
+        return self
+
+
+class MaxqBroker(Broker):
+    def start(self, namesrv: str, settings: Mapping[str, str] | None = None) -> "MaxqBroker":
+        conf = self.write_conf(namesrv, settings or {})
+        self.launch([sys.executable, "-m", "maxq", "broker", "-c", str(conf)])
+        return self
+
+
+def java_command(classpath: Path | str, home: Path, heap: tuple[str, ...], main: str, *arguments: str) -> list[str]:
+    """A Java process that keeps its logs and local offsets below `home`."""
+    jars = f"{classpath}/*" if isinstance(classpath, Path) else classpath
+    return ["java", *heap, *OPENS, f"-Duser.home={home}", "-Dfile.encoding=UTF-8", "-cp", jars, main, *arguments]
+
+
+@contextlib.contextmanager
+def stopping(*servers: Server) -> Iterator[None]:
+    """Stop the servers in order at the end, whatever happens."""
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.stop()
