@@ -70,7 +70,8 @@ class MappedRegion(Protocol):
         ...
 
     def flush(self, start: int, end: int) -> None:
-        """Make bytes [start, end) durable before returning. OSError if the device refuses."""
+        """Make bytes [start, end) durable before returning, and the file's directory entry if it is new. OSError if
+        the device refuses."""
         ...
 
     def populate(self, start: int, end: int) -> None:

@@ -46,14 +46,17 @@ class SystemMappedRegion:
     """A shared mmap and the descriptor that `fdatasync` needs."""
 
     def __init__(self, path: Path, size: int, *, read_only: bool) -> None:
+        self._unsynced_folders: list[Path] = []
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+        unsynced: list[Path] = []  # folders that do not yet hold the new entries durably
         if not read_only:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            unsynced = _make_folders(path.parent)
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
         try:
             length = os.fstat(self._fd).st_size
             if length == 0 and not read_only:
                 os.ftruncate(self._fd, size)
+                self._unsynced_folders = unsynced
             elif length != size:
                 raise ValueError(f"{path}: {length} bytes, expected {size}")
             access = mmap.ACCESS_READ if read_only else mmap.ACCESS_WRITE
@@ -71,6 +74,8 @@ class SystemMappedRegion:
         # fdatasync writes the dirty pages of the shared mapping too, and one call covers the size change.
         if start < end:
             os.fdatasync(self._fd)
+            while self._unsynced_folders:  # without its name a file that was synced is lost all the same
+                _sync_folder(self._unsynced_folders.pop())
 
     def populate(self, start: int, end: int) -> None:
         first = start - start % _PAGE
@@ -106,6 +111,15 @@ class SystemDiskLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _make_folders(folder: Path) -> list[Path]:
+    """Create it with those above it; the folders whose entries a new file in it adds to, the innermost first."""
+    changed = [folder]
+    while not changed[-1].exists():
+        changed.append(changed[-1].parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    return changed
 
 
 def _sync_folder(folder: Path) -> None:

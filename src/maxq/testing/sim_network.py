@@ -229,9 +229,10 @@ class SimTransport(asyncio.Transport):
     # -- the wire --
 
     def _put_on_wire(self, kind: int, data: bytes) -> None:
-        arrival = self._loop.time() + self._network.draw_delay(self, len(data))
-        # Strictly later than what went before: a stream keeps its order.
-        self._last_arrival = max(arrival, self._last_arrival + 2e-6)
+        arrival = self._loop.time() + self._network.draw_delay(self)
+        # Strictly later than what went before: a stream keeps its order, and shares the bandwidth.
+        spacing = self._network.transmission_time(self, len(data))
+        self._last_arrival = max(arrival + spacing, self._last_arrival + spacing + 2e-6)
         self._wire.append((self._last_arrival, kind, data))
         self.restart_wire()
 
@@ -456,15 +457,18 @@ class SimNetwork:
             return limit
         return min(limit, self._rng.between(low, max(low, min(high, limit))))
 
-    def draw_delay(self, transport: SimTransport, size: int) -> float:
+    def draw_delay(self, transport: SimTransport) -> float:
         """Seconds one chunk is under way."""
         link = self._link(transport)
         delay = self._rng.uniform(*link.delay_ms) / 1000
         if link.loss and self._rng.chance(link.loss):
             delay += link.retransmit_ms / 1000
-        if link.bytes_per_second:
-            delay += size / link.bytes_per_second
         return delay
+
+    def transmission_time(self, transport: SimTransport, size: int) -> float:
+        """Seconds the connection is busy with `size` bytes."""
+        rate = self._link(transport).bytes_per_second
+        return size / rate if rate else 0.0
 
     def _link(self, transport: SimTransport) -> LinkSettings:
         return self._links.get((transport.host, transport.peer.host), self.default_link)
