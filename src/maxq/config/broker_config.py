@@ -1,0 +1,360 @@
+"""Settings of a broker: common/BrokerConfig.java and BrokerIdentity.java of RocketMQ 5.5.0."""
+
+from dataclasses import dataclass
+
+from maxq.config.forms import ADDRESS, ADDRESSES, NAME
+from maxq.config.setting import parity, setting
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """What one broker is and allows. Thread pools have no meaning here."""
+
+    # --- Identity and addresses ---
+    broker_name: str = setting(
+        "", "Name of the group of one master and its slaves; empty means the host name.", form=NAME
+    )
+    broker_cluster_name: str = setting("DefaultCluster", "Cluster this broker registers in.", form=NAME)
+    broker_id: int = setting(0, "0 is the master, any other number a slave.", low=0)
+    broker_ip1: str = setting("", "Address given to clients; empty means detect.", form=ADDRESS, wire="brokerIP1")
+    broker_ip2: str = setting(
+        "", "Address given to slaves for replication; empty means brokerIP1.", form=ADDRESS, wire="brokerIP2"
+    )
+    listen_port: int = setting(10_911, "Port for clients; the VIP port is two below it.", low=0, high=65535)
+    namesrv_addr: str = setting("", "Name servers, `host:port` separated by `;`; empty means none.", form=ADDRESSES)
+    broker_config_path: str = setting("", "File the settings came from and live updates are written back to.")
+    region_id: str = setting("DefaultRegion", "Region stamped on messages for tracing.")
+
+    # --- Registration with name servers ---
+    register_name_server_period: int = setting(
+        30_000, "Between two registrations with every name server.", unit="ms", low=10_000, high=60_000
+    )
+    register_broker_timeout_mills: int = setting(
+        24_000, "Longest wait for a name server's answer to a registration.", unit="ms", low=1
+    )
+    update_name_server_addr_period: int = setting(
+        120_000, "Between two resolutions of the names in namesrvAddr.", unit="ms", low=1000
+    )
+    force_register: bool = setting(
+        True,
+        "Register in full every time, without asking first whether the name server knows the data version.",
+        live=True,
+    )
+    compressed_register: bool = setting(False, "Send registration bodies deflated.", live=True)
+    enable_split_registration: bool = setting(False, "Send large topic tables in several registrations.", live=True)
+    split_registration_size: int = setting(800, "Topics in one such registration.", low=1, live=True)
+    enable_single_topic_register: bool = setting(
+        False, "Announce a new topic by request 217 instead of a registration with one topic.", live=True
+    )
+    broker_permission: int = setting(
+        6, "What all topics of this broker allow: 4 read + 2 write.", low=0, high=7, live=True
+    )
+    broker_not_active_timeout_millis: int = setting(
+        10_000,
+        "How long name servers believe in this broker without a sign of life, when acting masters are on.",
+        unit="ms",
+        low=1,
+    )
+
+    # --- Topics and groups ---
+    default_topic_queue_nums: int = setting(
+        8, "Most queues that an automatically created topic gets.", low=1, high=65_535, live=True
+    )
+    auto_create_topic_enable: bool = setting(True, "Create an unknown topic at its first message.", live=True)
+    auto_create_subscription_group: bool = setting(
+        True, "Create an unknown consumer group when it is first used.", live=True
+    )
+    cluster_topic_enable: bool = setting(True, "Give the topic named like the cluster its permissions.")
+    broker_topic_enable: bool = setting(True, "Give the topic named like the broker its permissions.")
+    trace_topic_enable: bool = setting(False, "Create the message trace topic at start.")
+    msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", "Name of the message trace topic.", form=NAME)
+    trace_on: bool = setting(True, "Tell clients to send traces (in the answer to a send).", live=True)
+    validate_system_topic_when_update_topic: bool = setting(
+        True, "Refuse to change system topics by admin requests.", live=True
+    )
+    clear_retry_topic_when_delete_topic: bool = setting(True, "Delete a topic's pop retry topics with it.", live=True)
+    enable_create_sys_group: bool = setting(True, "Create the groups of the system's own consumers at start.")
+    enable_mixed_message_type: bool = setting(False, "Take any type of message in any topic.", live=True)
+    enable_split_metadata: bool = setting(True, "Answer metadata requests of slaves in parts.", live=True)
+    split_metadata_size: int = setting(2000, "Entries in one such part.", low=1, live=True)
+
+    # --- Sending ---
+    store_reply_message_enable: bool = setting(
+        True, "Store messages that answer a request as well as passing them on.", live=True
+    )
+    reject_transaction_message: bool = setting(False, "Refuse half messages.", live=True)
+    start_accept_send_request_time_stamp: int = setting(
+        0, "Refuse sends before this wall time.", unit="ms", low=0, live=True
+    )
+
+    # --- Pulling and consuming ---
+    long_polling_enable: bool = setting(True, "Hold a pull that finds nothing until a message comes.", live=True)
+    short_polling_time_mills: int = setting(
+        1000, "How long such a pull is held when long polling is off.", unit="ms", low=1, live=True
+    )
+    notify_consumer_ids_changed_enable: bool = setting(True, "Tell the members of a group when it changes.", live=True)
+    reject_pull_consumer_enable: bool = setting(
+        False, "Refuse pulls of consumers that are not push consumers.", live=True
+    )
+    lite_pull_message_enable: bool = setting(True, "Answer lite pulls (request 361).", live=True)
+    slave_read_enable: bool = setting(
+        False, "Let a slave answer pulls, and suggest it to consumers that are far behind.", live=True
+    )
+    disable_consume_if_consumer_read_slowly: bool = setting(
+        False, "Shut out groups that are too far behind.", live=True
+    )
+    consumer_fallbehind_threshold: int = setting(
+        17_179_869_184, "How far behind is too far.", unit="bytes", low=0, live=True
+    )
+    use_static_subscription: bool = setting(
+        False, "Take subscriptions from the group's settings instead of its heartbeats.", live=True
+    )
+    use_server_side_reset_offset: bool = setting(
+        True, "Reset offsets at the broker instead of through the consumers.", live=True
+    )
+    default_message_request_mode: str = setting(
+        "PULL", "How groups get messages unless told otherwise.", choices=("PULL", "POP")
+    )
+
+    # --- Offsets and clients ---
+    flush_consumer_offset_interval: int = setting(
+        5000, "Between two writings of consumerOffset.json.", unit="ms", low=1, live=True
+    )
+    consumer_offset_update_version_step: int = setting(
+        500, "Offset commits after which the data version of the offsets moves.", low=1, live=True
+    )
+    channel_expired_timeout: int = setting(
+        120_000, "Silence after which a client counts as gone.", unit="ms", low=1, live=True
+    )
+    subscription_expired_timeout: int = setting(
+        600_000,
+        "Silence after which a subscription of a group without members is forgotten.",
+        unit="ms",
+        low=1,
+        live=True,
+    )
+    real_time_notify_consumer_change: bool = setting(True, "Tell groups of a change at once.", live=True)
+    enable_register_producer: bool = setting(True, "Keep a table of producers from their heartbeats.", live=True)
+
+    # --- Overload ---
+    broker_fast_failure_enable: bool = setting(
+        True, "Refuse requests that waited too long instead of doing them too late.", live=True
+    )
+    wait_time_mills_in_send_queue: int = setting(
+        200, "Longest wait of a send before it is refused.", unit="ms", low=1, live=True
+    )
+    wait_time_mills_in_pull_queue: int = setting(5000, "Longest wait of a pull.", unit="ms", low=1, live=True)
+    wait_time_mills_in_lite_pull_queue: int = setting(5000, "Longest wait of a lite pull.", unit="ms", low=1, live=True)
+    wait_time_mills_in_heartbeat_queue: int = setting(
+        31_000, "Longest wait of a heartbeat.", unit="ms", low=1, live=True
+    )
+    wait_time_mills_in_transaction_queue: int = setting(
+        3000, "Longest wait of the end of a transaction.", unit="ms", low=1, live=True
+    )
+    wait_time_mills_in_ack_queue: int = setting(
+        3000, "Longest wait of an acknowledgement.", unit="ms", low=1, live=True
+    )
+    wait_time_mills_in_admin_broker_queue: int = setting(
+        5000, "Longest wait of an admin request.", unit="ms", low=1, live=True
+    )
+    send_thread_pool_queue_capacity: int = setting(
+        10_000, "Sends that may wait at once; more are refused.", low=1, live=True
+    )
+    pull_thread_pool_queue_capacity: int = setting(100_000, "Pulls that may wait at once.", low=1, live=True)
+    lite_pull_thread_pool_queue_capacity: int = setting(100_000, "Lite pulls that may wait at once.", low=1, live=True)
+    query_thread_pool_queue_capacity: int = setting(20_000, "Queries that may wait at once.", low=1, live=True)
+    admin_broker_thread_pool_queue_capacity: int = setting(
+        10_000, "Admin requests that may wait at once.", low=1, live=True
+    )
+    client_manager_thread_pool_queue_capacity: int = setting(
+        1_000_000, "Client requests that may wait at once.", low=1, live=True
+    )
+    consumer_manager_thread_pool_queue_capacity: int = setting(
+        1_000_000, "Consumer requests that may wait at once.", low=1, live=True
+    )
+    heartbeat_thread_pool_queue_capacity: int = setting(50_000, "Heartbeats that may wait at once.", low=1, live=True)
+
+    # --- Statistics and settings ---
+    auto_delete_unused_stats: bool = setting(True, "Forget the statistics of deleted topics and groups.", live=True)
+    enable_detail_stat: bool = setting(True, "Keep statistics by queue.", live=True)
+    max_stats_idle_time_in_minutes: int = setting(
+        -1, "Forget statistics that did not move for this long; -1 keeps them.", unit="min", low=-1, live=True
+    )
+    config_black_list: str = setting(
+        "configBlackList;brokerConfigPath",
+        "Settings that UPDATE_BROKER_CONFIG refuses besides those that are not live, separated by `;`.",
+    )
+
+    # --- taken so that existing files load; MaxQ does not act on these ---
+    rocketmq_home: str = parity("")
+    recover_concurrently: bool = parity(False)
+    message_store_plug_in: str = parity("")
+    send_message_thread_pool_nums: int = parity(0)
+    put_message_future_thread_pool_nums: int = parity(0)
+    pull_message_thread_pool_nums: int = parity(0)
+    lite_pull_message_thread_pool_nums: int = parity(0)
+    ack_message_thread_pool_nums: int = parity(16)
+    process_reply_message_thread_pool_nums: int = parity(0)
+    query_message_thread_pool_nums: int = parity(0)
+    admin_broker_thread_pool_nums: int = parity(16)
+    client_manage_thread_pool_nums: int = parity(32)
+    consumer_manage_thread_pool_nums: int = parity(32)
+    load_balance_processor_thread_pool_nums: int = parity(32)
+    heartbeat_thread_pool_nums: int = parity(0)
+    recover_thread_pool_nums: int = parity(32)
+    end_transaction_thread_pool_nums: int = parity(0)
+    flush_consumer_offset_history_interval: int = parity(60_000)
+    fetch_name_srv_addr_by_dns_lookup: bool = parity(False)
+    fetch_namesrv_addr_by_address_server: bool = parity(False)
+    put_thread_pool_queue_capacity: int = parity(10_000)
+    ack_thread_pool_queue_capacity: int = parity(100_000)
+    reply_thread_pool_queue_capacity: int = parity(10_000)
+    end_transaction_pool_queue_capacity: int = parity(100_000)
+    load_balance_thread_pool_queue_capacity: int = parity(100_000)
+    high_speed_mode: bool = parity(False)
+    commercial_base_count: int = parity(1)
+    commercial_size_per_msg: int = parity(4096)
+    account_stats_enable: bool = parity(True)
+    account_stats_print_zero_values: bool = parity(True)
+    transfer_msg_by_heap: bool = parity(True)
+    send_heartbeat_timeout_millis: int = parity(1000)
+    enable_calc_filter_bit_map: bool = parity(False)
+    expect_consumer_num_use_filter: int = parity(32)
+    max_error_rate_of_bloom_filter: int = parity(20)
+    filter_data_clean_time_span: int = parity(86_400_000)
+    filter_support_retry: bool = parity(False)
+    enable_property_filter: bool = parity(False)
+    broker_heartbeat_interval: int = parity(1000)
+    enable_net_work_flow_control: bool = parity(False)
+    enable_broadcast_offset_store: bool = parity(True)
+    broadcast_offset_expire_second: int = parity(120)
+    broadcast_offset_expire_max_second: int = parity(300)
+    pop_polling_size: int = parity(1024)
+    pop_polling_map_size: int = parity(100_000)
+    pop_polling_map_expire_time_seconds: int = parity(600)
+    max_pop_polling_size: int = parity(100_000)
+    revive_queue_num: int = parity(8)
+    revive_interval: int = parity(1000)
+    revive_max_slow: int = parity(3)
+    revive_scan_time: int = parity(10_000)
+    enable_skip_long_awaiting_ack: bool = parity(False)
+    revive_ack_wait_ms: int = parity(180_000)
+    enable_pop_log: bool = parity(False)
+    enable_pop_buffer_merge: bool = parity(False)
+    pop_ck_stay_buffer_time: int = parity(10_000)
+    pop_ck_stay_buffer_time_out: int = parity(3000)
+    pop_ck_max_buffer_size: int = parity(200_000)
+    pop_ck_offset_max_queue_size: int = parity(20_000)
+    enable_pop_batch_ack: bool = parity(False)
+    pop_long_polling_force_notify_interval: int = parity(800)
+    enable_notify_before_pop_calculate_lag: bool = parity(True)
+    enable_notify_after_pop_order_lock_release: bool = parity(True)
+    init_pop_offset_by_check_msg_in_mem: bool = parity(True)
+    retrieve_message_from_pop_retry_topic_v1: bool = parity(True)
+    enable_retry_topic_v2: bool = parity(False)
+    pop_from_retry_probability: int = parity(20)
+    pop_from_retry_probability_for_priority: int = parity(0)
+    priority_order_asc: bool = parity(True)
+    pop_consumer_fs_service_init: bool = parity(True, wire="popConsumerFSServiceInit")
+    pop_consumer_kv_service_log: bool = parity(False, wire="popConsumerKVServiceLog")
+    pop_consumer_kv_service_init: bool = parity(False, wire="popConsumerKVServiceInit")
+    pop_consumer_kv_service_enable: bool = parity(False, wire="popConsumerKVServiceEnable")
+    pop_revive_max_return_size_per_read: int = parity(16_384)
+    pop_revive_concurrency: int = parity(32)
+    pop_revive_max_attempt_times: int = parity(16)
+    pop_revive_skip_if_group_absent: bool = parity(True)
+    use_separate_retry_queue: bool = parity(False)
+    use_message_filter_for_notification: bool = parity(True)
+    max_message_filter_num_for_notification: int = parity(64)
+    sync_broker_member_group_period: int = parity(1000)
+    load_balance_poll_name_server_interval: int = parity(30_000)
+    clean_offline_broker_interval: int = parity(30_000)
+    server_load_balancer_enable: bool = parity(True)
+    default_pop_share_queue_num: int = parity(-1)
+    transaction_time_out: int = parity(6000)
+    transaction_check_max: int = parity(15)
+    transaction_check_interval: int = parity(30_000)
+    transaction_metric_flush_interval: int = parity(10_000)
+    transaction_check_rocksdb_core_threads: int = parity(2)
+    transaction_check_rocksdb_max_threads: int = parity(5)
+    transaction_check_rocksdb_queue_capacity: int = parity(2000)
+    transaction_op_msg_max_size: int = parity(4096)
+    transaction_op_batch_interval: int = parity(3000)
+    acl_enable: bool = parity(False, unsupported="access control by plain_acl.yml is not built")
+    isolate_log_enable: bool = parity(False)
+    forward_timeout: int = parity(3000)
+    enable_slave_acting_master: bool = parity(False)
+    enable_remote_escape: bool = parity(False)
+    skip_pre_online: bool = parity(False)
+    async_send_enable: bool = parity(True)
+    delay_offset_update_version_step: int = parity(200)
+    lock_in_strict_mode: bool = parity(False)
+    compatible_with_old_name_srv: bool = parity(True)
+    enable_controller_mode: bool = parity(False, unsupported="the controller protocol is not built yet")
+    controller_addr: str = parity("")
+    fetch_controller_addr_by_dns_lookup: bool = parity(False)
+    sync_broker_metadata_period: int = parity(5000)
+    check_sync_state_set_period: int = parity(5000)
+    sync_controller_metadata_period: int = parity(10_000)
+    controller_heart_beat_timeout_mills: int = parity(10_000)
+    broker_election_priority: int = parity(2_147_483_647)
+    metrics_exporter_type: str = parity("DISABLE")
+    metrics_otel_cardinality_limit: int = parity(50_000)
+    metrics_grpc_exporter_target: str = parity("")
+    metrics_grpc_exporter_header: str = parity("")
+    metric_grpc_exporter_time_out_in_mills: int = parity(3000)
+    metric_grpc_exporter_interval_in_mills: int = parity(60_000)
+    metric_logging_exporter_interval_in_mills: int = parity(10_000)
+    metrics_prom_exporter_port: int = parity(5557)
+    metrics_prom_exporter_host: str = parity("")
+    metrics_label: str = parity("")
+    metrics_export_batch_max_data_points: int = parity(1000)
+    metrics_in_delta: bool = parity(False)
+    enable_remoting_metrics: bool = parity(True)
+    enable_message_store_metrics: bool = parity(True)
+    enable_pop_metrics: bool = parity(True)
+    enable_connection_metrics: bool = parity(True)
+    enable_transaction_metrics: bool = parity(True)
+    enable_stats_metrics: bool = parity(True)
+    enable_request_metrics: bool = parity(True)
+    enable_lag_and_dlq_metrics: bool = parity(True)
+    estimate_accumulation: bool = parity(True)
+    cold_ctr_strategy_enable: bool = parity(False)
+    use_pid_cold_ctr_strategy: bool = parity(True, wire="usePIDColdCtrStrategy")
+    cg_cold_read_threshold: int = parity(3_145_728)
+    global_cold_read_threshold: int = parity(104_857_600)
+    fetch_namesrv_addr_interval: int = parity(10_000)
+    pop_response_return_actual_retry_topic: bool = parity(False)
+    pop_inflight_message_threshold: int = parity(10_000)
+    enable_pop_message_threshold: bool = parity(False)
+    enable_fast_channel_event_process: bool = parity(False)
+    print_channel_groups: bool = parity(False)
+    print_channel_groups_min_num: int = parity(5)
+    skip_when_ck_re_put_reach_max_times: bool = parity(False, wire="skipWhenCKRePutReachMaxTimes")
+    append_ack_async: bool = parity(False)
+    append_ck_async: bool = parity(False)
+    enable_lmq_stats: bool = parity(False)
+    config_manager_version: str = parity("v1")
+    use_single_rocks_db_for_all_configs: bool = parity(
+        False, wire="useSingleRocksDBForAllConfigs", unsupported="there is no RocksDB here"
+    )
+    allow_recall_when_broker_not_writeable: bool = parity(True)
+    recall_message_enable: bool = parity(False)
+    enable_lite_event_mode: bool = parity(True)
+    lite_event_check_interval: int = parity(10_000)
+    lite_ttl_check_interval: int = parity(120_000)
+    min_lite_ttl: int = parity(900_000, wire="minLiteTTl")
+    lite_subscription_check_interval: int = parity(120_000)
+    lite_subscription_check_timeout_mills: int = parity(180_000)
+    persist_consumer_offset_incrementally: bool = parity(False)
+    max_lite_subscription_count: int = parity(100_000)
+    enable_lite_pop_log: bool = parity(False)
+    max_client_event_count: int = parity(100)
+    lite_event_full_dispatch_delay_time: int = parity(10_000)
+    lite_event_full_dispatch_delay_time_for_wildcard_group: int = parity(10_000)
+    lite_lag_latency_collect_enable: bool = parity(False)
+    lite_lag_latency_metrics_enable: bool = parity(False)
+    lite_lag_count_metrics_enable: bool = parity(False)
+    lite_lag_latency_top_k: int = parity(50)
+    is_broker_container: bool = parity(False, unsupported="there is no broker container here")
+    is_in_broker_container: bool = parity(False, unsupported="there is no broker container here")

@@ -1,0 +1,12 @@
+"""What text settings may look like."""
+
+from maxq.config.setting import Form
+
+NAME = Form(r"[A-Za-z0-9_.%|@-]{0,127}", "at most 127 letters, digits and _ . % | @ -")
+ADDRESS = Form(r"[A-Za-z0-9_.:%\[\]-]{0,255}", "a host name or an IP address")
+ADDRESSES = Form(
+    r"|\s*[A-Za-z0-9_.:%\[\]-]+:[0-9]{1,5}\s*(;\s*([A-Za-z0-9_.:%\[\]-]+:[0-9]{1,5})?\s*)*",
+    "host:port, several separated by ;",
+)
+HOURS = Form(r"([01]?[0-9]|2[0-3])(;([01]?[0-9]|2[0-3]))*;?", "hours from 00 to 23, several separated by ;")
+DELAYS = Form(r"[0-9]{1,9}[smhd]( +[0-9]{1,9}[smhd])*", "delays such as `1s 5m 2h 1d`, separated by blanks")

@@ -1,0 +1,85 @@
+"""From a mapping of texts to settings objects, with words for everything that is not right."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from maxq.config.setting import Setting, Value, settings_of
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """`configs` in the order of the bases given; `warnings` are sentences for the log and the terminal."""
+
+    configs: tuple[Any, ...]
+    warnings: tuple[str, ...]
+
+
+def load(bases: Sequence[Any], mapping: Mapping[str, str], *, source: str) -> Loaded:
+    """Settings objects with the values of `mapping` in place.
+
+    A name that several classes have (listenPort) goes to each of them. Unknown names, and names that MaxQ takes
+    but does not act on, become warnings.
+
+    Args:
+        bases: settings objects whose values hold where the mapping says nothing, such as `[BrokerConfig()]`.
+        mapping: RocketMQ's property names and texts.
+        source: "file broker.conf", "--set", … for errors and warnings.
+
+    Raises:
+        ConfigError: names source, setting, value and what is allowed.
+    """
+    changes: list[dict[str, Value]] = [{} for _ in bases]
+    warnings = []
+    for name, text in mapping.items():
+        rows = [(i, row) for i, base in enumerate(bases) for row in _rows_by_name(type(base)).get(name, ())]
+        if not rows:
+            warnings.append(unknown(name, [type(base) for base in bases], source))
+            continue
+        for i, row in rows:
+            changes[i][row.attribute] = row.parse(text, source)
+        ignored = _ignored([(row, changes[i][row.attribute]) for i, row in rows], source)
+        if ignored:
+            warnings.append(ignored)
+    configs = tuple(replace(base, **change) if change else base for base, change in zip(bases, changes, strict=True))
+    return Loaded(configs, tuple(warnings))
+
+
+def unknown(name: str, classes: Iterable[type], source: str) -> str:
+    """The sentence about a name that no class has, with the nearest one that exists."""
+    known = {row.name for config in classes for row in settings_of(config)}
+    by_folded = {other.lower(): other for other in known}
+    near = difflib.get_close_matches(name.lower(), list(by_folded), n=1, cutoff=0.75)
+    hint = f"; did you mean {by_folded[near[0]]}?" if near else ""
+    return f"{source}: unknown setting {name}{hint}"
+
+
+def texts(configs: Iterable[Any], *, secrets: bool = False) -> dict[str, str]:
+    """All settings by name, sorted, as texts; what GET_BROKER_CONFIG and `-p` show.
+
+    Where several classes have the name, the last one counts, as in Java. Secrets show as *** unless asked for.
+    """
+    found: dict[str, str] = {}
+    for config in configs:
+        for row in settings_of(type(config)):
+            text = row.format(getattr(config, row.attribute))
+            found[row.name] = "***" if row.secret and text and not secrets else text
+    return dict(sorted(found.items()))
+
+
+def _rows_by_name(config: type) -> dict[str, list[Setting]]:
+    found: dict[str, list[Setting]] = {}
+    for row in settings_of(config):
+        found.setdefault(row.name, []).append(row)
+    return found
+
+
+def _ignored(rows: Sequence[tuple[Setting, Value]], source: str) -> str:
+    """The sentence about a setting that nobody reads, if it was given something other than the default."""
+    if any(row.acted for row, _ in rows):
+        return ""
+    row, value = rows[0]
+    if value == row.default:
+        return ""
+    return f"{source}: {row.name} is accepted for compatibility, MaxQ does not act on it"

@@ -1,0 +1,341 @@
+"""Settings of a store: store/config/MessageStoreConfig.java of RocketMQ 5.5.0."""
+
+from dataclasses import dataclass
+
+from maxq.config.forms import DELAYS, HOURS
+from maxq.config.setting import parity, setting
+
+
+@dataclass(frozen=True)
+class MessageStoreConfig:
+    """Where messages lie, how they are flushed, recovered, read and cleaned."""
+
+    # --- Where ---
+    store_path_root_dir: str = setting("", "Folder of the store; empty means `store` in the user's home.")
+    store_path_commit_log: str = setting("", "Folder of the CommitLog; empty means `commitlog` under storePathRootDir.")
+    broker_role: str = setting(
+        "ASYNC_MASTER",
+        "ASYNC_MASTER and SYNC_MASTER take messages, SLAVE copies them.",
+        choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
+    )
+    store_type: str = setting("default", "Kind of ConsumeQueue: files of 20-byte units.", choices=("default",))
+
+    # --- Files ---
+    mapped_file_size_commit_log: int = setting(
+        1_073_741_824, "Size of a CommitLog file.", unit="bytes", low=4096, high=2_147_479_552
+    )
+    mapped_file_size_consume_queue: int = setting(
+        6_000_000,
+        "Size of a ConsumeQueue file; rounded up to whole 20-byte units.",
+        unit="bytes",
+        low=20,
+        high=2_147_483_640,
+    )
+    max_hash_slot_num: int = setting(5_000_000, "Hash slots of an IndexFile.", low=1, high=100_000_000)
+    max_index_num: int = setting(20_000_000, "Entries of an IndexFile.", low=2, high=100_000_000)
+    message_index_enable: bool = setting(True, "Write the index of keys.")
+    message_index_safe: bool = setting(
+        False, "Recover the index as far as the log says, not only as far as its own checkpoint."
+    )
+    enable_lmq: bool = setting(False, "Keep light queues (`%LMQ%…`) besides the queue of the topic.")
+    enable_multi_dispatch: bool = setting(
+        False, "Put a message into every queue its INNER_MULTI_DISPATCH property names."
+    )
+    max_lmq_consume_queue_num: int = setting(20_000, "Most light queues.", low=0, live=True)
+    duplication_enable: bool = setting(False, "Replay from the confirm offset at start.")
+
+    # --- Messages ---
+    max_message_size: int = setting(
+        4_194_304, "Largest body of a message.", unit="bytes", low=1, high=1_073_741_824, live=True
+    )
+    max_topic_length: int = setting(
+        127, "Longest topic name; version 2 records are written above 127.", low=1, high=32_767, live=True
+    )
+    auto_message_version_on_topic_len: bool = setting(True, "Write version 2 records for long topic names.")
+    enabled_append_prop_crc: bool = setting(
+        False, "Put a CRC of the whole record into its properties.", wire="enabledAppendPropCRC"
+    )
+    force_verify_prop_crc: bool = setting(False, "Check that CRC when recovering.", wire="forceVerifyPropCRC")
+
+    # --- Flushing ---
+    flush_disk_type: str = setting(
+        "ASYNC_FLUSH",
+        "SYNC_FLUSH answers a send when it is on the platter, ASYNC_FLUSH when it is in the page cache.",
+        choices=("ASYNC_FLUSH", "SYNC_FLUSH"),
+    )
+    sync_flush_timeout: int = setting(5000, "Longest wait for that, and for slaves.", unit="ms", low=1, live=True)
+    flush_interval_commit_log: int = setting(
+        500, "Longest wait between two asynchronous flushes.", unit="ms", low=1, live=True
+    )
+    flush_commit_log_timed: bool = setting(True, "Flush by the clock only, not when woken.")
+    flush_commit_log_least_pages: int = setting(
+        4, "Pages of 4 KiB that must be waiting for a flush that is not thorough.", unit="pages", low=0, live=True
+    )
+    flush_commit_log_thorough_interval: int = setting(
+        10_000, "Between two thorough flushes of the CommitLog.", unit="ms", low=1, live=True
+    )
+    flush_interval_consume_queue: int = setting(1000, "Between two flushes of the queues.", unit="ms", low=1, live=True)
+    flush_consume_queue_least_pages: int = setting(
+        2, "Pages that must be waiting in a queue for it to be flushed.", unit="pages", low=0, live=True
+    )
+    flush_consume_queue_thorough_interval: int = setting(
+        60_000,
+        "Between two thorough flushes of the queues; the checkpoint is written then.",
+        unit="ms",
+        low=1,
+        live=True,
+    )
+    wake_flush_when_put_message: bool = setting(False, "Wake the asynchronous flush at every append.")
+
+    # --- Recovery ---
+    check_crc_on_recover: bool = setting(True, "Check the CRC of bodies when recovering.", wire="checkCRCOnRecover")
+    max_recovery_commitlog_files: int = setting(30, "Most CommitLog files that recovery walks back over.", low=1)
+
+    # --- Cleaning ---
+    delete_when: str = setting(
+        "04", "Hours of the day at which expired files go: two digits each, separated by `;`.", form=HOURS, live=True
+    )
+    file_reserved_time: int = setting(72, "Age at which a CommitLog file has expired.", unit="h", low=0, live=True)
+    clean_resource_interval: int = setting(
+        10_000, "Between two looks at what can be cleaned.", unit="ms", low=1, live=True
+    )
+    disk_max_used_space_ratio: int = setting(
+        75, "Use of the partition from which files go at any hour.", unit="%", low=10, high=95, live=True
+    )
+    disk_space_clean_forcibly_ratio: int = setting(
+        85, "Use from which even files that have not expired go.", unit="%", low=10, high=95, live=True
+    )
+    disk_space_warning_level_ratio: int = setting(
+        90, "Use from which sends are refused.", unit="%", low=35, high=100, live=True
+    )
+    clean_file_forcibly_enable: bool = setting(True, "Let full disks take files that have not expired.", live=True)
+    delete_file_batch_max: int = setting(10, "Most CommitLog files deleted in one round.", low=1, live=True)
+    delete_commit_log_files_interval: int = setting(
+        100, "Pause between deletions of two CommitLog files.", unit="ms", low=0, live=True
+    )
+    delete_consume_queue_files_interval: int = setting(
+        100, "Pause between deletions of two ConsumeQueue files.", unit="ms", low=0, live=True
+    )
+    destroy_maped_file_interval_forcibly: int = setting(
+        120_000, "How long readers may hold a deleted file.", unit="ms", low=0, live=True
+    )
+    redelete_hanged_file_interval: int = setting(
+        120_000, "Between two attempts on a file that readers hold.", unit="ms", low=1, live=True
+    )
+    correct_logic_min_offset_force_interval: int = setting(
+        300_000,
+        "Between two corrections of a queue's smallest offset that are made even when nothing seems to have changed.",
+        unit="ms",
+        low=1,
+        live=True,
+    )
+    replicas_per_disk_partition: int = setting(1, "Stores that share the partition and so its ratios.", low=1)
+
+    # --- Reading ---
+    max_transfer_bytes_on_message_in_memory: int = setting(
+        262_144, "Most bytes in one answer to a pull of recent messages.", unit="bytes", low=1, live=True
+    )
+    max_transfer_count_on_message_in_memory: int = setting(32, "Most messages in it.", low=1, live=True)
+    max_transfer_bytes_on_message_in_disk: int = setting(
+        65_536, "Most bytes in one answer to a pull of old messages.", unit="bytes", low=1, live=True
+    )
+    max_transfer_count_on_message_in_disk: int = setting(8, "Most messages in it.", low=1, live=True)
+    access_message_in_memory_max_ratio: int = setting(
+        40,
+        "Share of physical memory that counts as holding the end of the log.",
+        unit="%",
+        low=0,
+        high=100,
+        live=True,
+    )
+    disk_fall_recorded: bool = setting(True, "Record how far consumers are behind.", live=True)
+    travel_cq_file_num_when_get_message: int = setting(
+        1, "Queue files that one pull may pass through while filters skip.", low=1, live=True
+    )
+    pull_batch_max_message_count: int = setting(160, "Most messages that a pull may ask for.", low=1, live=True)
+    max_filter_message_size: int = setting(
+        16_000, "Most queue bytes that a filtered pull may look at, at least.", unit="bytes", low=1, live=True
+    )
+    max_msgs_num_batch: int = setting(64, "Most messages in the answer to a query.", low=1, live=True)
+    default_query_max_num: int = setting(
+        32, "Messages in the answer to a query that names no number.", low=1, live=True
+    )
+    offset_check_in_slave: bool = setting(False, "Correct offsets that are out of range on a slave too.", live=True)
+    max_consume_queue_scan: int = setting(20_000, "Most units looked at when counting by a filter.", low=1, live=True)
+
+    # --- Overload ---
+    os_page_cache_busy_time_out_mills: int = setting(
+        1000, "An append that takes longer makes the broker refuse sends.", unit="ms", low=1, live=True
+    )
+    put_message_timeout: int = setting(8000, "Longest wait of a send for everything.", unit="ms", low=1, live=True)
+    max_async_put_message_requests: int = setting(5000, "Most sends that wait for the disk at once.", low=1, live=True)
+
+    # --- Delay levels and replication ---
+    message_delay_level: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "Delays of level 1, 2, …: a number and s, m, h or d.",
+        form=DELAYS,
+    )
+    ha_listen_port: int = setting(0, "Port for slaves; 0 means listenPort + 1.", low=0, high=65_535)
+    slave_timeout: int = setting(3000, "Longest wait for a slave.", unit="ms", low=1, live=True)
+
+    # --- taken so that existing files load; MaxQ does not act on these ---
+    store_path_d_ledger_commit_log: str = parity("")
+    store_path_epoch_file: str = parity("")
+    store_path_broker_identity: str = parity("")
+    read_only_commit_log_store_paths: str = parity("")
+    compaction_mapped_file_size: int = parity(104_857_600)
+    compaction_cq_mapped_file_size: int = parity(10_485_760)
+    compaction_schedule_internal: int = parity(900_000)
+    max_offset_map_size: int = parity(104_857_600)
+    compaction_thread_num: int = parity(6)
+    enable_compaction: bool = parity(True)
+    mapped_file_size_timer_log: int = parity(104_857_600)
+    timer_precision_ms: int = parity(1000)
+    timer_roll_window_slot: int = parity(172_800)
+    timer_flush_interval_ms: int = parity(1000)
+    timer_get_message_thread_num: int = parity(3)
+    timer_put_message_thread_num: int = parity(3)
+    timer_enable_disruptor: bool = parity(False)
+    timer_enable_check_metrics: bool = parity(True)
+    timer_intercept_delay_level: bool = parity(False)
+    timer_max_delay_sec: int = parity(259_200)
+    timer_wheel_snapshot_flush: bool = parity(False)
+    timer_wheel_enable: bool = parity(True)
+    disappear_time_after_start: int = parity(-1)
+    timer_stop_enqueue: bool = parity(False)
+    timer_check_metrics_when: str = parity("05")
+    timer_skip_unknown_error: bool = parity(False)
+    timer_warm_enable: bool = parity(False)
+    timer_stop_dequeue: bool = parity(False)
+    timer_enable_retry_until_success: bool = parity(False)
+    timer_congest_num_each_slot: int = parity(2_147_483_647)
+    timer_metric_small_threshold: int = parity(1_000_000)
+    timer_progress_log_interval_ms: int = parity(10_000)
+    timer_wheel_snapshot_interval_ms: int = parity(10_000)
+    commit_log_recover_max_num: int = parity(10)
+    timer_rocks_db_enable: bool = parity(False, wire="timerRocksDBEnable", unsupported="there is no RocksDB here")
+    timer_rocks_db_stop_scan: bool = parity(False, wire="timerRocksDBStopScan")
+    timer_rocks_db_precision_ms: int = parity(1000, wire="timerRocksDBPrecisionMs")
+    timer_rocks_db_roll_max_tps: float = parity(8000.0, wire="timerRocksDBRollMaxTps")
+    timer_rocks_db_time_expired_max_tps: float = parity(200000.0, wire="timerRocksDBTimeExpiredMaxTps")
+    timer_rocks_db_roll_interval_hours: int = parity(1, wire="timerRocksDBRollIntervalHours")
+    timer_rocks_db_roll_range_hours: int = parity(2, wire="timerRocksDBRollRangeHours")
+    timer_recall_to_time_wheel_enable: bool = parity(True)
+    timer_recall_to_timeline_enable: bool = parity(True)
+    timer_reput_service_core_pool_size: int = parity(6)
+    timer_reput_service_max_pool_size: int = parity(6)
+    timer_reput_service_queue_capacity: int = parity(10_000)
+    trans_rocks_db_enable: bool = parity(False, wire="transRocksDBEnable", unsupported="there is no RocksDB here")
+    trans_write_origin_trans_half_enable: bool = parity(True)
+    index_rocks_db_enable: bool = parity(False, wire="indexRocksDBEnable", unsupported="there is no RocksDB here")
+    max_rocks_db_index_query_days: int = parity(7, wire="maxRocksDBIndexQueryDays")
+    index_file_write_enable: bool = parity(True)
+    index_file_read_enable: bool = parity(True)
+    iterator_when_use_rocksdb_consume_queue: bool = parity(True)
+    enable_consume_queue_ext: bool = parity(False)
+    mapped_file_size_consume_queue_ext: int = parity(50_331_648)
+    mapper_file_size_batch_consume_queue: int = parity(13_800_000)
+    bit_map_length_consume_queue_ext: int = parity(64)
+    commit_interval_commit_log: int = parity(200)
+    use_reentrant_lock_when_put_message: bool = parity(True)
+    put_msg_index_hight_water: int = parity(600_000)
+    check_commit_log_offset_on_recover: bool = parity(False)
+    commit_commit_log_least_pages: int = parity(4)
+    flush_least_pages_when_warm_maped_file: int = parity(4096)
+    commit_commit_log_thorough_interval: int = parity(200)
+    ha_send_heartbeat_interval: int = parity(5000)
+    ha_housekeeping_interval: int = parity(20_000)
+    ha_transfer_batch_size: int = parity(32_768)
+    ha_master_address: str = parity("")
+    ha_max_gap_not_in_sync: int = parity(268_435_456)
+    flush_delay_offset_interval: int = parity(10_000)
+    warm_maped_file_enable: bool = parity(False)
+    debug_lock_enable: bool = parity(False)
+    transient_store_pool_enable: bool = parity(False)
+    transient_store_pool_size: int = parity(5)
+    fast_fail_if_no_buffer_in_store_pool: bool = parity(False)
+    write_without_mmap: bool = parity(False)
+    enable_dleger_commit_log: bool = parity(
+        False, wire="enableDLegerCommitLog", unsupported="DLedger replication is not built yet"
+    )
+    dleger_group: str = parity("", wire="dLegerGroup")
+    dleger_peers: str = parity("", wire="dLegerPeers")
+    dleger_self_id: str = parity("", wire="dLegerSelfId")
+    preferred_leader_id: str = parity("")
+    enable_batch_push: bool = parity(False)
+    enable_schedule_message_stats: bool = parity(True)
+    enable_lmq_quota: bool = parity(False)
+    enable_schedule_async_deliver: bool = parity(False)
+    schedule_async_deliver_max_pending_limit: int = parity(2000)
+    schedule_async_deliver_max_resend_num2_blocked: int = parity(3)
+    max_batch_delete_files_num: int = parity(50)
+    dispatch_cq_threads: int = parity(10)
+    dispatch_cq_cache_num: int = parity(4096)
+    enable_async_reput: bool = parity(True)
+    recheck_reput_offset_from_cq: bool = parity(False)
+    enable_running_flags_in_flush: bool = parity(False)
+    correct_logic_min_offset_sleep_interval: int = parity(1)
+    mapped_file_swap_enable: bool = parity(True)
+    commit_log_force_swap_map_interval: int = parity(43_200_000)
+    commit_log_swap_map_interval: int = parity(3_600_000)
+    commit_log_swap_map_reserve_file_num: int = parity(100)
+    logic_queue_force_swap_map_interval: int = parity(43_200_000)
+    logic_queue_swap_map_interval: int = parity(3_600_000)
+    clean_swaped_map_interval: int = parity(300_000)
+    logic_queue_swap_map_reserve_file_num: int = parity(20)
+    search_bcq_by_cache_enable: bool = parity(True)
+    dispatch_from_sender_thread: bool = parity(False)
+    wake_commit_when_put_message: bool = parity(True)
+    enable_clean_expired_offset: bool = parity(False)
+    total_replicas: int = parity(1)
+    in_sync_replicas: int = parity(1)
+    min_in_sync_replicas: int = parity(1)
+    all_ack_in_sync_state_set: bool = parity(False)
+    enable_auto_in_sync_replicas: bool = parity(False)
+    ha_flow_control_enable: bool = parity(False)
+    max_ha_transfer_byte_in_second: int = parity(104_857_600)
+    ha_max_time_slave_not_catchup: int = parity(15_000)
+    sync_master_flush_offset_when_startup: bool = parity(False)
+    max_checksum_range: int = parity(1_073_741_824)
+    logical_disk_space_clean_forcibly_threshold: float = parity(0.8)
+    max_slave_resend_length: int = parity(268_435_456)
+    sync_from_last_file: bool = parity(False)
+    async_learner: bool = parity(False)
+    sample_count_threshold: int = parity(5000)
+    cold_data_flow_control_enable: bool = parity(False)
+    cold_data_scan_enable: bool = parity(False)
+    data_read_ahead_enable: bool = parity(True)
+    timer_cold_data_check_interval_ms: int = parity(60_000)
+    sample_steps: int = parity(32)
+    access_message_in_memory_hot_ratio: int = parity(26)
+    enable_build_consume_queue_concurrently: bool = parity(False)
+    batch_dispatch_request_thread_pool_nums: int = parity(16)
+    clean_rocks_db_dirty_cq_interval_min: int = parity(60, wire="cleanRocksDBDirtyCQIntervalMin")
+    stat_rocks_dbcq_interval_sec: int = parity(10, wire="statRocksDBCQIntervalSec")
+    mem_table_flush_interval_ms: int = parity(3_600_000)
+    real_time_persist_rocks_db_config: bool = parity(True, wire="realTimePersistRocksDBConfig")
+    enable_rocks_db_log: bool = parity(False, wire="enableRocksDBLog")
+    topic_queue_lock_num: int = parity(32)
+    read_un_committed: bool = parity(False)
+    put_consume_queue_data_by_file_channel: bool = parity(True)
+    rocksdb_cq_double_write_enable: bool = parity(
+        False, wire="rocksdbCQDoubleWriteEnable", unsupported="there is no RocksDB here"
+    )
+    combine_cq_loading_cq_types: str = parity("default;defaultRocksDB", wire="combineCQLoadingCQTypes")
+    combine_cq_prefer_cq_type: str = parity("default", wire="combineCQPreferCQType")
+    combine_assign_offset_cq_type: str = parity("default", wire="combineAssignOffsetCQType")
+    combine_cq_enable_check_self: bool = parity(False, wire="combineCQEnableCheckSelf")
+    combine_cq_max_extra_search_commit_log_files: int = parity(3, wire="combineCQMaxExtraSearchCommitLogFiles")
+    combine_cq_use_rocksdb_for_lmq: bool = parity(False, wire="combineCQUseRocksdbForLmq")
+    bottom_most_compression_type_for_consume_queue_store: str = parity("zstd")
+    rocksdb_compression_type: str = parity("lz4")
+    rocksdb_flush_wal_frequency: int = parity(1024)
+    rocksdb_wal_file_rolling_threshold: int = parity(1_073_741_824)
+    enable_accelerated_recovery: bool = parity(False)
+    shared_byte_buffer_num: int = parity(16)
+    use_separate_store_path_for_rocksdb_cq: bool = parity(False, wire="useSeparateStorePathForRocksdbCQ")
+    spin_lock_collision_retreat_optimal_degree: int = parity(1000)
+    use_abs_lock: bool = parity(False, wire="useABSLock")
+    enable_log_consume_queue_repeatedly_build_when_recover: bool = parity(False)
+    append_topic_for_timer_delete_key: bool = parity(False)

@@ -1,0 +1,60 @@
+"""Settings of a name server: common/namesrv/NamesrvConfig.java of RocketMQ 5.5.0."""
+
+from dataclasses import dataclass
+
+from maxq.config.setting import parity, setting
+
+
+@dataclass(frozen=True)
+class NamesrvConfig:
+    """What one name server shows, and when it forgets a broker."""
+
+    kv_config_path: str = setting(
+        "", "File of the key-value table; empty means `namesrv/kvConfig.json` in the user's home."
+    )
+    config_store_path: str = setting(
+        "", "File that live updates are written to; empty means `namesrv/namesrv.properties` in the home."
+    )
+    order_message_enable: bool = setting(False, "Add the order configuration of a topic to its route.", live=True)
+    return_order_topic_config_to_broker: bool = setting(
+        True, "Answer registrations with the table of ordered topics.", live=True
+    )
+    scan_not_active_broker_interval: int = setting(
+        5000, "Between two looks for brokers that stopped registering.", unit="ms", low=10, live=True
+    )
+    un_register_broker_queue_capacity: int = setting(
+        3000, "Brokers that may wait to be removed; more are refused.", low=1
+    )
+    support_acting_master: bool = setting(
+        False,
+        "Show the smallest slave of a group without master as its master, where the group asks for it.",
+        live=True,
+    )
+    enable_all_topic_list: bool = setting(True, "Answer with the list of all topics.", live=True)
+    enable_topic_list: bool = setting(True, "Answer with lists of topics by cluster or unit.", live=True)
+    notify_min_broker_id_changed: bool = setting(
+        False, "Tell the members of a group when its smallest broker id changes.", live=True
+    )
+    need_wait_for_service: bool = setting(
+        False, "Refuse routes until waitSecondsForService have passed since the start.", live=True
+    )
+    wait_seconds_for_service: int = setting(
+        45, "How long brokers are given to register first.", unit="s", low=0, live=True
+    )
+    delete_topic_with_broker_registration: bool = setting(
+        False, "Forget topics that a broker no longer lists.", live=True
+    )
+    config_black_list: str = setting(
+        "configBlackList;configStorePath;kvConfigPath",
+        "Settings that UPDATE_NAMESRV_CONFIG refuses besides those that are not live, separated by `;`.",
+    )
+
+    # --- taken so that existing files load; MaxQ does not act on these ---
+    rocketmq_home: str = parity("")
+    product_env_name: str = parity("center")
+    cluster_test: bool = parity(False)
+    client_request_thread_pool_nums: int = parity(8)
+    default_thread_pool_nums: int = parity(16)
+    client_request_thread_pool_queue_capacity: int = parity(50_000)
+    default_thread_pool_queue_capacity: int = parity(10_000)
+    enable_controller_in_namesrv: bool = parity(False, unsupported="the controller is not built yet")

@@ -1,0 +1,58 @@
+"""Settings of outgoing connections: remoting/netty/NettyClientConfig.java of RocketMQ 5.5.0."""
+
+from dataclasses import dataclass
+
+from maxq.config.setting import parity, setting
+
+
+@dataclass(frozen=True)
+class NettyClientConfig:
+    """Connections that we make to others."""
+
+    connect_timeout_millis: int = setting(3000, "Longest wait for a connection.", unit="ms", low=1)
+    client_channel_max_idle_time_seconds: int = setting(
+        120, "A connection on which nothing moves for this long is closed.", unit="s", low=1
+    )
+    client_oneway_semaphore_value: int = setting(65_535, "Most one-way requests under way.", low=1)
+    client_async_semaphore_value: int = setting(65_535, "Most requests under way.", low=1)
+    client_socket_snd_buf_size: int = setting(0, "SO_SNDBUF; 0 leaves it to the system.", unit="bytes", low=0)
+    client_socket_rcv_buf_size: int = setting(0, "SO_RCVBUF; 0 leaves it to the system.", unit="bytes", low=0)
+    client_close_socket_if_timeout: bool = setting(True, "Close a connection on which an answer did not come in time.")
+    use_tls: bool = setting(False, "Speak TLS to every server.", wire="useTLS")
+    max_reconnect_interval_time_seconds: int = setting(
+        60, "Longest pause between two attempts to connect.", unit="s", low=1
+    )
+    enable_reconnect_for_go_away: bool = setting(True, "Connect anew when a server says that it goes away.")
+
+    # --- TLS; in Java these are system properties or lines of tls.config.file, here they are settings like others ---
+    tls_client_auth_server: bool = setting(
+        False, "Check the server's certificate against trustCertPath.", wire="tls.client.authServer"
+    )
+    tls_client_trust_cert_path: str = setting(
+        "", "Certificates of the authorities that sign servers, PEM.", wire="tls.client.trustCertPath"
+    )
+    tls_client_key_path: str = setting("", "Private key of the client, PEM.", wire="tls.client.keyPath")
+    tls_client_key_password: str = setting("", "Password of that key.", wire="tls.client.keyPassword", secret=True)
+    tls_client_cert_path: str = setting("", "Certificate chain of the client, PEM.", wire="tls.client.certPath")
+
+    # --- MaxQ's own ---
+    frame_max_length: int = setting(
+        16_777_216,
+        "Longest frame taken from a server; a longer one ends the connection.",
+        unit="bytes",
+        low=1024,
+        high=2_147_483_647,
+        wire="com.rocketmq.remoting.frameMaxLength",
+    )
+
+    # --- taken so that existing files load; MaxQ does not act on these ---
+    client_worker_threads: int = parity(4)
+    client_callback_executor_threads: int = parity(2)
+    channel_not_active_interval: int = parity(60_000)
+    is_scan_available_name_srv: bool = parity(True)
+    client_pooled_byte_buf_allocator_enable: bool = parity(False)
+    socks_proxy_config: str = parity("{}")
+    write_buffer_high_water_mark: int = parity(0)
+    write_buffer_low_water_mark: int = parity(0)
+    disable_callback_executor: bool = parity(False)
+    disable_netty_worker_group: bool = parity(False)

@@ -1,0 +1,80 @@
+"""Settings of a listening server: remoting/netty/NettyServerConfig.java of RocketMQ 5.5.0."""
+
+from dataclasses import dataclass
+
+from maxq.config.forms import ADDRESS
+from maxq.config.setting import parity, setting
+
+
+@dataclass(frozen=True)
+class NettyServerConfig:
+    """Connections that others make to us."""
+
+    bind_address: str = setting("0.0.0.0", "Address the server listens on.", form=ADDRESS)
+    listen_port: int = setting(0, "Port the server listens on; 0 takes a free one.", low=0, high=65_535)
+    server_channel_max_idle_time_seconds: int = setting(
+        120, "A connection on which nothing moves for this long is closed.", unit="s", low=1
+    )
+    server_socket_backlog: int = setting(1024, "Connections that may wait to be accepted.", low=1, high=65_535)
+    server_socket_snd_buf_size: int = setting(0, "SO_SNDBUF; 0 leaves it to the system.", unit="bytes", low=0)
+    server_socket_rcv_buf_size: int = setting(0, "SO_RCVBUF; 0 leaves it to the system.", unit="bytes", low=0)
+    write_buffer_high_water_mark: int = setting(
+        0, "Unsent bytes at which reading from a client pauses; 0 means 1 MiB.", unit="bytes", low=0
+    )
+    write_buffer_low_water_mark: int = setting(
+        0, "Unsent bytes at which it goes on; 0 means a quarter of the high mark.", unit="bytes", low=0
+    )
+    server_oneway_semaphore_value: int = setting(256, "Most one-way requests to clients under way.", low=1)
+    server_async_semaphore_value: int = setting(64, "Most requests to clients under way.", low=1)
+    enable_shutdown_gracefully: bool = setting(False, "Answer GO_AWAY for a while before closing.")
+    shutdown_wait_time_seconds: int = setting(30, "How long.", unit="s", low=0, high=3600)
+
+    # --- TLS; in Java these are system properties or lines of tls.config.file, here they are settings like others ---
+    tls_server_mode: str = setting(
+        "permissive",
+        "permissive takes TLS and plain connections on the same port, enforcing TLS only, disabled plain only.",
+        choices=("disabled", "permissive", "enforcing"),
+        wire="tls.server.mode",
+    )
+    tls_test_mode_enable: bool = setting(
+        True, "Serve TLS with a self-signed certificate made at start.", wire="tls.test.mode.enable"
+    )
+    tls_server_key_path: str = setting("", "Private key of the server, PEM.", wire="tls.server.keyPath")
+    tls_server_key_password: str = setting("", "Password of that key.", wire="tls.server.keyPassword", secret=True)
+    tls_server_cert_path: str = setting("", "Certificate chain of the server, PEM.", wire="tls.server.certPath")
+    tls_server_need_client_auth: str = setting(
+        "none",
+        "Whether clients must show a certificate.",
+        choices=("none", "optional", "require"),
+        wire="tls.server.need.client.auth",
+    )
+    tls_server_auth_client: bool = setting(
+        False, "Check client certificates against trustCertPath.", wire="tls.server.authClient"
+    )
+    tls_server_trust_cert_path: str = setting(
+        "", "Certificates of the authorities that sign clients, PEM.", wire="tls.server.trustCertPath"
+    )
+
+    # --- MaxQ's own ---
+    frame_max_length: int = setting(
+        16_777_216,
+        "Longest frame taken from a client; a longer one ends the connection.",
+        unit="bytes",
+        low=1024,
+        high=2_147_483_647,
+        wire="com.rocketmq.remoting.frameMaxLength",
+    )
+    max_unsent_bytes: int = setting(
+        67_108_864,
+        "Unsent bytes at which a client that does not read its answers is closed.",
+        unit="bytes",
+        low=65_536,
+    )
+
+    # --- taken so that existing files load; MaxQ does not act on these ---
+    server_worker_threads: int = parity(8)
+    server_callback_executor_threads: int = parity(0)
+    server_selector_threads: int = parity(3)
+    server_netty_worker_group_enable: bool = parity(True)
+    server_pooled_byte_buf_allocator_enable: bool = parity(True)
+    use_epoll_native_selector: bool = parity(False)

@@ -1,0 +1,244 @@
+"""One row per setting: the field, its text form, its bounds, and whether a running broker may change it.
+
+A settings class is a frozen dataclass whose fields are made by `setting` (MaxQ acts on it) or `parity` (RocketMQ
+has the property, MaxQ takes it so that existing files load, and says that it does nothing). Everything that reads
+settings reads these rows: the properties loader, the command line, GET_BROKER_CONFIG, live updates, the manual.
+
+Names on the wire and in files are RocketMQ's; attributes are the same in snake case. Where that way back does not
+give the same name, the row states it (`wire=`).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, TypeVar
+
+from maxq.errors import ConfigError
+
+Value = bool | int | float | str
+
+LONG_LOW = -(2**63)
+LONG_HIGH = 2**63 - 1
+
+_ROW = "maxq.setting"
+
+T = TypeVar("T", bool, int, float, str)
+
+
+class Form(NamedTuple):
+    """What a text setting may look like: a pattern for the whole value, and the same in words."""
+
+    pattern: str
+    words: str
+
+
+def setting(
+    default: T,
+    doc: str,
+    *,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    live: bool = False,
+    wire: str = "",
+    choices: Sequence[str] = (),
+    form: Form | None = None,
+    secret: bool = False,
+) -> T:
+    """A row that MaxQ acts on.
+
+    Args:
+        default: also fixes the type: bool, int, float or str.
+        doc: one sentence for the manual.
+        unit: of the number: ms, s, h, bytes, pages, %, …
+        low, high: bounds, both included.
+        live: a running server may change it (UPDATE_BROKER_CONFIG); whoever uses it re-reads it each time.
+        wire: RocketMQ's name where camel case of the attribute is not it.
+        choices: the only texts allowed.
+        form: what the text must look like, where there is no list of choices.
+        secret: shown as *** wherever settings are printed.
+    """
+    row = _Row(default, doc, unit, low, high, live, wire, tuple(choices), form, secret, acted=True, unsupported="")
+    made: T = field(default=default, metadata={_ROW: row})
+    return made
+
+
+def parity(default: T, *, wire: str = "", secret: bool = False, unsupported: str = "") -> T:
+    """A row that exists because RocketMQ has it; MaxQ does not act on it.
+
+    Args:
+        default: RocketMQ's.
+        wire, secret: as for `setting`.
+        unsupported: reason why any other value than the default is refused, for settings whose silent neglect
+            would be dangerous (access control that is believed to be on); empty: a warning is enough.
+    """
+    doc = f"Only the default is accepted: {unsupported}." if unsupported else ""
+    row = _Row(default, doc, "", None, None, False, wire, (), None, secret, acted=False, unsupported=unsupported)
+    made: T = field(default=default, metadata={_ROW: row})
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    default: Any
+    doc: str
+    unit: str
+    low: float | None
+    high: float | None
+    live: bool
+    wire: str
+    choices: tuple[str, ...]
+    form: Form | None
+    secret: bool
+    acted: bool
+    unsupported: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A row together with where it stands. `name` is RocketMQ's, `attribute` ours."""
+
+    owner: str  # the class, such as BrokerConfig
+    attribute: str
+    name: str
+    kind: type
+    default: Value
+    doc: str
+    unit: str
+    low: float | None
+    high: float | None
+    live: bool
+    choices: tuple[str, ...]
+    form: Form | None
+    secret: bool
+    acted: bool
+    unsupported: str
+
+    def parse(self, text: str, source: str) -> Value:
+        """The value that `text` stands for.
+
+        Args:
+            text: as in a properties file; blanks around it do not count.
+            source: where it came from, for the message: "file broker.conf", "--set", "UPDATE_BROKER_CONFIG".
+
+        Raises:
+            ConfigError: names source, setting, text and what would be allowed.
+        """
+        text = text.strip()
+        value: Value
+        if self.kind is bool:
+            lowered = text.lower()
+            if lowered not in ("true", "false"):
+                raise self._refuse(text, source)
+            value = lowered == "true"
+        elif self.kind is int:
+            if not _INTEGER.fullmatch(text):
+                raise self._refuse(text, source)
+            value = int(text)
+        elif self.kind is float:
+            if not _DECIMAL.fullmatch(text):
+                raise self._refuse(text, source)
+            value = float(text)
+        else:
+            value = text
+        self.check(value, source)
+        return value
+
+    def check(self, value: Value, source: str) -> None:
+        """Hold a value of the right type against bounds, choices and form; ConfigError as `parse`."""
+        if self.unsupported and value != self.default:
+            raise ConfigError(
+                f"{source}: {self.name}={self.format(value)} is not supported: {self.unsupported}; "
+                f"remove it or set {self.format(self.default) or 'it empty'}"
+            )
+        if isinstance(value, str):
+            fits = (not self.choices or value in self.choices) and (
+                self.form is None or re.fullmatch(self.form.pattern, value) is not None
+            )
+        else:
+            low, high = self.bounds
+            fits = isinstance(value, bool) or low <= value <= high
+        if not fits:
+            raise self._refuse(self.format(value), source)
+
+    def format(self, value: Value) -> str:
+        """The text form that `parse` reads back; Java's spelling of true and false."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and largest number allowed."""
+        low = LONG_LOW if self.low is None else self.low
+        high = LONG_HIGH if self.high is None else self.high
+        return low, high
+
+    @property
+    def allowed(self) -> str:
+        """What may be given, in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.form is not None:
+            return self.form.words
+        if self.kind is bool:
+            return "true or false"
+        if self.kind is str:
+            return "any text"
+        number = "an integer" if self.kind is int else "a number"
+        unit = f" {self.unit}" if self.unit else ""
+        if self.low is not None and self.high is not None:
+            return f"{number} from {self.low} to {self.high}{unit}"
+        if self.low is not None:
+            return f"{number} of at least {self.low}{unit}"
+        if self.high is not None:
+            return f"{number} of at most {self.high}{unit}"
+        return f"{number}{' in' + unit if unit else ''}"
+
+    def _refuse(self, text: str, source: str) -> ConfigError:
+        shown = "***" if self.secret else repr(text)
+        return ConfigError(f"{source}: {self.name}={shown} is not allowed: it must be {self.allowed}")
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,3})?")
+
+
+def wire_name(attribute: str) -> str:
+    """Camel case: flush_interval_commit_log → flushIntervalCommitLog."""
+    first, *rest = attribute.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+_rows_of_class: dict[type, tuple[Setting, ...]] = {}
+
+
+def settings_of(config: type) -> tuple[Setting, ...]:
+    """The rows of a settings class, in the order they are written there."""
+    known = _rows_of_class.get(config)
+    if known is not None:
+        return known
+    rows = []
+    for item in fields(config):
+        row: _Row = item.metadata[_ROW]
+        rows.append(
+            Setting(
+                owner=config.__name__,
+                attribute=item.name,
+                name=row.wire or wire_name(item.name),
+                kind=type(row.default),
+                default=row.default,
+                doc=row.doc,
+                unit=row.unit,
+                low=row.low,
+                high=row.high,
+                live=row.live,
+                choices=row.choices,
+                form=row.form,
+                secret=row.secret,
+                acted=row.acted,
+                unsupported=row.unsupported,
+            )
+        )
+    _rows_of_class[config] = tuple(rows)
+    return _rows_of_class[config]

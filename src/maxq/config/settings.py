@@ -1,0 +1,198 @@
+"""The settings of one running server: several frozen objects that change together, or not at all.
+
+Parts read `settings.broker.fileReservedTime…` through the holder each time they need a live value; the objects
+themselves never change. A live update is checked whole before anything moves. What is not marked live cannot be
+changed while running, whoever asks: a setting that names a file, a command or an address never is live
+(CVE-2023-33246, CVE-2023-37582).
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any, NamedTuple, Protocol, Self
+
+from maxq.config.auth_config import AuthConfig
+from maxq.config.broker_config import BrokerConfig
+from maxq.config.loader import load, texts, unknown
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.config.namesrv_config import NamesrvConfig
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.config.netty_server_config import NettyServerConfig
+from maxq.config.properties import edit_properties
+from maxq.config.setting import Setting, settings_of
+from maxq.errors import ConfigError
+
+DEFAULT_BROKER_PORT = 10911
+DEFAULT_NAMESRV_PORT = 9876
+
+
+class Change(NamedTuple):
+    """One setting that a live update moved, as texts."""
+
+    name: str
+    old: str
+    new: str
+
+
+class ConfigUpdateRefusedError(ConfigError):
+    """A live update that was not made; `refused` are the names that stood in the way."""
+
+    response_code = 16  # NO_PERMISSION, what RocketMQ answers for its black list
+
+    def __init__(self, message: str, refused: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class FileAccess(Protocol):
+    """The two methods of runtime's Disk that keeping a settings file needs."""
+
+    def read(self, path: PurePath) -> bytes: ...
+
+    def replace(self, path: PurePath, data: bytes) -> None: ...
+
+
+class Settings:
+    """Base of the holders. Subclasses name their objects as attributes and list them in `_parts`."""
+
+    _parts: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.counter = 0  # live updates made so far; the data version of GET_BROKER_CONFIG
+        self._listeners: list[Callable[[list[Change]], None]] = []
+
+    def configs(self) -> tuple[Any, ...]:
+        """The settings objects, in the order in which a shared name is resolved (the last wins)."""
+        return tuple(getattr(self, part) for part in self._parts)
+
+    def snapshot(self, *, secrets: bool = False) -> dict[str, str]:
+        """All settings by RocketMQ's name, sorted, as texts."""
+        return texts(self.configs(), secrets=secrets)
+
+    def on_change(self, listener: Callable[[list[Change]], None]) -> None:
+        """Call `listener` with the changes after each live update that moved something."""
+        self._listeners.append(listener)
+
+    def update(self, mapping: Mapping[str, str], *, source: str = "live update") -> list[Change]:
+        """Change live settings; all of `mapping`, or nothing.
+
+        A setting that is not live may be named with the value it already has: tools send whole lists.
+
+        Raises:
+            ConfigUpdateRefusedError: names every unknown, black-listed or not live setting.
+            ConfigError: a value is out of bounds.
+        """
+        changes = self._changes(mapping, source)
+        loaded = load(self.configs(), {change.name: change.new for change in changes}, source=source)
+        for part, config in zip(self._parts, loaded.configs, strict=True):
+            setattr(self, part, config)
+        if changes:
+            self.counter += 1
+            for listener in self._listeners:
+                listener(changes)
+        return changes
+
+    def _changes(self, mapping: Mapping[str, str], source: str) -> list[Change]:
+        rows: dict[str, list[Setting]] = {}
+        for config in self.configs():
+            for row in settings_of(type(config)):
+                rows.setdefault(row.name, []).append(row)
+        now = self.snapshot(secrets=True)
+        black_list = self._black_list()
+        changes, refused, reasons = [], [], []
+        for name, text in mapping.items():
+            if name not in rows:
+                reason = unknown(name, [type(config) for config in self.configs()], source)
+            else:
+                # every class that has the name must take the value
+                new = [row.format(row.parse(text, source)) for row in rows[name]][-1]
+                if new == now[name]:
+                    continue
+                reason = self._refusal(rows[name], black_list, source)
+                if not reason:
+                    changes.append(Change(name, now[name], new))
+            if reason:
+                refused.append(name)
+                reasons.append(reason)
+        if refused:
+            raise ConfigUpdateRefusedError("; ".join(reasons) + "; nothing was changed", tuple(refused))
+        return changes
+
+    def _black_list(self) -> set[str]:
+        return {name.strip() for name in self.snapshot().get("configBlackList", "").split(";") if name.strip()}
+
+    @staticmethod
+    def _refusal(rows: list[Setting], black_list: set[str], source: str) -> str:
+        name = rows[0].name
+        if name in black_list:
+            return f"{source}: {name} is in configBlackList, it can not be updated by command"
+        if not any(row.acted for row in rows):
+            return f"{source}: {name} is accepted for compatibility only, MaxQ does not act on it"
+        if not all(row.live for row in rows if row.acted):
+            return f"{source}: {name} can not change while the server runs; set it in its file and restart"
+        return ""
+
+
+class BrokerSettings(Settings):
+    """What a broker is started with: broker, store, server, client, auth."""
+
+    _parts = ("broker", "server", "client", "store", "auth")
+
+    def __init__(
+        self,
+        broker: BrokerConfig | None = None,
+        store: MessageStoreConfig | None = None,
+        server: NettyServerConfig | None = None,
+        client: NettyClientConfig | None = None,
+        auth: AuthConfig | None = None,
+    ) -> None:
+        super().__init__()
+        self.broker = broker or BrokerConfig()
+        self.store = store or MessageStoreConfig()
+        self.server = server or NettyServerConfig(listen_port=self.broker.listen_port)
+        self.client = client or NettyClientConfig()
+        self.auth = auth or AuthConfig()
+
+    @classmethod
+    def from_properties(cls, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
+        """Settings of a properties mapping, and warnings; ConfigError as `load`.
+
+        To lay one source over another (file, then --set), use `overlay` on the result.
+        """
+        return cls().overlay(mapping, source=source)
+
+    def overlay(self, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
+        """New settings with `mapping` on top of these, for use before a server starts."""
+        loaded = load(self.configs(), mapping, source=source)
+        broker, server, client, store, auth = loaded.configs
+        return type(self)(broker, store, server, client, auth), loaded.warnings
+
+
+class NamesrvSettings(Settings):
+    """What a name server is started with: namesrv, server."""
+
+    _parts = ("namesrv", "server")
+
+    def __init__(self, namesrv: NamesrvConfig | None = None, server: NettyServerConfig | None = None) -> None:
+        super().__init__()
+        self.namesrv = namesrv or NamesrvConfig()
+        self.server = server or NettyServerConfig(listen_port=DEFAULT_NAMESRV_PORT)
+
+    @classmethod
+    def from_properties(cls, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
+        """Settings of a properties mapping, and warnings; ConfigError as `load`."""
+        return cls().overlay(mapping, source=source)
+
+    def overlay(self, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
+        """New settings with `mapping` on top of these, for use before a server starts."""
+        loaded = load(self.configs(), mapping, source=source)
+        namesrv, server = loaded.configs
+        return type(self)(namesrv, server), loaded.warnings
+
+
+def persist(files: FileAccess, path: PurePath, changes: list[Change]) -> None:
+    """Write the new values into the settings file, leaving its other lines alone; OSError if the disk refuses."""
+    try:
+        text = files.read(path).decode("utf-8")
+    except FileNotFoundError:
+        text = ""
+    files.replace(path, edit_properties(text, {change.name: change.new for change in changes}).encode())
