@@ -14,6 +14,7 @@ from maxq.runtime.interfaces import DiskUsage, FileInfo
 
 _PAGE = mmap.PAGESIZE
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
+_REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
 
 
 class SystemClock:
@@ -83,6 +84,14 @@ class SystemMappedRegion:
         if first < last:
             with contextlib.suppress(OSError):
                 self._map.madvise(_POPULATE_WRITE, first, last - first)
+
+    def discard(self, start: int, end: int) -> bool:
+        """Give the blocks of whole pages [start, end) back: they read as zeros. False if the file system cannot."""
+        try:
+            self._map.madvise(_REMOVE, start, end - start)
+        except (OSError, ValueError):
+            return False
+        return True
 
     def close(self) -> None:
         if self._fd < 0:

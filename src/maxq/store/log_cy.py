@@ -26,11 +26,12 @@ if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy
 
 #: Columns of a send row.
-ROW_WIDTH = 18
+ROW_WIDTH = 20
 (
     R_FLAGS, R_OPAQUE, R_TOPIC, R_TOPIC_SIZE, R_QUEUE_ID, R_SYS_FLAG, R_BORN_TIMESTAMP, R_FLAG, R_PROPERTIES,
-    R_PROPERTIES_SIZE, R_BODY, R_BODY_SIZE, R_RECONSUME_TIMES, R_PHYSICAL_OFFSET, R_QUEUE_OFFSET, R_SIZE, R_COUNT, R_VERSION,
-) = range(18)
+    R_PROPERTIES_SIZE, R_BODY, R_BODY_SIZE, R_RECONSUME_TIMES, R_PHYSICAL_OFFSET, R_QUEUE_OFFSET, R_SIZE, R_COUNT, R_UNIQUE,
+    R_UNIQUE_SIZE, R_FRAME,
+) = range(20)
 #: Bits of R_FLAGS.
 F_SCRATCH = 1  # properties are in the scratch buffer, not in the source
 F_ONEWAY = 2
@@ -40,6 +41,12 @@ F_NO_WAIT = 16  # WAIT=false: the answer does not wait for the disk
 
 _MAX_PROPERTIES = cython.declare(cython.int, 32767)
 _BLANK_UNIT_SIZE = cython.declare(cython.longlong, 0x7FFFFFFF)
+
+#: Tags code of a unit that keeps the place of a damaged message ("MAXQDAMG"); readers pass over it. No hash and no
+#: delivery time has this value, and ConsumeQueueExt addresses are negative.
+DAMAGED_TAGS_CODE = 0x4D415851_44414D47
+_DAMAGED = cython.declare(cython.longlong, 0x4D415851_44414D47)
+_EXT_ADDRESS_MAX = cython.declare(cython.longlong, -2147483649)
 
 
 @cython.cfunc
@@ -341,12 +348,14 @@ class LogTail:
     wrote_position = cython.declare(cython.longlong, visibility="public")
     file_from_offset = cython.declare(cython.longlong, visibility="public")
     file_size = cython.declare(cython.longlong, visibility="public")
+    full = cython.declare(cython.bint, visibility="public")
     _view = cython.declare(cython.uchar[::1])
     _buf = cython.declare(cython.p_uchar)
     _topic = cython.declare(TopicTail)  # of the last row: the next one is most often of the same topic
 
     def __init__(self):
         self.wrote_position = self.file_from_offset = self.file_size = 0
+        self.full = False
         self._topic = None
 
     def attach(self, view, file_from_offset, file_size, position):
@@ -533,6 +542,7 @@ class LogTail:
         suffix: bytes,
         max_message_size: cython.longlong,
     ):
+        self.full = False
         if count == 0:
             return 0
         done: cython.Py_ssize_t
@@ -562,9 +572,9 @@ class LogTail:
         host_bits: cython.longlong = (0x10 if born_size == 20 else 0) | (0x20 if store_size == 20 else 0)
         for done in range(count):
             if cython.compiled:
-                row = cython.address(rows[0]) + (first + done) * 18
+                row = cython.address(rows[0]) + (first + done) * 20
             else:
-                row = memoryview(rows)[(first + done) * 18 : (first + done + 1) * 18]
+                row = memoryview(rows)[(first + done) * 20 : (first + done + 1) * 20]
             flags = row[0]
             topic = self._topic_of(topics, src, row[2], row[3])
             queue_id = row[4]
@@ -623,8 +633,10 @@ class LogTail:
             or body_size == 0
             or properties_size > _MAX_PROPERTIES
             or topic_size > 127
-            or total + 8 > self.file_size - p
         ):
+            return -1
+        if total + 8 > self.file_size - p:
+            self.full = True
             return -1
         buf: cython.p_uchar = self._buf
         q: cython.longlong = self._write_head(
@@ -709,7 +721,10 @@ class LogTail:
             mark = 1 if own_size and src[own + own_size - 1] != 2 else 0
             properties_size = own_size + mark + batch_size + batch_mark + suffix_size
             total = fixed + body_size + properties_size
-            if own_size > _MAX_PROPERTIES or properties_size > _MAX_PROPERTIES or total + 8 > self.file_size - w:
+            if own_size > _MAX_PROPERTIES or properties_size > _MAX_PROPERTIES:
+                return -1
+            if total + 8 > self.file_size - w:
+                self.full = True
                 return -1
             q = self._write_head(
                 w, total, False, crc32(whole[p + 20 : p + 20 + body_size]) & 0x7FFFFFFF, row[4], _i32(src, p + 12),
@@ -865,7 +880,7 @@ class Dispatcher:
         indexed: cython.bint = index is not None and transaction != 0xC and physical_offset >= index.end_physical_offset
         tags_code: cython.longlong = 0
         delay: cython.longlong = 0
-        special: cython.bint = topic.hooked or (sys_flag & 0x80) != 0
+        special: cython.bint = topic.hooked or (sys_flag & 0x80) != 0 or transaction == 0xC
         keys: cython.longlong = 0
         keys_end: cython.longlong = 0
         tags: cython.longlong = 0
@@ -1061,8 +1076,9 @@ def collect(
             break
         physical_offset = _i64(buf, p)
         size = _i32(buf, p + 8)
-        if size == _BLANK_UNIT_SIZE or size <= 0 or physical_offset < min_physical_offset:
-            p += 20  # pre-blank, a named hole, or a record that was cleaned away
+        tags_code = _i64(buf, p + 12)
+        if size == _BLANK_UNIT_SIZE or size <= 0 or physical_offset < min_physical_offset or tags_code == _DAMAGED:
+            p += 20  # pre-blank, a record that was cleaned away, or the place of a damaged one
             index += 1
             continue
         in_memory = max_physical_offset - physical_offset <= memory_bytes
@@ -1075,8 +1091,7 @@ def collect(
             elif total + size > disk_limit or count > disk_count - 1:
                 break
         last = physical_offset
-        if wanted is not None:
-            tags_code = _i64(buf, p + 12)
+        if wanted is not None and tags_code > _EXT_ADDRESS_MAX:  # a Java store's ext address: the client re-checks
             if cython.compiled:
                 tags_code = cython.cast(cython.int, tags_code)  # the low 32 bits, signed
             else:

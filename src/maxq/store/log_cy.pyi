@@ -9,13 +9,15 @@ from typing import Any
 ROW_WIDTH: int
 (
     R_FLAGS, R_OPAQUE, R_TOPIC, R_TOPIC_SIZE, R_QUEUE_ID, R_SYS_FLAG, R_BORN_TIMESTAMP, R_FLAG, R_PROPERTIES,
-    R_PROPERTIES_SIZE, R_BODY, R_BODY_SIZE, R_RECONSUME_TIMES, R_PHYSICAL_OFFSET, R_QUEUE_OFFSET, R_SIZE, R_COUNT, R_VERSION,
-) = range(18)
+    R_PROPERTIES_SIZE, R_BODY, R_BODY_SIZE, R_RECONSUME_TIMES, R_PHYSICAL_OFFSET, R_QUEUE_OFFSET, R_SIZE, R_COUNT, R_UNIQUE,
+    R_UNIQUE_SIZE, R_FRAME,
+) = range(20)
 F_SCRATCH: int  # properties are in the scratch buffer
 F_ONEWAY: int
 F_BINARY: int  # header serialization ROCKETMQ
 F_BATCH: int  # the body is a batch
 F_NO_WAIT: int  # WAIT=false
+DAMAGED_TAGS_CODE: int  # tags code of a unit that keeps the place of a damaged message; `collect` passes over it
 
 class QueueTail:
     """The writing end of one ConsumeQueue, and the counter that assigns its queue offsets.
@@ -73,6 +75,7 @@ class LogTail:
     wrote_position: int  # bytes written in the current file
     file_from_offset: int
     file_size: int
+    full: bool  # the last append_rows stopped because its next row does not fit in this file
     def attach(self, view: memoryview | None, file_from_offset: int, file_size: int, position: int) -> None: ...
     @property
     def max_offset(self) -> int:
@@ -138,7 +141,7 @@ class Dispatcher:
         owner.roll_index(physical_offset: int, store_timestamp: int) -> None   # attach the next IndexFile
         owner.dispatch_special(position: int, size: int, physical_offset: int, view: memoryview) -> None
             # after the normal handling of a record with INNER_MULTI_DISPATCH, with the inner-batch bit (whose unit is
-            # NOT written here), or of a hooked topic. `view` is the whole file.
+            # NOT written here), of a rollback record, or of a hooked topic. `view` is the whole file.
         """
     def forget_topic(self) -> None: ...
     def run(self, view: memoryview, start: int, end: int, file_from_offset: int) -> int:

@@ -1,0 +1,126 @@
+"""One fixed-size file of a queue of files, mapped on first use (DefaultMappedFile.java)."""
+
+from pathlib import PurePath
+from typing import Protocol, runtime_checkable
+
+from maxq.runtime.interfaces import Disk, MappedRegion
+
+OS_PAGE_SIZE = 4096
+
+#: Zeros are compared and written in pieces of this size.
+_ZEROS = bytes(1 << 20)
+
+
+def offset_to_file_name(offset: int) -> str:
+    """Start offset in bytes → 20 digits (UtilAll.offset2FileName)."""
+    return f"{offset:020d}"
+
+
+class MappedFile:
+    """A file whose name is its start offset.
+
+    `wrote_position` and `flushed_position` are bytes from the file's start, 0 <= flushed <= wrote <= size. The region
+    is mapped when somebody first asks for it and may be given up and mapped again: what was written stays in the
+    page cache. Readers hold slices of the view; those outlive `release` and `destroy`.
+    """
+
+    __slots__ = ("_disk", "_folder", "_region", "file_from_offset", "file_size", "flushed_position", "wrote_position")
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: PurePath,
+        file_from_offset: int,
+        file_size: int,
+        *,
+        position: int = 0,
+        region: MappedRegion | None = None,
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._region = region
+        self.file_from_offset = file_from_offset
+        self.file_size = file_size
+        self.wrote_position = position
+        self.flushed_position = position
+
+    @property
+    def path(self) -> PurePath:
+        return self._folder / offset_to_file_name(self.file_from_offset)
+
+    @property
+    def end_offset(self) -> int:
+        """First offset behind the file."""
+        return self.file_from_offset + self.file_size
+
+    @property
+    def is_full(self) -> bool:
+        return self.wrote_position >= self.file_size
+
+    @property
+    def is_mapped(self) -> bool:
+        return self._region is not None
+
+    @property
+    def region(self) -> MappedRegion:
+        """The mapping; made now if there is none.
+
+        Raises:
+            OSError: the disk refuses.
+            ValueError: the file has another length than it should.
+        """
+        region = self._region
+        if region is None:
+            region = self._region = self._disk.map(self.path, self.file_size)
+        return region
+
+    @property
+    def view(self) -> memoryview:
+        """All bytes of the file, writable."""
+        return self.region.view
+
+    def flush(self) -> None:
+        """Make everything written durable. Blocks."""
+        end = self.wrote_position
+        if end > self.flushed_position:
+            self.region.flush(self.flushed_position, end)
+            self.flushed_position = end
+
+    def release(self) -> None:
+        """Give up the mapping; the next use maps again."""
+        region, self._region = self._region, None
+        if region is not None:
+            region.close()
+
+    def destroy(self) -> None:
+        """Delete the file. Slices that readers hold stay valid until they drop them. Blocks."""
+        self.release()
+        if self._disk.exists(self.path):
+            self._disk.delete(self.path)
+
+
+@runtime_checkable
+class SparseRegion(Protocol):
+    """A region that can give blocks back to the file system."""
+
+    def discard(self, start: int, end: int) -> bool:
+        """Make whole pages [start, end) read as zeros without writing them; False if the file system cannot."""
+        ...
+
+
+def clear(region: MappedRegion, start: int, end: int) -> None:
+    """Make bytes [start, end) zero and durable, the cheapest way there is. Blocks.
+
+    A hole is punched where the file system can; else only pieces that are not zero already are written, so that a
+    sparse file stays sparse.
+    """
+    view = region.view
+    page = min(-(-start // OS_PAGE_SIZE) * OS_PAGE_SIZE, end)
+    view[start:page] = bytes(page - start)
+    if page < end and not (isinstance(region, SparseRegion) and region.discard(page, end)):
+        for piece in range(page, end, len(_ZEROS)):
+            stop = min(piece + len(_ZEROS), end)
+            zeros = _ZEROS if stop - piece == len(_ZEROS) else bytes(stop - piece)
+            if bytes(view[piece:stop]) != zeros:
+                view[piece:stop] = zeros
+    region.flush(start, end)

@@ -1,0 +1,50 @@
+"""Why the store may not be read or written: one bit a reason (RunningFlags.java)."""
+
+NOT_READABLE = 1 << 0
+NOT_WRITABLE = 1 << 1
+LOGICS_ERROR = 1 << 2  # a ConsumeQueue could not be written
+INDEX_ERROR = 1 << 3
+DISK_FULL = 1 << 4
+FENCED = 1 << 5
+LOGIC_DISK_FULL = 1 << 6
+
+_NOT_WRITABLE_MASK = NOT_WRITABLE | LOGICS_ERROR | INDEX_ERROR | DISK_FULL | FENCED | LOGIC_DISK_FULL
+# dispatch goes on while a disk is full: what is in the log must become visible
+_NOT_CQ_WRITABLE_MASK = NOT_WRITABLE | LOGICS_ERROR | INDEX_ERROR | LOGIC_DISK_FULL
+
+
+class RunningFlags:
+    """The bits, and for each set bit the reason in words (cause, measured value, limit, remedy)."""
+
+    __slots__ = ("_reasons", "bits")
+
+    def __init__(self) -> None:
+        self.bits = 0
+        self._reasons: dict[int, str] = {}
+
+    def set(self, bit: int, reason: str) -> None:
+        self.bits |= bit
+        self._reasons[bit] = reason
+
+    def clear(self, bit: int) -> None:
+        self.bits &= ~bit
+        self._reasons.pop(bit, None)
+
+    def has(self, bit: int) -> bool:
+        return bool(self.bits & bit)
+
+    @property
+    def readable(self) -> bool:
+        return not self.bits & NOT_READABLE
+
+    @property
+    def writable(self) -> bool:
+        return not self.bits & _NOT_WRITABLE_MASK
+
+    @property
+    def cq_writable(self) -> bool:
+        return not self.bits & _NOT_CQ_WRITABLE_MASK
+
+    def why(self) -> str:
+        """The reasons of all bits that are set, for a remark; empty if none is."""
+        return "; ".join(self._reasons[bit] for bit in sorted(self._reasons))

@@ -1,0 +1,47 @@
+"""What all parts of one store share: settings, disk, clock, identity, state."""
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.running_flags import RunningFlags
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIdentity:
+    """Who the store belongs to.
+
+    Attributes:
+        store_host: address and 4-byte port of this broker as records carry it, 8 (IPv4) or 20 (IPv6) bytes.
+        region: value of MSG_REGION.
+    """
+
+    cluster: str = "DefaultCluster"
+    broker_name: str = "broker-a"
+    broker_id: int = 0
+    store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
+    region: str = "DefaultRegion"
+
+
+class StoreContext:
+    """Passed to every part of a store. `config` is replaced on a live update, so parts read it anew each time."""
+
+    __slots__ = ("clock", "config", "disk", "flags", "identity", "root")
+
+    def __init__(self, config: MessageStoreConfig, disk: Disk, clock: Clock, identity: StoreIdentity) -> None:
+        self.config = config
+        self.disk = disk
+        self.clock = clock
+        self.identity = identity
+        self.flags = RunningFlags()
+        self.root = PurePath(config.store_path_root_dir or "store")
+
+    @property
+    def commit_log_folder(self) -> PurePath:
+        own = self.config.store_path_commit_log
+        return PurePath(own) if own else self.root / "commitlog"
+
+    @property
+    def consume_queue_folder(self) -> PurePath:
+        return self.root / "consumequeue"
