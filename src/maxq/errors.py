@@ -8,6 +8,7 @@ MaxQError
 ├── ProtocolError               bytes that are not a frame, header, body or record
 │   ├── LocalProtocolError      our caller's fault
 │   └── RemoteProtocolError     the peer's fault
+│       └── MissingFieldError   a required header field is absent or does not parse: name
 ├── RemotingError               the network between us
 │   ├── RemotingConnectError    no connection: address
 │   ├── RemotingTimeoutError    no answer in time: address, timeout_ms
@@ -62,6 +63,14 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """The peer sent something that is not the protocol; the connection cannot go on."""
+
+
+class MissingFieldError(RemoteProtocolError):
+    """A request lacks the custom header field `name`, or its value does not parse. The connection is fine."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the custom field <{name}> is null")
+        self.name = name
 
 
 class RemotingError(MaxQError):

@@ -1,0 +1,52 @@
+"""What a broker tells about queues and rates.
+
+Source:
+    remoting/protocol/body/{BrokerStatsData,BrokerStatsItem,QueryConsumeQueueResponseBody,ConsumeQueueData}.java.
+"""
+
+from dataclasses import dataclass, field
+
+from maxq.protocol.body.subscription import SubscriptionData
+from maxq.protocol.json_body import JsonBody
+
+
+@dataclass
+class BrokerStatsItem(JsonBody):
+    """Sum over a span, rate a second, average a call."""
+
+    sum: int = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+@dataclass
+class BrokerStatsData(JsonBody):
+    """Answer of 315."""
+
+    stats_minute: BrokerStatsItem = field(default_factory=BrokerStatsItem)
+    stats_hour: BrokerStatsItem = field(default_factory=BrokerStatsItem)
+    stats_day: BrokerStatsItem = field(default_factory=BrokerStatsItem)
+
+
+@dataclass
+class ConsumeQueueData(JsonBody):
+    """One ConsumeQueue unit, and whether the subscription takes it."""
+
+    physic_offset: int = 0
+    physic_size: int = 0
+    tags_code: int = 0
+    extend_data_json: str | None = None
+    bit_map: str | None = None
+    eval: bool = False
+    msg: str | None = None
+
+
+@dataclass
+class QueryConsumeQueueResponseBody(JsonBody):
+    """Answer of 321."""
+
+    subscription_data: SubscriptionData | None = None
+    filter_data: str | None = None
+    queue_data: list[ConsumeQueueData] = field(default_factory=list)
+    max_queue_index: int = 0
+    min_queue_index: int = 0

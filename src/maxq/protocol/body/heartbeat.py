@@ -1,0 +1,100 @@
+"""What clients tell a broker about themselves, and what it tells others about them.
+
+Source:
+    remoting/protocol/heartbeat/{HeartbeatData,ProducerData,ConsumerData}.java,
+    remoting/protocol/body/{Connection,ConsumerConnection,ProducerConnection,ProducerTableInfo}.java.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from maxq.protocol.body.subscription import SubscriptionData
+from maxq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel
+from maxq.protocol.json_body import JsonBody
+
+
+@dataclass
+class ProducerData(JsonBody):
+    """A producer group of the client."""
+
+    group_name: str = ""
+
+
+@dataclass
+class ConsumerData(JsonBody):
+    """A consumer group of the client and its subscriptions."""
+
+    group_name: str = ""
+    consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    subscription_data_set: list[SubscriptionData] = field(default_factory=list)
+    unit_mode: bool = False
+
+
+@dataclass
+class HeartbeatData(JsonBody):
+    """Body of 34. A fingerprint other than 0 makes it version 2; then `without_sub` leaves the subscriptions out."""
+
+    WIRE: ClassVar[dict[str, str]] = {"client_id": "clientID"}
+
+    client_id: str = ""
+    producer_data_set: list[ProducerData] = field(default_factory=list)
+    consumer_data_set: list[ConsumerData] = field(default_factory=list)
+    heartbeat_fingerprint: int = 0
+    without_sub: bool = False
+
+
+@dataclass
+class Connection(JsonBody):
+    """One client of a group. `language` is a LanguageCode name, `version` an MQVersion ordinal."""
+
+    client_id: str | None = None
+    client_addr: str | None = None
+    language: str | None = None
+    version: int = 0
+
+
+@dataclass
+class ConsumerConnection(JsonBody):
+    """Answer of 203."""
+
+    connection_set: list[Connection] = field(default_factory=list)
+    subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    consume_from_where: ConsumeFromWhere | None = None
+
+
+@dataclass
+class ProducerConnection(JsonBody):
+    """Answer of 204."""
+
+    connection_set: list[Connection] = field(default_factory=list)
+
+
+@dataclass
+class ProducerInfo(JsonBody):
+    """One producer of ProducerTableInfo; `last_update_timestamp` is wall time in ms."""
+
+    WIRE: ClassVar[dict[str, str]] = {"remote_ip": "remoteIP"}
+
+    client_id: str | None = None
+    remote_ip: str | None = None
+    language: str | None = None
+    version: int = 0
+    last_update_timestamp: int = 0
+
+
+@dataclass
+class ProducerTableInfo(JsonBody):
+    """Answer of 328: group → producers."""
+
+    data: dict[str, list[ProducerInfo]] = field(default_factory=dict)
+
+
+@dataclass
+class GetConsumerListByGroupResponseBody(JsonBody):
+    """Answer of 38."""
+
+    consumer_id_list: list[str] = field(default_factory=list)

@@ -1,0 +1,168 @@
+"""Offsets, locks and resets.
+
+Source:
+    remoting/protocol/body/{ConsumerOffsetSerializeWrapper,LockBatchRequestBody,LockBatchResponseBody,
+    UnlockBatchRequestBody,ResetOffsetBody,ResetOffsetBodyForC,GetConsumerStatusBody,QueryCorrectionOffsetBody}.java,
+    remoting/protocol/admin/{TopicOffset,TopicStatsTable,OffsetWrapper,ConsumeStats}.java.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.json_body import JsonBody, read_int
+from maxq.protocol.message_queue import MessageQueue
+
+
+@dataclass
+class ConsumerOffsetSerializeWrapper(JsonBody):
+    """Answer of 43 and `consumerOffset.json`: `topic@group` → queue id → offset."""
+
+    offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+@dataclass
+class DelayOffsetSerializeWrapper(JsonBody):
+    """Answer of 45 and `delayOffset.json`: level → offset."""
+
+    offset_table: dict[int, int] = field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+@dataclass
+class LockBatchRequestBody(JsonBody):
+    """Body of 41 and 42."""
+
+    consumer_group: str = ""
+    client_id: str = ""
+    only_this_broker: bool = False
+    mq_set: list[MessageQueue] = field(default_factory=list)
+
+
+@dataclass
+class UnlockBatchRequestBody(LockBatchRequestBody):
+    """Body of 42."""
+
+
+@dataclass
+class LockBatchResponseBody(JsonBody):
+    """Answer of 41: the queues the client owns now."""
+
+    WIRE: ClassVar[dict[str, str]] = {"lock_ok_mq_set": "lockOKMQSet"}
+
+    lock_ok_mq_set: list[MessageQueue] = field(default_factory=list)
+
+
+@dataclass
+class ResetOffsetBody(JsonBody):
+    """Answer of 222, body of 220. C++ clients read and write the table as a list (`to_json_for_cpp`)."""
+
+    offset_table: dict[MessageQueue, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, value: Any) -> "ResetOffsetBody":
+        table = value.get("offsetTable") if isinstance(value, dict) else None
+        if not isinstance(table, list):
+            return super().from_json(value)
+        try:
+            return cls({MessageQueue.from_json(row): read_int(row["offset"]) for row in table})
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise RemoteProtocolError("a row of ResetOffsetBody.offsetTable without a numeric offset") from None
+
+    def to_json_for_cpp(self) -> dict[str, Any]:
+        """The list form."""
+        rows = [
+            {"brokerName": queue.broker_name, "offset": offset, "queueId": queue.queue_id, "topic": queue.topic}
+            for queue, offset in self.offset_table.items()
+        ]
+        return {"offsetTable": rows}
+
+
+@dataclass
+class GetConsumerStatusBody(JsonBody):
+    """Answer of 221 (`message_queue_table`) and 223 (`consumer_table`: client id → queue → offset)."""
+
+    message_queue_table: dict[MessageQueue, int] = field(default_factory=dict)
+    consumer_table: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
+
+
+@dataclass
+class QueryCorrectionOffsetBody(JsonBody):
+    """Answer of 308: queue id → offset."""
+
+    correction_offsets: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class TopicOffset(JsonBody):
+    """One queue of TopicStatsTable; `last_update_timestamp` in ms."""
+
+    min_offset: int = 0
+    max_offset: int = 0
+    last_update_timestamp: int = 0
+
+
+@dataclass
+class TopicStatsTable(JsonBody):
+    """Answer of 202."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
+    topic_put_tps: float = 0.0
+
+
+@dataclass
+class OffsetWrapper(JsonBody):
+    """One queue of ConsumeStats; `last_timestamp` is the store time of the last consumed message in ms."""
+
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    pull_offset: int = 0
+    last_timestamp: int = 0
+
+
+@dataclass
+class ConsumeStats(JsonBody):
+    """Answer of 208."""
+
+    offset_table: dict[MessageQueue, OffsetWrapper] = field(default_factory=dict)
+    consume_tps: float = 0.0
+
+    @property
+    def total_diff(self) -> int:
+        """Messages behind, over all queues."""
+        return sum(wrapper.broker_offset - wrapper.consumer_offset for wrapper in self.offset_table.values())
+
+    @property
+    def inflight_total_diff(self) -> int:
+        """Messages pulled and not yet consumed, over all queues."""
+        return sum(wrapper.pull_offset - wrapper.consumer_offset for wrapper in self.offset_table.values())
+
+
+@dataclass
+class ConsumeStatsList(JsonBody):
+    """Answer of 317: a list of {group: [ConsumeStats]}."""
+
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = field(default_factory=list)
+    broker_addr: str | None = None
+    total_diff: int = 0
+    total_inflight_diff: int = 0
+
+
+@dataclass
+class QueueTimeSpan(JsonBody):
+    """One queue of QueryConsumeTimeSpanBody; all in ms."""
+
+    message_queue: MessageQueue | None = None
+    min_time_stamp: int = 0
+    max_time_stamp: int = 0
+    consume_time_stamp: int = 0
+    delay_time: int = 0
+
+
+@dataclass
+class QueryConsumeTimeSpanBody(JsonBody):
+    """Answer of 303."""
+
+    consume_time_span_set: list[QueueTimeSpan] = field(default_factory=list)

@@ -1,0 +1,107 @@
+"""Where topics are: what name servers answer.
+
+Source:
+    remoting/protocol/route/{TopicRouteData,QueueData,BrokerData}.java, remoting/protocol/body/{ClusterInfo,
+    BrokerMemberGroup,GetBrokerMemberGroupResponseBody,KVTable,GroupList}.java.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from maxq.protocol.body.topic_config import TopicQueueMappingInfo
+from maxq.protocol.json_body import JsonBody
+
+MASTER_ID = 0
+
+
+@dataclass
+class QueueData(JsonBody):
+    """One broker's queues of a topic."""
+
+    broker_name: str = ""
+    read_queue_nums: int = 0
+    write_queue_nums: int = 0
+    perm: int = 0
+    topic_sys_flag: int = 0
+
+
+@dataclass
+class BrokerData(JsonBody):
+    """A broker group: `broker_addrs` maps broker id (0 is the master) to address."""
+
+    cluster: str = ""
+    broker_name: str = ""
+    broker_addrs: dict[int, str] = field(default_factory=dict)
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+    @property
+    def master_address(self) -> str | None:
+        return self.broker_addrs.get(MASTER_ID)
+
+
+@dataclass
+class TopicRouteData(JsonBody):
+    """Answer of 105, body of 217. Keys of `broker_addrs` are written quoted, which every client reads."""
+
+    order_topic_conf: str | None = None
+    queue_datas: list[QueueData] = field(default_factory=list)
+    broker_datas: list[BrokerData] = field(default_factory=list)
+    filter_server_table: dict[str, list[str]] = field(default_factory=dict)
+    topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
+
+
+@dataclass
+class ClusterInfo(JsonBody):
+    """Answer of 106."""
+
+    broker_addr_table: dict[str, BrokerData] = field(default_factory=dict)
+    cluster_addr_table: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass
+class BrokerMemberGroup(JsonBody):
+    """The brokers of one name."""
+
+    cluster: str = ""
+    broker_name: str = ""
+    broker_addrs: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass
+class GetBrokerMemberGroupResponseBody(JsonBody):
+    """Answer of 901."""
+
+    broker_member_group: BrokerMemberGroup = field(default_factory=BrokerMemberGroup)
+
+
+@dataclass
+class KVTable(JsonBody):
+    """Names and texts: 28, 219, and the order topics a registration is answered with."""
+
+    table: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class GroupList(JsonBody):
+    """Answer of 300."""
+
+    group_list: list[str] = field(default_factory=list)
+
+
+@dataclass
+class KVConfigSerializeWrapper(JsonBody):
+    """`kvConfig.json` of a name server: namespace → key → value."""
+
+    config_table: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+@dataclass
+class HARuntimeInfo(JsonBody):
+    """Answer of 907."""
+
+    master: bool = False
+    master_commit_log_max_offset: int = 0
+    in_sync_slave_nums: int = 0
+    ha_connection_info: list[Any] = field(default_factory=list)
+    ha_client_runtime_info: dict[str, Any] | None = None

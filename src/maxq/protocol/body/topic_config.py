@@ -1,0 +1,132 @@
+"""Topics as brokers store and register them.
+
+Source:
+    common/TopicConfig.java, remoting/protocol/body/TopicConfigSerializeWrapper.java,
+    TopicConfigAndMappingSerializeWrapper.java, remoting/protocol/statictopic/TopicQueueMappingInfo.java.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol import json_dialect
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.enums import TopicFilterType
+from maxq.protocol.json_body import JsonBody, read_int
+
+PERM_INHERIT = 1
+PERM_WRITE = 2
+PERM_READ = 4
+PERM_PRIORITY = 8
+
+
+def perm_text(perm: int) -> str:
+    """`RW-`, `R-X` …: PermName.perm2String."""
+    bits = ((PERM_READ, "R"), (PERM_WRITE, "W"), (PERM_INHERIT, "X"))
+    return "".join(letter if perm & bit else "-" for bit, letter in bits)
+
+
+@dataclass
+class TopicConfig(JsonBody):
+    """One topic. `perm` is PERM_READ | PERM_WRITE | PERM_INHERIT."""
+
+    topic_name: str = ""
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = PERM_READ | PERM_WRITE
+    topic_filter_type: TopicFilterType = TopicFilterType.SINGLE_TAG
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_readable(self) -> bool:
+        return self.perm & PERM_READ != 0
+
+    @property
+    def is_writeable(self) -> bool:
+        return self.perm & PERM_WRITE != 0
+
+    @property
+    def is_inherited(self) -> bool:
+        return self.perm & PERM_INHERIT != 0
+
+    def encode_text(self) -> str:
+        """`name readQueueNums writeQueueNums perm filterType attributesJson` (TopicConfig.encode)."""
+        text = f"{self.topic_name} {self.read_queue_nums} {self.write_queue_nums} {self.perm} "
+        return text + f"{self.topic_filter_type.name} {orjson.dumps(self.attributes).decode()}"
+
+    @classmethod
+    def decode_text(cls, text: str) -> "TopicConfig":
+        """From `encode_text`; the attributes may be missing.
+
+        Raises:
+            RemoteProtocolError: fewer than five parts, or a number that is none.
+        """
+        parts = text.split(" ", 5)
+        if len(parts) < 5:
+            raise RemoteProtocolError(f"a topic text has 5 or 6 parts: {text!r:.80}")
+        try:
+            numbers = [read_int(part) for part in parts[1:4]]
+            filter_type = TopicFilterType[parts[4]]
+        except (ValueError, KeyError):
+            raise RemoteProtocolError(f"a topic text with a wrong number or filter type: {text!r:.80}") from None
+        attributes = json_dialect.loads(parts[5]) if len(parts) == 6 and parts[5] else {}
+        if attributes is not None and not isinstance(attributes, dict):
+            raise RemoteProtocolError(f"topic attributes are a JSON object: {parts[5]!r:.80}")
+        pairs = {str(key): str(value) for key, value in (attributes or {}).items()}
+        return cls(parts[0], numbers[0], numbers[1], numbers[2], filter_type, attributes=pairs)
+
+
+@dataclass
+class TopicConfigAndQueueMapping(TopicConfig):
+    """Answer of 351: the topic, and its static mapping if it has one."""
+
+    mapping_detail: dict[str, Any] | None = None
+
+
+@dataclass
+class TopicQueueMappingInfo(JsonBody):
+    """One broker's part of a static topic, as the name server keeps it."""
+
+    topic: str | None = None
+    scope: str | None = None
+    total_queues: int = 0
+    bname: str | None = None
+    epoch: int = 0
+    dirty: bool = False
+    curr_id_map: dict[int, int] | None = None
+
+
+@dataclass
+class TopicConfigSerializeWrapper(JsonBody):
+    """The topic table: `topics.json`, and what brokers before 5.0 register and answer to 21."""
+
+    topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
+    data_version: DataVersion = field(default_factory=DataVersion)
+
+
+@dataclass
+class TopicConfigAndMappingSerializeWrapper(TopicConfigSerializeWrapper):
+    """The topic table with static mappings: the answer to 21 and the inside of a registration."""
+
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = field(default_factory=dict)
+    topic_queue_mapping_detail_map: dict[str, Any] = field(default_factory=dict)
+    mapping_data_version: DataVersion = field(default_factory=DataVersion)
+
+
+@dataclass
+class CreateTopicListRequestBody(JsonBody):
+    """Body of 18."""
+
+    topic_config_list: list[TopicConfig] = field(default_factory=list)
+
+
+@dataclass
+class TopicList(JsonBody):
+    """Names of topics."""
+
+    topic_list: list[str] = field(default_factory=list)
+    broker_addr: str | None = None
