@@ -11,13 +11,14 @@ from maxq.remoting.server import Connection
 
 @dataclass(slots=True, eq=False)
 class ClientChannelInfo:
-    """Who speaks on `connection`, and when it last sent a heartbeat."""
+    """Who speaks on `connection`, and when it was last heard."""
 
     connection: Connection
     client_id: str
     language: int  # a LanguageCode, as the client's frames say
     version: int  # MQVersion ordinal
-    last_update_ms: int  # wall clock
+    last_update_ms: int  # monotonic: decides expiry
+    last_update_timestamp: int  # wall clock: what tools show
 
     def __str__(self) -> str:
         return f"{self.client_id} at {self.connection.remote_address}"

@@ -1,0 +1,77 @@
+"""ConsumerIdsNotifier: tells the members of a group that it changed (one-way request 40), so that they rebalance now.
+
+A group of n members that all come at once changes n times, and telling everybody each time would be n² frames. So a
+group is told at once, and then at most once every NOTIFY_INTERVAL_MS while it keeps changing; the last change is always
+told. With realTimeNotifyConsumerChange=false changes are collected for BATCH_INTERVAL_MS.
+
+Source:
+    broker/client/DefaultConsumerIdsChangeListener.java, broker/client/net/Broker2Client.java; broker-api.md §8.
+"""
+
+import asyncio
+from typing import Final
+
+from maxq.broker.client.consumer_group_info import ConsumerGroupInfo
+from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.codes import RequestCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand
+
+NOTIFY_INTERVAL_MS: Final = 200
+BATCH_INTERVAL_MS: Final = 15_000
+
+
+class ConsumerIdsNotifier:
+    """Listens to a ConsumerManager. Needs a running loop when a group changes."""
+
+    def __init__(self, consumers: ConsumerManager, *, settings: BrokerSettings) -> None:
+        self._consumers = consumers
+        self._settings = settings
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # groups told lately, or waiting for their batch
+        self._changed: set[str] = set()  # … that changed since
+        self._is_closed = False
+        consumers.add_change_listener(self._on_change)
+
+    def close(self) -> None:
+        """Tell nobody any more."""
+        self._is_closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._changed.clear()
+
+    def _on_change(self, info: ConsumerGroupInfo) -> None:
+        broker = self._settings.broker
+        if self._is_closed or not broker.notify_consumer_ids_changed_enable:
+            return
+        group = info.group_name
+        if group in self._timers:
+            self._changed.add(group)
+        elif broker.real_time_notify_consumer_change:
+            self._tell(group)
+            self._arm(group, NOTIFY_INTERVAL_MS)
+        else:
+            self._changed.add(group)
+            self._arm(group, BATCH_INTERVAL_MS)
+
+    def _arm(self, group: str, delay_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._timers[group] = loop.call_later(delay_ms / 1000, self._on_timer, group)
+
+    def _on_timer(self, group: str) -> None:
+        del self._timers[group]
+        if group in self._changed:
+            self._changed.discard(group)
+            self._tell(group)
+            self._arm(group, NOTIFY_INTERVAL_MS)
+
+    def _tell(self, group: str) -> None:
+        info = self._consumers.get_consumer_group_info(group)
+        if info is None:
+            return
+        request = RemotingCommand(
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, flag=ONEWAY_FLAG
+        ).encode()  # one frame for all: nobody answers it, so its opaque says nothing
+        for connection in list(info.channel_info_table):
+            if not connection.is_closed:
+                connection.write([request])

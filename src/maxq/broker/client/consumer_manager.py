@@ -1,0 +1,138 @@
+"""ConsumerManager: the consumer groups that are online.
+
+In memory only: after a restart the members' heartbeats fill it again.
+
+Source:
+    broker/client/ConsumerManager.java; broker-api.md §8.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from maxq.broker.client.client_channel_info import ClientChannelInfo
+from maxq.broker.client.consumer_group_info import ConsumerGroupInfo
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.heartbeat import ConsumerData
+from maxq.protocol.body.subscription import SubscriptionData
+from maxq.remoting.server import Connection
+from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
+
+#: Called with a clustering group when its members or its topics changed, also with the last member gone.
+ConsumerChangeListener = Callable[[ConsumerGroupInfo], None]
+
+
+class ConsumerManager:
+    """Members and subscriptions by group; groups by connection and by topic."""
+
+    def __init__(self, *, settings: BrokerSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._groups: dict[str, ConsumerGroupInfo] = {}
+        self._groups_of: dict[Connection, set[str]] = {}  # so that a closed connection costs only its own groups
+        self._listeners: list[ConsumerChangeListener] = []
+
+    @property
+    def consumer_table(self) -> dict[str, ConsumerGroupInfo]:
+        """Online groups by name. Not to be changed by readers."""
+        return self._groups
+
+    def add_change_listener(self, listener: ConsumerChangeListener) -> None:
+        self._listeners.append(listener)
+
+    def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
+        return self._groups.get(group)
+
+    def find_channel(self, group: str, client_id: str) -> ClientChannelInfo | None:
+        info = self._groups.get(group)
+        return None if info is None else info.find_channel(client_id)
+
+    def find_subscription_data(self, group: str, topic: str) -> SubscriptionData | None:
+        info = self._groups.get(group)
+        return None if info is None else info.subscription_table.get(topic)
+
+    def subscription_count(self, group: str) -> int:
+        """How many topics the group subscribes to; 0 while it is offline."""
+        info = self._groups.get(group)
+        return 0 if info is None else len(info.subscription_table)
+
+    def query_topic_consume_by_who(self, topic: str) -> set[str]:
+        """The online groups that subscribe to the topic."""
+        return {name for name, info in self._groups.items() if topic in info.subscription_table}
+
+    def register_consumer(
+        self,
+        data: ConsumerData,
+        channel: ClientChannelInfo,
+        subscriptions: Iterable[SubscriptionData] | None,
+        *,
+        notify: bool,
+    ) -> bool:
+        """One group of one heartbeat.
+
+        Args:
+            subscriptions: what the group subscribes to now; None keeps it (heartbeat v2 `withoutSub`).
+            notify: notifyConsumerIdsChangedEnable of the group.
+
+        Returns:
+            True when a member or a topic came or went.
+        """
+        group = data.group_name
+        info = self._groups.get(group)
+        if info is None:
+            info = self._groups[group] = ConsumerGroupInfo(data)
+        info.notify_enabled = notify
+        changed = info.update_channel(channel, data)
+        self._groups_of.setdefault(channel.connection, set()).add(group)
+        if subscriptions is not None and info.update_subscription(subscriptions):
+            changed = True
+        if changed:
+            self._on_change(info)
+        return changed
+
+    def unregister_consumer(self, group: str, connection: Connection) -> None:
+        """A client says that it leaves the group."""
+        info = self._groups.get(group)
+        if info is not None:
+            self._remove(info, connection)
+
+    def do_channel_close_event(self, connection: Connection) -> bool:
+        """The connection closed, failed or fell silent; True when a consumer was behind it."""
+        groups = self._groups_of.pop(connection, None)
+        for group in groups or ():
+            info = self._groups.get(group)
+            if info is not None:
+                self._remove(info, connection)
+        return bool(groups)
+
+    def scan_not_active_channel(self) -> None:
+        """Drop and close what has been silent for longer than channelExpiredTimeout."""
+        oldest_ms = self._clock.monotonic_ms() - self._settings.broker.channel_expired_timeout
+        for info in list(self._groups.values()):
+            expired = [channel for channel in info.channel_info_table.values() if channel.last_update_ms < oldest_ms]
+            for channel in expired:
+                log.warning("no heartbeat for too long: remove %s from consumer group %s", channel, info.group_name)
+                self._remove(info, channel.connection)
+                channel.connection.close()
+
+    def _remove(self, info: ConsumerGroupInfo, connection: Connection) -> None:
+        channel = info.channel_info_table.pop(connection, None)
+        if channel is None:
+            return
+        log.info("unregister a consumer from group %s: %s", info.group_name, channel)
+        groups = self._groups_of.get(connection)
+        if groups is not None:
+            groups.discard(info.group_name)
+            if not groups:
+                del self._groups_of[connection]
+        if not info.channel_info_table:
+            log.info("no member left, consumer group %s is offline", info.group_name)
+            del self._groups[info.group_name]
+        self._on_change(info)
+
+    def _on_change(self, info: ConsumerGroupInfo) -> None:
+        if not info.notify_enabled or info.is_broadcasting:
+            return
+        for listener in self._listeners:
+            listener(info)

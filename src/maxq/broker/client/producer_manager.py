@@ -1,0 +1,85 @@
+"""ProducerManager: the producer groups that are online, and which connection a client id is on.
+
+Source:
+    broker/client/ProducerManager.java; broker-api.md §8.
+"""
+
+import logging
+
+from maxq.broker.client.client_channel_info import ClientChannelInfo
+from maxq.config.settings import BrokerSettings
+from maxq.remoting.server import Connection
+from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
+
+
+class ProducerManager:
+    """Members by group, groups by connection, connections by client id. In memory only."""
+
+    def __init__(self, *, settings: BrokerSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._groups: dict[str, dict[Connection, ClientChannelInfo]] = {}
+        self._groups_of: dict[Connection, set[str]] = {}
+        self._connections: dict[str, Connection] = {}
+
+    @property
+    def group_channel_table(self) -> dict[str, dict[Connection, ClientChannelInfo]]:
+        """Members by group. Not to be changed by readers."""
+        return self._groups
+
+    def find_channel(self, client_id: str) -> Connection | None:
+        """Where the producer with this client id is connected (replies are pushed there)."""
+        return self._connections.get(client_id)
+
+    def register_producer(self, group: str, channel: ClientChannelInfo) -> None:
+        """One producer group of one heartbeat."""
+        members = self._groups.get(group, {})
+        known = members.get(channel.connection)
+        if known is not None:
+            known.last_update_ms = channel.last_update_ms
+            known.last_update_timestamp = channel.last_update_timestamp
+            return
+        broker = self._settings.broker
+        if not broker.enable_register_producer and broker.reject_transaction_message:
+            return  # without transactions nobody asks a producer anything
+        log.info("new producer connected, group: %s %s", group, channel)
+        self._groups.setdefault(group, members)[channel.connection] = channel
+        self._groups_of.setdefault(channel.connection, set()).add(group)
+        self._connections[channel.client_id] = channel.connection
+
+    def unregister_producer(self, group: str, connection: Connection) -> None:
+        """A client says that it leaves the group."""
+        self._remove(group, connection)
+
+    def do_channel_close_event(self, connection: Connection) -> bool:
+        """The connection closed, failed or fell silent; True when a producer was behind it."""
+        groups = list(self._groups_of.get(connection, ()))
+        for group in groups:
+            self._remove(group, connection)
+        return bool(groups)
+
+    def scan_not_active_channel(self) -> None:
+        """Drop and close what has been silent for longer than channelExpiredTimeout."""
+        oldest_ms = self._clock.monotonic_ms() - self._settings.broker.channel_expired_timeout
+        for group, members in list(self._groups.items()):
+            for channel in [channel for channel in members.values() if channel.last_update_ms < oldest_ms]:
+                log.warning("no heartbeat for too long: remove %s from producer group %s", channel, group)
+                self._remove(group, channel.connection)
+                channel.connection.close()
+
+    def _remove(self, group: str, connection: Connection) -> None:
+        members = self._groups.get(group, {})
+        channel = members.pop(connection, None)
+        if channel is None:
+            return
+        log.info("unregister a producer from group %s: %s", group, channel)
+        if not members:
+            del self._groups[group]
+        groups = self._groups_of[connection]
+        groups.discard(group)
+        if not groups:
+            del self._groups_of[connection]
+            if self._connections.get(channel.client_id) is connection:
+                del self._connections[channel.client_id]

@@ -1,0 +1,234 @@
+"""ConsumerOffsetManager: how far each group has consumed each queue.
+
+    offset_table         {"topic@group": {queue id: next queue offset to consume}}   the file
+    pull_offset_table    … next offset to pull, for tools; in memory
+    reset_offset_table   … where an administrator wants the group to go on; in memory, taken by the next pull
+
+Source:
+    broker/offset/ConsumerOffsetManager.java; broker-api.md §7, store-format.md §10.3.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import PurePath
+from typing import Any, Final
+
+from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.runtime.interfaces import Clock, Disk
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "consumerOffset.json"
+
+OffsetTable = dict[str, dict[int, int]]
+
+
+class ConsumerOffsetManager(PersistentManager):
+    """All on the loop: a commit is a dict write, so first commits of several queues cannot lose one another."""
+
+    def __init__(
+        self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock, other_path: PurePath | None = None
+    ) -> None:
+        """`other_path` is read when neither `path` nor its backup exists: enableLmq was switched, and with it the
+        name of the file."""
+        super().__init__(disk, path)
+        self._disk_of_other = disk
+        self._other_path = other_path
+        self._settings = settings
+        self._clock = clock
+        self.data_version = DataVersion(timestamp=clock.wall_ms())
+        self.offset_table: OffsetTable = {}
+        self._pull_offset_table: OffsetTable = {}
+        self._reset_offset_table: OffsetTable = {}
+        self._commits = 0
+        self._is_dirty = True
+
+    # --- commit and query ---------------------------------------------------------------------------------------------
+
+    def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The group goes on at `offset` of the queue. Smaller than before is taken too (with a warning): seek, reset."""
+        key = f"{topic}@{group}"
+        table = self.offset_table.get(key)
+        if table is None:
+            table = self.offset_table[key] = {}
+        stored = table.get(queue_id)
+        table[queue_id] = offset
+        if stored is not None and offset < stored:
+            log.warning(
+                "update consumer offset less than store. clientHost=%s, key=%s, queueId=%d, requestOffset=%d, "
+                "storeOffset=%d", client_host, key, queue_id, offset, stored,
+            )  # fmt: skip
+        self._on_commit()
+
+    def _on_commit(self) -> None:
+        self._is_dirty = True
+        self._commits += 1
+        if self._commits % self._settings.broker.consumer_offset_update_version_step == 0:
+            self.data_version = next_version(self.data_version, self._clock.wall_ms())
+
+    def commit_pull_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The group was given everything before `offset`; shown by tools."""
+        key = f"{topic}@{group}"
+        table = self._pull_offset_table.get(key)
+        if table is None:
+            table = self._pull_offset_table[key] = {}
+        table[queue_id] = offset
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """Where the group goes on: a pending reset first, else what was committed; -1 if nothing was."""
+        key = f"{topic}@{group}"
+        if self._reset_offset_table and self._settings.broker.use_server_side_reset_offset:
+            reset = self._reset_offset_table.get(key)
+            if reset is not None and queue_id in reset:
+                return reset[queue_id]
+        table = self.offset_table.get(key)
+        return -1 if table is None else table.get(queue_id, -1)
+
+    def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """What `commit_pull_offset` was last told, else the consumed offset; -1 if there is neither."""
+        table = self._pull_offset_table.get(f"{topic}@{group}")
+        if table is not None and queue_id in table:
+            return table[queue_id]
+        return self.query_offset(group, topic, queue_id)
+
+    def query_offsets(self, group: str, topic: str) -> dict[int, int]:
+        """Committed offsets by queue id; empty if there are none."""
+        return dict(self.offset_table.get(f"{topic}@{group}", ()))
+
+    # --- reset on the server's side -----------------------------------------------------------------------------------
+
+    def assign_reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Let the group go on at `offset`. Also committed, for groups that are offline."""
+        key = f"{topic}@{group}"
+        self._reset_offset_table.setdefault(key, {})[queue_id] = offset
+        self.offset_table.setdefault(key, {})[queue_id] = offset
+        self._on_commit()
+
+    def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
+        """Is a reset waiting for the next pull of this queue?"""
+        return queue_id in self._reset_offset_table.get(f"{topic}@{group}", ())
+
+    def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """The waiting reset, once; None if there is none."""
+        if not self._reset_offset_table:
+            return None
+        key = f"{topic}@{group}"
+        table = self._reset_offset_table.get(key)
+        if table is None:
+            return None
+        offset = table.pop(queue_id, None)
+        if not table:
+            del self._reset_offset_table[key]
+        return offset
+
+    # --- groups and topics --------------------------------------------------------------------------------------------
+
+    def which_topic_by_consumer(self, group: str) -> set[str]:
+        """Topics of which the group committed an offset."""
+        return {topic for topic, other in self._keys() if other == group}
+
+    def which_group_by_topic(self, topic: str) -> set[str]:
+        """Groups that committed an offset of the topic."""
+        return {group for other, group in self._keys() if other == topic}
+
+    def _keys(self) -> Iterable[tuple[str, str]]:
+        return (split_key(key) for key in list(self.offset_table))
+
+    def query_min_offset_in_all_group(
+        self, topic: str, filter_groups: Iterable[str], min_offset: Callable[[str, int], int]
+    ) -> dict[int, int]:
+        """By queue id the smallest committed offset of all groups but `filter_groups`.
+
+        Offsets of what the store no longer has (below `min_offset(topic, queue_id)`) do not count.
+        """
+        skipped = set(filter_groups)
+        smallest: dict[int, int] = {}
+        for group in self.which_group_by_topic(topic) - skipped:
+            for queue_id, offset in self.query_offsets(group, topic).items():
+                if offset >= min_offset(topic, queue_id):
+                    smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
+        return smallest
+
+    def clone_offset(self, source_group: str, target_group: str, topic: str) -> None:
+        """Let `target_group` stand where `source_group` stands; nothing if that never committed."""
+        offsets = self.offset_table.get(f"{topic}@{source_group}")
+        if offsets is not None:
+            self.offset_table[f"{topic}@{target_group}"] = dict(offsets)
+            self._on_commit()
+
+    def remove_offset(self, group: str) -> None:
+        """Forget the group."""
+        self._remove_where(lambda topic, other: other == group)
+
+    def clean_offset_by_topic(self, topic: str) -> None:
+        """Forget the topic."""
+        self._remove_where(lambda other, group: other == topic)
+
+    def _remove_where(self, matches: Callable[[str, str], bool]) -> None:
+        for table in (self.offset_table, self._pull_offset_table, self._reset_offset_table):
+            for key in [key for key in table if matches(*split_key(key))]:
+                del table[key]
+        self._on_commit()
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def persist(self) -> None:
+        """Write the file if anything changed since the last time."""
+        if not self._is_dirty:
+            return
+        self._is_dirty = False
+        try:
+            super().persist()
+        except BaseException:
+            self._is_dirty = True
+            raise
+
+    def load(self) -> None:
+        """Read the file, its backup, or the file of the other name."""
+        super().load()
+        other = self._other_path
+        if not self.offset_table and other is not None and self._disk_of_other.exists(other):
+            log.info("%s is empty or missing: taking over the offsets in %s", self._path, other)
+            self.decode(self._disk_of_other.read(other))
+
+    def to_json(self) -> dict[str, Any]:
+        offsets = {key: dict(table) for key, table in list(self.offset_table.items())}
+        return {
+            "dataVersion": self.data_version.to_json(),
+            "groupTopicMap": group_topic_map(offsets),
+            "offsetTable": offsets,
+        }
+
+    def from_json(self, value: dict[str, Any]) -> None:
+        offsets = {key: _queue_offsets(key, table) for key, table in object_member(value, "offsetTable").items()}
+        self.offset_table = offsets
+        if value.get("dataVersion") is not None:
+            self.data_version = DataVersion.from_json(value["dataVersion"])
+        self._is_dirty = False
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """`topic@group` → (topic, group)."""
+    topic, _, group = key.rpartition("@")
+    return topic, group
+
+
+def group_topic_map(keys: Iterable[str]) -> dict[str, list[str]]:
+    """Topics by group: a derived member that Java writes and ignores."""
+    result: dict[str, list[str]] = {}
+    for key in keys:
+        topic, group = split_key(key)
+        result.setdefault(group, []).append(topic)
+    return result
+
+
+def _queue_offsets(key: str, table: Any) -> dict[int, int]:
+    if not isinstance(table, dict):
+        raise RemoteProtocolError(f"offsets of {key} are an object, not {type(table).__name__}")
+    try:
+        return {int(queue_id): int(offset) for queue_id, offset in table.items()}
+    except (TypeError, ValueError):
+        raise RemoteProtocolError(f"offsets of {key} are numbers by queue id, not {table!r:.80}") from None

@@ -1,0 +1,88 @@
+"""LmqConsumerOffsetManager: offsets where light message queues are on (enableLmq).
+
+A group that is itself named `%LMQ%…` has one queue per topic, so its offsets are kept flat, in `lmqOffsetTable`.
+
+Source:
+    broker/offset/LmqConsumerOffsetManager.java; store-format.md §10.3.
+"""
+
+from pathlib import PurePath
+from typing import Any, Final
+
+from maxq.broker.offset.consumer_offset_manager import FILE_NAME, ConsumerOffsetManager, split_key
+from maxq.broker.topic.topic_validator import is_lmq
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
+from maxq.runtime.interfaces import Clock, Disk
+
+LMQ_FILE_NAME: Final = "lmqConsumerOffset.json"
+
+
+class LmqConsumerOffsetManager(ConsumerOffsetManager):
+    """Everything of ConsumerOffsetManager, and the flat table for LMQ groups."""
+
+    def __init__(
+        self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock, other_path: PurePath | None = None
+    ) -> None:
+        super().__init__(disk, path, settings=settings, clock=clock, other_path=other_path)
+        self.lmq_offset_table: dict[str, int] = {}  # "topic@group" → offset of queue 0
+
+    def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        if not is_lmq(group):
+            super().commit_offset(client_host, group, topic, queue_id, offset)
+            return
+        self.lmq_offset_table[f"{topic}@{group}"] = offset
+        self._on_commit()
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int:
+        if not is_lmq(group):
+            return super().query_offset(group, topic, queue_id)
+        return self.lmq_offset_table.get(f"{topic}@{group}", -1)
+
+    def query_offsets(self, group: str, topic: str) -> dict[int, int]:
+        if not is_lmq(group):
+            return super().query_offsets(group, topic)
+        offset = self.lmq_offset_table.get(f"{topic}@{group}")
+        return {} if offset is None else {0: offset}
+
+    def assign_reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        if not is_lmq(group):
+            super().assign_reset_offset(topic, group, queue_id, offset)
+            return
+        self._reset_offset_table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        self.lmq_offset_table[f"{topic}@{group}"] = offset
+        self._on_commit()
+
+    def remove_offset(self, group: str) -> None:
+        for key in [key for key in self.lmq_offset_table if split_key(key)[1] == group]:
+            del self.lmq_offset_table[key]
+        super().remove_offset(group)
+
+    def clean_offset_by_topic(self, topic: str) -> None:
+        for key in [key for key in self.lmq_offset_table if split_key(key)[0] == topic]:
+            del self.lmq_offset_table[key]
+        super().clean_offset_by_topic(topic)
+
+    def to_json(self) -> dict[str, Any]:
+        value = super().to_json()
+        offsets = value.pop("offsetTable")
+        return {**value, "lmqOffsetTable": dict(self.lmq_offset_table), "offsetTable": offsets}
+
+    def from_json(self, value: dict[str, Any]) -> None:
+        table = value.get("lmqOffsetTable") or {}
+        try:
+            self.lmq_offset_table = {str(key): int(offset) for key, offset in table.items()}
+        except (AttributeError, TypeError, ValueError):
+            raise RemoteProtocolError(f"lmqOffsetTable is numbers by topic@group, not {table!r:.80}") from None
+        super().from_json(value)
+
+
+def create_consumer_offset_manager(
+    disk: Disk, config_dir: PurePath, *, settings: BrokerSettings, clock: Clock
+) -> ConsumerOffsetManager:
+    """The one that enableLmq asks for. Java forgets all offsets when that setting is switched; here they are read from
+    the file of the other name."""
+    plain, lmq = config_dir / FILE_NAME, config_dir / LMQ_FILE_NAME
+    if settings.store.enable_lmq:
+        return LmqConsumerOffsetManager(disk, lmq, settings=settings, clock=clock, other_path=plain)
+    return ConsumerOffsetManager(disk, plain, settings=settings, clock=clock, other_path=lmq)

@@ -1,0 +1,105 @@
+"""PersistentManager: a table of the broker that is a JSON file under config/.
+
+Changes happen on the loop; writing the file blocks and leaves it. `request_persist` starts one write in the executor; all
+changes that come while it runs share the next one, so a thousand new topics do not cost a thousand files. Whoever must
+not answer before the file is safe awaits `persisted`.
+
+`encode` runs in the executor too. It takes copies of the tables first (one C call each, so nothing moves under it);
+values in the tables are replaced, never changed.
+"""
+
+import asyncio
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol import json_dialect
+from maxq.protocol.body.data_version import DataVersion
+from maxq.runtime.interfaces import Disk
+from maxq.store.config_manager import ConfigManager
+
+log = logging.getLogger(__name__)
+
+
+class PersistentManager(ConfigManager):
+    """ConfigManager whose content is one JSON value in Java's layout."""
+
+    def __init__(self, disk: Disk, path: PurePath) -> None:
+        super().__init__(disk, path)
+        self._path = path
+        self._requested = 0  # number of the newest change
+        self._written = 0  # … of the newest change that is on disk; <= _requested
+        self._writer: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """The whole table as a tree that shares nothing that changes, members in Java's order."""
+
+    @abstractmethod
+    def from_json(self, value: dict[str, Any]) -> None:
+        """Take over what a file says. Raises RemoteProtocolError if it is not what `to_json` gives."""
+
+    def encode(self) -> bytes:
+        """As Java writes it: tabs, unquoted integer keys."""
+        return json_dialect.dumps_pretty(self.to_json())
+
+    def encode_compact(self) -> bytes:
+        """As a body on the wire."""
+        return json_dialect.dumps(self.to_json())
+
+    def decode(self, data: bytes) -> None:
+        value = json_dialect.loads(data)
+        if isinstance(value, dict):
+            self.from_json(value)
+
+    def request_persist(self) -> None:
+        """The table changed: have it written soon. Without a running loop it is written now."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.persist()
+            return
+        self._requested += 1
+        if self._writer is None or self._writer.done():
+            self._writer = loop.create_task(self._write(), name=f"persist {self._path.name}")
+            self._writer.add_done_callback(self._on_written)
+
+    async def persisted(self) -> None:
+        """Return when every change so far is durable. OSError if it cannot be written; the next change tries again."""
+        wanted = self._requested
+        while self._written < wanted:
+            if self._writer is None or self._writer.done():
+                self._writer = asyncio.get_running_loop().create_task(self._write(), name=f"persist {self._path.name}")
+                self._writer.add_done_callback(self._on_written)
+            await asyncio.shield(self._writer)
+
+    async def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._written < self._requested:
+            newest = self._requested
+            await loop.run_in_executor(None, self.persist)
+            self._written = newest
+
+    def _on_written(self, writer: asyncio.Task[None]) -> None:
+        if not writer.cancelled() and writer.exception() is not None:
+            log.error("cannot write %s: %s; it is tried again with the next change", self._path, writer.exception())
+
+
+def next_version(version: DataVersion, now_ms: int) -> DataVersion:
+    """The version after a change at wall time `now_ms`. A new object, for `version` may be being written to disk."""
+    newer = version.copy()
+    newer.next_version(now_ms)
+    return newer
+
+
+def object_member(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The member of a file that is a map; empty if absent. Raises RemoteProtocolError if it is something else."""
+    member = value.get(name)
+    if member is None:
+        return {}
+    if not isinstance(member, dict):
+        raise RemoteProtocolError(f"{name} is an object, not {type(member).__name__}")
+    return member

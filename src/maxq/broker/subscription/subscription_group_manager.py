@@ -1,0 +1,175 @@
+"""SubscriptionGroupManager: the consumer groups that this broker knows, and which topics they must not read.
+
+Source:
+    broker/subscription/SubscriptionGroupManager.java; broker-api.md §2.3, §25; store-format.md §10.3.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any, Final
+
+from maxq.broker.attributes import SUBSCRIPTION_GROUP_ATTRIBUTES, alter_attributes
+from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
+from maxq.broker.topic.topic_validator import is_system_group, validate_group
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.json_body import read_int
+from maxq.runtime.interfaces import Clock, Disk
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "subscriptionGroup.json"
+
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+
+
+class SubscriptionGroupManager(PersistentManager):
+    """Groups by name. A config in the table is never changed, only replaced."""
+
+    def __init__(self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock) -> None:
+        super().__init__(disk, path)
+        self._settings = settings
+        self._clock = clock
+        self.data_version = DataVersion(timestamp=clock.wall_ms())
+        self.subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
+        self.forbidden_table: dict[str, dict[str, int]] = {}  # group → topic → bits, bit n = PermName index n
+
+    def create_system_groups(self) -> None:
+        """Call once, after `load`: what the file says of a system group stays."""
+        for group in SYSTEM_GROUPS:
+            self.subscription_group_table.setdefault(group, SubscriptionGroupConfig(group_name=group))
+
+    # --- look up ------------------------------------------------------------------------------------------------------
+
+    def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group, created on first use if autoCreateSubscriptionGroup allows it and the name is legal."""
+        config = self.subscription_group_table.get(group)
+        if config is not None:
+            return config
+        broker = self._settings.broker
+        allowed = broker.auto_create_subscription_group or (broker.enable_create_sys_group and is_system_group(group))
+        if not allowed or validate_group(group) is not None:
+            return None
+        config = SubscriptionGroupConfig(group_name=group)
+        log.info("auto create a subscription group, %s", group)
+        self.subscription_group_table[group] = config
+        self._on_change()
+        return config
+
+    def contains_subscription_group(self, group: str) -> bool:
+        """Is the group known? Does not create it."""
+        return group in self.subscription_group_table
+
+    # --- change -------------------------------------------------------------------------------------------------------
+
+    def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
+        """Create or replace one group; see `update_subscription_group_config_list`."""
+        self.update_subscription_group_config_list([config])
+
+    def update_subscription_group_config_list(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
+        """Create or replace groups, all or none. Their attributes are changes with signed keys.
+
+        Raises:
+            InvalidAttributeError: nothing was changed.
+        """
+        merged = [self._merge(config) for config in configs]
+        for config in merged:
+            known = self.subscription_group_table.get(config.group_name)
+            log.info("%s subscription group %s", "create" if known is None else "update", config)
+            self.subscription_group_table[config.group_name] = config
+        if merged:
+            self._on_change(len(merged))
+
+    def _merge(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        known = self.subscription_group_table.get(config.group_name)
+        current = None if known is None else known.attributes
+        return replace(config, attributes=alter_attributes(SUBSCRIPTION_GROUP_ATTRIBUTES, current, config.attributes))
+
+    def disable_consume(self, group: str) -> None:
+        """Shut the group out (it is too far behind); an administrator lets it in again."""
+        config = self.subscription_group_table.get(group)
+        if config is not None and config.consume_enable:
+            self.subscription_group_table[group] = replace(config, consume_enable=False)
+            self._on_change()
+
+    def delete_subscription_group_config(self, group: str) -> bool:
+        """Forget the group; False if it was not known."""
+        known = self.subscription_group_table.pop(group, None)
+        forbidden = self.forbidden_table.pop(group, None)
+        if known is None and forbidden is None:
+            log.warning("delete subscription group failed, %s does not exist", group)
+            return False
+        log.info("delete subscription group %s", group)
+        self._on_change()
+        return True
+
+    # --- what a group must not read -----------------------------------------------------------------------------------
+
+    def is_forbidden(self, group: str, topic: str, permission_bit: int) -> bool:
+        """Is this use (bit number: 2 = read) of the topic shut for the group?"""
+        if not self.forbidden_table:
+            return False
+        return bool(self.forbidden_table.get(group, {}).get(topic, 0) >> permission_bit & 1)
+
+    def update_forbidden(self, group: str, topic: str, permission_bit: int, *, forbidden: bool) -> None:
+        """Shut or open this use of the topic for the group."""
+        topics = dict(self.forbidden_table.get(group, {}))
+        bits = topics.get(topic, 0)
+        bits = bits | 1 << permission_bit if forbidden else bits & ~(1 << permission_bit)
+        if bits:
+            topics[topic] = bits
+        else:
+            topics.pop(topic, None)
+        if topics:
+            self.forbidden_table[group] = topics
+        else:
+            self.forbidden_table.pop(group, None)
+        log.info("group %s, topic %s: forbidden bits are %d now", group, topic, bits)
+        self._on_change()
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def _on_change(self, count: int = 1) -> None:
+        now_ms = self._clock.wall_ms()
+        for _ in range(count):
+            self.data_version = next_version(self.data_version, now_ms)
+        self.request_persist()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "dataVersion": self.data_version.to_json(),
+            "forbiddenTable": {group: dict(topics) for group, topics in dict(self.forbidden_table).items()},
+            "subscriptionGroupTable": {
+                group: config.to_json() for group, config in dict(self.subscription_group_table).items()
+            },
+        }
+
+    def from_json(self, value: dict[str, Any]) -> None:
+        groups = object_member(value, "subscriptionGroupTable")
+        self.subscription_group_table.update(
+            {group: replace(SubscriptionGroupConfig.from_json(c), group_name=group) for group, c in groups.items()}
+        )
+        for group, topics in object_member(value, "forbiddenTable").items():
+            self.forbidden_table[group] = _bits(group, topics)
+        if value.get("dataVersion") is not None:
+            self.data_version = DataVersion.from_json(value["dataVersion"])
+
+
+def _bits(group: str, topics: Any) -> dict[str, int]:
+    try:
+        return {str(topic): read_int(bits) for topic, bits in topics.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise RemoteProtocolError(f"forbiddenTable of {group} is numbers by topic, not {topics!r:.80}") from None

@@ -1,0 +1,77 @@
+"""TopicTails: tells the store's plain send path what it may know of each topic.
+
+The plain path (ARCHITECTURE.md §3) appends frames without asking a processor, so whatever a processor would check of
+the topic is decided here, when the topic changes: a topic is `plain` when a send to one of its queues needs no check
+beyond the queue id.
+
+Source:
+    the checks of broker/processor/SendMessageProcessor.java; broker-api.md §3.2.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from maxq.broker.attributes import CLEANUP_POLICY, QUEUE_TYPE
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.topic.topic_validator import (
+    DLQ_PREFIX,
+    LMQ_PREFIX,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    is_not_allowed_send_topic,
+    validate_topic,
+)
+from maxq.config.settings import BrokerSettings, Change
+from maxq.protocol.body.topic_config import PERM_WRITE, TopicConfig
+from maxq.protocol.enums import TopicFilterType
+from maxq.store.log_cy import TopicTail
+
+_GUARDED_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX)
+
+
+class TopicTails:
+    """Keeps the TopicTails of the store in step with the TopicConfigManager."""
+
+    def __init__(
+        self, topics: TopicConfigManager, settings: BrokerSettings, tail_of: Callable[[str], TopicTail]
+    ) -> None:
+        """`tail_of` gives the store's tail of a topic, made if it is not there yet."""
+        self._topics = topics
+        self._settings = settings
+        self._tail_of = tail_of
+        topics.add_change_listener(self._on_topics_changed)
+        settings.on_change(self._on_settings_changed)
+
+    def refresh_all(self) -> None:
+        """Once the topics and the store are loaded."""
+        self._on_topics_changed(list(self._topics.topic_config_table.values()), [])
+
+    def _on_settings_changed(self, changes: list[Change]) -> None:
+        if any(change.name == "brokerPermission" for change in changes):
+            self.refresh_all()
+
+    def _on_topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        for topic in deleted:
+            self._tail_of(topic).plain = False
+        is_writable = self._settings.broker.broker_permission & PERM_WRITE != 0
+        for config in changed:
+            tail = self._tail_of(config.topic_name)
+            tail.max_queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
+            tail.write_queue_nums = config.write_queue_nums
+            tail.multi_tags = config.topic_filter_type == TopicFilterType.MULTI_TAG
+            tail.delay_levels = config.topic_name == SCHEDULE_TOPIC
+            tail.plain = _is_plain(config, is_writable=is_writable)
+
+
+def _is_plain(config: TopicConfig, *, is_writable: bool) -> bool:
+    topic = config.topic_name
+    attributes = config.attributes
+    return (
+        not topic.startswith(_GUARDED_PREFIXES)
+        and not is_not_allowed_send_topic(topic)
+        and validate_topic(topic) is None
+        and attributes.get(CLEANUP_POLICY, "DELETE") == "DELETE"
+        and attributes.get(QUEUE_TYPE, "SimpleCQ") == "SimpleCQ"
+        and (is_writable or not config.order)
+        and config.write_queue_nums > 0
+    )
