@@ -1,0 +1,28 @@
+"""Typed face of the compiled send path's codec. See frames_cy.py."""
+
+from array import array
+from collections.abc import Callable
+
+ROW_WIDTH: int
+
+class SendScanner:
+    """Reads the leading run of plain sends of a receive buffer into rows (columns: store/log_cy, R_…)."""
+
+    rows: array[int]
+    scratch: bytearray
+    count: int  # rows of the last scan
+    def __init__(self, unique_id: Callable[[], bytes], frame_limit: int, capacity: int = 1024, scratch_size: int = 262144) -> None:
+        """unique_id gives a UNIQ_KEY for a batch that has none. frame_limit: longest whole frame, bytes."""
+    def scan(self, buffer: bytearray | memoryview, start: int, end: int) -> int:
+        """Fill rows from frames in buffer[start:end]; returns the position after the last frame taken. It stops at the
+        first frame that is incomplete, too long, no send, or not plain: RemotingCommand's codec has the last word on it."""
+
+def encode_replies(
+    rows: array[int], first: int, count: int, source: bytearray | memoryview, scratch: bytearray, store_host: bytes,
+    region: bytes, trace_on: bytes, language: int, version: int, log: memoryview, file_from_offset: int, code: int,
+    out: bytearray,
+) -> int:
+    """Append the answers to appended rows (not to one-way ones) to `out`; returns how many bytes were written.
+    `log` is the file that holds the rows' records (the ids of a batch are read off it)."""
+
+def is_compiled() -> bool: ...

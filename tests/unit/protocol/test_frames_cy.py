@@ -1,0 +1,185 @@
+"""The send scanner takes exactly the plain sends, reads them as a JSON library does, and its answers are whole frames."""
+
+import json
+import struct
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import maxq.store.log_cy as columns
+from tests.unit.both_forms import both
+
+FORMS = both("maxq.protocol.frames_cy")
+HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
+PROPERTIES = "TAGS\x01TagA\x02UNIQ_KEY\x017F0001\x02WAIT\x01true\x02color\x01ж😀\x02"
+
+
+@pytest.fixture(params=FORMS, ids=["uncompiled", "installed"])
+def form(request: pytest.FixtureRequest) -> ModuleType:
+    return request.param
+
+
+def json_frame(ext: dict, body: bytes = b"hello", *, ascii_only: bool = True, **head: object) -> bytes:
+    header = {"code": 310, "extFields": ext, "flag": 0, "language": "JAVA", "opaque": 7, "serializeTypeCurrentRPC": "JSON", "version": 479} | head
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=ascii_only).encode()
+    return struct.pack(">II", 4 + len(text) + len(body), len(text)) + text + body
+
+
+def binary_frame(ext: dict, body: bytes = b"hello", code: int = 310, opaque: int = 7, flag: int = 0) -> bytes:
+    pairs = b"".join(struct.pack(">h", len(k)) + k.encode() + struct.pack(">i", len(v.encode())) + v.encode() for k, v in ext.items())
+    header = struct.pack(">hbhiiii", code, 0, 479, opaque, flag, 0, len(pairs)) + pairs
+    return struct.pack(">II", 4 + len(header) + len(body), len(header) | 1 << 24) + header + body
+
+
+def fields(**changes: str) -> dict:
+    ext = {"a": "P", "b": "TopicTest", "c": "TBW102", "d": "4", "e": "3", "f": "0", "g": "1700000000000", "h": "-5", "i": PROPERTIES,
+           "j": "0", "k": "false", "l": "16", "m": "false", "n": "broker-a"}
+    return {key: value for key, value in (ext | changes).items() if value is not None}
+
+
+def long_names(ext: dict) -> dict:
+    names = dict(zip("abcdefghijklmn", "producerGroup topic defaultTopic defaultTopicQueueNums queueId sysFlag bornTimestamp flag properties "
+                     "reconsumeTimes unitMode maxReconsumeTimes batch bname".split(), strict=True))
+    return {names[key]: value for key, value in ext.items()}
+
+
+def scanner(form: ModuleType, **options: int):
+    return form.SendScanner(lambda: b"GENERATED", 1 << 24, **options)
+
+
+def texts(scan, buffer: bytes, number: int = 0) -> dict:
+    row = scan.rows[number * columns.ROW_WIDTH : (number + 1) * columns.ROW_WIDTH]
+    source = scan.scratch if row[columns.R_FLAGS] & columns.F_SCRATCH else buffer
+    cut = lambda data, at: bytes(data[row[at] : row[at] + row[at + 1]])  # noqa: E731
+    return {"topic": cut(buffer, columns.R_TOPIC), "properties": cut(source, columns.R_PROPERTIES), "body": cut(buffer, columns.R_BODY),
+            "unique": cut(source, columns.R_UNIQUE), "queue": row[columns.R_QUEUE_ID], "born": row[columns.R_BORN_TIMESTAMP],
+            "flag": row[columns.R_FLAG], "opaque": row[columns.R_OPAQUE], "flags": row[columns.R_FLAGS], "frame": row[columns.R_FRAME]}
+
+
+@pytest.mark.parametrize("make", [
+    lambda: json_frame(fields()), lambda: json_frame(fields(), ascii_only=False), lambda: json_frame(long_names(fields()), code=10),
+    lambda: binary_frame(fields()), lambda: binary_frame(long_names(fields()), code=10),
+    lambda: json_frame(fields(e=3, f=0, g=1700000000000, h=-5, k=False, m=False)),
+])
+def test_a_plain_send_is_read_as_it_stands(form: ModuleType, make) -> None:
+    frame = bytearray(make())
+    scan = scanner(form)
+    assert scan.scan(frame, 0, len(frame)) == len(frame)
+    found = texts(scan, frame)
+    assert found | {"flags": 0, "frame": 0} == {"topic": b"TopicTest", "properties": PROPERTIES.encode(), "body": b"hello", "unique": b"7F0001",
+                                                "queue": 3, "born": 1700000000000, "flag": -5, "opaque": 7, "flags": 0, "frame": 0}
+
+
+@pytest.mark.parametrize("frame", [
+    json_frame(fields(), code=11), json_frame(fields(), flag=1), json_frame(fields(b="%RETRY%g")), json_frame(fields(b="")), json_frame(fields(b=None)),
+    json_frame(fields(b="T" * 128)), json_frame(fields(f="4")), json_frame(fields(f="128")), json_frame(fields(e="-1")), json_frame(fields(e="x")),
+    json_frame(fields(i="TAGS\x01a\x02")), json_frame(fields(i=PROPERTIES + "DELAY\x013\x02")), json_frame(fields(i=PROPERTIES + "TRAN_MSG\x01true")),
+    json_frame(fields(i=PROPERTIES + "CLUSTER\x01c")), json_frame(fields(i=PROPERTIES + "x\x01")), json_frame(fields(i=PROPERTIES + "\x01y")),
+    json_frame(fields(i=PROPERTIES + "UNIQ_KEY\x01again")), json_frame(fields(i='UNIQ_KEY\x01a"b')), json_frame(fields(ns="space")),
+    json_frame(fields(Signature="s")), json_frame(fields(), body=b""), json_frame(fields(h="1e3")), json_frame(fields(i="UNIQ_KEY\x01" + "k" * 129)),
+    binary_frame(fields(), code=11), binary_frame(fields(i=PROPERTIES + "INNER_NUM\x013")), struct.pack(">I", 20) + bytes(20),
+], ids=range(26))
+def test_anything_else_is_left_to_the_general_codec(form: ModuleType, frame: bytes) -> None:
+    good = json_frame(fields())
+    buffer = bytearray(good + frame + good)
+    scan = scanner(form)
+    assert scan.scan(buffer, 0, len(buffer)) == len(good)
+    assert scan.count == 1
+
+
+def test_incomplete_and_oversized_frames_stop_the_scan(form: ModuleType) -> None:
+    frame = json_frame(fields())
+    scan = scanner(form)
+    for cut in range(len(frame)):
+        assert scan.scan(bytearray(frame + frame[:cut]), 0, len(frame) + cut) == len(frame)
+    assert form.SendScanner(lambda: b"", len(frame) - 1).scan(bytearray(frame), 0, len(frame)) == 0
+
+
+def test_a_full_row_buffer_or_scratch_ends_the_run_and_the_next_call_goes_on(form: ModuleType) -> None:
+    frame = json_frame(fields())
+    buffer = bytearray(frame * 5)
+    scan = scanner(form, capacity=2)
+    assert scan.scan(buffer, 0, len(buffer)) == 2 * len(frame)
+    assert scan.scan(buffer, 2 * len(frame), len(buffer)) == 4 * len(frame)
+    scan = scanner(form, scratch_size=2 * len(PROPERTIES.encode()) + 100)
+    assert 0 < scan.scan(buffer, 0, len(buffer)) < len(buffer)
+
+
+def test_one_way_batch_and_no_wait_are_flags(form: ModuleType) -> None:
+    scan = scanner(form)
+    for frame, flag in ((json_frame(fields(), flag=2), columns.F_ONEWAY), (json_frame(fields(i="UNIQ_KEY\x01a\x02WAIT\x01false")), columns.F_NO_WAIT),
+                        (json_frame(fields(m="true"), code=320), columns.F_BATCH), (json_frame(fields(m="1")), columns.F_BATCH), (binary_frame(fields()), columns.F_BINARY)):
+        buffer = bytearray(frame)
+        assert scan.scan(buffer, 0, len(buffer)) == len(buffer)
+        assert texts(scan, buffer)["flags"] & ~columns.F_SCRATCH == flag
+
+
+@pytest.mark.parametrize("given_properties", ["WAIT\x01true", "", None])
+def test_a_batch_without_unique_key_gets_one(form: ModuleType, given_properties: str | None) -> None:
+    buffer = bytearray(json_frame(fields(i=given_properties, m="true")))
+    scan = scanner(form)
+    assert scan.scan(buffer, 0, len(buffer)) == len(buffer)
+    own = (given_properties + "\x02").encode() if given_properties else b""
+    assert texts(scan, buffer)["properties"] == own + b"UNIQ_KEY\x01GENERATED\x02"
+    assert texts(scan, buffer)["unique"] == b"GENERATED"
+
+
+def answered(form: ModuleType, frame: bytes, offset: int, count: int, log: bytes = bytes(64), code: int = 0) -> bytes:
+    buffer = bytearray(frame)
+    scan = scanner(form)
+    assert scan.scan(buffer, 0, len(buffer)) == len(buffer)
+    scan.rows[columns.R_PHYSICAL_OFFSET], scan.rows[columns.R_QUEUE_OFFSET], scan.rows[columns.R_COUNT] = offset, 41, count
+    out = bytearray(b"kept")
+    size = form.encode_replies(scan.rows, 0, 1, buffer, scan.scratch, HOST, b"DefaultRegion", b"true", 3, 479, memoryview(log), 1000, code, out)
+    assert out[:4] == b"kept" and len(out) == 4 + size
+    return bytes(out[4:])
+
+
+def test_answers_are_what_the_java_client_reads(form: ModuleType) -> None:
+    answer = answered(form, json_frame(fields(), opaque=-3), 1263, 1, code=10)
+    length, header_length = struct.unpack(">II", answer[:8])
+    assert (length, header_length) == (len(answer) - 4, len(answer) - 8)
+    assert json.loads(answer[8:]) == {
+        "code": 10, "flag": 1, "language": "PYTHON", "opaque": -3, "serializeTypeCurrentRPC": "JSON", "version": 479,
+        "extFields": {"queueId": "3", "transactionId": "7F0001", "msgId": "7F00000100002A9F00000000000004EF", "TRACE_ON": "true",
+                      "MSG_REGION": "DefaultRegion", "queueOffset": "41"}}
+
+
+def test_binary_requests_get_binary_answers(form: ModuleType) -> None:
+    answer = answered(form, binary_frame(fields()), 1263, 1)
+    code, language, version, opaque, flag, remark, size = struct.unpack_from(">hbhiiii", answer, 8)
+    assert (code, language, version, opaque, flag, remark, size) == (0, 3, 479, 7, 1, 0, len(answer) - 8 - 21)
+    assert struct.unpack(">I", answer[4:8])[0] == len(answer) - 8 | 1 << 24
+    found, p = {}, 8 + 21
+    while p < len(answer):
+        (n,) = struct.unpack_from(">h", answer, p)
+        (m,) = struct.unpack_from(">i", answer, p + 2 + n)
+        found[answer[p + 2 : p + 2 + n]] = answer[p + 6 + n : p + 6 + n + m]
+        p += 6 + n + m
+    assert found == {b"queueId": b"3", b"transactionId": b"7F0001", b"msgId": b"7F00000100002A9F00000000000004EF", b"TRACE_ON": b"true",
+                     b"MSG_REGION": b"DefaultRegion", b"queueOffset": b"41"}
+
+
+def test_a_batch_answer_lists_every_id_and_one_way_has_none(form: ModuleType) -> None:
+    log = struct.pack(">i", 20) + bytes(16) + struct.pack(">i", 24) + bytes(40)
+    answer = answered(form, json_frame(fields(m="true")), 1000, 3, log)
+    assert json.loads(answer[8:])["extFields"]["msgId"] == ",".join("7F00000100002A9F%016X" % offset for offset in (1000, 1020, 1044))
+    assert answered(form, json_frame(fields(), flag=2), 1000, 1) == b""
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_bytes_give_the_same_rows_in_both_forms(data: st.DataObject) -> None:
+    base = data.draw(st.sampled_from([json_frame(fields()), binary_frame(fields()), json_frame(fields(m="true"))]))
+    mutated = bytearray(base)
+    for _ in range(data.draw(st.integers(0, 6))):
+        mutated[data.draw(st.integers(0, len(mutated) - 1))] = data.draw(st.integers(0, 255))
+    mutated += data.draw(st.binary(max_size=40))
+    scans = [scanner(form) for form in FORMS]
+    ends = [scan.scan(mutated, 0, len(mutated)) for scan in scans]
+    assert ends[0] == ends[1] and scans[0].count == scans[1].count
+    used = scans[0].count * columns.ROW_WIDTH
+    assert scans[0].rows[:used] == scans[1].rows[:used]
+    assert scans[0].scratch == scans[1].scratch or scans[0].count == 0
