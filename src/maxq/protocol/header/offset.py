@@ -1,0 +1,192 @@
+"""Headers about offsets, and finding messages.
+
+Source:
+    remoting/protocol/header/; broker-api.md §1.1, §1.2.
+"""
+
+from dataclasses import dataclass
+
+from maxq.protocol.enums import BoundaryType
+from maxq.protocol.header_fields import CommandHeader, Long
+
+#: Ext field of 12 that asks by unique key.
+UNIQUE_MSG_QUERY_FLAG = "_UNIQUE_KEY_QUERY"
+
+
+@dataclass(slots=True)
+class QueryConsumerOffsetRequestHeader(CommandHeader):
+    """14."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    set_zero_if_not_found: bool | None = None
+
+
+@dataclass(slots=True)
+class QueryConsumerOffsetResponseHeader(CommandHeader):
+    """Answer to 14."""
+
+    offset: Long
+
+
+@dataclass(slots=True)
+class UpdateConsumerOffsetRequestHeader(CommandHeader):
+    """15. A missing queue id or offset has an answer of its own (29), so these are not required here."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int | None = None
+    commit_offset: Long | None = None
+
+
+@dataclass(slots=True)
+class GetMaxOffsetRequestHeader(CommandHeader):
+    """30."""
+
+    topic: str
+    queue_id: int
+    committed: bool = True
+
+
+@dataclass(slots=True)
+class GetMaxOffsetResponseHeader(CommandHeader):
+    """Answer to 30."""
+
+    offset: Long
+
+
+@dataclass(slots=True)
+class GetMinOffsetRequestHeader(CommandHeader):
+    """31."""
+
+    topic: str
+    queue_id: int
+
+
+@dataclass(slots=True)
+class GetMinOffsetResponseHeader(CommandHeader):
+    """Answer to 31."""
+
+    offset: Long
+
+
+@dataclass(slots=True)
+class SearchOffsetRequestHeader(CommandHeader):
+    """29. `timestamp` in ms."""
+
+    topic: str
+    queue_id: int
+    timestamp: Long
+    boundary_type: BoundaryType = BoundaryType.LOWER
+    lite_topic: str | None = None
+
+
+@dataclass(slots=True)
+class SearchOffsetResponseHeader(CommandHeader):
+    """Answer to 29."""
+
+    offset: Long
+
+
+@dataclass(slots=True)
+class GetEarliestMsgStoretimeRequestHeader(CommandHeader):
+    """32."""
+
+    topic: str
+    queue_id: int
+
+
+@dataclass(slots=True)
+class GetEarliestMsgStoretimeResponseHeader(CommandHeader):
+    """Answer to 32. `timestamp` in ms."""
+
+    timestamp: Long
+
+
+@dataclass(slots=True)
+class QueryMessageRequestHeader(CommandHeader):
+    """12. Times in ms; `index_type` K, U or T."""
+
+    topic: str
+    key: str
+    max_num: int
+    begin_timestamp: Long
+    end_timestamp: Long
+    index_type: str | None = None
+    last_key: str | None = None
+
+
+@dataclass(slots=True)
+class QueryMessageResponseHeader(CommandHeader):
+    """Answer to 12. `Phyoffset` is Java's spelling."""
+
+    index_last_update_timestamp: Long
+    index_last_update_phyoffset: Long
+
+
+@dataclass(slots=True)
+class ViewMessageRequestHeader(CommandHeader):
+    """33. `offset` is the physical offset."""
+
+    offset: Long
+    topic: str | None = None
+
+
+@dataclass(slots=True)
+class QueryConsumeQueueRequestHeader(CommandHeader):
+    """321."""
+
+    topic: str | None = None
+    queue_id: int = 0
+    index: Long = 0
+    count: int = 0
+    consumer_group: str | None = None
+
+
+@dataclass(slots=True)
+class QueryCorrectionOffsetHeader(CommandHeader):
+    """308."""
+
+    compare_group: str
+    topic: str
+    filter_groups: str | None = None
+
+
+@dataclass(slots=True)
+class QueryConsumeTimeSpanRequestHeader(CommandHeader):
+    """303."""
+
+    topic: str
+    group: str
+
+
+@dataclass(slots=True)
+class ResetOffsetRequestHeader(CommandHeader):
+    """220, 222. `timestamp` in ms, -1 for the end; `queue_id` -1 for all queues."""
+
+    topic: str
+    group: str
+    timestamp: Long
+    is_force: bool
+    queue_id: int = -1
+    offset: Long | None = None
+
+
+@dataclass(slots=True)
+class GetConsumerStatusRequestHeader(CommandHeader):
+    """221, 223."""
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
+@dataclass(slots=True)
+class CloneGroupOffsetRequestHeader(CommandHeader):
+    """314."""
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False

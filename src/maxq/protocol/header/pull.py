@@ -1,0 +1,167 @@
+"""Headers of pulling and popping.
+
+Source:
+    remoting/protocol/header/{PullMessage,PopMessage,AckMessage,ChangeInvisibleTime,Notification,PeekMessage,
+    PollingInfo}RequestHeader.java and their answers; broker-api.md §1.1.
+"""
+
+from dataclasses import dataclass
+
+from maxq.protocol.header_fields import CommandHeader, Long
+
+#: Bits of a pull's sysFlag (PullSysFlag.java).
+PULL_FLAG_COMMIT_OFFSET = 0x1
+PULL_FLAG_SUSPEND = 0x2
+PULL_FLAG_SUBSCRIPTION = 0x4
+PULL_FLAG_CLASS_FILTER = 0x8
+PULL_FLAG_LITE = 0x10
+
+
+@dataclass(slots=True)
+class PullMessageRequestHeader(CommandHeader):
+    """11, 361. Times in ms."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: Long
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: Long
+    suspend_timeout_millis: Long
+    sub_version: Long
+    subscription: str | None = None
+    expression_type: str | None = None
+    max_msg_bytes: int | None = None
+    request_source: int | None = None
+    proxy_froward_client_id: str | None = None
+    lite_topic: str | None = None
+
+
+@dataclass(slots=True)
+class PullMessageResponseHeader(CommandHeader):
+    """Answer to 11, 361."""
+
+    suggest_which_broker_id: Long
+    next_begin_offset: Long
+    min_offset: Long
+    max_offset: Long
+    offset_delta: Long | None = None
+    topic_sys_flag: int | None = None
+    group_sys_flag: int | None = None
+    forbidden_type: int | None = None
+
+
+@dataclass(slots=True)
+class PopMessageRequestHeader(CommandHeader):
+    """200050. Times in ms."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    max_msg_nums: int
+    invisible_time: Long
+    poll_time: Long
+    born_time: Long
+    init_mode: int
+    exp_type: str | None = None
+    exp: str | None = None
+    order: bool | None = None
+    attempt_id: str | None = None
+
+
+@dataclass(slots=True)
+class PopMessageResponseHeader(CommandHeader):
+    """Answer to 200050 and 200052."""
+
+    pop_time: Long
+    invisible_time: Long
+    revive_qid: int
+    rest_num: Long
+    start_offset_info: str | None = None
+    msg_offset_info: str | None = None
+    order_count_info: str | None = None
+
+
+@dataclass(slots=True)
+class AckMessageRequestHeader(CommandHeader):
+    """200051."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    extra_info: str
+    offset: Long
+    lite_topic: str | None = None
+
+
+@dataclass(slots=True)
+class ChangeInvisibleTimeRequestHeader(CommandHeader):
+    """200053."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    extra_info: str
+    offset: Long
+    invisible_time: Long
+    lite_topic: str | None = None
+    suspend: bool = False
+
+
+@dataclass(slots=True)
+class ChangeInvisibleTimeResponseHeader(CommandHeader):
+    """Answer to 200053."""
+
+    pop_time: Long
+    invisible_time: Long
+    revive_qid: int
+
+
+@dataclass(slots=True)
+class NotificationRequestHeader(CommandHeader):
+    """200054."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    poll_time: Long
+    born_time: Long
+    order: bool = False
+    attempt_id: str | None = None
+    exp_type: str | None = None
+    exp: str | None = None
+
+
+@dataclass(slots=True)
+class NotificationResponseHeader(CommandHeader):
+    """Answer to 200054."""
+
+    has_msg: bool
+    polling_full: bool = False
+
+
+@dataclass(slots=True)
+class PeekMessageRequestHeader(CommandHeader):
+    """200052."""
+
+    topic: str
+    queue_id: int
+    max_msg_nums: int
+    consumer_group: str
+
+
+@dataclass(slots=True)
+class PollingInfoRequestHeader(CommandHeader):
+    """200055."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+
+
+@dataclass(slots=True)
+class PollingInfoResponseHeader(CommandHeader):
+    """Answer to 200055."""
+
+    polling_num: int

@@ -1,0 +1,148 @@
+"""Headers of sending, sending back, transactions and recall.
+
+Source:
+    remoting/protocol/header/SendMessageRequestHeader(V2).java and neighbours; broker-api.md §1.1, §3.1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.codes import RequestCode
+from maxq.protocol.header_fields import CommandHeader, Long
+
+#: Letters of the short form (310, 320, 325) and the full names they stand for.
+V2_LETTERS: Final[Mapping[str, str]] = {
+    "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums", "e": "queueId",
+    "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties", "j": "reconsumeTimes", "k": "unitMode",
+    "l": "maxReconsumeTimes", "m": "batch", "n": "bname",
+}  # fmt: skip
+_LETTER_OF: Final = {name: letter for letter, name in V2_LETTERS.items()}
+_V2_CODES: Final = frozenset(
+    (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
+)
+
+
+@dataclass(slots=True)
+class SendMessageRequestHeader(CommandHeader):
+    """10, 324 with full names; 310, 320, 325 with letters. `batch` decides what the body is, not the code."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp: Long
+    flag: int
+    properties: str | None = None
+    reconsume_times: int | None = None
+    unit_mode: bool | None = None
+    batch: bool | None = None
+    max_reconsume_times: int | None = None
+    bname: str | None = None
+
+    @classmethod
+    def decode_v2(cls, ext: Mapping[str, str]) -> "SendMessageRequestHeader":
+        """From letters; a full name stands in for an absent letter, as some clients send them."""
+        full = dict(ext)
+        for letter, name in V2_LETTERS.items():
+            if letter in ext:
+                full[name] = ext[letter]
+        return cls.decode(full)
+
+    @classmethod
+    def decode_for(cls, code: int, ext: Mapping[str, str]) -> "SendMessageRequestHeader":
+        """By the form that request code `code` uses. Raises MissingFieldError."""
+        return cls.decode_v2(ext) if code in _V2_CODES else cls.decode(ext)
+
+    def encode_v2(self) -> dict[str, str]:
+        """With letters."""
+        return {_LETTER_OF[name]: value for name, value in self.encode().items()}
+
+
+@dataclass(slots=True)
+class SendMessageResponseHeader(CommandHeader):
+    """Answer to any send. `msg_id`: offset message id, or several with commas."""
+
+    msg_id: str
+    queue_id: int
+    queue_offset: Long
+    transaction_id: str | None = None
+    batch_uniq_id: str | None = None
+    recall_handle: str | None = None
+
+
+@dataclass(slots=True)
+class ConsumerSendMsgBackRequestHeader(CommandHeader):
+    """36. `offset` is the physical offset."""
+
+    offset: Long
+    group: str
+    delay_level: int
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: int | None = None
+
+
+@dataclass(slots=True)
+class EndTransactionRequestHeader(CommandHeader):
+    """37."""
+
+    producer_group: str
+    tran_state_table_offset: Long
+    commit_log_offset: Long
+    commit_or_rollback: int
+    msg_id: str
+    topic: str | None = None
+    from_transaction_check: bool = False
+    transaction_id: str | None = None
+
+
+@dataclass(slots=True)
+class CheckTransactionStateRequestHeader(CommandHeader):
+    """39, broker to producer."""
+
+    tran_state_table_offset: Long
+    commit_log_offset: Long
+    topic: str | None = None
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
+
+
+@dataclass(slots=True)
+class RecallMessageRequestHeader(CommandHeader):
+    """370."""
+
+    topic: str
+    recall_handle: str
+    producer_group: str | None = None
+
+
+@dataclass(slots=True)
+class RecallMessageResponseHeader(CommandHeader):
+    """Answer to 370."""
+
+    msg_id: str
+
+
+@dataclass(slots=True)
+class ReplyMessageRequestHeader(CommandHeader):
+    """326, broker to the requester's client."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp: Long
+    flag: int
+    born_host: str
+    store_host: str
+    store_timestamp: Long
+    properties: str | None = None
+    reconsume_times: int | None = None
+    unit_mode: bool = False
