@@ -81,7 +81,7 @@ class Settings:
             ConfigUpdateRefusedError: names every unknown, black-listed or not live setting.
             ConfigError: a value is out of bounds.
         """
-        changes = self._changes(mapping, source)
+        changes = self.check(mapping, source=source)
         loaded = load(self.configs(), {change.name: change.new for change in changes}, source=source)
         for part, config in zip(self._parts, loaded.configs, strict=True):
             setattr(self, part, config)
@@ -91,7 +91,8 @@ class Settings:
                 listener(changes)
         return changes
 
-    def _changes(self, mapping: Mapping[str, str], source: str) -> list[Change]:
+    def check(self, mapping: Mapping[str, str], *, source: str = "live update") -> list[Change]:
+        """What `update` would change, or its error; nothing moves. Lets a caller write the file first."""
         rows: dict[str, list[Setting]] = {}
         for config in self.configs():
             for row in settings_of(type(config)):

@@ -1,0 +1,69 @@
+"""What goes into and comes out of the tables of RouteInfoManager."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.topic_config import TopicConfig, TopicQueueMappingInfo
+
+#: How long a broker that names no time of its own is believed in without a sign of life.
+DEFAULT_BROKER_CHANNEL_EXPIRED_TIME_MS = 120_000
+
+
+class BrokerAddrInfo(NamedTuple):
+    """One broker process, as far as being alive goes."""
+
+    cluster_name: str
+    broker_addr: str
+
+
+@dataclass(frozen=True)
+class BrokerRegistration:
+    """One REGISTER_BROKER request, decoded. `connection` is compared by identity and never used."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: int
+    ha_server_addr: str
+    connection: object
+    topics: Mapping[str, TopicConfig]
+    data_version: DataVersion
+    zone_name: str | None = None
+    timeout_ms: int | None = None
+    enable_acting_master: bool | None = None  # None: a broker before 5.0, which does not know of it
+    mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
+    filter_servers: Sequence[str] | None = None
+
+
+class MinBrokerIdChange(NamedTuple):
+    """NOTIFY_MIN_BROKER_ID_CHANGE (905), to be sent one-way to each of `targets`."""
+
+    targets: tuple[str, ...]
+    min_broker_id: int
+    min_broker_addr: str
+    offline_broker_addr: str | None
+    ha_broker_addr: str | None
+
+
+class RegisterBrokerResult(NamedTuple):
+    """What a slave learns of its master, and who else must hear of the registration."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+    notice: MinBrokerIdChange | None = None
+
+
+@dataclass
+class BrokerLiveInfo:
+    """One row of the table of living brokers. Times are of the monotonic clock."""
+
+    last_update_ms: int
+    timeout_ms: int
+    data_version: DataVersion
+    connection: object
+    ha_server_addr: str
+
+    def is_expired(self, now_ms: int) -> bool:
+        return self.last_update_ms + self.timeout_ms < now_ms

@@ -1,0 +1,265 @@
+"""Everything a name server answers except routes.
+
+Source:
+    apache/rocketmq namesrv/processor/DefaultRequestProcessor.java; namesrv.md §1, §3, §5.
+"""
+
+import logging
+import zlib
+from collections.abc import Awaitable, Callable
+
+from maxq.codes import MQVersion, RequestCode, ResponseCode
+from maxq.config import NamesrvSettings
+from maxq.namesrv.broker_registration import BrokerRegistration, MinBrokerIdChange
+from maxq.namesrv.config_service import ConfigService
+from maxq.namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
+from maxq.namesrv.route_info_manager import RouteInfoManager
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.register_broker import RegisterBrokerBody
+from maxq.protocol.body.route import GetBrokerMemberGroupResponseBody, KVTable, TopicRouteData
+from maxq.protocol.body.topic_config import (
+    TopicConfigAndMappingSerializeWrapper,
+    TopicConfigSerializeWrapper,
+    TopicList,
+)
+from maxq.protocol.header.namesrv import (
+    ZONE_NAME,
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
+    BrokerHeartbeatRequestHeader,
+    DeleteKVConfigRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    PutKVConfigRequestHeader,
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    RegisterTopicRequestHeader,
+    UnRegisterBrokerRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.runtime.interfaces import Clock
+
+_log = logging.getLogger(__name__)
+
+Answer = RemotingCommand | Awaitable[RemotingCommand]
+Handler = Callable[[object, RemotingCommand], Answer]
+
+_DISABLED = "disable"  # the whole remark in Java; kept, tools compare it
+
+
+class DefaultRequestProcessor:
+    """One method a request code; `handlers` is the map a server registers."""
+
+    def __init__(
+        self,
+        settings: NamesrvSettings,
+        routes: RouteInfoManager,
+        kv_configs: KVConfigManager,
+        configs: ConfigService,
+        clock: Clock,
+        notify: Callable[[MinBrokerIdChange], None],
+    ) -> None:
+        self._settings = settings
+        self._routes = routes
+        self._kv_configs = kv_configs
+        self._configs = configs
+        self._clock = clock
+        self._notify = notify
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code → method."""
+        return {
+            RequestCode.PUT_KV_CONFIG: self._put_kv_config,
+            RequestCode.GET_KV_CONFIG: self._get_kv_config,
+            RequestCode.DELETE_KV_CONFIG: self._delete_kv_config,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._get_kv_list,
+            RequestCode.REGISTER_BROKER: self._register_broker,
+            RequestCode.UNREGISTER_BROKER: self._unregister_broker,
+            RequestCode.QUERY_DATA_VERSION: self._query_data_version,
+            RequestCode.BROKER_HEARTBEAT: self._broker_heartbeat,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self._get_broker_member_group,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._get_broker_cluster_info,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._get_all_topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self._get_topics_by_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._get_system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: self._get_unit_topics,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._get_unit_sub_topics,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._get_unit_sub_non_unit_topics,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self._register_topic,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._update_config,
+            RequestCode.GET_NAMESRV_CONFIG: self._get_config,
+        }
+
+    # --- key-value table ----------------------------------------------------------------------------------------
+
+    async def _put_kv_config(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        header = PutKVConfigRequestHeader.decode(request.ext)
+        await self._kv_configs.put(header.namespace, header.key, header.value)
+        return request.reply()
+
+    def _get_kv_config(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        header = GetKVConfigRequestHeader.decode(request.ext)
+        value = self._kv_configs.get(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
+        return request.reply(ext=GetKVConfigResponseHeader(value).encode())
+
+    async def _delete_kv_config(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        header = DeleteKVConfigRequestHeader.decode(request.ext)
+        await self._kv_configs.delete(header.namespace, header.key)
+        return request.reply()
+
+    def _get_kv_list(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        namespace = GetKVListByNamespaceRequestHeader.decode(request.ext).namespace
+        table = self._kv_configs.namespace(namespace)
+        if table is None:
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
+        return request.reply(body=KVTable(table).encode())
+
+    # --- brokers ------------------------------------------------------------------------------------------------
+
+    def _register_broker(self, connection: object, request: RemotingCommand) -> RemotingCommand:
+        header = RegisterBrokerRequestHeader.decode(request.ext)
+        body = request.body_bytes
+        if header.body_crc32 != 0 and zlib.crc32(body) & 0x7FFFFFFF != header.body_crc32 & 0x7FFFFFFF:
+            return request.reply(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        registration = _registration(header, request, body, connection)
+        result = self._routes.register_broker(registration, now_ms=self._clock.monotonic_ms())
+        if result is None:
+            return request.reply(ResponseCode.SYSTEM_ERROR, "register broker failed")
+        if result.notice is not None:
+            self._notify(result.notice)
+        answer = RegisterBrokerResponseHeader(result.ha_server_addr, result.master_addr)
+        ordered = None
+        if self._settings.namesrv.return_order_topic_config_to_broker:
+            ordered = self._kv_configs.namespace(NAMESPACE_ORDER_TOPIC_CONFIG)
+        return request.reply(ext=answer.encode(), body=None if ordered is None else KVTable(ordered).encode())
+
+    def _unregister_broker(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        header = UnRegisterBrokerRequestHeader.decode(request.ext)
+        notice = self._routes.unregister_broker(header.cluster_name, header.broker_addr, header.broker_name)
+        if notice is not None:
+            self._notify(notice)
+        return request.reply()
+
+    def _query_data_version(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        header = QueryDataVersionRequestHeader.decode(request.ext)
+        asked = DataVersion.decode(request.body_bytes)
+        known = self._routes.data_version(header.cluster_name, header.broker_addr)
+        self._routes.touch(header.cluster_name, header.broker_addr, now_ms=self._clock.monotonic_ms())
+        answer = QueryDataVersionResponseHeader(changed=known != asked)
+        return request.reply(ext=answer.encode(), body=None if known is None else known.encode())
+
+    def _broker_heartbeat(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        header = BrokerHeartbeatRequestHeader.decode(request.ext)
+        self._routes.touch(header.cluster_name, header.broker_addr, now_ms=self._clock.monotonic_ms())
+        return request.reply()
+
+    def _get_broker_member_group(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        header = GetBrokerMemberGroupRequestHeader.decode(request.ext)
+        group = self._routes.broker_member_group(header.cluster_name, header.broker_name)
+        return request.reply(body=GetBrokerMemberGroupResponseBody(group).encode())
+
+    def _get_broker_cluster_info(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        return request.reply(body=self._routes.cluster_info().encode())
+
+    def _wipe_write_perm(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        name = WipeWritePermOfBrokerRequestHeader.decode(request.ext).broker_name
+        count = self._routes.wipe_write_perm_of_broker(name)
+        _log.info("wiped the write permission of %d topics of broker %s", count, name)
+        return request.reply(ext=WipeWritePermOfBrokerResponseHeader(count).encode())
+
+    def _add_write_perm(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        name = AddWritePermOfBrokerRequestHeader.decode(request.ext).broker_name
+        count = self._routes.add_write_perm_of_broker(name)
+        _log.info("gave %d topics of broker %s read and write permission", count, name)
+        return request.reply(ext=AddWritePermOfBrokerResponseHeader(count).encode())
+
+    # --- topics -------------------------------------------------------------------------------------------------
+
+    def _get_all_topics(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        if not self._settings.namesrv.enable_all_topic_list:
+            return request.reply(ResponseCode.SYSTEM_ERROR, _DISABLED)
+        return request.reply(body=self._routes.all_topics().encode())
+
+    def _get_topics_by_cluster(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        cluster = GetTopicsByClusterRequestHeader.decode(request.ext).cluster
+        return self._topic_list(request, lambda: self._routes.topics_by_cluster(cluster))
+
+    def _get_unit_topics(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        return self._topic_list(request, self._routes.unit_topics)
+
+    def _get_unit_sub_topics(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        return self._topic_list(request, self._routes.unit_sub_topics)
+
+    def _get_unit_sub_non_unit_topics(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        return self._topic_list(request, self._routes.unit_sub_non_unit_topics)
+
+    def _topic_list(self, request: RemotingCommand, topics: Callable[[], TopicList]) -> RemotingCommand:
+        if not self._settings.namesrv.enable_topic_list:
+            return request.reply(ResponseCode.SYSTEM_ERROR, _DISABLED)
+        return request.reply(body=topics().encode())
+
+    def _get_system_topics(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        return request.reply(body=self._routes.system_topics().encode())
+
+    def _delete_topic(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        header = DeleteTopicFromNamesrvRequestHeader.decode(request.ext)
+        self._routes.delete_topic(header.topic, header.cluster_name)
+        return request.reply()
+
+    def _register_topic(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        topic = RegisterTopicRequestHeader.decode(request.ext).topic
+        self._routes.register_topic(topic, TopicRouteData.decode(request.body_bytes).queue_datas)
+        return request.reply()
+
+    # --- settings -----------------------------------------------------------------------------------------------
+
+    async def _update_config(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        await self._configs.update(request.body_bytes)
+        return request.reply()
+
+    def _get_config(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        return request.reply(body=self._configs.text())
+
+
+def _registration(
+    header: RegisterBrokerRequestHeader, request: RemotingCommand, body: bytes, connection: object
+) -> BrokerRegistration:
+    """Brokers before 3.0.11 send the bare topic table."""
+    filter_servers: list[str] | None = None
+    wrapper: TopicConfigSerializeWrapper
+    if request.version >= MQVersion.V3_0_11:
+        decoded = RegisterBrokerBody.decode_body(body, compressed=header.compressed, broker_version=request.version)
+        wrapper, filter_servers = decoded.topic_config_serialize_wrapper, decoded.filter_server_list
+    else:
+        wrapper = TopicConfigSerializeWrapper.decode(body)
+    return BrokerRegistration(
+        cluster_name=header.cluster_name,
+        broker_addr=header.broker_addr,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        ha_server_addr=header.ha_server_addr,
+        connection=connection,
+        topics=wrapper.topic_config_table,
+        data_version=wrapper.data_version,
+        zone_name=request.ext.get(ZONE_NAME),
+        timeout_ms=header.heartbeat_timeout_millis,
+        enable_acting_master=header.enable_acting_master,
+        mappings=wrapper.topic_queue_mapping_info_map
+        if isinstance(wrapper, TopicConfigAndMappingSerializeWrapper)
+        else {},
+        filter_servers=filter_servers,
+    )

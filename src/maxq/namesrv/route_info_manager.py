@@ -1,0 +1,399 @@
+"""RouteInfoManager: which brokers live, and which of them has how many queues of a topic.
+
+Plain tables in memory; method calls in, values out; time is an argument. Nothing is persisted or exchanged between
+name servers: every broker registers at every one of them, and a restarted name server knows nothing until then.
+
+    _topics     topic → broker name → QueueData          what routes are answered from
+    _announced  broker name → topic → QueueData          what the broker itself said last
+    _groups     broker name → BrokerData                 cluster, id → address, zone
+    _clusters   cluster → broker names
+    _live       (cluster, address) → BrokerLiveInfo      time of the last sign of life, data version, connection
+    _filters    (cluster, address) → filter servers
+    _mappings   topic → broker name → TopicQueueMappingInfo (static topics)
+
+`_announced` is not in Java. It is why a topic that changed under an equal data version is taken at once (Java ignores
+it until the next version), while a write permission that was wiped by request stays wiped under an equal version. It
+also gives the topics of a broker without a walk over all topics.
+
+Source:
+    apache/rocketmq namesrv/routeinfo/RouteInfoManager.java; namesrv.md §2, §3, §5; java-defects.md.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from maxq.config import NamesrvSettings
+from maxq.namesrv.broker_registration import (
+    DEFAULT_BROKER_CHANNEL_EXPIRED_TIME_MS,
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    BrokerRegistration,
+    MinBrokerIdChange,
+    RegisterBrokerResult,
+)
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.route import (
+    MASTER_ID,
+    BrokerData,
+    BrokerMemberGroup,
+    ClusterInfo,
+    QueueData,
+    TopicRouteData,
+)
+from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig, TopicList, TopicQueueMappingInfo
+
+_log = logging.getLogger(__name__)
+
+SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+
+FLAG_UNIT = 1  # topicSysFlag: the topic belongs to a unit (TopicSysFlag.java)
+FLAG_UNIT_SUB = 2  # topicSysFlag: consumers of a unit subscribe to it
+
+
+class RouteInfoManager:
+    """The tables of one name server."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        self._settings = settings
+        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._announced: dict[str, dict[str, QueueData]] = {}
+        self._groups: dict[str, BrokerData] = {}
+        self._clusters: dict[str, set[str]] = {}
+        self._live: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
+        self._filters: dict[BrokerAddrInfo, list[str]] = {}
+        self._mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
+
+    # --- brokers come -------------------------------------------------------------------------------------------
+
+    def register_broker(self, new: BrokerRegistration, *, now_ms: int) -> RegisterBrokerResult | None:
+        """Take one registration into all tables.
+
+        Args:
+            now_ms: monotonic clock.
+
+        Returns:
+            None if it was refused: an unknown broker id may not enter with a single topic, because brokers send
+            such a registration only when a topic changed. Nothing of a refused one stays.
+        """
+        group = self._groups.get(new.broker_name)
+        addrs = {} if group is None else dict(group.broker_addrs)
+        previous_min = min(addrs, default=MASTER_ID)
+        # one address has one id: a slave that became master leaves its old id
+        addrs = {i: addr for i, addr in addrs.items() if addr != new.broker_addr or i == new.broker_id}
+        if self._is_outdated(new, addrs.get(new.broker_id)):
+            self._live.pop(BrokerAddrInfo(new.cluster_name, new.broker_addr), None)
+            return RegisterBrokerResult()
+        if new.broker_id not in addrs and len(new.topics) == 1:
+            _log.warning("refused %s: broker %s id %d is not registered, and announces one topic only",
+                         new.broker_addr, new.broker_name, new.broker_id)  # fmt: skip
+            return None
+        first = not addrs.get(new.broker_id)
+        addrs[new.broker_id] = new.broker_addr
+        group = self._enter_group(new, addrs)
+        if new.broker_id == MASTER_ID or self._is_prime_slave(new, group):
+            self._take_topics(new, group, first=first)
+        self._enter_live(new, now_ms)
+        notice = None
+        if new.broker_id < previous_min and self._settings.namesrv.notify_min_broker_id_changed:
+            notice = _min_broker_id_change(addrs, offline=None, ha=new.ha_server_addr)
+        ha_server_addr, master_addr = self._master_of(new, group)
+        return RegisterBrokerResult(ha_server_addr, master_addr, notice)
+
+    def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
+        """Enter one topic (217). A queue list that names an unknown broker is ignored from there on."""
+        for queue in queues:
+            if queue.broker_name not in self._groups:
+                _log.warning("topic %s names the unknown broker %s", topic, queue.broker_name)
+                return
+            self._announce(topic, queue)
+
+    def touch(self, cluster_name: str, broker_addr: str, *, now_ms: int) -> None:
+        """A sign of life (322, 904); nothing if the broker is not known."""
+        live = self._live.get(BrokerAddrInfo(cluster_name, broker_addr))
+        if live is not None:
+            live.last_update_ms = now_ms
+
+    def data_version(self, cluster_name: str, broker_addr: str) -> DataVersion | None:
+        """The version of the topic table that this broker registered last."""
+        live = self._live.get(BrokerAddrInfo(cluster_name, broker_addr))
+        return None if live is None else live.data_version
+
+    def _is_outdated(self, new: BrokerRegistration, old_addr: str | None) -> bool:
+        """Another address holds this id, and its state is newer."""
+        if old_addr is None or old_addr == new.broker_addr:
+            return False
+        old = self._live.get(BrokerAddrInfo(new.cluster_name, old_addr))
+        if old is None or old.data_version.state_version <= new.data_version.state_version:
+            return False
+        _log.warning("ignored %s as %s id %d: %s holds it with the newer state version %d > %d",
+                     new.broker_addr, new.broker_name, new.broker_id, old_addr,
+                     old.data_version.state_version, new.data_version.state_version)  # fmt: skip
+        return True
+
+    def _enter_group(self, new: BrokerRegistration, addrs: dict[int, str]) -> BrokerData:
+        group = self._groups.get(new.broker_name)
+        if group is None:
+            group = self._groups[new.broker_name] = BrokerData(new.cluster_name, new.broker_name)
+        self._clusters.setdefault(new.cluster_name, set()).add(new.broker_name)
+        group.broker_addrs = addrs
+        group.enable_acting_master = bool(new.enable_acting_master)
+        group.zone_name = new.zone_name
+        return group
+
+    @staticmethod
+    def _is_prime_slave(new: BrokerRegistration, group: BrokerData) -> bool:
+        """The smallest id of a group without master; only brokers that know of acting masters count."""
+        return new.enable_acting_master is not None and new.broker_id == min(group.broker_addrs)
+
+    def _take_topics(self, new: BrokerRegistration, group: BrokerData, *, first: bool) -> None:
+        known = self._announced.setdefault(new.broker_name, {})
+        if self._settings.namesrv.delete_topic_with_broker_registration and not new.mappings:
+            for topic in [topic for topic in known if topic not in new.topics]:
+                self._remove_queue(topic, new.broker_name)
+        changed = first or self.data_version(new.cluster_name, new.broker_addr) != new.data_version
+        read_only = new.broker_id != MASTER_ID and group.enable_acting_master
+        for config in new.topics.values():
+            queue = _queue_data(new.broker_name, config, read_only=read_only)
+            if (
+                changed
+                or known.get(config.topic_name) != queue
+                or self._queue(config.topic_name, new.broker_name) is None
+            ):
+                self._announce(config.topic_name, queue)
+        if changed:
+            for topic, mapping in new.mappings.items():
+                self._mappings.setdefault(topic, {})[mapping.bname or new.broker_name] = mapping
+
+    def _enter_live(self, new: BrokerRegistration, now_ms: int) -> None:
+        key = BrokerAddrInfo(new.cluster_name, new.broker_addr)
+        if key not in self._live:
+            _log.info("new broker %s id %d at %s, replication at %s",
+                      new.broker_name, new.broker_id, new.broker_addr, new.ha_server_addr)  # fmt: skip
+        timeout_ms = DEFAULT_BROKER_CHANNEL_EXPIRED_TIME_MS if new.timeout_ms is None else new.timeout_ms
+        self._live[key] = BrokerLiveInfo(now_ms, timeout_ms, new.data_version, new.connection, new.ha_server_addr)
+        if new.filter_servers:
+            self._filters[key] = list(new.filter_servers)
+        elif new.filter_servers is not None:
+            self._filters.pop(key, None)
+
+    def _master_of(self, new: BrokerRegistration, group: BrokerData) -> tuple[str | None, str | None]:
+        """(replication address, address) of a slave's living master."""
+        master_addr = group.master_address
+        if new.broker_id == MASTER_ID or master_addr is None:
+            return None, None
+        live = self._live.get(BrokerAddrInfo(new.cluster_name, master_addr))
+        return (None, None) if live is None else (live.ha_server_addr, master_addr)
+
+    # --- brokers go ---------------------------------------------------------------------------------------------
+
+    def unregister_broker(self, cluster_name: str, broker_addr: str, broker_name: str) -> MinBrokerIdChange | None:
+        """Forget one broker; with the last of its name, the name and all its queues.
+
+        Returns:
+            Whom to tell of the group's new smallest id, if the setting asks for it.
+        """
+        key = BrokerAddrInfo(cluster_name, broker_addr)
+        known = self._live.pop(key, None) is not None
+        self._filters.pop(key, None)
+        group = self._groups.get(broker_name)
+        if group is None or broker_addr not in group.broker_addrs.values():
+            return None
+        _log.info("broker %s at %s unregistered%s", broker_name, broker_addr, "" if known else " (was not alive)")
+        previous_min = min(group.broker_addrs)
+        group.broker_addrs = {i: addr for i, addr in group.broker_addrs.items() if addr != broker_addr}
+        if not group.broker_addrs:
+            self._remove_group(group)
+            return None
+        if group.enable_acting_master and min(group.broker_addrs) > MASTER_ID:
+            self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+        settings = self._settings.namesrv
+        if previous_min in group.broker_addrs or not settings.notify_min_broker_id_changed:
+            return None
+        if not group.enable_acting_master:
+            return None
+        return _min_broker_id_change(group.broker_addrs, offline=broker_addr, ha=None)
+
+    def on_connection_closed(self, connection: object) -> list[MinBrokerIdChange]:
+        """Forget the brokers that last registered over this connection."""
+        return self._forget([key for key, live in self._live.items() if live.connection is connection])
+
+    def expired(self, now_ms: int) -> list[tuple[BrokerAddrInfo, object]]:
+        """Brokers without a sign of life for too long, with their connections."""
+        return [(key, live.connection) for key, live in self._live.items() if live.is_expired(now_ms)]
+
+    def scan_not_active_broker(self, now_ms: int) -> list[MinBrokerIdChange]:
+        """Forget the expired brokers."""
+        gone = [key for key, _ in self.expired(now_ms)]
+        for key in gone:
+            _log.warning("broker %s gave no sign of life for %d ms", key, self._live[key].timeout_ms)
+        return self._forget(gone)
+
+    def _forget(self, keys: Iterable[BrokerAddrInfo]) -> list[MinBrokerIdChange]:
+        notices = []
+        for key in keys:
+            names = [
+                group.broker_name
+                for group in self._groups.values()
+                if group.cluster == key.cluster_name and key.broker_addr in group.broker_addrs.values()
+            ]
+            for name in names:
+                notice = self.unregister_broker(key.cluster_name, key.broker_addr, name)
+                if notice is not None:
+                    notices.append(notice)
+            self._live.pop(key, None)
+        return notices
+
+    def _remove_group(self, group: BrokerData) -> None:
+        name = group.broker_name
+        del self._groups[name]
+        for cluster in [cluster for cluster, names in self._clusters.items() if name in names]:
+            self._clusters[cluster].discard(name)
+            if not self._clusters[cluster]:
+                del self._clusters[cluster]
+        for topic in list(self._announced.get(name, ())):
+            self._remove_queue(topic, name)
+        self._announced.pop(name, None)
+        for topic in [topic for topic, mappings in self._mappings.items() if name in mappings]:
+            del self._mappings[topic][name]
+            if not self._mappings[topic]:
+                del self._mappings[topic]
+
+    # --- topics -------------------------------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
+        """Forget a topic, or what the brokers of one cluster have of it."""
+        for name in list(self._topics.get(topic, ())):
+            if not cluster_name or name in self._clusters.get(cluster_name, ()):
+                self._remove_queue(topic, name)
+
+    def wipe_write_perm_of_broker(self, broker_name: str) -> int:
+        """Take the write permission from all topics of a broker; returns how many topics it has."""
+        return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_perm_of_broker(self, broker_name: str) -> int:
+        """Make all topics of a broker readable and writeable; returns how many it has."""
+        return self._set_perm(broker_name, lambda perm: PERM_READ | PERM_WRITE)
+
+    def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+        topics = self._announced.get(broker_name, {})
+        for topic in topics:
+            queue = self._topics[topic][broker_name]
+            self._topics[topic][broker_name] = replace(queue, perm=change(queue.perm))
+        return len(topics)
+
+    def _queue(self, topic: str, broker_name: str) -> QueueData | None:
+        return self._topics.get(topic, {}).get(broker_name)
+
+    def _announce(self, topic: str, queue: QueueData) -> None:
+        """Keys of `_announced[b]` and the topics with an entry for b in `_topics` are the same, always."""
+        self._announced.setdefault(queue.broker_name, {})[topic] = queue
+        self._topics.setdefault(topic, {})[queue.broker_name] = queue
+
+    def _remove_queue(self, topic: str, broker_name: str) -> None:
+        self._announced.get(broker_name, {}).pop(topic, None)
+        queues = self._topics.get(topic)
+        if queues is not None:
+            queues.pop(broker_name, None)
+            if not queues:
+                del self._topics[topic]
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    def pickup_topic_route_data(self, topic: str) -> TopicRouteData | None:
+        """Queues and brokers of a topic, ready to be sent and changed by the caller; None if nothing is known."""
+        queues = self._topics.get(topic)
+        if not queues:
+            return None
+        brokers = [_copy(self._groups[name]) for name in queues if name in self._groups]
+        if not brokers:
+            return None
+        route = TopicRouteData(
+            queue_datas=list(queues.values()),
+            broker_datas=brokers,
+            filter_server_table=self._filter_servers(brokers),
+            topic_queue_mapping_by_broker=self._mappings.get(topic),
+        )
+        acting = self._settings.namesrv.support_acting_master
+        if acting and not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX):
+            for broker in brokers:
+                if not queues[broker.broker_name].perm & PERM_WRITE:
+                    _show_acting_master(broker)
+        return route
+
+    def _filter_servers(self, brokers: Iterable[BrokerData]) -> dict[str, list[str]]:
+        if not self._filters:
+            return {}
+        keys = [BrokerAddrInfo(broker.cluster, addr) for broker in brokers for addr in broker.broker_addrs.values()]
+        return {key.broker_addr: self._filters[key] for key in keys if key in self._filters}
+
+    def cluster_info(self) -> ClusterInfo:
+        """All brokers, and which cluster they are in."""
+        return ClusterInfo(
+            {name: _copy(group) for name, group in self._groups.items()},
+            {cluster: sorted(names) for cluster, names in self._clusters.items()},
+        )
+
+    def broker_member_group(self, cluster_name: str, broker_name: str) -> BrokerMemberGroup:
+        """The addresses of one broker name; empty if it is unknown."""
+        group = self._groups.get(broker_name)
+        return BrokerMemberGroup(cluster_name, broker_name, {} if group is None else dict(group.broker_addrs))
+
+    def all_topics(self) -> TopicList:
+        """Every topic that has a queue somewhere."""
+        return TopicList(list(self._topics))
+
+    def topics_by_cluster(self, cluster_name: str) -> TopicList:
+        """Topics of the cluster's brokers, each once."""
+        topics: dict[str, None] = {}
+        for name in sorted(self._clusters.get(cluster_name, ())):
+            topics.update(dict.fromkeys(self._announced.get(name, ())))
+        return TopicList(list(topics))
+
+    def system_topics(self) -> TopicList:
+        """Names of clusters and brokers, which are topics on every broker, and the address of one broker."""
+        names: dict[str, None] = {}
+        for cluster, brokers in self._clusters.items():
+            names.update(dict.fromkeys([cluster, *sorted(brokers)]))
+        addrs = (addr for group in self._groups.values() for _, addr in sorted(group.broker_addrs.items()))
+        return TopicList(list(names), next(addrs, None))
+
+    def unit_topics(self) -> TopicList:
+        """Topics of a unit."""
+        return self._topics_where(lambda flag: flag & FLAG_UNIT != 0)
+
+    def unit_sub_topics(self) -> TopicList:
+        """Topics that consumers of a unit subscribe to."""
+        return self._topics_where(lambda flag: flag & FLAG_UNIT_SUB != 0)
+
+    def unit_sub_non_unit_topics(self) -> TopicList:
+        """The same, as far as they do not belong to a unit."""
+        return self._topics_where(lambda flag: flag & (FLAG_UNIT_SUB | FLAG_UNIT) == FLAG_UNIT_SUB)
+
+    def _topics_where(self, fits: Callable[[int], bool]) -> TopicList:
+        first = ((topic, next(iter(queues.values()))) for topic, queues in self._topics.items())
+        return TopicList([topic for topic, queue in first if fits(queue.topic_sys_flag)])
+
+
+def _queue_data(broker_name: str, config: TopicConfig, *, read_only: bool) -> QueueData:
+    perm = config.perm & ~PERM_WRITE if read_only else config.perm
+    return QueueData(broker_name, config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
+
+
+def _copy(group: BrokerData) -> BrokerData:
+    return replace(group, broker_addrs=dict(group.broker_addrs))
+
+
+def _show_acting_master(broker: BrokerData) -> None:
+    """Let the smallest id of a group that lost its master stand in as id 0."""
+    if broker.enable_acting_master and MASTER_ID not in broker.broker_addrs:
+        smallest = min(broker.broker_addrs)
+        broker.broker_addrs[MASTER_ID] = broker.broker_addrs.pop(smallest)
+
+
+def _min_broker_id_change(addrs: dict[int, str], *, offline: str | None, ha: str | None) -> MinBrokerIdChange:
+    """After a loss all that are left hear of it; after a gain, all but the new one."""
+    smallest = min(addrs)
+    everyone = offline is not None or len(addrs) == 1
+    targets = tuple(addr for i, addr in addrs.items() if everyone or i != smallest)
+    return MinBrokerIdChange(targets, smallest, addrs[smallest], offline, ha)
