@@ -56,6 +56,8 @@ def edit_properties(text: str, changes: Mapping[str, str]) -> str:
             kept.append(format_properties({line.key: changes[line.key]}))
     if kept and not kept[-1].endswith(("\n", "\r")):
         kept[-1] += "\n"
+    if kept and not _is_comment(kept[-1]) and _continues(_natural_lines(kept[-1])[-1]):
+        kept[-1] += "\n"  # the text ended in a continuation, which must not swallow what follows
     kept.append(format_properties({key: value for key, value in changes.items() if key not in last}))
     return "".join(kept)
 
@@ -134,10 +136,11 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if _continues(line):
             parts.append(body[:-1])
             continue
-        yield first, "".join([*parts, body])
+        if joined := "".join([*parts, body]):
+            yield first, joined
         parts = []
-    if parts:
-        yield first, "".join(parts)
+    if joined := "".join(parts):
+        yield first, joined
 
 
 def _split(line: str, where: str) -> tuple[str, str]:

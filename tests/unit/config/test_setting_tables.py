@@ -1,0 +1,83 @@
+"""Claims about the tables themselves."""
+
+import re
+from pathlib import Path
+
+from maxq.config import (
+    AuthConfig,
+    BrokerConfig,
+    MessageStoreConfig,
+    NamesrvConfig,
+    NettyClientConfig,
+    NettyServerConfig,
+)
+from maxq.config.setting import settings_of
+
+CLASSES = [BrokerConfig, MessageStoreConfig, NettyServerConfig, NettyClientConfig, NamesrvConfig, AuthConfig]
+ROWS = [row for config in CLASSES for row in settings_of(config)]
+JAVA = Path(__file__).parents[2] / "data" / "config" / "java-5.5.0.tsv"
+
+# Where we differ from Java's default on purpose, and why.
+OWN_DEFAULTS = {
+    "brokerName": "the host's name: asked for at start",
+    "brokerIP1": "the host's address: asked for at start",
+    "brokerIP2": "the host's address: asked for at start",
+    "storePathRootDir": "in the user's home: asked for at start",
+    "kvConfigPath": "in the user's home: asked for at start",
+    "configStorePath": "in the user's home: asked for at start",
+    "haListenPort": "BrokerStartup sets 0, which means listenPort + 1",
+    "listenPort": "BrokerStartup sets 10911",
+    "sendMessageThreadPoolNums": "number of processors",
+    "putMessageFutureThreadPoolNums": "number of processors",
+    "pullMessageThreadPoolNums": "number of processors",
+    "litePullMessageThreadPoolNums": "number of processors",
+    "processReplyMessageThreadPoolNums": "number of processors",
+    "queryMessageThreadPoolNums": "number of processors",
+    "heartbeatThreadPoolNums": "number of processors",
+    "endTransactionThreadPoolNums": "number of processors",
+}
+
+
+def java_rows() -> list[tuple[str, str, str, str]]:
+    """(class, property, type, default) of RocketMQ 5.5.0, by reflection on its released jars."""
+    lines = JAVA.read_text().splitlines()
+    return [tuple(line.split("\t")) for line in lines if line and not line.startswith("#")]  # type: ignore[misc]
+
+
+def test_every_property_of_rocketmq_is_there_with_its_type_and_default() -> None:
+    ours = {(row.owner, row.name): row for row in ROWS}
+    kinds = {"int": int, "long": int, "double": float, "boolean": bool, "String": str}
+    for owner, name, java_type, default in java_rows():
+        row = ours[owner, name]
+        assert row.kind is kinds.get(java_type, str), name
+        if name not in OWN_DEFAULTS:
+            assert row.format(row.default) == ("" if default == "null" else default), name
+
+
+def test_every_row_is_rocketmqs_or_says_that_it_is_ours() -> None:
+    java = {(owner, name) for owner, name, _, _ in java_rows()}
+    own = [row.name for row in ROWS if (row.owner, row.name) not in java]
+    assert [name for name in own if not name.startswith(("tls.", "com.rocketmq."))] == ["maxUnsentBytes"]
+
+
+def test_defaults_pass_their_own_check() -> None:
+    assert [row.name for row in ROWS if row.parse(row.format(row.default), "test") != row.default] == []
+
+
+def test_names_are_unique_in_their_class() -> None:
+    for config in CLASSES:
+        names = [row.name for row in settings_of(config)]
+        assert len(names) == len(set(names))
+
+
+def test_rows_we_act_on_have_a_sentence() -> None:
+    assert [row.name for row in ROWS if row.acted and not row.doc.endswith(".")] == []
+
+
+def test_no_live_setting_names_a_file_a_command_or_an_address() -> None:
+    """CVE-2023-33246 and CVE-2023-37582: live settings reached a shell, and a path that was then written to."""
+    reaches = re.compile("path|dir|home|command|shell|file$|addr|host|ip[0-9]|port$|plugin|blacklist", re.IGNORECASE)
+    live = [row for row in ROWS if row.live]
+    assert [row.name for row in live if reaches.search(row.name)] == []
+    texts = [row.name for row in live if row.kind is str and not row.choices and row.form is None]
+    assert texts == []
