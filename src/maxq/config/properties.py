@@ -54,11 +54,13 @@ def edit_properties(text: str, changes: Mapping[str, str]) -> str:
             kept.append(line.raw)
         elif last[line.key] == i:
             kept.append(format_properties({line.key: changes[line.key]}))
-    if kept and not kept[-1].endswith(("\n", "\r")):
-        kept[-1] += "\n"
-    if kept and not _is_comment(kept[-1]) and _continues(_natural_lines(kept[-1])[-1]):
-        kept[-1] += "\n"  # the text ended in a continuation, which must not swallow what follows
-    kept.append(format_properties({key: value for key, value in changes.items() if key not in last}))
+    added = {key: value for key, value in changes.items() if key not in last}
+    if added and kept:
+        if not kept[-1].endswith(("\n", "\r")):
+            kept[-1] += "\n"
+        if not _is_comment(kept[-1]) and _continues(_natural_lines(kept[-1])[-1]):
+            kept[-1] += "\n"  # the text ended in a continuation, which must not swallow what follows
+    kept.append(format_properties(added))
     return "".join(kept)
 
 
