@@ -76,4 +76,4 @@ def test_persist_writes_only_the_changed_lines(tmp_path: Path) -> None:
     assert path.read_text() == "a=2\n"
     path.write_text("# mine\na=2\nb=3")
     persist(Files(), path, [Change("a", "2", "4")])
-    assert path.read_text() == "# mine\na=4\nb=3\n"
+    assert path.read_text() == "# mine\na=4\nb=3"
