@@ -9,32 +9,12 @@ Source: apache/rocketmq client/impl/consumer/ProcessQueue.java.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from maxq.protocol.body.consumer_info import ProcessQueueInfo
 from maxq.protocol.message import MessageExt
 
 LOCK_MAX_LIVE_MS = 30_000  # how long a client trusts its own broker lock
 PULL_MAX_IDLE_MS = 120_000  # a queue not pulled for so long is dropped and built anew
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessQueueInfo:
-    """State of one queue for `GET_CONSUMER_RUNNING_INFO`; timestamps are wall milliseconds."""
-
-    commit_offset: int
-    cached_msg_min_offset: int
-    cached_msg_max_offset: int
-    cached_msg_count: int
-    cached_msg_size_in_mib: int
-    transaction_msg_min_offset: int
-    transaction_msg_max_offset: int
-    transaction_msg_count: int
-    locked: bool
-    try_unlock_times: int
-    last_lock_timestamp: int
-    dropped: bool
-    last_pull_timestamp: int
-    last_consume_timestamp: int
 
 
 class ProcessQueue:
@@ -95,7 +75,7 @@ class ProcessQueue:
     def take_messages(self, count: int, now_ms: int) -> list[MessageExt]:
         """Orderly: hand the first `count` messages to the listener."""
         self.last_consume_timestamp = now_ms
-        taken = []
+        taken: list[MessageExt] = []
         while self._messages and len(taken) < count:
             offset, message = self._messages.popitem(last=False)
             self._consuming[offset] = message
@@ -177,7 +157,7 @@ class ProcessQueue:
             locked=self.locked,
             try_unlock_times=self.try_unlock_times,
             last_lock_timestamp=self.last_lock_timestamp + to_wall_ms,
-            dropped=self.dropped,
+            droped=self.dropped,
             last_pull_timestamp=self.last_pull_timestamp + to_wall_ms,
             last_consume_timestamp=self.last_consume_timestamp + to_wall_ms,
         )

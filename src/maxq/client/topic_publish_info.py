@@ -6,12 +6,9 @@ Source: apache/rocketmq client/impl/producer/TopicPublishInfo.java, client/impl/
 
 from collections.abc import Callable, Sequence
 
-from maxq.protocol.body.topic_route_data import TopicRouteData
+from maxq.protocol.body.route import MASTER_ID, TopicRouteData
+from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
 from maxq.protocol.message_queue import MessageQueue
-
-PERM_WRITE = 2
-PERM_READ = 4
-MASTER_ID = 0
 
 QueueFilter = Callable[[MessageQueue], bool]
 

@@ -1,0 +1,138 @@
+"""Settings of the client library. Names and defaults are RocketMQ's, in snake case; times are in milliseconds unless the name
+says otherwise.
+
+Source: apache/rocketmq client/ClientConfig.java, DefaultMQProducer, DefaultMQPushConsumer, DefaultLitePullConsumer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from maxq.client.rebalance import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from maxq.errors import ClientError
+from maxq.protocol.compression import CompressionType
+from maxq.protocol.enums import ConsumeFromWhere, MessageModel
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import SerializeType
+from maxq.runtime.interfaces import Clock, Disk, Rng
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSeams:
+    """The outside world of one client process. `maxq.api.system_seams()` makes the real one.
+
+    Attributes:
+        host_ip: this machine's address, part of client and message ids.
+        pid: process id, part of client and message ids.
+        home: folder under which broadcasting consumers keep their offsets (`.rocketmq_offsets`).
+    """
+
+    clock: Clock
+    rng: Rng
+    disk: Disk
+    host_ip: str
+    pid: int
+    home: PurePath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What every client has."""
+
+    namesrv_addr: str = ""  # host:port, several separated by ';'
+    instance_name: str = "DEFAULT"  # DEFAULT becomes <pid>#<number> unless the consumer is broadcasting
+    unit_name: str = ""
+    unit_mode: bool = False
+    namespace: str = ""
+    vip_channel_enabled: bool = False  # use port − 2 for everything but pulls
+    use_tls: bool = False
+    serialize_type: SerializeType = SerializeType.JSON
+    poll_name_server_interval: int = 30_000
+    heartbeat_broker_interval: int = 30_000
+    persist_consumer_offset_interval: int = 5_000
+    rebalance_interval: int = 20_000
+    mq_client_api_timeout: int = 3_000
+
+    def name_servers(self) -> list[str]:
+        """The addresses of `namesrv_addr`.
+
+        Raises:
+            ClientError: none given.
+        """
+        addresses = [part.strip().removeprefix("http://") for part in self.namesrv_addr.split(";") if part.strip()]
+        if not addresses:
+            raise ClientError("no name server is known: set namesrv_addr to host:port (several separated by ';')")
+        return addresses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """DefaultMQProducer."""
+
+    producer_group: str = "DEFAULT_PRODUCER"
+    create_topic_key: str = "TBW102"  # template for topics that do not exist yet
+    default_topic_queue_nums: int = 4  # queues asked for when a topic is created by sending
+    send_msg_timeout: int = 3_000  # for one send, its retries included
+    retry_times_when_send_failed: int = 2
+    retry_times_when_send_async_failed: int = 2
+    retry_another_broker_when_not_store_ok: bool = False
+    compress_msg_body_over_howmuch: int = 4_096  # bytes
+    compress_level: int = 5
+    compress_type: CompressionType = CompressionType.ZLIB
+    max_message_size: int = 4 * 1024 * 1024  # bytes
+    send_latency_enable: bool = False  # fault latency: stay away from slow brokers
+    start_detector_enable: bool = False  # and probe them
+
+
+def now_minus_half_hour(seams: ClientSeams) -> int:
+    """Default of consume_timestamp: wall milliseconds."""
+    return seams.clock.wall_ms() - 30 * 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """What push and lite pull consumers share."""
+
+    consumer_group: str = ""
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_timestamp: int = 0  # wall ms for CONSUME_FROM_TIMESTAMP; 0: half an hour ago
+    allocate_strategy: AllocateMessageQueueStrategy = field(default_factory=AllocateMessageQueueAveragely)
+    pull_batch_size: int = 32
+    pull_threshold_for_queue: int = 1_000  # messages
+    pull_threshold_size_for_queue: int = 100  # MiB
+    consume_max_span: int = 2_000  # queue offsets
+    max_msg_bytes: int = 256 * 1024  # of one pull
+    broker_suspend_max_time: int = 15_000
+    consumer_timeout_when_suspend: int = 30_000
+    pull_time_delay_when_exception: int = 1_000
+    local_offset_store_dir: str = ""  # broadcasting; empty: <home>/.rocketmq_offsets
+    lock_interval: int = 20_000
+    message_queue_listener: Callable[[str, list[MessageQueue], list[MessageQueue]], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushConsumerConfig(ConsumerConfig):
+    """DefaultMQPushConsumer."""
+
+    consume_thread_nums: int = 20  # listener calls at a time
+    consume_message_batch_max_size: int = 1  # messages given to one listener call
+    max_reconsume_times: int = -1  # −1: 16 when concurrent, without limit when orderly
+    consume_timeout_minutes: int = 15
+    suspend_current_queue_time: int = 1_000  # orderly, after SUSPEND_CURRENT_QUEUE_A_MOMENT
+    pull_interval: int = 0
+    pull_threshold_for_topic: int = -1  # messages, divided among the queues we have; −1 off
+    pull_threshold_size_for_topic: int = -1  # MiB, likewise
+    post_subscription_when_pull: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LitePullConsumerConfig(ConsumerConfig):
+    """DefaultLitePullConsumer."""
+
+    auto_commit: bool = True
+    auto_commit_interval: int = 5_000
+    poll_timeout: int = 5_000
+    pull_threshold_for_all: int = 10_000  # messages
+    broker_suspend_max_time: int = 20_000
+    topic_metadata_check_interval: int = 30_000

@@ -1,0 +1,417 @@
+"""MessageSender: from a message to a stored message. Choice of queue, compression, the request, retries.
+
+A message is prepared once (unique id, compression, property text) and may then be tried on several brokers; the timeout is for
+all tries together.
+
+Source: apache/rocketmq client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl),
+client/impl/MQClientAPIImpl.java (processSendResponse).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from maxq.client.client_config import ProducerConfig
+from maxq.client.errors import MessageRefusedError, SendFailedError
+from maxq.client.latency_fault import LatencyFaultTolerance
+from maxq.client.mq_client import MQClientInstance
+from maxq.client.namespace import RETRY_PREFIX, wrap
+from maxq.client.send_result import STATUS_OF_CODE, SendResult, SendStatus
+from maxq.client.topic_publish_info import TopicPublishInfo
+from maxq.client.validators import check_body, check_properties, check_send_topic
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError, RemotingTimeoutError
+from maxq.protocol import message_const as const
+from maxq.protocol.compression import compress, compression_flag
+from maxq.protocol.message import Message, encode_batch, encode_properties
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.protocol.remoting_command import RemotingCommand
+
+#: Answers after which another try may help (DefaultMQProducer.retryResponseCodes).
+RETRY_RESPONSE_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+
+
+@dataclass(slots=True)
+class PreparedMessage:
+    """What all tries of one send have in common."""
+
+    topic: str  # as it travels
+    msg_id: str  # client ids, of a batch joined by commas
+    body: bytes
+    sys_flag: int
+    properties: str
+    flag: int
+    born_timestamp: int
+    is_batch: bool = False
+    reconsume_times: str = "0"
+    max_reconsume_times: str | None = None
+
+
+class MessageSender:
+    """Sends for one producer group through one instance.
+
+    Args:
+        group: producer group as it travels.
+    """
+
+    def __init__(self, instance: MQClientInstance, config: ProducerConfig, group: str) -> None:
+        self.instance = instance
+        self._config = config
+        self._group = group
+        self._clock = instance.seams.clock
+        self._remoting = instance.remoting
+        self._serialize_type = config.serialize_type
+        self.faults = LatencyFaultTolerance(enabled=config.send_latency_enable)
+        self._legal_topics: dict[str, str] = {}  # the user's name → name on the wire
+        self._default_topic_queue_nums = str(config.default_topic_queue_nums)
+        self._unit_mode = "true" if config.unit_mode else "false"
+
+    # --- preparation ---
+
+    def wire_topic(self, topic: str) -> str:
+        """The name of a topic on the wire.
+
+        Raises:
+            NameIllegalError: nobody may send there.
+        """
+        wire = self._legal_topics.get(topic)
+        if wire is None:
+            check_send_topic(topic)
+            wire = self._legal_topics[topic] = wrap(self._config.namespace, topic)
+        return wire
+
+    def prepare(self, message: Message) -> PreparedMessage:
+        """Give a message its unique id, check and encode it. `message` keeps the id, so that sending it again sends the same
+        message.
+
+        Raises:
+            ClientError: it is illegal; says why.
+        """
+        topic = self._legal_topics.get(message.topic) or self.wire_topic(message.topic)
+        config = self._config
+        body = message.body
+        size = len(body)
+        if not 0 < size <= config.max_message_size:
+            check_body(body, config.max_message_size)
+        properties = message.properties
+        msg_id = properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
+        if msg_id is None:
+            msg_id = properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self.instance.ids.next()
+        if config.namespace:
+            properties[const.PROPERTY_INSTANCE_ID] = config.namespace
+        sys_flag = 0
+        if size >= config.compress_msg_body_over_howmuch:
+            body = compress(body, config.compress_type, config.compress_level)
+            sys_flag = compression_flag(config.compress_type)
+        if properties.get(const.PROPERTY_TRANSACTION_PREPARED) == "true":
+            sys_flag |= MessageSysFlag.TRANSACTION_PREPARED
+        text = encode_properties(properties)
+        if len(text) > 8_000:
+            check_properties(text.encode())
+        return PreparedMessage(topic, msg_id, body, sys_flag, text, message.flag, self._clock.wall_ms())
+
+    def prepare_retry(self, message: Message) -> PreparedMessage:
+        """A message to a retry topic: its counters travel in the header, not as properties."""
+        properties = dict(message.properties)
+        reconsume_times = properties.pop(const.PROPERTY_RECONSUME_TIME, "0")
+        max_times = properties.pop(const.PROPERTY_MAX_RECONSUME_TIMES, None)
+        prepared = self.prepare(Message(message.topic, message.body, properties, message.flag))
+        prepared.reconsume_times = reconsume_times
+        prepared.max_reconsume_times = max_times
+        return prepared
+
+    def prepare_batch(self, messages: Sequence[Message]) -> PreparedMessage:
+        """Several messages of one topic in one request. Never compressed, not for delayed or retry topics.
+
+        Raises:
+            ClientError: no messages, mixed topics, delayed messages, or the batch is larger than max_message_size.
+        """
+        if not messages:
+            raise MessageRefusedError("a batch has at least one message", limit=1)
+        first = messages[0]
+        if first.topic.startswith(RETRY_PREFIX):
+            raise MessageRefusedError(f"a batch cannot go to the retry topic {first.topic}")
+        msg_ids = []
+        for message in messages:
+            if message.topic != first.topic:
+                raise MessageRefusedError(f"a batch has one topic; got {first.topic} and {message.topic}")
+            if not _TIMED.isdisjoint(message.properties):
+                raise MessageRefusedError("a batch cannot hold delayed messages; send them one by one")
+            if message.wait_store_msg_ok != first.wait_store_msg_ok:
+                raise MessageRefusedError("all messages of a batch have the same wait_store_msg_ok")
+            check_body(message.body, self._config.max_message_size)
+            msg_id = message.uniq_key
+            if msg_id is None:
+                msg_id = message.properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self.instance.ids.next()
+            if self._config.namespace:
+                message.properties[const.PROPERTY_INSTANCE_ID] = self._config.namespace
+            msg_ids.append(msg_id)
+        body = encode_batch(messages)
+        check_body(body, self._config.max_message_size)
+        own = {const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: self.instance.ids.next()}
+        if const.PROPERTY_WAIT_STORE_MSG_OK in first.properties:
+            own[const.PROPERTY_WAIT_STORE_MSG_OK] = first.properties[const.PROPERTY_WAIT_STORE_MSG_OK]
+        return PreparedMessage(
+            self.wire_topic(first.topic),
+            ",".join(msg_ids),
+            body,
+            0,
+            encode_properties(own),
+            first.flag,
+            self._clock.wall_ms(),
+            is_batch=True,
+        )
+
+    # --- queues ---
+
+    async def publish_info(self, topic: str) -> TopicPublishInfo:
+        """Publish queues of a topic (name on the wire)."""
+        info = self.instance.known_publish_info(topic)
+        if info is not None and info.queues:
+            return info
+        config = self._config
+        return await self.instance.publish_info(topic, config.create_topic_key, config.default_topic_queue_nums)
+
+    def select_queue(self, info: TopicPublishInfo, last_broker_name: str | None = None) -> MessageQueue:
+        """The next queue in turn, not on the broker that just failed; with fault latency on an available, else a reachable
+        broker if there is one."""
+        if self.faults.enabled:
+            now_ms = self._clock.monotonic_ms()
+            queue = info.select_one(
+                lambda q: q.broker_name != last_broker_name and self.faults.is_available(q.broker_name, now_ms)
+            ) or info.select_one(
+                lambda q: q.broker_name != last_broker_name and self.faults.is_reachable(q.broker_name)
+            )
+        elif last_broker_name is not None:
+            queue = info.select_one(lambda q: q.broker_name != last_broker_name)
+        else:
+            queue = None
+        queue = queue or info.select_one()
+        assert queue is not None, "publish_info never gives an empty list"
+        return queue
+
+    # --- one try ---
+
+    def request(self, prepared: PreparedMessage, queue: MessageQueue) -> RemotingCommand:
+        """The send request for one queue."""
+        ext = {
+            "a": self._group,
+            "b": prepared.topic,
+            "c": self._config.create_topic_key,
+            "d": self._default_topic_queue_nums,
+            "e": str(queue.queue_id),
+            "f": str(int(prepared.sys_flag)),
+            "g": str(prepared.born_timestamp),
+            "h": str(prepared.flag),
+            "i": prepared.properties,
+            "j": prepared.reconsume_times,
+            "k": self._unit_mode,
+            "m": "true" if prepared.is_batch else "false",
+            "n": queue.broker_name,
+        }
+        if prepared.max_reconsume_times is not None:
+            ext["l"] = prepared.max_reconsume_times
+        code = RequestCode.SEND_BATCH_MESSAGE if prepared.is_batch else RequestCode.SEND_MESSAGE_V2
+        return RemotingCommand(code, ext, prepared.body, serialize_type=self._serialize_type)
+
+    def address(self, queue: MessageQueue) -> str | None:
+        """Where to send for a queue; None if its broker has no master we know of."""
+        address = self.instance.find_broker_address_in_publish(queue.broker_name)
+        return None if address is None else self.instance.api.address(address)
+
+    async def address_of(self, queue: MessageQueue) -> str:
+        """The same, asking the name server once more.
+
+        Raises:
+            ClientError: still unknown.
+        """
+        address = self.address(queue)
+        if address is None:
+            await self.instance.update_route(queue.topic)
+            address = self.address(queue)
+        if address is None:
+            raise ClientError(f"broker {queue.broker_name} has no master in the name server's routes")
+        return address
+
+    async def send_kernel(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        """One try on one queue; keeps the fault table.
+
+        Raises:
+            RemotingError, BrokerError, ClientError
+        """
+        started_ms = self._clock.monotonic_ms()
+        try:
+            address = self.address(queue) or await self.address_of(queue)
+            response = await self._remoting.invoke(address, self.request(prepared, queue), timeout_ms)
+            result = self.result(prepared, queue, response, address)
+        except RemotingError:
+            self._note(queue, started_ms, isolation=True, reachable=not self._config.start_detector_enable)
+            raise
+        except BrokerError:
+            self._note(queue, started_ms, isolation=True, reachable=False)
+            raise
+        if self.faults.enabled:
+            self._note(queue, started_ms, isolation=False, reachable=True)
+        return result
+
+    def _note(self, queue: MessageQueue, started_ms: int, *, isolation: bool, reachable: bool) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self.faults.update(queue.broker_name, now_ms - started_ms, now_ms, isolation=isolation, reachable=reachable)
+
+    def result(
+        self, prepared: PreparedMessage, queue: MessageQueue, response: RemotingCommand, address: str
+    ) -> SendResult:
+        """What a send answer says.
+
+        Raises:
+            BrokerError: the message is not stored.
+            RemoteProtocolError: the answer lacks its fields.
+        """
+        status = STATUS_OF_CODE.get(response.code)
+        if status is None:
+            raise BrokerError(response.code, response.remark, address=address)
+        ext = response.ext
+        try:
+            queue_id = int(ext["queueId"])
+            queue_offset = int(ext["queueOffset"])
+            offset_msg_id = ext["msgId"]
+        except (KeyError, ValueError):
+            raise RemoteProtocolError(f"send answer of {address} without msgId, queueId or queueOffset") from None
+        return SendResult(
+            status,
+            prepared.msg_id or offset_msg_id,
+            queue if queue_id == queue.queue_id else MessageQueue(queue.topic, queue.broker_name, queue_id),
+            queue_offset,
+            offset_msg_id,
+            ext.get("transactionId"),
+            ext.get("MSG_REGION") or "DefaultRegion",
+            ext.get("TRACE_ON") != "false",
+            ext.get("recallHandle"),
+        )
+
+    # --- all tries ---
+
+    async def send(
+        self,
+        prepared: PreparedMessage,
+        timeout_ms: int,
+        retries: int,
+        *,
+        choose: Callable[[TopicPublishInfo], MessageQueue] | None = None,
+    ) -> SendResult:
+        """Send, trying other brokers if it helps.
+
+        Args:
+            timeout_ms: for everything together.
+            retries: further tries after the first; without effect if `choose` names the queue.
+            choose: picks the queue (ordered sends).
+
+        Raises:
+            NoRouteError: nobody knows the topic.
+            SendFailedError: all tries failed.
+            RemotingTimeoutError: the time was up before the tries were.
+            BrokerError: refused, and another try would not help.
+        """
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        info = await self.publish_info(prepared.topic)
+        if choose is not None:
+            return await self.send_kernel(prepared, choose(info), self._left(deadline_ms, prepared, timeout_ms))
+        attempts: list[tuple[str, Exception]] = []
+        last_broker: str | None = None
+        not_ok: SendResult | None = None
+        for _ in range(1 + retries):
+            queue = self.select_queue(info, last_broker)
+            last_broker = queue.broker_name
+            try:
+                left_ms = self._left(deadline_ms, prepared, timeout_ms)
+            except RemotingTimeoutError as error:
+                raise error from (attempts[-1][1] if attempts else None)
+            try:
+                result = await self.send_kernel(prepared, queue, left_ms)
+            except (RemotingError, BrokerError) as error:
+                if isinstance(error, BrokerError) and error.code not in RETRY_RESPONSE_CODES:
+                    raise
+                attempts.append((queue.broker_name, error))
+                # The broker may have moved: brokers that died are gone from the name server within a second.
+                info = await self._refreshed(prepared.topic, info, error)
+                continue
+            if result.send_status is SendStatus.SEND_OK or not self._config.retry_another_broker_when_not_store_ok:
+                return result
+            not_ok = result
+        if not_ok is not None:
+            return not_ok
+        raise self._failure(prepared, attempts) from attempts[-1][1]
+
+    async def _refreshed(self, topic: str, info: TopicPublishInfo, error: Exception) -> TopicPublishInfo:
+        if not getattr(error, "refresh_route", False):
+            return info
+        try:
+            await self.instance.update_route(topic)
+        except (RemotingError, BrokerError):
+            return info
+        fresh = self.instance.known_publish_info(topic)
+        return fresh if fresh is not None and fresh.queues else info
+
+    def _left(self, deadline_ms: int, prepared: PreparedMessage, timeout_ms: int) -> int:
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            raise RemotingTimeoutError(
+                f"sending to topic {prepared.topic} took longer than {timeout_ms} ms", timeout_ms=timeout_ms
+            )
+        return left_ms
+
+    def _failure(self, prepared: PreparedMessage, attempts: list[tuple[str, Exception]]) -> SendFailedError:
+        brokers = ", ".join(name for name, _ in attempts)
+        return SendFailedError(
+            f"sending to topic {prepared.topic} failed {len(attempts)} times (brokers {brokers}): {attempts[-1][1]}",
+            attempts,
+        )
+
+    async def send_oneway(self, prepared: PreparedMessage, queue: MessageQueue | None = None) -> None:
+        """Send without waiting for anything."""
+        if queue is None:
+            queue = self.select_queue(await self.publish_info(prepared.topic))
+        address = self.address(queue) or await self.address_of(queue)
+        await self._remoting.invoke_oneway(address, self.request(prepared, queue))
+
+    async def probe_faulty(self) -> None:
+        """Detector round: ask brokers that failed for an offset of a queue of theirs; an answer makes them reachable."""
+
+        async def probe(broker_name: str) -> None:
+            address = self.instance.find_broker_address_in_publish(broker_name)
+            if address is None:
+                self.faults.remove(broker_name)
+                return
+            queue = MessageQueue(self._config.create_topic_key, broker_name, 0)
+            try:
+                await self.instance.api.max_offset(address, queue)
+            except BrokerError:
+                pass  # it answered, and that is all we ask
+            except RemotingError:
+                return
+            self.faults.on_probe(broker_name, reached=True)
+
+        due = self.faults.due_probes(self._clock.monotonic_ms(), 2_000)
+        await asyncio.gather(*(probe(name) for name in due))
+
+
+_TIMED = frozenset(
+    {
+        const.PROPERTY_DELAY_TIME_LEVEL,
+        const.PROPERTY_TIMER_DELAY_SEC,
+        const.PROPERTY_TIMER_DELAY_MS,
+        const.PROPERTY_TIMER_DELIVER_MS,
+    }
+)

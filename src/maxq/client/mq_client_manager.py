@@ -1,0 +1,63 @@
+"""MQClientManager: one MQClientInstance per client id.
+
+Client id = `<ip>@<instance name>[@<unit name>]`. The instance name DEFAULT becomes `<pid>#<number>`, so every client has an
+instance of its own; clients that are given the same name share one (connections, heartbeats, routes).
+
+Source: apache/rocketmq client/impl/MQClientManager.java, client/ClientConfig.java buildMQClientId.
+"""
+
+import asyncio
+import ssl
+
+from maxq.client.client_config import ClientConfig, ClientSeams
+from maxq.client.mq_client import MQClientInstance
+from maxq.client.server_requests import ServerRequests
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.remoting.client import RemotingClient
+
+DEFAULT_INSTANCE = "DEFAULT"
+
+
+class MQClientManager:
+    """The instances of one event loop.
+
+    Args:
+        seams: the outside world.
+        tls: context for clients whose config says `use_tls`; None: trust every certificate.
+    """
+
+    def __init__(self, seams: ClientSeams, *, tls: ssl.SSLContext | None = None) -> None:
+        self.seams = seams
+        self._tls = tls
+        self._instances: dict[str, MQClientInstance] = {}
+        self._lock = asyncio.Lock()
+
+    def client_id(self, config: ClientConfig, *, keep_default_name: bool = False) -> str:
+        """A client id for this config. Broadcasting consumers keep the name DEFAULT, or a restart would lose the offsets
+        that are stored under the client id."""
+        name = config.instance_name
+        if name == DEFAULT_INSTANCE and not keep_default_name:
+            number = int.from_bytes(self.seams.rng.bytes(7), "big")
+            name = f"{self.seams.pid}#{number}"
+        return "@".join(part for part in (self.seams.host_ip, name, config.unit_name) if part)
+
+    async def acquire(self, client_id: str, config: ClientConfig) -> MQClientInstance:
+        """The running instance with this id, made and started if there is none."""
+        async with self._lock:
+            instance = self._instances.get(client_id)
+            if instance is None:
+                remoting = RemotingClient(
+                    NettyClientConfig(use_tls=config.use_tls), clock=self.seams.clock, rng=self.seams.rng, tls=self._tls
+                )
+                instance = MQClientInstance(client_id, config, self.seams, remoting)
+                ServerRequests(instance).register()
+                await instance.start()
+                self._instances[client_id] = instance
+            return instance
+
+    async def release(self, instance: MQClientInstance) -> None:
+        """A client has unregistered; the instance goes with its last one."""
+        async with self._lock:
+            if instance.is_idle and self._instances.get(instance.client_id) is instance:
+                del self._instances[instance.client_id]
+                await instance.shutdown()

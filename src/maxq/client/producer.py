@@ -1,0 +1,230 @@
+"""Producer: sends messages.
+
+`send` waits for one message; many `send` calls may run at once. `send_async` gives a future and costs no task. `send_many`
+keeps a window of requests in flight and is the fastest way to send separate messages; `send_batch` puts several messages into
+one request and one queue.
+
+Source: apache/rocketmq client/producer/DefaultMQProducer.java, client/impl/producer/DefaultMQProducerImpl.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from maxq.client.client_config import ClientSeams, ProducerConfig
+from maxq.client.errors import NameIllegalError, NotRunningError, SendFailedError
+from maxq.client.message_sender import MessageSender, PreparedMessage
+from maxq.client.mq_client import MQClientInstance
+from maxq.client.mq_client_manager import MQClientManager
+from maxq.client.namespace import unwrap, wrap
+from maxq.client.send_result import SendResult
+from maxq.client.topic_publish_info import TopicPublishInfo
+from maxq.client.validators import DEFAULT_PRODUCER_GROUP, check_group
+from maxq.errors import BrokerError, ClientError, MaxQError, RemotingError
+from maxq.protocol.message import Message
+from maxq.protocol.message_queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+Arg = TypeVar("Arg")
+QueueSelector = Callable[[Sequence[MessageQueue], Message, Arg], MessageQueue]
+
+_DETECTOR_INTERVAL_MS = 3_000
+
+
+class Producer:
+    """A producer of one group.
+
+    Args:
+        config: settings; `namesrv_addr` and `producer_group` at least.
+        seams: the outside world.
+        manager: shares connections with other clients of the loop that have the same instance name.
+    """
+
+    def __init__(
+        self, config: ProducerConfig, seams: ClientSeams, *, manager: MQClientManager | None = None
+    ) -> None:
+        check_group(config.producer_group)
+        if config.producer_group == DEFAULT_PRODUCER_GROUP:
+            raise NameIllegalError(f"producer_group must not be {DEFAULT_PRODUCER_GROUP}; choose a name of your own")
+        self._config = config
+        self._clock = seams.clock
+        self._manager = manager or MQClientManager(seams)
+        self.group = wrap(config.namespace, config.producer_group)
+        self._instance: MQClientInstance | None = None
+        self._sender: MessageSender
+        self._detector: asyncio.Task[None] | None = None
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Connect to the name servers lazily; brokers are contacted on the first send.
+
+        Raises:
+            ClientError: already started, or no name server given.
+        """
+        if self._instance is not None:
+            raise ClientError(f"producer of group {self.group} is already started")
+        config = self._config
+        config.name_servers()
+        instance = await self._manager.acquire(self._manager.client_id(config), config)
+        try:
+            instance.register_producer(self.group)
+        except BaseException:
+            await self._manager.release(instance)
+            raise
+        self._sender = MessageSender(instance, config, self.group)
+        self._instance = instance
+        if config.send_latency_enable and config.start_detector_enable:
+            self._detector = asyncio.create_task(self._detect(), name="maxq-fault-detector")
+
+    async def shutdown(self) -> None:
+        """Leave: brokers are told, connections closed."""
+        instance, self._instance = self._instance, None
+        if instance is None:
+            return
+        if self._detector is not None:
+            self._detector.cancel()
+            await asyncio.gather(self._detector, return_exceptions=True)
+        await instance.unregister_producer(self.group)
+        await self._manager.release(instance)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    async def _detect(self) -> None:
+        while True:
+            await asyncio.sleep(_DETECTOR_INTERVAL_MS / 1000)
+            try:
+                await self._sender.probe_faulty()
+            except Exception:
+                log.exception("probing brokers failed")
+
+    def _running(self) -> MessageSender:
+        if self._instance is None:
+            raise NotRunningError(f"producer of group {self.group} is not running: start it first")
+        return self._sender
+
+    @property
+    def client_id(self) -> str:
+        """Who we are for the broker."""
+        return self._running().instance.client_id
+
+    # --- sending ---
+
+    async def send(
+        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Send one message; tries other brokers if the first cannot take it.
+
+        Args:
+            message: gets its UNIQ_KEY property here.
+            queue: this queue and no other (no retries then).
+            timeout_ms: for all tries together; None: send_msg_timeout.
+
+        Returns:
+            Where it went. Look at `send_status` if flushing or replication in time matters.
+
+        Raises:
+            ClientError: an illegal message; SendFailedError when all tries failed.
+            NoRouteError: the topic does not exist and may not be created.
+            BrokerError: refused for a reason that is the same everywhere.
+            RemotingTimeoutError: no answer in time.
+        """
+        sender = self._sender if self._instance is not None else self._running()
+        prepared = sender.prepare(message)
+        timeout_ms = timeout_ms or self._config.send_msg_timeout
+        if queue is not None:
+            return await self._send_to(prepared, queue, timeout_ms)
+        return await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
+
+    async def send_orderly(
+        self, message: Message, selector: QueueSelector[Arg], arg: Arg, *, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in order. No
+        retries: another queue would break the order. Raises as `send`."""
+        sender = self._running()
+        prepared = sender.prepare(message)
+        namespace = self._config.namespace
+
+        def choose(info: TopicPublishInfo) -> MessageQueue:
+            queues = [MessageQueue(unwrap(namespace, q.topic), q.broker_name, q.queue_id) for q in info.queues]
+            return self._on_wire(selector(queues, message, arg))
+
+        return await sender.send(prepared, timeout_ms or self._config.send_msg_timeout, 0, choose=choose)
+
+    async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Send without an answer: no result, no retries, no certainty."""
+        sender = self._running()
+        await sender.send_oneway(sender.prepare(message), None if queue is None else self._on_wire(queue))
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Send several messages of one topic in one request: all of them are stored, one after the other in one queue, or
+        none. Not for delayed messages. `msg_id` of the result joins their ids by commas. Raises as `send`."""
+        sender = self._running()
+        prepared = sender.prepare_batch(messages)
+        timeout_ms = timeout_ms or self._config.send_msg_timeout
+        if queue is not None:
+            return await self._send_to(prepared, queue, timeout_ms)
+        return await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
+
+    def send_async(
+        self,
+        message: Message,
+        callback: Callable[[SendResult | None, Exception | None], None] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Start to send; the future (and the callback, with result or error) tells the outcome.
+
+        Raises:
+            ClientError: an illegal message. Everything later goes to the future.
+        """
+        sender = self._running()
+        prepared = sender.prepare(message)
+        timeout_ms = timeout_ms or self._config.send_msg_timeout
+        retries = self._config.retry_times_when_send_async_failed
+        future: asyncio.Future[SendResult] = asyncio.ensure_future(sender.send(prepared, timeout_ms, retries))
+        if callback is not None:
+            tell = callback
+
+            def done(ended: asyncio.Future[SendResult]) -> None:
+                if ended.cancelled():
+                    tell(None, ClientError("the send was cancelled"))
+                    return
+                error = ended.exception()
+                tell(None, error if isinstance(error, Exception) else None) if error else tell(ended.result(), None)
+
+            future.add_done_callback(done)
+        return future
+
+    async def _send_to(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        sender = self._running()
+        await sender.publish_info(prepared.topic)
+        return await sender.send_kernel(prepared, self._on_wire(queue), timeout_ms)
+
+    def _on_wire(self, queue: MessageQueue) -> MessageQueue:
+        namespace = self._config.namespace
+        if not namespace:
+            return queue
+        return MessageQueue(wrap(namespace, queue.topic), queue.broker_name, queue.queue_id)
+
+    async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues messages of a topic may go to.
+
+        Raises:
+            NoRouteError: no such topic.
+        """
+        sender = self._running()
+        info = await sender.instance.publish_info(sender.wire_topic(topic), None, 0)
+        return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in info.queues]

@@ -1,0 +1,171 @@
+"""PullAPIWrapper: one pull from the right broker, its messages ready for the user.
+
+Read/write separation, client side (RW-02): every answer names the broker of the group that the next pull of the queue should
+ask (the master, or a slave while the backlog is larger than the master's memory).
+
+Source: apache/rocketmq client/impl/consumer/PullAPIWrapper.java, common/sysflag/PullSysFlag.java.
+"""
+
+from maxq.client.mq_client import MQClientInstance
+from maxq.client.namespace import unwrap
+from maxq.client.pull_result import PullResult, PullStatus
+from maxq.codes import MQVersion, RequestCode
+from maxq.errors import BrokerError, ClientError, RemotingError
+from maxq.protocol import message_const as const
+from maxq.protocol.body.route import MASTER_ID
+from maxq.protocol.body.subscription import SubscriptionData
+from maxq.protocol.message import MessageExt, decode_batch
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message_sys_flag import MessageSysFlag
+
+FLAG_COMMIT_OFFSET = 1
+FLAG_SUSPEND = 2
+FLAG_SUBSCRIPTION = 4
+FLAG_CLASS_FILTER = 8
+FLAG_LITE_PULL_MESSAGE = 16
+
+_INNER_BATCH = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
+
+
+class PullAPIWrapper:
+    """Pulls for one consumer group (name on the wire)."""
+
+    def __init__(self, instance: MQClientInstance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+        self._pull_from_which_node: dict[MessageQueue, int] = {}
+        self.connect_broker_by_user: int | None = None  # broker id every pull goes to, if the user wants that
+
+    def recalculate_pull_from_which_node(self, queue: MessageQueue) -> int:
+        """Broker id for the next pull of a queue: what the user fixed, else what the last answer suggested, else the
+        master."""
+        if self.connect_broker_by_user is not None:
+            return self.connect_broker_by_user
+        return self._pull_from_which_node.get(queue, MASTER_ID)
+
+    def update_pull_from_which_node(self, queue: MessageQueue, broker_id: int) -> None:
+        """Every pull answer says whom to ask next."""
+        self._pull_from_which_node[queue] = broker_id
+
+    def forget(self, queue: MessageQueue) -> None:
+        """The queue is no longer ours."""
+        self._pull_from_which_node.pop(queue, None)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        subscription: SubscriptionData,
+        offset: int,
+        *,
+        max_nums: int,
+        max_msg_bytes: int,
+        commit_offset: int,
+        suspend_ms: int,
+        timeout_ms: int,
+        send_expression: bool,
+        lite: bool = False,
+    ) -> PullResult:
+        """Pull from `offset` on.
+
+        Args:
+            commit_offset: committed along with the pull if above 0 and the master is asked.
+            suspend_ms: how long the broker may hold the request when there is nothing; 0 not at all.
+            send_expression: put the filter into the request (else the broker knows it from the heartbeat).
+            lite: LITE_PULL_MESSAGE.
+
+        Returns:
+            Messages whose tags match (the broker compared hashes only), in order, with MIN_OFFSET and MAX_OFFSET set and
+            topics without namespace.
+
+        Raises:
+            RemotingError, BrokerError: as they come.
+            ClientError: no broker of this name is known.
+        """
+        find = self._instance.find_broker_address_in_subscribe
+        broker = find(queue.broker_name, self.recalculate_pull_from_which_node(queue), False)
+        if broker is None:
+            try:
+                await self._instance.update_route(queue.topic)
+            except (RemotingError, BrokerError) as error:
+                raise ClientError(f"broker {queue.broker_name} is not known, and no route came: {error}") from error
+            broker = find(queue.broker_name, self.recalculate_pull_from_which_node(queue), False)
+        if broker is None:
+            raise ClientError(f"broker {queue.broker_name} is in no route of topic {queue.topic}")
+        if not subscription.is_tag_type and 0 < broker.version < MQVersion.V4_1_0_SNAPSHOT:
+            raise ClientError(
+                f"broker {queue.broker_name} (version {broker.version}) is too old to filter by {subscription.expression_type}"
+            )
+
+        commit = commit_offset > 0 and not broker.is_slave
+        sys_flag = commit * FLAG_COMMIT_OFFSET
+        if suspend_ms > 0:
+            sys_flag |= FLAG_SUSPEND
+        if send_expression:
+            sys_flag |= FLAG_SUBSCRIPTION
+        if lite:
+            sys_flag |= FLAG_LITE_PULL_MESSAGE
+        ext = {
+            "consumerGroup": self._group,
+            "topic": queue.topic,
+            "queueId": str(queue.queue_id),
+            "queueOffset": str(offset),
+            "maxMsgNums": str(max_nums),
+            "sysFlag": str(sys_flag),
+            "commitOffset": str(commit_offset if commit else 0),
+            "suspendTimeoutMillis": str(suspend_ms),
+            "subVersion": str(subscription.sub_version),
+            "expressionType": subscription.expression_type,
+            "maxMsgBytes": str(max_msg_bytes),
+            "bname": queue.broker_name,
+        }
+        if send_expression:
+            ext["subscription"] = subscription.sub_string
+        code = RequestCode.LITE_PULL_MESSAGE if lite else RequestCode.PULL_MESSAGE
+        result = await self._instance.api.pull(broker.address, code, ext, timeout_ms)
+        self.update_pull_from_which_node(queue, result.suggest_which_broker_id)
+        if result.status is PullStatus.FOUND:
+            result.messages = self._for_the_user(queue, subscription, offset, result)
+        return result
+
+    def _for_the_user(
+        self, queue: MessageQueue, subscription: SubscriptionData, offset: int, result: PullResult
+    ) -> list[MessageExt]:
+        messages = result.messages
+        if any(message.sys_flag & _INNER_BATCH == _INNER_BATCH for message in messages):
+            messages = [inner for message in messages for inner in unpack(message) if inner.queue_offset >= offset]
+        tags = subscription.tags_set
+        if tags and subscription.is_tag_type and not subscription.class_filter_mode:
+            messages = [message for message in messages if message.properties.get(const.PROPERTY_TAGS) in tags]
+        namespace = self._instance.config.namespace
+        min_offset, max_offset = str(result.min_offset), str(result.max_offset)
+        for message in messages:
+            message.broker_name = queue.broker_name
+            message.properties[const.PROPERTY_MIN_OFFSET] = min_offset
+            message.properties[const.PROPERTY_MAX_OFFSET] = max_offset
+            if namespace:
+                message.topic = unwrap(namespace, message.topic)
+        return messages
+
+
+def unpack(message: MessageExt) -> list[MessageExt]:
+    """The messages of an inner batch, with consecutive queue offsets; a plain message as it is."""
+    if message.sys_flag & _INNER_BATCH != _INNER_BATCH:
+        return [message]
+    return [
+        MessageExt(
+            message.topic,
+            inner.body,
+            inner.properties,
+            inner.flag,
+            queue_id=message.queue_id,
+            queue_offset=message.queue_offset + place,
+            physical_offset=message.physical_offset,
+            sys_flag=message.sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_timestamp=message.store_timestamp,
+            store_host=message.store_host,
+            store_size=len(inner.body),
+        )
+        for place, inner in enumerate(decode_batch(message.body, message.topic))
+    ]

@@ -1,0 +1,271 @@
+"""RebalanceImpl: keeps the queues a consumer holds equal to its share, and locks them for orderly consumption.
+
+The share itself is computed in rebalance.py; here are the questions to name server and brokers, the table of ProcessQueues,
+and where a queue that is new to us starts (namesrv.md §10).
+
+Source: apache/rocketmq client/impl/consumer/{RebalanceImpl,RebalancePushImpl,RebalanceLitePullImpl}.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from maxq.client.client_config import ConsumerConfig
+from maxq.client.mq_client import MQClientInstance
+from maxq.client.namespace import RETRY_PREFIX
+from maxq.client.offset_store import OffsetStore, ReadOffsetType
+from maxq.client.process_queue import ProcessQueue
+from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
+from maxq.protocol.body.route import MASTER_ID
+from maxq.protocol.body.subscription import SubscriptionData
+from maxq.protocol.enums import ConsumeFromWhere, MessageModel
+from maxq.protocol.message_queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+UNLOCK_DELAY_MS = 20_000  # a queue with messages at the listener is unlocked that much later
+
+
+class RebalanceListener(Protocol):
+    """What a consumer does when its share changes."""
+
+    def on_queue_added(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
+        """Start to pull `queue` at `next_offset`."""
+        ...
+
+    async def on_queue_removed(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+        """`process_queue` was dropped: stop pulling, persist. False: not possible yet, ask again in the next round."""
+        ...
+
+    async def on_assignment_changed(
+        self, topic: str, everything: Sequence[MessageQueue], mine: Collection[MessageQueue]
+    ) -> None:
+        """The queues of a topic have changed hands."""
+        ...
+
+
+class RebalanceImpl:
+    """Rebalance of one consumer. Topics and group are names on the wire."""
+
+    def __init__(
+        self,
+        instance: MQClientInstance,
+        config: ConsumerConfig,
+        group: str,
+        offset_store: OffsetStore,
+        listener: RebalanceListener,
+        *,
+        orderly: bool = False,
+    ) -> None:
+        self._instance = instance
+        self._config = config
+        self._group = group
+        self._offsets = offset_store
+        self._listener = listener
+        self._orderly = orderly and config.message_model is MessageModel.CLUSTERING
+        self._clock = instance.seams.clock
+        self._lock = asyncio.Lock()
+        self._delayed_unlocks: set[asyncio.Task[None]] = set()
+        self.subscriptions: dict[str, SubscriptionData] = {}
+        self.process_queues: dict[MessageQueue, ProcessQueue] = {}
+
+    # --- rounds ---
+
+    async def do_rebalance(self) -> bool:
+        """One round over all topics; True if we hold exactly what we should."""
+        async with self._lock:
+            balanced = True
+            for topic in list(self.subscriptions):
+                try:
+                    balanced &= await self._rebalance_topic(topic)
+                except NoRouteError:
+                    # A retry topic has no route before the first heartbeat of its group; the timer comes again.
+                    balanced &= topic.startswith(RETRY_PREFIX)
+                except (RemotingError, BrokerError, ClientError) as error:
+                    log.warning("rebalance of topic %s, group %s failed: %s", topic, self._group, error)
+                    balanced = False
+            await self._drop_unsubscribed()
+            return balanced
+
+    async def _rebalance_topic(self, topic: str) -> bool:
+        everything = await self._instance.subscribe_queues(topic)
+        if self._config.message_model is MessageModel.BROADCASTING:
+            mine = everything
+        else:
+            if not everything:
+                log.warning("topic %s of group %s has no readable queue", topic, self._group)
+                return False
+            members = await self._instance.find_consumer_ids(topic, self._group)
+            if not members:
+                return False  # nobody could tell: keep what we have
+            mine = self._config.allocate_strategy.allocate(
+                self._group, self._instance.client_id, everything, sorted(members)
+            )
+        changed, complete = await self._take_and_give(topic, set(mine))
+        if changed:
+            held = [queue for queue in self.process_queues if queue.topic == topic]
+            log.info("group %s now holds %d of %d queues of %s", self._group, len(held), len(everything), topic)
+            await self._listener.on_assignment_changed(topic, everything, mine)
+        return complete
+
+    async def _take_and_give(self, topic: str, mine: set[MessageQueue]) -> tuple[bool, bool]:
+        changed = False
+        now_ms = self._clock.monotonic_ms()
+        for queue, process_queue in list(self.process_queues.items()):
+            if queue.topic != topic:
+                continue
+            if queue not in mine:
+                changed |= await self._give_up(queue, process_queue)
+            elif process_queue.is_pull_expired(now_ms):
+                log.error("queue %s was not pulled for %d ms, it is set up anew", queue, now_ms - process_queue.last_pull_timestamp)
+                changed |= await self._give_up(queue, process_queue)
+        complete = True
+        missing = sorted(mine - self.process_queues.keys())
+        taken = await asyncio.gather(*(self._take(queue) for queue in missing))
+        for queue, is_taken in zip(missing, taken, strict=True):
+            changed |= is_taken
+            complete &= is_taken
+            if not is_taken:
+                log.info("queue %s could not be taken yet", queue)
+        return changed, complete
+
+    async def _take(self, queue: MessageQueue) -> bool:
+        if self._orderly and not await self.lock(queue):
+            return False
+        self._offsets.remove(queue)
+        try:
+            next_offset = await self.pull_from_where(queue)
+        except (RemotingError, BrokerError, ClientError) as error:
+            log.warning("where to start on %s is not known, next try in the next round: %s", queue, error)
+            return False
+        process_queue = ProcessQueue(self._clock.monotonic_ms())
+        process_queue.locked = self._orderly
+        self.process_queues[queue] = process_queue
+        self._listener.on_queue_added(queue, process_queue, next_offset)
+        return True
+
+    async def _give_up(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+        process_queue.dropped = True
+        if not await self._listener.on_queue_removed(queue, process_queue):
+            return False
+        if self.process_queues.get(queue) is process_queue:
+            del self.process_queues[queue]
+        if self._orderly:
+            self._unlock_later(queue, process_queue)
+        return True
+
+    async def _drop_unsubscribed(self) -> None:
+        for queue, process_queue in list(self.process_queues.items()):
+            if queue.topic not in self.subscriptions:
+                await self._give_up(queue, process_queue)
+
+    async def drop(self, queue: MessageQueue) -> None:
+        """Give up one queue now; the next round takes it again if it is still ours."""
+        process_queue = self.process_queues.pop(queue, None)
+        if process_queue is not None:
+            process_queue.dropped = True
+            await self._listener.on_queue_removed(queue, process_queue)
+
+    async def destroy(self) -> None:
+        """Give up everything, at shutdown."""
+        for task in self._delayed_unlocks:
+            task.cancel()
+        async with self._lock:
+            for process_queue in self.process_queues.values():
+                process_queue.dropped = True
+            if self._orderly:
+                await self.unlock_all(oneway=False)
+            self.process_queues.clear()
+
+    # --- where to start ---
+
+    async def pull_from_where(self, queue: MessageQueue) -> int:
+        """Queue offset a queue that is new to us starts at.
+
+        Raises:
+            RemotingError, BrokerError, ClientError: the broker did not say; the queue must not be taken.
+        """
+        stored = await self._offsets.read(queue, ReadOffsetType.READ_FROM_STORE)
+        if stored >= 0:
+            return stored
+        where = self._config.consume_from_where
+        is_retry = queue.topic.startswith(RETRY_PREFIX)
+        if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+            return 0
+        address = await self._instance.broker_address(queue)
+        if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+            if is_retry:
+                return await self._instance.api.max_offset(address, queue)
+            timestamp_ms = self._config.consume_timestamp or self._clock.wall_ms() - 30 * 60_000
+            return await self._instance.api.search_offset(address, queue, timestamp_ms)
+        return 0 if is_retry else await self._instance.api.max_offset(address, queue)
+
+    # --- locks ---
+
+    async def lock(self, queue: MessageQueue) -> bool:
+        """Lock one queue at its broker; True if it is ours."""
+        return queue in await self._lock_at(queue.broker_name, [queue])
+
+    async def lock_all(self) -> None:
+        """Renew the locks of all queues; those that are not ours any more are marked."""
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in self.process_queues:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        await asyncio.gather(*(self._lock_at(name, queues) for name, queues in by_broker.items()))
+
+    async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+        broker = self._instance.find_broker_address_in_subscribe(broker_name, MASTER_ID, True)
+        if broker is None:
+            return set()
+        try:
+            ours = await self._instance.api.lock_batch(
+                broker.address, self._group, self._instance.client_id, queues
+            )
+        except (RemotingError, BrokerError) as error:
+            log.warning("locking queues of broker %s failed: %s", broker_name, error)
+            return set()
+        now_ms = self._clock.monotonic_ms()
+        for queue in queues:
+            process_queue = self.process_queues.get(queue)
+            if process_queue is None:
+                continue
+            process_queue.locked = queue in ours
+            if process_queue.locked:
+                process_queue.last_lock_timestamp = now_ms
+            else:
+                log.warning("queue %s is locked by another client", queue)
+        return ours
+
+    async def unlock(self, queues: Sequence[MessageQueue], *, oneway: bool) -> None:
+        """Give the locks of these queues (of one broker) back; failures are logged, the broker forgets them after 60 s."""
+        broker = self._instance.find_broker_address_in_subscribe(queues[0].broker_name, MASTER_ID, True)
+        if broker is None:
+            return
+        try:
+            await self._instance.api.unlock_batch(
+                broker.address, self._group, self._instance.client_id, queues, oneway=oneway
+            )
+        except (RemotingError, BrokerError) as error:
+            log.warning("unlocking %d queues of %s failed: %s", len(queues), queues[0].broker_name, error)
+
+    async def unlock_all(self, *, oneway: bool) -> None:
+        """Give all locks back."""
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue, process_queue in self.process_queues.items():
+            process_queue.locked = False
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        await asyncio.gather(*(self.unlock(queues, oneway=oneway) for queues in by_broker.values()))
+
+    def _unlock_later(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        process_queue.locked = False
+        delay_ms = UNLOCK_DELAY_MS if process_queue.has_messages() else 0
+
+        async def unlock() -> None:
+            await asyncio.sleep(delay_ms / 1000)
+            if queue not in self.process_queues:
+                await self.unlock([queue], oneway=True)
+
+        task = asyncio.create_task(unlock(), name=f"maxq-unlock-{queue.queue_id}")
+        self._delayed_unlocks.add(task)
+        task.add_done_callback(self._delayed_unlocks.discard)

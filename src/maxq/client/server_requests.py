@@ -1,0 +1,85 @@
+"""What brokers ask of their clients: 40, 220, 221, 307, 309.
+
+Source: apache/rocketmq client/impl/ClientRemotingProcessor.java.
+"""
+
+import logging
+from typing import Protocol, runtime_checkable
+
+from maxq.client.mq_client import MQClientInstance
+from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody
+from maxq.protocol.message import MessageExt, decode_record
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import RemotingCommand
+
+log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class ManagedConsumer(Protocol):
+    """A consumer that operators can look into."""
+
+    async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None: ...
+
+    def offsets_of(self, topic: str) -> dict[MessageQueue, int]: ...
+
+    def running_info(self) -> ConsumerRunningInfo: ...
+
+    async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult: ...
+
+
+class ServerRequests:
+    """Answers for one instance."""
+
+    def __init__(self, instance: MQClientInstance) -> None:
+        self._instance = instance
+
+    def register(self) -> None:
+        """Take requests from the instance's connections."""
+        register = self._instance.remoting.register
+        register(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._consumer_ids_changed)
+        register(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, self._reset_offset)
+        register(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, self._consumer_status)
+        register(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info)
+        register(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._consume_directly)
+
+    async def _consumer_ids_changed(self, connection: object, request: RemotingCommand) -> None:
+        log.info("members of group %s changed", request.ext.get("consumerGroup"))
+        self._instance.rebalance_immediately()
+
+    async def _reset_offset(self, connection: object, request: RemotingCommand) -> None:
+        topic, group = request.ext.get("topic", ""), request.ext.get("group", "")
+        consumer = self._consumer(group)
+        offsets = ResetOffsetBody.decode(request.body_bytes).offset_table
+        log.info("offsets of group %s, topic %s are reset: %s", group, topic, offsets)
+        if consumer is not None:
+            await consumer.reset_offset(topic, offsets)
+
+    async def _consumer_status(self, connection: object, request: RemotingCommand) -> RemotingCommand:
+        consumer = self._consumer(request.ext.get("group", ""))
+        offsets = consumer.offsets_of(request.ext.get("topic", "")) if consumer is not None else {}
+        return request.reply(body=GetConsumerStatusBody(message_queue_table=offsets).encode())
+
+    async def _running_info(self, connection: object, request: RemotingCommand) -> RemotingCommand:
+        consumer = self._consumer(request.ext.get("consumerGroup", ""))
+        if consumer is None:
+            return self._not_here(request)
+        return request.reply(body=consumer.running_info().encode())
+
+    async def _consume_directly(self, connection: object, request: RemotingCommand) -> RemotingCommand:
+        consumer = self._consumer(request.ext.get("consumerGroup", ""))
+        if consumer is None:
+            return self._not_here(request)
+        message = decode_record(request.body_bytes, inflate=True)
+        result = await consumer.consume_directly(message, request.ext.get("brokerName", ""))
+        return request.reply(body=result.encode())
+
+    def _consumer(self, group: str) -> ManagedConsumer | None:
+        consumer = self._instance.consumer(group)
+        return consumer if isinstance(consumer, ManagedConsumer) else None
+
+    def _not_here(self, request: RemotingCommand) -> RemotingCommand:
+        group = request.ext.get("consumerGroup", "")
+        return request.reply(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer")
