@@ -1,0 +1,313 @@
+import pytest
+
+from maxq.namesrv.broker_registration import BrokerAddrInfo, MinBrokerIdChange
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.topic_config import TopicQueueMappingInfo
+from tests.unit.namesrv.registrations import CLUSTER, addrs, manager, perms, registration, topic
+
+SLAVE = {"broker_id": 1, "addr": "10.0.0.2:10911"}
+
+
+def test_a_registered_topic_has_a_route() -> None:
+    routes = manager()
+    assert routes.register_broker(registration([topic("T", queues=8), "U"]), now_ms=0) is not None
+    route = routes.pickup_topic_route_data("T")
+    assert route is not None
+    assert route.to_json() == {
+        "brokerDatas": [
+            {
+                "brokerAddrs": {0: "10.0.0.1:10911"},
+                "brokerName": "broker-a",
+                "cluster": CLUSTER,
+                "enableActingMaster": False,
+            }
+        ],
+        "filterServerTable": {},
+        "queueDatas": [
+            {"brokerName": "broker-a", "perm": 6, "readQueueNums": 8, "topicSysFlag": 0, "writeQueueNums": 8}
+        ],
+    }
+    assert routes.pickup_topic_route_data("V") is None
+
+
+def test_a_route_may_be_changed_by_who_got_it() -> None:
+    routes = manager()
+    routes.register_broker(registration(), now_ms=0)
+    route = routes.pickup_topic_route_data("T")
+    assert route is not None
+    route.broker_datas[0].broker_addrs.clear()
+    route.queue_datas.clear()
+    assert addrs(routes, "T") == {"broker-a": {0: "10.0.0.1:10911"}}
+    assert perms(routes, "T") == {"broker-a": 6}
+
+
+def test_an_unknown_broker_id_may_not_enter_with_one_topic_and_leaves_no_trace() -> None:
+    routes = manager()
+    assert routes.register_broker(registration(["T"]), now_ms=0) is None
+    assert routes.cluster_info().to_json() == {"brokerAddrTable": {}, "clusterAddrTable": {}}
+    assert routes.expired(10**9) == []
+    routes.register_broker(registration(["T", "U"]), now_ms=0)
+    assert routes.register_broker(registration(["V"]), now_ms=0) is not None
+    assert routes.register_broker(registration(["T"], **SLAVE), now_ms=0) is None
+    assert addrs(routes, "T") == {"broker-a": {0: "10.0.0.1:10911"}}
+
+
+def test_a_broker_without_topics_may_enter() -> None:
+    assert manager().register_broker(registration([]), now_ms=0) is not None
+
+
+def test_a_changed_version_brings_changed_topics_and_keeps_those_not_named() -> None:
+    routes = manager()
+    routes.register_broker(registration(["T", "U"]), now_ms=0)
+    routes.register_broker(registration([topic("T", perm=4), "V"], version=2), now_ms=0)
+    assert (perms(routes, "T"), perms(routes, "U"), perms(routes, "V")) == (
+        {"broker-a": 4},
+        {"broker-a": 6},
+        {"broker-a": 6},
+    )
+
+
+def test_topics_no_longer_named_go_if_the_setting_says_so() -> None:
+    routes = manager(delete_topic_with_broker_registration=True)
+    routes.register_broker(registration(["T", "U"]), now_ms=0)
+    routes.register_broker(registration(["T", "V"], version=2), now_ms=0)
+    assert sorted(routes.all_topics().topic_list) == ["T", "V"]
+
+
+def test_a_topic_that_changed_under_an_equal_version_is_taken() -> None:
+    """Java ignores it, for minutes (java-defects.md)."""
+    routes = manager()
+    routes.register_broker(registration(["T", "U"]), now_ms=0)
+    routes.register_broker(registration([topic("T", queues=16), "U"]), now_ms=0)
+    route = routes.pickup_topic_route_data("T")
+    assert route is not None and route.queue_datas[0].read_queue_nums == 16
+
+
+def test_a_wiped_permission_stays_under_an_equal_version_and_goes_with_the_next() -> None:
+    routes = manager()
+    routes.register_broker(registration(), now_ms=0)
+    assert routes.wipe_write_perm_of_broker("broker-a") == 2
+    assert perms(routes, "T") == {"broker-a": 4}
+    routes.register_broker(registration(), now_ms=0)
+    assert perms(routes, "T") == {"broker-a": 4}
+    routes.register_broker(registration(version=2), now_ms=0)
+    assert perms(routes, "T") == {"broker-a": 6}
+
+
+def test_adding_the_write_permission_gives_read_and_write_to_all_topics_of_that_broker() -> None:
+    routes = manager()
+    routes.register_broker(registration([topic("T", perm=8), topic("U", perm=1)]), now_ms=0)
+    routes.register_broker(registration([topic("T", perm=4), "V"], name="b", addr="10.0.0.9:1"), now_ms=0)
+    assert routes.add_write_perm_of_broker("broker-a") == 2
+    assert perms(routes, "T") == {"broker-a": 6, "b": 4}
+    assert routes.add_write_perm_of_broker("nobody") == 0
+
+
+def test_a_slave_learns_its_master_and_changes_no_topic() -> None:
+    routes = manager()
+    assert routes.register_broker(registration(), now_ms=0) == (None, None, None)
+    result = routes.register_broker(registration([topic("T", perm=4), "X"], **SLAVE), now_ms=0)
+    assert result is not None
+    assert (result.ha_server_addr, result.master_addr) == ("10.0.0.1:10911+ha", "10.0.0.1:10911")
+    assert perms(routes, "T") == {"broker-a": 6}
+    assert perms(routes, "X") == {}
+    assert addrs(routes, "T") == {"broker-a": {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}}
+
+
+@pytest.mark.parametrize(("acting", "expected"), [(None, {}), (False, {"broker-a": 6}), (True, {"broker-a": 4})])
+def test_the_smallest_slave_without_master_brings_topics_read_only_where_it_may_act(
+    acting: bool | None, expected: dict[str, int]
+) -> None:
+    routes = manager()
+    routes.register_broker(registration(acting=acting, broker_id=3, addr="10.0.0.4:1"), now_ms=0)
+    assert perms(routes, "T") == expected
+    routes.register_broker(registration(["V", "W"], acting=acting, broker_id=5, addr="10.0.0.5:1"), now_ms=0)
+    assert perms(routes, "V") == {}
+
+
+def test_a_slave_that_became_master_leaves_its_old_id() -> None:
+    routes = manager()
+    routes.register_broker(registration(), now_ms=0)
+    routes.register_broker(registration(**SLAVE), now_ms=0)
+    routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "broker-a")
+    routes.register_broker(registration(broker_id=0, addr="10.0.0.2:10911", version=2), now_ms=0)
+    assert addrs(routes, "T") == {"broker-a": {0: "10.0.0.2:10911"}}
+
+
+def test_another_address_for_the_same_id_wins_unless_its_state_is_older() -> None:
+    routes = manager()
+    routes.register_broker(registration(state_version=5), now_ms=0)
+    assert routes.register_broker(registration(addr="10.0.0.7:1", state_version=4), now_ms=0) == (None, None, None)
+    assert addrs(routes, "T") == {"broker-a": {0: "10.0.0.1:10911"}}
+    assert routes.data_version(CLUSTER, "10.0.0.7:1") is None
+    routes.register_broker(registration(addr="10.0.0.7:1", state_version=5), now_ms=0)
+    assert addrs(routes, "T") == {"broker-a": {0: "10.0.0.7:1"}}
+
+
+def test_the_last_broker_of_a_name_takes_its_queues_and_cluster_along() -> None:
+    routes = manager()
+    mapping = {"T": TopicQueueMappingInfo("T", "g", 4, "broker-a", 1)}
+    routes.register_broker(registration(mappings=mapping), now_ms=0)
+    routes.register_broker(registration(**SLAVE), now_ms=0)
+    routes.register_broker(registration(["T", "W"], name="b", addr="10.0.0.9:1", cluster="C2"), now_ms=0)
+    routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "broker-a")
+    assert perms(routes, "T") == {"broker-a": 6, "b": 6}
+    routes.unregister_broker(CLUSTER, "10.0.0.2:10911", "broker-a")
+    assert perms(routes, "T") == {"b": 6}
+    assert sorted(routes.all_topics().topic_list) == ["T", "W"]
+    assert routes.cluster_info().cluster_addr_table == {"C2": ["b"]}
+    route = routes.pickup_topic_route_data("T")
+    assert route is not None and route.topic_queue_mapping_by_broker is None
+
+
+def test_unregistering_what_is_not_there_changes_nothing() -> None:
+    routes = manager()
+    routes.register_broker(registration(), now_ms=0)
+    before = routes.cluster_info().to_json()
+    routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "ghost")
+    routes.unregister_broker(CLUSTER, "10.9.9.9:1", "broker-a")
+    assert routes.cluster_info().to_json() == before
+
+
+def test_a_closed_connection_removes_the_brokers_that_registered_over_it_last() -> None:
+    routes = manager()
+    old, new = object(), object()
+    routes.register_broker(registration(connection=old), now_ms=0)
+    routes.register_broker(registration(connection=new), now_ms=0)
+    routes.on_connection_closed(old)
+    assert perms(routes, "T") == {"broker-a": 6}
+    routes.on_connection_closed(new)
+    assert routes.pickup_topic_route_data("T") is None
+
+
+def test_a_broker_is_forgotten_after_its_own_time_or_two_minutes() -> None:
+    routes = manager()
+    routes.register_broker(registration(timeout_ms=10_000), now_ms=0)
+    routes.register_broker(registration(["T", "W"], name="b", addr="10.0.0.9:1"), now_ms=0)
+    routes.scan_not_active_broker(10_000)
+    assert perms(routes, "T") == {"broker-a": 6, "b": 6}
+    routes.scan_not_active_broker(10_001)
+    assert perms(routes, "T") == {"b": 6}
+    assert routes.expired(120_000) == []
+    assert routes.expired(120_001) == [(BrokerAddrInfo(CLUSTER, "10.0.0.9:1"), None)]
+
+
+def test_a_touch_keeps_a_broker_alive_and_ignores_unknown_ones() -> None:
+    routes = manager()
+    routes.register_broker(registration(timeout_ms=10_000), now_ms=0)
+    routes.touch(CLUSTER, "10.0.0.1:10911", now_ms=9_000)
+    routes.touch(CLUSTER, "10.9.9.9:1", now_ms=9_000)
+    routes.scan_not_active_broker(19_000)
+    assert perms(routes, "T") == {"broker-a": 6}
+
+
+def test_data_version_is_that_of_the_last_registration() -> None:
+    routes = manager()
+    routes.register_broker(registration(version=7), now_ms=0)
+    assert routes.data_version(CLUSTER, "10.0.0.1:10911") == DataVersion(7, 0, 7000)
+    assert routes.data_version("other", "10.0.0.1:10911") is None
+
+
+def test_a_group_that_loses_its_master_becomes_read_only_if_a_slave_may_act() -> None:
+    for acting, perm in ((True, 4), (False, 6)):
+        routes = manager()
+        routes.register_broker(registration(acting=acting), now_ms=0)
+        routes.register_broker(registration(acting=acting, **SLAVE), now_ms=0)
+        routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "broker-a")
+        assert perms(routes, "T") == {"broker-a": perm}
+
+
+def test_the_smallest_slave_is_shown_as_master_only_where_everything_allows_it() -> None:
+    member_topic = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"
+    for supported, acting, shown in ((True, True, 0), (False, True, 1), (True, False, 1)):
+        routes = manager(support_acting_master=supported)
+        routes.register_broker(registration(["T", member_topic], acting=acting), now_ms=0)
+        routes.register_broker(registration(["T", member_topic], acting=acting, **SLAVE), now_ms=0)
+        routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "broker-a")
+        assert addrs(routes, "T") == {"broker-a": {shown: "10.0.0.2:10911"}}
+        assert addrs(routes, member_topic) == {"broker-a": {1: "10.0.0.2:10911"}}
+        assert routes.broker_member_group(CLUSTER, "broker-a").broker_addrs == {1: "10.0.0.2:10911"}
+
+
+def test_members_hear_of_a_new_smallest_id_if_the_setting_says_so() -> None:
+    routes = manager(notify_min_broker_id_changed=True)
+    routes.register_broker(registration(acting=True, broker_id=2, addr="c:1"), now_ms=0)
+    routes.register_broker(registration(acting=True, broker_id=1, addr="b:1"), now_ms=0)
+    result = routes.register_broker(registration(acting=True, addr="a:1"), now_ms=0)
+    assert result is not None
+    assert result.notice == MinBrokerIdChange(("c:1", "b:1"), 0, "a:1", None, "a:1+ha")
+    assert routes.unregister_broker(CLUSTER, "c:1", "broker-a") is None
+    notice = routes.unregister_broker(CLUSTER, "a:1", "broker-a")
+    assert notice == MinBrokerIdChange(("b:1",), 1, "b:1", "a:1", None)
+
+
+def test_nobody_hears_of_a_new_smallest_id_by_default() -> None:
+    routes = manager()
+    routes.register_broker(registration(acting=True, broker_id=1, addr="b:1"), now_ms=0)
+    result = routes.register_broker(registration(acting=True, addr="a:1"), now_ms=0)
+    assert result is not None and result.notice is None
+    assert routes.unregister_broker(CLUSTER, "a:1", "broker-a") is None
+
+
+def test_a_single_topic_registration_by_217_adds_or_replaces_and_needs_known_brokers() -> None:
+    routes = manager()
+    routes.register_broker(registration(), now_ms=0)
+    route = routes.pickup_topic_route_data("T")
+    assert route is not None
+    (queue,) = route.queue_datas
+    routes.register_topic("New", [queue])
+    assert perms(routes, "New") == {"broker-a": 6}
+    queue.perm = 2
+    routes.register_topic("New", [queue])
+    assert perms(routes, "New") == {"broker-a": 2}
+    queue.broker_name = "ghost"
+    routes.register_topic("Other", [queue])
+    assert perms(routes, "Other") == {}
+
+
+def test_deleting_a_topic_spares_other_clusters_if_one_is_named() -> None:
+    routes = manager()
+    routes.register_broker(registration(), now_ms=0)
+    routes.register_broker(registration(["T", "W"], name="b", addr="10.0.0.9:1", cluster="C2"), now_ms=0)
+    routes.delete_topic("T", "nowhere")
+    assert perms(routes, "T") == {"broker-a": 6, "b": 6}
+    routes.delete_topic("T", "C2")
+    assert perms(routes, "T") == {"broker-a": 6}
+    routes.delete_topic("T")
+    routes.delete_topic("T")
+    assert routes.pickup_topic_route_data("T") is None
+
+
+def test_lists_of_topics() -> None:
+    routes = manager()
+    routes.register_broker(
+        registration([topic("U1", flag=1), topic("S2", flag=2), topic("B3", flag=3), topic("N0")]), now_ms=0
+    )
+    routes.register_broker(registration(["N0", "W"], name="b", addr="10.0.0.9:1", cluster="C2"), now_ms=0)
+    assert sorted(routes.all_topics().topic_list) == ["B3", "N0", "S2", "U1", "W"]
+    assert sorted(routes.topics_by_cluster("C2").topic_list) == ["N0", "W"]
+    assert routes.topics_by_cluster("nowhere").topic_list == []
+    assert routes.unit_topics().topic_list == ["U1", "B3"]
+    assert routes.unit_sub_topics().topic_list == ["S2", "B3"]
+    assert routes.unit_sub_non_unit_topics().topic_list == ["S2"]
+    system = routes.system_topics()
+    assert system.topic_list == [CLUSTER, "broker-a", "C2", "b"]
+    assert system.broker_addr == "10.0.0.1:10911"
+
+
+def test_filter_servers_are_shown_and_forgotten() -> None:
+    routes = manager()
+    routes.register_broker(registration(filter_servers=["f:1"]), now_ms=0)
+    route = routes.pickup_topic_route_data("T")
+    assert route is not None and route.filter_server_table == {"10.0.0.1:10911": ["f:1"]}
+    routes.register_broker(registration(filter_servers=[]), now_ms=0)
+    route = routes.pickup_topic_route_data("T")
+    assert route is not None and route.filter_server_table == {}
+
+
+def test_static_topic_mappings_are_shown() -> None:
+    routes = manager()
+    mapping = TopicQueueMappingInfo("T", "g", 4, "broker-a", 1)
+    routes.register_broker(registration(mappings={"T": mapping}), now_ms=0)
+    route = routes.pickup_topic_route_data("T")
+    assert route is not None and route.topic_queue_mapping_by_broker == {"broker-a": mapping}
