@@ -1,1 +1,21 @@
-"""MaxQ: Apache RocketMQ's message broker rebuilt in Python."""
+"""MaxQ: Apache RocketMQ's message broker rebuilt in Python.
+
+`maxq.Standalone` is a name server and a broker in this process; `maxq.client` sends and receives.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Standalone", "__version__"]
+
+if TYPE_CHECKING:
+    from maxq.standalone import Standalone
+
+
+def __getattr__(name: str) -> Any:
+    # On demand: `import maxq.codes` must not load a broker, and the command line must start fast.
+    if name == "Standalone":
+        from maxq.standalone import Standalone
+
+        return Standalone
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

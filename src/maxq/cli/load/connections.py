@@ -260,12 +260,20 @@ class Puller(Connection):
 
 
 def _pull_frame(topic: str, queue: int, *, tail: bool, maximum: int, binary: bool) -> tuple[bytearray, int]:
-    """A pull request and the place of its queue offset: 19 digits, which Java's Long.parseLong takes with leading zeros."""
+    """A pull request and the place of its queue offset: 19 digits, leading zeros included, which parseLong takes."""
     digits = "9" * _OFFSET_DIGITS
     fields = {
-        **{"consumerGroup": "bench_group", "topic": topic, "queueId": str(queue), "queueOffset": digits},
-        **{"maxMsgNums": str(maximum), "sysFlag": "6" if tail else "4", "commitOffset": "0"},
-        **{"suspendTimeoutMillis": "15000", "subscription": "*", "subVersion": "0", "expressionType": "TAG"},
+        "consumerGroup": "bench_group",
+        "topic": topic,
+        "queueId": str(queue),
+        "queueOffset": digits,
+        "maxMsgNums": str(maximum),
+        "sysFlag": "6" if tail else "4",  # subscription in the header, and may wait
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "15000",
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
     }
     frame = bytearray(encode(OPAQUE_BASE + queue, 11, fields, b"", binary=binary))
     return frame, frame.index(digits.encode())

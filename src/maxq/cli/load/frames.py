@@ -64,9 +64,11 @@ def ext_field(frame: bytes | memoryview, name: str) -> str | None:
 
 
 def code_and_opaque(buffer: bytearray, start: int) -> tuple[int, int]:
-    """Of the answer whose frame begins at `start`. JSON headers are searched, not parsed: that is what keeps this cheap."""
+    """Of the answer whose frame begins at `start`. JSON headers are searched, not parsed: that keeps this cheap."""
     if buffer[start + 4] == _ROCKETMQ:
-        return int.from_bytes(buffer[start + 8 : start + 10], "big"), int.from_bytes(buffer[start + 13 : start + 17], "big")
+        return int.from_bytes(buffer[start + 8 : start + 10], "big"), int.from_bytes(
+            buffer[start + 13 : start + 17], "big"
+        )
     return _number(buffer, b'"code":', start + 8), _number(buffer, b'"opaque":', start + 8)
 
 
@@ -104,10 +106,21 @@ class SendRing:
             if batch > 1:
                 payload = b"".join(_inner(body, f"{properties}{inner:04X}".encode()) for inner in range(batch))
                 outer = "WAIT\x01true"
-            fields = {
-                **{"a": "bench_group", "b": topic, "c": "TBW102", "d": "4", "e": str((number + connection) % queues)},
-                **{"f": "0", "g": str(now_ms), "h": "0", "i": outer, "j": "0", "k": "false", "l": "16"},
-                **{"m": "true" if batch > 1 else "false", "n": "broker-a"},
+            fields = {  # SendMessageRequestHeaderV2
+                "a": "bench_group",
+                "b": topic,
+                "c": "TBW102",
+                "d": "4",
+                "e": str((number + connection) % queues),
+                "f": "0",
+                "g": str(now_ms),
+                "h": "0",
+                "i": outer,
+                "j": "0",
+                "k": "false",
+                "l": "16",
+                "m": "true" if batch > 1 else "false",
+                "n": "broker-a",
             }
             frames.append(encode(OPAQUE_BASE + number, 320 if batch > 1 else 310, fields, payload, binary=binary))
         self.frame_length = len(frames[0])
@@ -155,7 +168,7 @@ def _body(size: int, seed: int) -> bytes:
 
 
 def _inner(body: bytes, properties: bytes) -> bytes:
-    """One message of a batch body: i32 size, magic, CRC and flag (0), i32 body length, body, i16 properties length, properties."""
+    """One message of a batch body: i32 size, 12 × 0, i32 body length, body, i16 properties length, properties."""
     size = 20 + len(body) + _PROPERTIES_LENGTH_SIZE + len(properties)
     return (
         size.to_bytes(4, "big")

@@ -93,7 +93,9 @@ def _counts_of(pipe: Any) -> Counts:
 
 
 def _summary(plan: Plan, counts: Sequence[Counts], seconds: float) -> dict[str, Any]:
-    options = {name: getattr(plan, name) for name in ("mode", "conns", "inflight", "size", "batch", "ser", "rate", "max")}
+    options = {
+        name: getattr(plan, name) for name in ("mode", "conns", "inflight", "size", "batch", "ser", "rate", "max")
+    }
     result: dict[str, Any] = options | {"secs": round(seconds, 2)}
     if plan.mode != "consume":
         result["sent_per_s"] = round(sum(count.sent for count in counts) / seconds)

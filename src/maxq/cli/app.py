@@ -1,0 +1,60 @@
+"""The root of the command line: its commands, and what becomes of errors.
+
+Exit codes: 0 done; 1 the work failed, or a check found a fault; 2 the command line or a setting is wrong; 130 after
+Ctrl-C. What went wrong is one line on standard error.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from maxq.cli.lazy import Entry, LazyGroup
+from maxq.errors import ConfigError, MaxQError
+
+SUMMARY = "RocketMQ's broker in Python: servers, producing and consuming, administration, stores."
+COMMANDS = {
+    "standalone": Entry("maxq.cli.servers", "Name server and broker in one process.", "standalone"),
+    "namesrv": Entry("maxq.cli.servers", "A name server.", "namesrv"),
+    "broker": Entry("maxq.cli.servers", "A broker, or several (--workers).", "broker"),
+    "produce": Entry("maxq.cli.messages", "Send lines or JSON as messages.", "produce"),
+    "consume": Entry("maxq.cli.messages", "Print a topic's messages as a member of a group.", "consume"),
+    "tail": Entry("maxq.cli.messages", "Print what arrives in a topic from now on.", "tail"),
+    "admin": Entry("maxq.cli.admin", "mqadmin's commands."),
+    "store": Entry("maxq.cli.store", "Look into, check and recover store directories, offline."),
+    "bench": Entry("maxq.cli.bench", "Generate load and measure."),
+}
+group = LazyGroup("maxq", SUMMARY, COMMANDS)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns its exit code."""
+    try:
+        result = group.main(list(arguments), prog_name="maxq", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except typer.TyperException as error:  # a wrong command line, whichever way
+        message = error.format_message()
+        if message.startswith("Usage:"):  # a group without a command: its help
+            print(message, file=sys.stderr)
+            return error.exit_code
+        where = getattr(getattr(error, "ctx", None), "command_path", "maxq")
+        return _fail(message, error.exit_code, where)
+    except typer.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `maxq consume … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except ConfigError as error:
+        return _fail(str(error), 2)
+    except (MaxQError, OSError) as error:
+        return _fail(str(error) or type(error).__name__, 1)
+
+
+def _fail(message: str, code: int, where: str = "maxq") -> int:
+    if message:
+        print(f"{where}: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,45 @@
+"""A command group whose members are imported when they are called, and whose help needs none of them."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import typer.main
+from typer.core import TyperGroup
+
+
+class Entry(NamedTuple):
+    """A member: the module that has it, one line for the help, and its name there if the module has several.
+
+    The module offers `app`, a Typer application, or `group`, a LazyGroup.
+    """
+
+    module: str
+    summary: str
+    command: str | None = None
+
+
+class LazyGroup(TyperGroup):
+    """Commands by name, from a table."""
+
+    def __init__(self, name: str, summary: str, entries: Mapping[str, Entry], **options: Any) -> None:
+        super().__init__(name=name, help=summary, no_args_is_help=True, rich_markup_mode=None, **options)
+        self._entries = entries
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self._entries)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        entry = self._entries.get(cmd_name)
+        if entry is None:
+            return None
+        module = importlib.import_module(entry.module)
+        if hasattr(module, "group"):
+            return module.group
+        if entry.command is None:
+            return typer.main.get_command(module.app)
+        return typer.main.get_group(module.app).commands[entry.command]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in self._entries.items()])

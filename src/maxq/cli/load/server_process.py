@@ -1,0 +1,129 @@
+"""A standalone server in a process of its own on a temporary store, for benchmarks and the demonstration."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from maxq.cli.load.request import Target
+from maxq.errors import MaxQError
+
+_START_SECONDS = 60
+_STOP_SECONDS = 60
+_POLL_SECONDS = 0.005
+
+
+class StandaloneProcess:
+    """`maxq standalone` as a child.
+
+    Args:
+        settings: broker properties for --set.
+        folder: where store, log and ready file go; None is a temporary one, deleted at the end.
+        namesrv_port, broker_port: 0 takes free ones, which stay the same when it is started again.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        folder: Path | None = None,
+        namesrv_port: int = 0,
+        broker_port: int = 0,
+    ) -> None:
+        self._settings = dict(settings or {})
+        self._temporary = folder is None
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="maxq-"))
+        self._ports = (namesrv_port, broker_port)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.ready_line = ""
+        self.ready_seconds = 0.0  # from starting the command to its ready file
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "standalone.log"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "asked for the pid of a server that was not started"
+        return self._process.pid
+
+    @property
+    def namesrv_address(self) -> str:
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def target(self) -> Target:
+        """The broker."""
+        return Target("127.0.0.1", self._ports[1])
+
+    def start(self) -> Self:
+        """Start and wait for the ready file.
+
+        Raises:
+            MaxQError: it ended or is not ready within 60 s; the text has the end of its log.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        ready_file = self.folder / "ready"
+        ready_file.unlink(missing_ok=True)
+        self.log.touch()
+        before = self.log.stat().st_size
+        started = time.monotonic()
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(
+                self._command(ready_file), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+        while not ready_file.exists():
+            if self._process.poll() is not None or time.monotonic() - started > _START_SECONDS:
+                tail = self.log.read_bytes()[before:].decode(errors="replace")[-2000:]
+                self.stop()
+                raise MaxQError(f"the standalone server did not start: {tail}")
+            time.sleep(_POLL_SECONDS)
+        self.ready_seconds = time.monotonic() - started
+        said = self.log.read_bytes()[before:].decode(errors="replace")
+        self.ready_line = next(line for line in said.splitlines() if "is ready" in line)
+        self._ports = _ports_of(self.ready_line)
+        return self
+
+    def _command(self, ready_file: Path) -> list[str]:
+        command = [sys.executable, "-m", "maxq", "standalone", "--store", str(self.store)]
+        command += ["--namesrv-port", str(self._ports[0]), "--broker-port", str(self._ports[1])]
+        command += ["--ready-file", str(ready_file)]
+        for key, value in self._settings.items():
+            command += ["--set", f"{key}={value}"]
+        return command
+
+    def stop(self) -> int | None:
+        """End it in good order; its exit code, or None if it did not run. Files stay."""
+        if self._process is None:
+            return None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        self._process = None
+        return code
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        if self._temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _ports_of(ready_line: str) -> tuple[int, int]:
+    """Of "… name server HOST:PORT, broker NAME HOST:PORT, store …"."""
+    namesrv, broker = ready_line.partition("name server ")[2].split(", ")[:2]
+    return int(namesrv.rpartition(":")[2]), int(broker.rpartition(":")[2])

@@ -1,0 +1,20 @@
+"""Small things that several commands read from their options."""
+
+from collections.abc import Iterable
+
+from maxq.errors import ConfigError
+
+
+def split_assignments(pairs: Iterable[str]) -> dict[str, str]:
+    """`--set key=value …` as a mapping.
+
+    Raises:
+        ConfigError: one has no '=' or no key.
+    """
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--set {pair!r} is not KEY=VALUE")
+        found[key.strip()] = value.strip()
+    return found

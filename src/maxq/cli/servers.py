@@ -1,0 +1,216 @@
+"""`maxq standalone`, `maxq namesrv`, `maxq broker`: processes that serve until SIGINT or SIGTERM.
+
+The servers are imported by the command that runs them: a name server needs no store.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from maxq.cli.options import split_assignments
+from maxq.config import BrokerSettings, NamesrvSettings
+from maxq.config.properties import format_properties, parse_properties
+from maxq.config.settings import DEFAULT_BROKER_PORT, DEFAULT_NAMESRV_PORT
+from maxq.errors import ConfigError
+from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+
+app = typer.Typer(rich_markup_mode=None)
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A broker property by RocketMQ's name; may be repeated."),
+]
+ReadyFileOption = Annotated[
+    Path | None, typer.Option(help="Created when clients can connect.", metavar="FILE", dir_okay=False)
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens, not only what goes wrong.")]
+
+
+@app.command()
+def standalone(
+    store: Annotated[Path, typer.Option(help="Folder to keep messages in.", metavar="DIR")] = Path("maxq-store"),
+    host: Annotated[str, typer.Option(help="Address to listen on and to give to clients.")] = "127.0.0.1",
+    namesrv_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_NAMESRV_PORT,
+    broker_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_BROKER_PORT,
+    ready_file: ReadyFileOption = None,
+    set_: SetOption = None,
+    verbose: VerboseOption = False,
+) -> None:
+    """Name server and broker in one process: cluster DefaultCluster, broker broker-a."""
+    from maxq.standalone import BROKER_NAME, StandaloneServer
+
+    started = time.monotonic()
+    configure_logging(verbose)
+    server = StandaloneServer(store, host, namesrv_port, broker_port, split_assignments(set_ or ()), **_seams())
+    warn(server.warnings)
+
+    def ready() -> str:
+        return (
+            f"maxq standalone is ready: name server {server.namesrv_address}, "
+            f"broker {BROKER_NAME} {server.broker_address}, store {store} ({time.monotonic() - started:.2f} s)"
+        )
+
+    serve(server.start, server.shutdown, ready, ready_file)
+
+
+@app.command()
+def namesrv(
+    port: Annotated[
+        int | None,
+        typer.Option("-p", "--port", min=1, max=65535, help="Port to listen on; 9876 if nothing says otherwise."),
+    ] = None,
+    conf: Annotated[
+        Path | None, typer.Option("-c", "--config", metavar="FILE", help="Properties by RocketMQ's names.")
+    ] = None,
+    ready_file: ReadyFileOption = None,
+    verbose: VerboseOption = False,
+) -> None:
+    """A name server."""
+    from maxq.namesrv.controller import NamesrvController
+    from maxq.standalone import naming_port
+
+    configure_logging(verbose)
+    settings, warnings = NamesrvSettings.from_properties(
+        _file_properties(conf, "configStorePath"), source=f"file {conf}"
+    )
+    if port is not None:
+        settings, _ = settings.overlay({"listenPort": str(port)}, source="-p")
+    warn(warnings)
+    server = NamesrvController(settings, **_seams())
+
+    async def start() -> None:
+        with naming_port(settings.server.bind_address, settings.server.listen_port, "name server"):
+            await server.start()
+
+    serve(start, server.shutdown, lambda: f"maxq namesrv is ready on port {settings.server.listen_port}", ready_file)
+
+
+@app.command()
+def broker(
+    conf: Annotated[
+        Path | None, typer.Option("-c", "--config", metavar="FILE", help="broker.conf: properties by RocketMQ's names.")
+    ] = None,
+    namesrv: Annotated[
+        str | None, typer.Option("-n", "--namesrvAddr", help="Name servers, host:port separated by ';'.")
+    ] = None,
+    print_settings: Annotated[
+        bool, typer.Option("-p", "--printConfigItem", help="Print all settings and end.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=256, metavar="N", help="Run N brokers, one process each.")
+    ] = None,
+    ready_file: ReadyFileOption = None,
+    set_: SetOption = None,
+    verbose: VerboseOption = False,
+) -> None:
+    """A broker, or with --workers several of them on this machine."""
+    started = time.monotonic()
+    configure_logging(verbose)
+    settings, warnings = BrokerSettings.from_properties(
+        _file_properties(conf, "brokerConfigPath"), source=f"file {conf}"
+    )
+    if namesrv is not None:
+        settings, _ = settings.overlay({"namesrvAddr": namesrv}, source="-n")
+    settings, more = settings.overlay(split_assignments(set_ or ()), source="--set")
+    warn((*warnings, *more))
+    if print_settings:
+        print(format_properties(settings.snapshot()), end="")
+        return
+    if workers is not None:
+        from maxq.cli.workers import run_workers
+
+        raise typer.Exit(run_workers(settings, workers, conf, namesrv, set_ or (), ready_file))
+    from maxq.broker.controller import BrokerController
+    from maxq.standalone import naming_port
+
+    server = BrokerController(settings, **_seams())
+
+    async def start() -> None:
+        with naming_port(settings.server.bind_address, settings.server.listen_port, "broker"):
+            await server.start()
+
+    def ready() -> str:
+        where = f"port {settings.server.listen_port}, store {settings.store.store_path_root_dir}"
+        return f"maxq broker is ready: {settings.broker.broker_name} on {where} ({time.monotonic() - started:.2f} s)"
+
+    serve(start, server.shutdown, ready, ready_file)
+
+
+def serve(
+    start: Callable[[], Coroutine[Any, Any, None]],
+    shutdown: Callable[[], Awaitable[None]],
+    ready: Callable[[], str],
+    ready_file: Path | None,
+) -> None:
+    """Start, say so in one line and by the ready file, wait for SIGINT or SIGTERM, shut down.
+
+    The ready file is removed first and again at the end: it exists only while the server answers.
+    """
+    from maxq.standalone import new_event_loop
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        if ready_file is not None:
+            ready_file.unlink(missing_ok=True)
+        starting = asyncio.create_task(start())
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():  # asked to end while a long recovery runs
+                starting.cancel()
+            await asyncio.gather(starting, return_exceptions=not starting.done())
+            if not stop.is_set():
+                print(ready(), flush=True)
+                if ready_file is not None:
+                    ready_file.touch()
+            await stopping
+        finally:
+            stopping.cancel()
+            await shutdown()
+            if ready_file is not None:
+                ready_file.unlink(missing_ok=True)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run())
+
+
+def configure_logging(verbose: bool) -> None:
+    """Logs go to standard error: warnings and errors, or everything that is worth saying."""
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=_LOG_FORMAT, stream=sys.stderr)
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """One line each on standard error."""
+    for sentence in sentences:
+        print(f"maxq: warning: {sentence}", file=sys.stderr, flush=True)
+
+
+def _seams() -> dict[str, Any]:
+    return {"disk": SystemDisk(), "clock": SystemClock(), "rng": SystemRng()}
+
+
+def _file_properties(conf: Path | None, path_setting: str) -> dict[str, str]:
+    """The properties of a settings file and, under `path_setting`, where it is; nothing without a file."""
+    if conf is None:
+        return {}
+    try:
+        data = conf.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{_named(conf)} can not be read: {error.strerror}") from None
+    return {**parse_properties(data, source=_named(conf)), path_setting: str(conf)}
+
+
+def _named(conf: Path | None) -> str:
+    return f"file {conf}" if conf else "defaults"

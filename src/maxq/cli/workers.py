@@ -1,0 +1,160 @@
+"""`maxq broker --workers N`: N brokers, one process each, watched and started again when they die.
+
+One process is one event loop and one core; this is how a machine's cores are used. Worker i has the broker name with
+`-i` behind it, its ports 10 · i above, and its own folder below the store's.
+"""
+
+import asyncio
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from maxq.config import BrokerSettings
+
+PORT_STEP = 10  # a broker has its port, the replication port above and the VIP port two below
+_RESTART_SECONDS_MIN, _RESTART_SECONDS_MAX = 0.5, 30.0
+_LIVED_SECONDS = 30.0  # who lived that long is started again at once
+_STOP_SECONDS = 60.0
+_WRONG_SETTINGS = 2  # exit code of a command line or setting that will not get better by trying again
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One broker process to be."""
+
+    number: int
+    settings: Mapping[str, str]  # what differs from the others
+
+    def __str__(self) -> str:
+        return f"worker {self.number} ({self.settings['brokerName']})"
+
+
+def derive_workers(settings: BrokerSettings, count: int) -> list[Worker]:
+    """Names, ports and folders of `count` workers."""
+    name = settings.broker.broker_name or socket.gethostname()
+    root = Path(settings.store.store_path_root_dir)
+    log = settings.store.store_path_commit_log
+    workers = []
+    for number in range(count):
+        store = root / f"worker-{number}"
+        commit_log = Path(log) / f"worker-{number}" if log else store / "commitlog"
+        own = {
+            "brokerName": f"{name}-{number}",
+            "listenPort": str(settings.server.listen_port + PORT_STEP * number),
+            "haListenPort": str(settings.store.ha_listen_port + PORT_STEP * number),
+            "storePathRootDir": str(store),
+            "storePathCommitLog": str(commit_log),
+        }
+        workers.append(Worker(number, own))
+    return workers
+
+
+def run_workers(
+    settings: BrokerSettings,
+    count: int,
+    conf: Path | None,
+    namesrv: str | None,
+    assignments: Sequence[str],
+    ready_file: Path | None,
+) -> int:
+    """Run `count` brokers until SIGINT or SIGTERM; returns the exit code."""
+    command = [sys.executable, "-m", "maxq", "broker"]
+    command += ["-c", str(conf)] if conf else []
+    command += ["-n", namesrv] if namesrv else []
+    for assignment in assignments:
+        command += ["--set", assignment]
+    workers = derive_workers(settings, count)
+    for worker in workers:
+        own = worker.settings
+        _say(f"{worker}: port {own['listenPort']}, store {own['storePathRootDir']}, log {own['storePathCommitLog']}")
+    return asyncio.run(_Supervisor(workers, command, ready_file).run())
+
+
+def _say(sentence: str) -> None:
+    print(f"maxq: {sentence}", flush=True)
+
+
+class _Supervisor:
+    """Keeps the processes running; ends them all when asked to, or when one says that its settings are wrong."""
+
+    def __init__(self, workers: Sequence[Worker], command: Sequence[str], ready_file: Path | None) -> None:
+        self._workers = workers
+        self._command = command
+        self._ready_file = ready_file
+        self._stop = asyncio.Event()
+        self._exit_code = 0
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        async with asyncio.TaskGroup() as group:
+            for worker in self._workers:
+                group.create_task(self._keep(worker))
+            if self._ready_file is not None:
+                group.create_task(self._announce(self._ready_file))
+        return self._exit_code
+
+    async def _keep(self, worker: Worker) -> None:
+        wait = _RESTART_SECONDS_MIN
+        while not self._stop.is_set():
+            started = time.monotonic()
+            process = await self._start(worker)
+            code = await self._until_it_ends(process)
+            if self._stop.is_set():
+                return
+            if code == _WRONG_SETTINGS:
+                _say(f"{worker}, pid {process.pid}, refuses its settings: all workers end")
+                self._exit_code = code
+                self._stop.set()
+                return
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            lived = time.monotonic() - started
+            wait = _RESTART_SECONDS_MIN if lived > _LIVED_SECONDS else min(wait * 2, _RESTART_SECONDS_MAX)
+            _say(f"{worker}, pid {process.pid}, {how} after {lived:.0f} s; it is started again in {wait:.1f} s")
+            await self._stopped_within(wait)
+
+    async def _start(self, worker: Worker) -> asyncio.subprocess.Process:
+        own = [part for key, value in worker.settings.items() for part in ("--set", f"{key}={value}")]
+        if self._ready_file is not None:
+            own += ["--ready-file", str(self._worker_ready_file(self._ready_file, worker))]
+        # A session of its own: Ctrl-C reaches us alone, and we end the workers in good order.
+        return await asyncio.create_subprocess_exec(*self._command, *own, start_new_session=True)
+
+    async def _until_it_ends(self, process: asyncio.subprocess.Process) -> int:
+        ended = asyncio.create_task(process.wait())
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not ended.done():
+            process.terminate()
+            try:
+                await asyncio.wait_for(asyncio.shield(ended), _STOP_SECONDS)
+            except TimeoutError:
+                process.kill()
+        return await ended
+
+    async def _stopped_within(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stop.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _worker_ready_file(self, ready_file: Path, worker: Worker) -> Path:
+        return ready_file.with_name(f"{ready_file.name}.worker-{worker.number}")
+
+    async def _announce(self, ready_file: Path) -> None:
+        """Create the ready file once every worker has made its own."""
+        ready_file.unlink(missing_ok=True)
+        theirs = [self._worker_ready_file(ready_file, worker) for worker in self._workers]
+        while not all(path.exists() for path in theirs):
+            await self._stopped_within(0.05)
+            if self._stop.is_set():
+                return
+        ready_file.touch()
+        await self._stop.wait()
+        ready_file.unlink(missing_ok=True)

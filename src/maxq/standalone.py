@@ -1,0 +1,259 @@
+"""A name server and a broker in one process: `StandaloneServer` for a loop that runs, `Standalone` for everybody else.
+
+    with maxq.Standalone() as mq:
+        producer = maxq.client.sync.Producer(..., namesrv_addr=mq.namesrv_address)
+
+`Standalone` runs its own loop in a thread of its own, on free ports and a temporary store unless told otherwise.
+"""
+
+import asyncio
+import contextlib
+import errno
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from maxq.broker.controller import BrokerController
+from maxq.config import BrokerSettings, NamesrvSettings
+from maxq.errors import MaxQError
+from maxq.namesrv.controller import NamesrvController
+from maxq.runtime.interfaces import Clock, Disk, Rng
+from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+
+CLUSTER_NAME = "DefaultCluster"
+BROKER_NAME = "broker-a"
+_START_SECONDS = 60
+_STOP_SECONDS = 60
+
+
+class PortInUseError(MaxQError):
+    """Somebody else listens on `port` of `host`."""
+
+    def __init__(self, host: str, port: int, use: str) -> None:
+        super().__init__(f"port {port} of {host} ({use}) is in use: choose another one, or stop what listens there")
+        self.host = host
+        self.port = port
+
+
+class StandaloneServer:
+    """Name server and broker on the running loop.
+
+    Args:
+        store: the broker's store folder.
+        host: address that both listen on and give to clients.
+        namesrv_port, broker_port: 0 takes a free one (for the broker also its VIP and replication ports).
+        settings: broker properties by RocketMQ's names, on top of those of a standalone broker.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    def __init__(
+        self,
+        store: Path,
+        host: str = "127.0.0.1",
+        namesrv_port: int = 0,
+        broker_port: int = 0,
+        settings: Mapping[str, str] | None = None,
+        *,
+        disk: Disk,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self.store = store
+        self.host = host
+        self._disk = disk
+        self._clock = clock
+        self._rng = rng
+        self._namesrv_port = namesrv_port or _free_ports(host, 1)
+        self._broker_port = broker_port or _free_ports(host, 2)
+        self._settings, self.warnings = self._broker_settings(settings or {})
+        self._namesrv: NamesrvController | None = None
+        self._broker: BrokerController | None = None
+
+    @property
+    def namesrv_address(self) -> str:
+        """host:port for clients."""
+        return f"{self.host}:{self._namesrv_port}"
+
+    @property
+    def broker_address(self) -> str:
+        """host:port of the broker itself, which clients learn from the name server."""
+        return f"{self.host}:{self._broker_port}"
+
+    def _broker_settings(self, given: Mapping[str, str]) -> tuple[BrokerSettings, tuple[str, ...]]:
+        own = {
+            "brokerClusterName": CLUSTER_NAME,
+            "brokerName": BROKER_NAME,
+            "brokerIP1": self.host,
+            "bindAddress": self.host,
+            "listenPort": str(self._broker_port),
+            "haListenPort": str(self._broker_port + 1),
+            "namesrvAddr": self.namesrv_address,
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.store / "commitlog"),
+        }
+        base, _ = BrokerSettings.from_properties(own, source="standalone")
+        return base.overlay(given, source="--set")
+
+    async def start(self) -> None:
+        """Listen on both ports; the broker is registered on return.
+
+        Raises:
+            PortInUseError; StoreRefusedError: the store is damaged, foreign or in use by another broker.
+        """
+        settings, _ = NamesrvSettings.from_properties(
+            {"listenPort": str(self._namesrv_port), "bindAddress": self.host}, source="standalone"
+        )
+        self._namesrv = NamesrvController(settings, disk=self._disk, clock=self._clock, rng=self._rng)
+        with naming_port(self.host, self._namesrv_port, "name server"):
+            await self._namesrv.start()
+        try:
+            self._broker = BrokerController(self._settings, disk=self._disk, clock=self._clock, rng=self._rng)
+            with naming_port(self.host, self._broker_port, "broker"):
+                await self._broker.start()
+        except BaseException:
+            self._broker = None
+            await self.shutdown()
+            raise
+
+    async def shutdown(self) -> None:
+        """End both, the broker first; what it acknowledged is on disk on return."""
+        if self._broker is not None:
+            await self._broker.shutdown()
+            self._broker = None
+        if self._namesrv is not None:
+            await self._namesrv.shutdown()
+            self._namesrv = None
+
+
+class Standalone:
+    """`StandaloneServer` with a loop in a thread of its own, as a blocking context manager.
+
+    Args:
+        store: folder to keep messages in; None is a temporary one, deleted at the end.
+        host, namesrv_port, broker_port, settings: as for StandaloneServer.
+    """
+
+    def __init__(
+        self,
+        store: Path | str | None = None,
+        host: str = "127.0.0.1",
+        namesrv_port: int = 0,
+        broker_port: int = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._temporary = Path(tempfile.mkdtemp(prefix="maxq-")) if store is None else None
+        self.store = self._temporary or Path(store or "")
+        disk, clock, rng = SystemDisk(), SystemClock(), SystemRng()
+        try:
+            self._server = StandaloneServer(
+                self.store, host, namesrv_port, broker_port, settings, disk=disk, clock=clock, rng=rng
+            )
+        except BaseException:
+            self._remove_temporary()
+            raise
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def namesrv_address(self) -> str:
+        """host:port for clients, such as `namesrv_addr=mq.namesrv_address`."""
+        return self._server.namesrv_address
+
+    @property
+    def broker_address(self) -> str:
+        """host:port of the broker."""
+        return self._server.broker_address
+
+    def start(self) -> Self:
+        """Start, and return once clients can send; errors as StandaloneServer.start."""
+        loop = new_event_loop()
+        self._loop = loop
+        self._thread = threading.Thread(target=self._run, args=(loop,), name="maxq-standalone", daemon=True)
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self._server.start(), loop).result(_START_SECONDS)
+        except BaseException:
+            self._end_loop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End the servers and the thread; delete a temporary store. Does nothing when stopped."""
+        if self._loop is None:
+            return
+        try:
+            asyncio.run_coroutine_threadsafe(self._server.shutdown(), self._loop).result(_STOP_SECONDS)
+        finally:
+            self._end_loop()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+    def _end_loop(self) -> None:
+        assert self._loop is not None and self._thread is not None, "ended before it was started"
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_STOP_SECONDS)
+        self._loop = None
+        self._thread = None
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed, else asyncio's."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+@contextlib.contextmanager
+def naming_port(host: str, port: int, use: str) -> Iterator[None]:
+    """Turn "address already in use" into PortInUseError, which says which port and whose."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUseError(host, port, use) from error
+        raise
+
+
+def _is_taken(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.socket() as probe:
+        probe.bind((host, port))
+        return False
+    return True
+
+
+def _free_ports(host: str, count: int) -> int:
+    """A port P such that P to P + count − 1 and, for a broker, the VIP port P − 2 are free just now."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+            first: int = probe.getsockname()[1]
+        wanted = range(first, first + 1) if count == 1 else (first - 2, *range(first, first + count))
+        if first > 1026 and first + count < 65_536 and not any(_is_taken(host, port) for port in wanted):
+            return first
