@@ -1,0 +1,137 @@
+"""`maxq store …`: look into a store directory, check it, recover it, rehearse taking it over. No broker is needed.
+
+All but `recover` never write, and may be run beside a broker that is writing.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePath
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+from maxq.errors import MaxQError, StoreError
+from maxq.runtime.system import SystemDisk
+from maxq.store.tools.check import StoreCheck
+from maxq.store.tools.log_walk import LogWalk, Progress
+from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.offsets import queue_offsets
+from maxq.store.tools.store_files import StoreFiles, StoreSettings
+
+app = typer.Typer(help="Store directories, offline.", no_args_is_help=True)
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The store's root directory (storePathRootDir).")]
+Conf = Annotated[Path | None, typer.Option("--conf", "-c", help="broker.conf, for what the files do not show.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+HashSlots = Annotated[int, typer.Option("--hash-slots", help="maxHashSlotNum of the index files.", min=0)]
+IndexEntries = Annotated[int, typer.Option("--index-entries", help="maxIndexNum of the index files.", min=0)]
+
+
+@app.command()
+def messages(directory: Directory, as_json: Json = False, conf: Conf = None) -> None:
+    """Every message in log order; with --json one object a line."""
+    with _errors_to_stderr(), _progress() as progress:
+        walk = LogWalk(_open(directory, conf), progress)
+        out = sys.stdout.buffer
+        for batch in walk.batches():
+            lines = [orjson.dumps(found) if as_json else _one_line(found) for found in messages_of(batch)]
+            out.write(b"\n".join(lines) + b"\n")
+        walk.close()
+        out.flush()
+        for fault in walk.faults:
+            print(fault, file=sys.stderr)
+
+
+@app.command()
+def offsets(directory: Directory, as_json: Json = False, conf: Conf = None) -> None:
+    """First and next offset of every queue."""
+    with _errors_to_stderr(), _progress() as progress:
+        found = queue_offsets(_open(directory, conf), progress)
+    if as_json:
+        _print_json([queue.to_json() for queue in found])
+        return
+    for queue in found:
+        print(f"{queue.topic}\t{queue.queue_id}\t{queue.min_offset}\t{queue.max_offset}")
+
+
+@app.command()
+def check(
+    directory: Directory,
+    as_json: Json = False,
+    conf: Conf = None,
+    hash_slots: HashSlots = 0,
+    index_entries: IndexEntries = 0,
+) -> None:
+    """Compare log, queues, index, checkpoint and settings files with each other; exit 1 if anything is wrong."""
+    with _errors_to_stderr(), _progress() as progress:
+        report = StoreCheck(_open(directory, conf, hash_slots, index_entries), progress).run()
+    if as_json:
+        _print_json(report.to_json())
+    else:
+        for line in report.lines():
+            print(line)
+    if report.faults:
+        raise typer.Exit(1)
+
+
+def _open(directory: Path, conf: Path | None, hash_slots: int = 0, index_entries: int = 0) -> StoreFiles:
+    settings = None
+    if conf is not None:
+        settings = StoreSettings.from_properties(conf.read_bytes(), source=str(conf))
+    files = StoreFiles(SystemDisk(), PurePath(directory), settings, hash_slots=hash_slots, index_entries=index_entries)
+    if not files.exists:
+        raise StoreError(f"{directory} holds no store: no commitlog, consumequeue or checkpoint; give storePathRootDir")
+    return files
+
+
+def _one_line(found: dict[str, Any]) -> bytes:
+    properties = found["properties"]
+    columns = (
+        found["physicalOffset"], found["size"], found["topic"], found["queueId"], found["queueOffset"],
+        found["storeTimestamp"], found["msgId"], properties.get("TAGS", ""), properties.get("KEYS", ""),
+    )  # fmt: skip
+    return "\t".join(str(column) for column in columns).encode()
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+@contextlib.contextmanager
+def _errors_to_stderr() -> Iterator[None]:
+    """Refusals end with status 2 and one line; a reader that has seen enough ends us quietly."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except (MaxQError, OSError) as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress]:
+    """A bar on standard error, if that is a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield _reporter(bar)
+
+
+def _reporter(bar: RichProgress) -> Callable[[str, int, int], None]:
+    tasks: dict[str, Any] = {}
+
+    def report(what: str, done: int, total: int) -> None:
+        if what not in tasks:
+            tasks[what] = bar.add_task(what, total=total)
+        bar.update(tasks[what], completed=done, total=total)
+
+    return report

@@ -1,0 +1,162 @@
+"""`maxq store check`: log, queues, index, checkpoint and settings files against each other, in one pass."""
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+from maxq.errors import MaxQError
+from maxq.protocol import json_dialect
+from maxq.runtime.interfaces import MappedRegion
+from maxq.store import record_cy as rc
+from maxq.store.tools.check_index import IndexCheck
+from maxq.store.tools.check_queues import QueueCheck
+from maxq.store.tools.expectation import Expectation, expectation_of
+from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
+from maxq.store.tools.store_files import Fault, StoreFiles
+
+_CHECKPOINT = struct.Struct(">qqqqqq")
+_CHECKPOINT_SIZE = 4096
+_CHECKPOINT_REMEDY = "brokers choose by it where recovery begins: move the file away to have everything recovered"
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """What was found. `notes` are true but not wrong; `faults` are."""
+
+    log_start: int = 0
+    log_end: int = 0
+    records: int = 0
+    units: int = 0
+    index_entries: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ok": not self.faults,
+            "logStart": self.log_start,
+            "logEnd": self.log_end,
+            "records": self.records,
+            "queueUnits": self.units,
+            "indexEntries": self.index_entries,
+            "faults": [
+                {"file": fault.file, "position": fault.position, "what": fault.what, "remedy": fault.remedy}
+                for fault in self.faults
+            ],
+            "notes": self.notes,
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        counts = f"{self.records} messages, {self.units} queue units, {self.index_entries} index entries"
+        verdict = f"{len(self.faults)} faults" if self.faults else "no faults"
+        return [
+            *(str(fault) for fault in self.faults),
+            *(f"note: {note}" for note in self.notes),
+            f"log [{self.log_start}, {self.log_end}): {counts}; {verdict}",
+        ]
+
+
+class StoreCheck:
+    """One check of one store."""
+
+    def __init__(self, files: StoreFiles, progress: Progress = no_progress) -> None:
+        self._files = files
+        self._walk = LogWalk(files, progress)
+        self._lookup = LogWalk(files)  # for single records, beside the pass
+        self._levels = files.settings.delay_levels_ms
+
+    def run(self) -> CheckReport:
+        """Read everything once; never writes, never fails on what it finds."""
+        files, walk = self._files, self._walk
+        queues = QueueCheck(files, self._expectation_at, self._is_damaged)
+        index = IndexCheck(files, self._expectation_at, self._is_damaged)
+        for batch in walk.batches():
+            for start in range(0, batch.count * rc.SCAN_WIDTH, rc.SCAN_WIDTH):
+                expected = expectation_of(batch.view, batch.rows[start : start + rc.SCAN_WIDTH], self._levels)
+                queues.expect(expected)
+                index.expect(expected)
+        queues.finish()
+        index.finish()
+        report = CheckReport(walk.start_offset, walk.end_offset, walk.records, queues.units, index.entries)
+        report.faults = [*files.faults, *walk.faults, *queues.faults, *index.faults, *self._checkpoint_faults()]
+        report.faults += self._config_faults()
+        report.notes = [*self._exit_notes(), *queues.notes, *index.notes]
+        walk.close()
+        self._lookup.close()
+        return report
+
+    # -- looking things up --
+
+    def _expectation_at(self, physical_offset: int) -> Expectation | None:
+        batch = self._lookup.record_at(physical_offset)
+        return expectation_of(batch.view, batch.rows[: rc.SCAN_WIDTH], self._levels) if batch else None
+
+    def _is_damaged(self, physical_offset: int) -> bool:
+        return any(damage.covers(physical_offset) for damage in self._walk.damages)
+
+    def _exit_notes(self) -> list[str]:
+        if self._files.has_abort:
+            return ["abort file: the broker is running, or did not end cleanly and will recover at its next start"]
+        return []
+
+    # -- small files --
+
+    def _checkpoint_faults(self) -> list[Fault]:
+        path = self._files.root / "checkpoint"
+        if not self._files.disk.exists(path):
+            if not self._files.log:
+                return []
+            return [Fault("checkpoint", 0, "missing", "the next start recovers the whole log; nothing is lost")]
+        size = self._files.disk.stat(path).size
+        if size != _CHECKPOINT_SIZE:
+            return [Fault("checkpoint", 0, f"{size} bytes long, not {_CHECKPOINT_SIZE}", _CHECKPOINT_REMEDY)]
+        region: MappedRegion = self._files.disk.map(path, size, read_only=True)
+        values = _CHECKPOINT.unpack_from(region.view)
+        region.close()
+        newest, end = self._newest_timestamp(), self._newest_end()
+        names = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp")
+        faults = [
+            self._checkpoint_fault(8 * place, f"{name} {values[place]}", f"the newest message was stored at {newest}")
+            for place, name in enumerate(names)
+            if not 0 <= values[place] <= newest
+        ]
+        offsets = {24: "masterFlushedOffset", 32: "confirmPhyOffset", 40: "logicsPhysicalOffset"}
+        faults += [
+            self._checkpoint_fault(position, f"{name} {values[position // 8]}", f"the log ends at {end}")
+            for position, name in offsets.items()
+            if not -1 <= values[position // 8] <= end
+        ]
+        return faults
+
+    @staticmethod
+    def _checkpoint_fault(position: int, stated: str, real: str) -> Fault:
+        return Fault("checkpoint", position, f"{stated}, but {real}", _CHECKPOINT_REMEDY)
+
+    def _newest_timestamp(self) -> int:
+        """Of the log now: a broker may have written on since the pass."""
+        newest = self._walk.max_store_timestamp
+        batch = self._lookup.record_at(self._walk.end_offset)
+        while batch is not None:
+            newest = max(newest, batch.rows[rc.C_STORE_TIMESTAMP])
+            batch = self._lookup.record_at(batch.rows[rc.C_PHYSICAL_OFFSET] + batch.rows[rc.C_SIZE])
+        return newest
+
+    def _newest_end(self) -> int:
+        last = self._files.log[-1] if self._files.log else None
+        return max(self._walk.end_offset, last.from_offset + last.size if last and self._files.has_abort else 0)
+
+    def _config_faults(self) -> list[Fault]:
+        faults = []
+        folder = self._files.root / "config"
+        for entry in self._files.disk.list(folder):
+            if not entry.is_dir and entry.name.endswith(".json"):
+                try:
+                    json_dialect.loads(self._files.disk.read(folder / entry.name))
+                except FileNotFoundError:
+                    continue  # being replaced
+                except MaxQError as error:
+                    backup = self._files.disk.exists(folder / (entry.name + ".bak"))
+                    remedy = "the next start takes the .bak" if backup else "restore it; there is no .bak"
+                    faults.append(Fault(f"config/{entry.name}", 0, f"not readable: {error}", remedy))
+        return faults

@@ -1,0 +1,260 @@
+"""IndexFiles against themselves (chains, slots, header) and against the log (every entry, every record)."""
+
+import sys
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from maxq.errors import StoreError
+from maxq.store.tools.expectation import Expectation
+from maxq.store.tools.index_files import (
+    SLOT_SIZE,
+    Geometry,
+    IndexEntry,
+    IndexHeader,
+    IndexReader,
+    infer_geometry,
+)
+from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
+
+_REBUILD = "a restart rebuilds index files only after an unclean exit; move the index folder away to have all rebuilt"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry and where it is."""
+
+    file: DataFile
+    position: int
+    header: IndexHeader
+    number: int
+    is_last: bool
+    entry: IndexEntry
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Consecutive records (of those with keys) that the index does not have."""
+
+    file: str
+    position: int
+    first_offset: int
+    last_offset: int
+    records: int
+
+
+class IndexCheck:
+    """Entries are in log order, so one pass over both is enough: call `expect` for each record, then `finish`.
+
+    Args:
+        expectation_at: of the record at a physical offset, looked up in the log; None if no record starts there.
+        is_damaged: does a physical offset lie in a damaged range of the log?
+    """
+
+    def __init__(
+        self,
+        files: StoreFiles,
+        expectation_at: Callable[[int], Expectation | None],
+        is_damaged: Callable[[int], bool],
+    ) -> None:
+        self.faults: list[Fault] = []
+        self.notes: list[str] = []
+        self.entries = 0
+        self._files = files
+        self._expectation_at = expectation_at
+        self._is_damaged = is_damaged
+        self._log_start = files.log[0].from_offset if files.log else 0
+        self._stream = self._all_entries()
+        self._current = next(self._stream, None)
+        self._gaps: list[_Gap] = []
+        self._gap_open = False
+        self._last_place = ("index", 0)
+
+    @property
+    def enabled(self) -> bool:
+        return self._files.settings.index_enabled
+
+    def expect(self, expected: Expectation) -> None:
+        """The next record of the log."""
+        while self._current is not None and self._current.entry.physical_offset < expected.physical_offset:
+            self._check_stray(self._current)
+            self._advance()
+        missing = set(expected.key_hashes)
+        while self._current is not None and self._current.entry.physical_offset == expected.physical_offset:
+            self._check_entry(self._current, expected)
+            missing.discard(self._current.entry.key_hash)
+            self._advance()
+        if missing:
+            self._note_gap(expected.physical_offset)
+        elif expected.key_hashes:
+            self._gap_open = False
+
+    def finish(self) -> None:
+        """The log is at its end; what is left points past it."""
+        while self._current is not None:
+            self._check_stray(self._current)
+            self._advance()
+        if not self._files.index and self._gaps and self.enabled:
+            records = sum(gap.records for gap in self._gaps)
+            self.faults.append(Fault("index", 0, f"no index files; {records} messages have keys", _REBUILD))
+            return
+        for gap in self._gaps if self.enabled else []:
+            self._report_gap(gap)
+
+    # -- entries --
+
+    def _advance(self) -> None:
+        assert self._current is not None
+        self._last_place = (self._files.name(self._current.file.path), self._current.position)
+        self._current = next(self._stream, None)
+
+    def _check_entry(self, found: _Entry, expected: Expectation) -> None:
+        if found.entry.key_hash not in expected.key_hashes and found.entry.key_hash not in expected.tag_hashes:
+            place = expected.physical_offset
+            what = f"entry {found.number}: hash {found.entry.key_hash} is of no key of the message at {place}"
+            self._entry_fault(found, what)
+        self._check_time(found, expected.store_timestamp)
+
+    def _check_time(self, found: _Entry, store_timestamp: int) -> None:
+        header = found.header
+        if found.number == 1:  # its seconds count from the end of the file before
+            if header.begin_timestamp != store_timestamp:
+                self._header_fault(
+                    found, 0, f"begin time {header.begin_timestamp}, the first message has {store_timestamp}"
+                )
+        else:
+            # Seconds are truncated towards zero, never negative, at most 2^31 - 1.
+            seconds = max(0, min((1 << 31) - 1, int((store_timestamp - header.begin_timestamp) / 1000)))
+            if seconds != found.entry.seconds:
+                what = f"entry {found.number}: {found.entry.seconds} s after begin, the message says {seconds}"
+                self._entry_fault(found, what)
+        if found.is_last and header.end_timestamp != store_timestamp:
+            self._header_fault(found, 8, f"end time {header.end_timestamp}, the last message has {store_timestamp}")
+
+    def _check_stray(self, found: _Entry) -> None:
+        """An entry that the pass over the log did not meet: expired, re-dispatched out of order, live, or wrong."""
+        offset = found.entry.physical_offset
+        if 0 <= offset < self._log_start or self._is_damaged(offset):
+            return
+        expected = self._expectation_at(offset) if offset >= 0 else None
+        if expected is None:
+            self._entry_fault(found, f"entry {found.number}: no message starts at physical offset {offset}")
+        else:
+            self._check_entry(found, expected)
+
+    def _entry_fault(self, found: _Entry, what: str) -> None:
+        self.faults.append(Fault(self._files.name(found.file.path), found.position, what, _REBUILD))
+
+    def _header_fault(self, found: _Entry, position: int, what: str) -> None:
+        self.faults.append(Fault(self._files.name(found.file.path), position, what, _REBUILD))
+
+    # -- gaps --
+
+    def _note_gap(self, physical_offset: int) -> None:
+        if self._gap_open:
+            self._gaps[-1].last_offset = physical_offset
+            self._gaps[-1].records += 1
+            return
+        place = self._last_place
+        if self._current is not None:
+            place = (self._files.name(self._current.file.path), self._current.position)
+        self._gaps.append(_Gap(*place, physical_offset, physical_offset, 1))
+        self._gap_open = True
+
+    def _report_gap(self, gap: _Gap) -> None:
+        is_tail = self._gap_open and gap is self._gaps[-1]
+        if is_tail and (self._files.has_abort or self._files.dledger):
+            self.notes.append(
+                f"index: {gap.records} messages from physical offset {gap.first_offset} on are not indexed yet; "
+                "the next start does it"
+            )
+            return
+        what = f"{gap.records} messages from physical offset {gap.first_offset} to {gap.last_offset} lack index entries"
+        self.faults.append(Fault(gap.file, gap.position, what, _REBUILD))
+
+    # -- files --
+
+    def _all_entries(self) -> Iterator[_Entry]:
+        """Entries of all files, oldest first; each file's own structure is checked on the way."""
+        geometry: Geometry | None = None
+        for file in self._files.index:
+            try:
+                geometry = self._geometry(file, geometry)
+                if geometry is None:
+                    continue  # new and empty
+                reader = IndexReader(self._files, file, geometry)
+            except FileNotFoundError:
+                continue  # cleaned up under our eyes
+            except (StoreError, ValueError) as error:
+                self.faults.append(Fault(self._files.name(file.path), 0, str(error), _REBUILD))
+                continue
+            yield from self._file_entries(reader, file is self._files.index[-1])
+            reader.close()
+
+    def _geometry(self, file: DataFile, known: Geometry | None) -> Geometry | None:
+        if known is not None and known.file_size == file.size:
+            return known
+        return infer_geometry(self._files, file)
+
+    def _file_entries(self, reader: IndexReader, newest: bool) -> Iterator[_Entry]:
+        name = self._files.name(reader.file.path)
+        self._check_header_counts(reader, name)
+        newest_of_slot = array("i", bytes(SLOT_SIZE * reader.geometry.slots))
+        slots_used = 0
+        count = reader.entry_count
+        first = last = None
+        for number, entry in reader.entries():
+            position = reader.geometry.entry_position(number)
+            found = _Entry(reader.file, position, reader.header, number, number == count, entry)
+            slot = entry.key_hash % reader.geometry.slots
+            if entry.key_hash < 0:
+                self._entry_fault(found, f"entry {number}: hash {entry.key_hash} is negative")
+            if entry.previous != newest_of_slot[slot]:
+                what = f"entry {number}: chain goes on at entry {entry.previous}, not at {newest_of_slot[slot]}"
+                self._entry_fault(found, what)
+            slots_used += newest_of_slot[slot] == 0
+            newest_of_slot[slot] = number
+            self.entries += 1
+            first = first or entry
+            last = entry
+            yield found
+        self._check_header(reader, name, first, last, slots_used)
+        self._check_slots(reader, name, newest_of_slot, newest)
+
+    def _check_header_counts(self, reader: IndexReader, name: str) -> None:
+        count = reader.header.index_count
+        if not 0 <= count <= reader.geometry.entries:
+            what = f"next entry number {count} is not between 0 and {reader.geometry.entries}"
+            self.faults.append(Fault(name, 36, what, _REBUILD))
+
+    def _check_header(
+        self, reader: IndexReader, name: str, first: IndexEntry | None, last: IndexEntry | None, slots_used: int
+    ) -> None:
+        header = reader.header
+        if first is None or last is None:
+            return
+        pairs = (
+            (16, "begin physical offset", header.begin_physical_offset, first.physical_offset),
+            (24, "end physical offset", header.end_physical_offset, last.physical_offset),
+            (32, "slots in use", header.hash_slot_count, slots_used),
+        )
+        for position, what, stated, real in pairs:
+            if stated != real:
+                self.faults.append(Fault(name, position, f"{what} {stated}, the entries say {real}", _REBUILD))
+
+    def _check_slots(self, reader: IndexReader, name: str, newest_of_slot: "array[int]", newest: bool) -> None:
+        if sys.byteorder == "little":
+            newest_of_slot.byteswap()
+        stored = reader.slots()
+        if stored == memoryview(newest_of_slot).cast("B"):
+            return
+        wanted = newest_of_slot.tobytes()
+        for position in range(0, len(wanted), SLOT_SIZE):
+            if stored[position : position + SLOT_SIZE] != wanted[position : position + SLOT_SIZE]:
+                value = int.from_bytes(stored[position : position + SLOT_SIZE], "big", signed=True)
+                if newest and self._files.has_abort and value > reader.entry_count:
+                    continue  # written since we read the header
+                slot = position // SLOT_SIZE
+                real = int.from_bytes(wanted[position : position + SLOT_SIZE], "big")
+                what = f"slot {slot} points to entry {value}, its newest entry is {real}"
+                self.faults.append(Fault(name, reader.geometry.slot_position(slot), what, _REBUILD))

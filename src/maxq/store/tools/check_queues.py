@@ -1,0 +1,308 @@
+"""ConsumeQueues and BatchConsumeQueues against the log, both ways: every message has its unit, every unit a message."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from maxq.store.log_cy import DAMAGED_TAGS_CODE
+from maxq.store.tools.expectation import Expectation, ExpectedUnit
+from maxq.store.tools.offsets import TopicNames
+from maxq.store.tools.queue_files import (
+    BATCH_UNIT_SIZE,
+    MAX_EXT_ADDRESS,
+    UNIT_SIZE,
+    BatchQueueFiles,
+    ExtFiles,
+    QueueFiles,
+    Unit,
+    UnitFiles,
+)
+from maxq.store.tools.store_files import Fault, StoreFiles
+
+_OPEN_MAX: Final = 200  # queues mapped at once
+_WRONG_MAX: Final = 1000  # wrong units remembered per queue
+_REPAIR: Final = "a restart rebuilds what is missing; for the rest move the queue's folder away to have it rebuilt"
+
+
+@dataclass(slots=True)
+class _Missing:
+    """Consecutive messages of one queue that have no unit."""
+
+    first: int  # queue offsets
+    last: int
+    physical_offset: int  # of the first
+
+
+@dataclass(slots=True)
+class _Wrong:
+    queue_offset: int
+    unit: Unit
+    expected: Unit
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What the check knows of one ConsumeQueue."""
+
+    files: QueueFiles
+    ext: ExtFiles
+    seen: bytearray = field(default_factory=bytearray)  # 1 = the log confirms this unit; index 0 is `first_index`
+    missing: list[_Missing] = field(default_factory=list)
+    wrong: list[_Wrong] = field(default_factory=list)
+    wrong_count: int = 0
+    last_confirmed: int = -1  # queue offset
+    last_confirmed_physical: int = -1
+
+    def confirm(self, queue_offset: int, physical_offset: int) -> None:
+        place = queue_offset - self.files.first_index
+        if place >= len(self.seen):
+            self.seen.extend(bytes(place + 1 - len(self.seen)))
+        self.seen[place] = 1
+        self.last_confirmed = max(self.last_confirmed, queue_offset)
+        self.last_confirmed_physical = max(self.last_confirmed_physical, physical_offset)
+
+    def is_confirmed(self, queue_offset: int) -> bool:
+        place = queue_offset - self.files.first_index
+        return 0 <= place < len(self.seen) and bool(self.seen[place])
+
+    def miss(self, queue_offset: int, physical_offset: int) -> None:
+        if self.missing and self.missing[-1].last + 1 == queue_offset:
+            self.missing[-1].last = queue_offset
+        else:
+            self.missing.append(_Missing(queue_offset, queue_offset, physical_offset))
+
+
+class QueueCheck:
+    """Call `expect` for each record of the log, then `finish`.
+
+    Args:
+        expectation_at: of the record at a physical offset, looked up in the log; None if no record starts there.
+        is_damaged: does a physical offset lie in a damaged range of the log?
+    """
+
+    def __init__(
+        self,
+        files: StoreFiles,
+        expectation_at: Callable[[int], Expectation | None],
+        is_damaged: Callable[[int], bool],
+    ) -> None:
+        self.faults: list[Fault] = []
+        self.notes: list[str] = []
+        self.units = 0
+        self._files = files
+        self._topics = TopicNames(files)
+        self._expectation_at = expectation_at
+        self._is_damaged = is_damaged
+        self._log_start = files.log[0].from_offset if files.log else 0
+        self._queues = {key: self._new_queue(key) for key in files.queues}
+        self._missing_folders: dict[tuple[str, int], _Missing] = {}
+        self._open: OrderedDict[int, UnitFiles] = OrderedDict()
+        self._confirmed_end = 0  # physical offset behind the last record that has its unit
+        self._batches: dict[tuple[str, int], dict[int, Expectation]] = {}
+
+    def expect(self, expected: Expectation) -> None:
+        """The next record of the log."""
+        units = expected.units
+        if units and (expected.batch_size or units[0].topic in self._topics.batch):
+            key = (units[0].topic, units[0].queue_id)
+            self._batches.setdefault(key, {})[expected.physical_offset] = expected
+            units = units[1:]
+        for unit in units:
+            self._expect_unit(unit, expected)
+
+    def finish(self) -> None:
+        """The log is at its end: look at what it did not confirm."""
+        for key in sorted(self._queues):
+            self._finish_queue(key, self._queues[key])
+            self._queues[key].files.close()
+            self._queues[key].ext.close()
+        self._report_missing_folders()
+        for key in sorted(self._batches.keys() | self._files.batch_queues.keys()):
+            self._check_batch_queue(key)
+
+    # -- one unit --
+
+    def _new_queue(self, key: tuple[str, int]) -> _Queue:
+        return _Queue(
+            QueueFiles(self._files, self._files.queues[key]),
+            ExtFiles(self._files, self._files.ext_queues.get(key, [])),
+        )
+
+    def _expect_unit(self, unit: ExpectedUnit, expected: Expectation) -> None:
+        key = (unit.topic, unit.queue_id)
+        queue = self._queues.get(key)
+        if queue is None:
+            known = self._missing_folders.setdefault(
+                key, _Missing(unit.queue_offset, unit.queue_offset, expected.physical_offset)
+            )
+            known.last = unit.queue_offset
+            return
+        found = self._unit(queue, unit.queue_offset)
+        wanted = Unit(expected.physical_offset, expected.size, unit.tags_code)
+        if found is None or not any(found):
+            queue.miss(unit.queue_offset, expected.physical_offset)
+        elif self._equal(queue, found, wanted):
+            queue.confirm(unit.queue_offset, expected.physical_offset)
+            self._confirmed_end = max(self._confirmed_end, expected.physical_offset + expected.size)
+            self.units += 1
+        else:
+            queue.wrong_count += 1
+            if len(queue.wrong) < _WRONG_MAX:
+                queue.wrong.append(_Wrong(unit.queue_offset, found, wanted))
+
+    def _unit(self, queue: _Queue, queue_offset: int) -> Unit | None:
+        self._open[id(queue)] = queue.files
+        self._open.move_to_end(id(queue))
+        if len(self._open) > _OPEN_MAX:
+            self._open.popitem(last=False)[1].close()
+        return queue.files.unit(queue_offset)
+
+    @staticmethod
+    def _equal(queue: _Queue, found: Unit, wanted: Unit) -> bool:
+        if found == wanted:
+            return True
+        if found[:2] != wanted[:2] or found.tags_code > MAX_EXT_ADDRESS:
+            return False
+        return queue.ext.tags_code(found.tags_code) == wanted.tags_code
+
+    # -- one queue, after the log --
+
+    def _finish_queue(self, key: tuple[str, int], queue: _Queue) -> None:
+        for missing in queue.missing:
+            # A queue that was deleted and began again at 0 leaves messages with its old numbers in the log.
+            if missing.first > queue.last_confirmed and missing.physical_offset < queue.last_confirmed_physical:
+                continue
+            self._report_missing(key, queue, missing)
+        for wrong in queue.wrong:
+            if not queue.is_confirmed(wrong.queue_offset):
+                self._report_wrong(key, queue, wrong)
+        if queue.wrong_count > len(queue.wrong):
+            self.notes.append(f"{_title(key)}: {queue.wrong_count} wrong units in all")
+        self._check_unconfirmed(key, queue)
+
+    def _report_missing(self, key: tuple[str, int], queue: _Queue, missing: _Missing) -> None:
+        count = missing.last - missing.first + 1
+        if self._is_behind(missing.physical_offset):
+            self.notes.append(
+                f"{_title(key)}: the last {count} messages are not dispatched yet; the next start does it"
+            )
+            return
+        what = f"no units for {count} messages, queue offsets {missing.first} to {missing.last}"
+        self._fault(key, queue, missing.first * UNIT_SIZE, what)
+
+    def _is_behind(self, physical_offset: int) -> bool:
+        """Is a missing entry one that a running broker is about to write, or that a killed one did not come to?
+
+        A DLedger member dispatches what is committed, so its queues may always end before its log.
+        """
+        return (
+            self._files.has_abort or self._files.dledger
+        ) and self._log_start < self._confirmed_end <= physical_offset
+
+    def _report_wrong(self, key: tuple[str, int], queue: _Queue, wrong: _Wrong) -> None:
+        if wrong.unit.tags_code == DAMAGED_TAGS_CODE:
+            return
+        what = f"unit {wrong.queue_offset} says {_words(wrong.unit)}, the log says {_words(wrong.expected)}"
+        self._fault(key, queue, wrong.queue_offset * UNIT_SIZE, what)
+
+    def _check_unconfirmed(self, key: tuple[str, int], queue: _Queue) -> None:
+        """Units that no message of the pass over the log claimed."""
+        reported = {wrong.queue_offset for wrong in queue.wrong}
+        index = queue.files.first_index
+        last_index = queue.files.end // UNIT_SIZE
+        leading = True
+        while index < last_index:
+            place = index - queue.files.first_index
+            if place < len(queue.seen):
+                unconfirmed = queue.seen.find(0, place)
+                if unconfirmed != place:
+                    leading = False
+                    index = queue.files.first_index + (len(queue.seen) if unconfirmed < 0 else unconfirmed)
+                    continue
+            unit = queue.files.unit(index)
+            if unit is None or not any(unit):
+                if index > queue.last_confirmed:
+                    return
+            elif index not in reported and not self._may_stand(key, index, unit, leading):
+                self._report_unit(key, queue, index, unit)
+                if index > queue.last_confirmed:
+                    return  # behind the last good unit everything may be old bytes
+            index += 1
+
+    def _may_stand(self, key: tuple[str, int], index: int, unit: Unit, leading: bool) -> bool:
+        if unit.tags_code == DAMAGED_TAGS_CODE or (unit.is_pre_blank and leading):
+            return True
+        if not unit.is_good:
+            return False
+        if unit.physical_offset < self._log_start or self._is_damaged(unit.physical_offset):
+            return True
+        expected = self._expectation_at(unit.physical_offset)
+        return expected is not None and any(
+            (other.topic, other.queue_id, other.queue_offset) == (*key, index) for other in expected.units
+        )
+
+    def _report_unit(self, key: tuple[str, int], queue: _Queue, index: int, unit: Unit) -> None:
+        what = f"unit {index} says {_words(unit)}: no message with this place in the queue starts there"
+        self._fault(key, queue, index * UNIT_SIZE, what)
+
+    def _report_missing_folders(self) -> None:
+        for key, missing in sorted(self._missing_folders.items()):
+            if self._topics.is_deleted(key[0]):
+                continue
+            if self._is_behind(missing.physical_offset):
+                self.notes.append(f"{_title(key)}: not there yet; the next start dispatches its messages")
+                continue
+            what = f"no ConsumeQueue, messages with queue offsets {missing.first} to {missing.last} are in the log"
+            self.faults.append(Fault(f"consumequeue/{key[0]}/{key[1]}", 0, what, _REPAIR))
+
+    def _fault(self, key: tuple[str, int], queue: _Queue, position: int, what: str) -> None:
+        place = queue.files.place(position)
+        file = self._files.name(place[0]) if place else f"consumequeue/{key[0]}/{key[1]}"
+        self.faults.append(Fault(file, place[1] if place else position, what, _REPAIR))
+
+    # -- batch queues --
+
+    def _check_batch_queue(self, key: tuple[str, int]) -> None:
+        expected = self._batches.get(key, {})
+        queue = BatchQueueFiles(self._files, self._files.batch_queues.get(key, []))
+        position = queue.start
+        for position, unit in queue.units():
+            record = expected.pop(unit.physical_offset, None)
+            if record is None:
+                if unit.physical_offset >= self._log_start and self._expectation_at(unit.physical_offset) is None:
+                    what = f"unit says {_words(Unit(*unit[:3]))}: no batch of this queue starts there"
+                    self._batch_fault(key, queue, position, what)
+                continue
+            own = record.units[0]
+            wanted = (
+                record.physical_offset, record.size, own.tags_code, record.store_timestamp, own.queue_offset,
+                max(record.batch_size, 1), -1, 0,
+            )  # fmt: skip
+            self.units += 1
+            self._confirmed_end = max(self._confirmed_end, record.physical_offset + record.size)
+            if tuple(unit) != wanted:
+                self._batch_fault(key, queue, position, f"unit is {tuple(unit)}, the log says {wanted}")
+        left = sorted(expected.values(), key=lambda record: record.physical_offset)
+        if left and self._is_behind(left[0].physical_offset):
+            self.notes.append(
+                f"{_title(key)}: the last {len(left)} batches are not dispatched yet; the next start does it"
+            )
+        elif left:
+            first = left[0].units[0].queue_offset
+            at = position + BATCH_UNIT_SIZE if queue.sequence else 0
+            self._batch_fault(key, queue, at, f"no units for {len(left)} batches from queue offset {first} on")
+        queue.close()
+
+    def _batch_fault(self, key: tuple[str, int], queue: BatchQueueFiles, position: int, what: str) -> None:
+        place = queue.place(position)
+        file = self._files.name(place[0]) if place else f"batchconsumequeue/{key[0]}/{key[1]}"
+        self.faults.append(Fault(file, place[1] if place else position, what, _REPAIR))
+
+
+def _title(key: tuple[str, int]) -> str:
+    return f"queue {key[0]}/{key[1]}"
+
+
+def _words(unit: Unit) -> str:
+    return f"physical offset {unit.physical_offset}, {unit.size} bytes, tags code {unit.tags_code}"

@@ -1,0 +1,129 @@
+"""What one record of the log must have left in queues and index.
+
+A second, naive implementation of dispatch (store/log_cy.py has the first), so that each can be checked by the other.
+
+Source:
+    CommitLog.checkMessageAndReturnSize, ConsumeQueue.putMessagePositionInfo, MultiDispatchUtils,
+    IndexService.buildIndex; store-format.md §7, §8.3; changes-5.5.md §7 (tag entries).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from maxq.protocol import message_const as const
+from maxq.protocol.java_hash import java_hash
+from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.store import record_cy as rc
+from maxq.store.log_cy import jhash
+from maxq.store.tools.message_json import properties_of, topic_of
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+LMQ_PREFIX: Final = "%LMQ%"
+_PREPARED, _ROLLBACK = 0x4, 0xC
+_TRANSACTION_MASK: Final = 0xC
+_MIN_INT: Final = -(1 << 31)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedUnit:
+    """One entry of a ConsumeQueue."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    tags_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What dispatch makes of one record.
+
+    Attributes:
+        units: ConsumeQueue entries, the record's own queue first.
+        batch_size: number of messages of an inner batch (its one unit is in the batch queue), else 0.
+        key_hashes: of the index entries it must have.
+        tag_hashes: of those it may have (RocketMQ 5.5 writes them).
+    """
+
+    physical_offset: int
+    size: int
+    store_timestamp: int
+    units: tuple[ExpectedUnit, ...]
+    batch_size: int
+    key_hashes: tuple[int, ...]
+    tag_hashes: tuple[int, ...]
+
+
+def expectation_of(view: memoryview, row: Any, delay_levels_ms: tuple[int, ...]) -> Expectation:
+    """Of a scanned record (`row` is record_cy.SCAN_WIDTH integers)."""
+    topic = topic_of(view, row)
+    properties = properties_of(view, row)
+    sys_flag = row[rc.C_SYS_FLAG]
+    kind = sys_flag & _TRANSACTION_MASK
+    units: tuple[ExpectedUnit, ...] = ()
+    batch_size = 0
+    if kind not in (_PREPARED, _ROLLBACK):
+        tags_code = _tags_code(topic, properties, row[rc.C_STORE_TIMESTAMP], delay_levels_ms)
+        if sys_flag & MessageSysFlag.INNER_BATCH:
+            batch_size = _int(properties.get(const.PROPERTY_INNER_NUM, ""))
+        units = (ExpectedUnit(topic, row[rc.C_QUEUE_ID], row[rc.C_QUEUE_OFFSET], tags_code),)
+        units += _multi_dispatch(topic, row[rc.C_QUEUE_ID], properties, tags_code)
+    return Expectation(
+        row[rc.C_PHYSICAL_OFFSET],
+        row[rc.C_SIZE],
+        row[rc.C_STORE_TIMESTAMP],
+        units,
+        batch_size,
+        () if kind == _ROLLBACK else _key_hashes(topic, properties),
+        () if kind == _ROLLBACK else _tag_hashes(topic, properties),
+    )
+
+
+def index_hash(key: str) -> int:
+    """IndexFile.indexKeyHashMethod: never negative."""
+    value = jhash(key)
+    return 0 if value == _MIN_INT else abs(value)
+
+
+@lru_cache(maxsize=4096)
+def _tag_hash(tags: str) -> int:
+    return java_hash(tags)
+
+
+def _tags_code(topic: str, properties: dict[str, str], store_timestamp: int, delay_levels_ms: tuple[int, ...]) -> int:
+    if topic == SCHEDULE_TOPIC:
+        level = min(_int(properties.get(const.PROPERTY_DELAY_TIME_LEVEL, "")), len(delay_levels_ms))
+        if level > 0:
+            return store_timestamp + delay_levels_ms[level - 1]
+    tags = properties.get(const.PROPERTY_TAGS)
+    return _tag_hash(tags) if tags else 0
+
+
+def _multi_dispatch(topic: str, queue_id: int, properties: dict[str, str], tags_code: int) -> tuple[ExpectedUnit, ...]:
+    names = properties.get(const.PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(const.PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    if len(names) != len(offsets) or topic.startswith(("%RETRY%", "rmq_sys_")) or topic == SCHEDULE_TOPIC:
+        return ()
+    return tuple(
+        ExpectedUnit(name, 0 if name.startswith(LMQ_PREFIX) else queue_id, int(offset), tags_code)
+        for name, offset in zip(names, offsets, strict=True)
+        if name and offset.isdecimal() and "/" not in name
+    )
+
+
+def _key_hashes(topic: str, properties: dict[str, str]) -> tuple[int, ...]:
+    keys = [key for key in properties.get(const.PROPERTY_KEYS, "").split(const.KEY_SEPARATOR) if key]
+    uniq_key = properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
+    if uniq_key:
+        keys.insert(0, uniq_key)
+    return tuple(index_hash(f"{topic}#{key}") for key in keys)
+
+
+def _tag_hashes(topic: str, properties: dict[str, str]) -> tuple[int, ...]:
+    tags = properties.get(const.PROPERTY_TAGS)
+    return (index_hash(f"{topic}#T#{tags}"),) if tags else ()
+
+
+def _int(text: str) -> int:
+    return int(text) if text.removeprefix("-").isdecimal() else 0

@@ -1,0 +1,244 @@
+"""The log from its first record to its last, over whatever is broken in between.
+
+The one question that matters at a bad place is whether it is the end. **A torn tail is the end; damage in the middle
+is not**: if a good record (magic, size, own physical offset, CRC) follows, in the same file or at the beginning of a
+later one, the range between is damage, and the log goes on behind it.
+"""
+
+import struct
+from array import array
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.runtime.interfaces import MappedRegion
+from maxq.store import record_cy as rc
+from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
+
+#: (what is being read, bytes done, bytes in all)
+Progress = Callable[[str, int, int], None]
+
+_ROWS: Final = 2048
+_DLEDGER_HEAD: Final = struct.Struct(">iiqqqiiii")
+_BLANK_MAGIC: Final = b"\xcb\xd4\x31\x94"
+_REASONS: Final = {
+    rc.STOP_ZERO: "zeros where a record should be",
+    rc.STOP_BAD_MAGIC: "no magic code of a record",
+    rc.STOP_BAD_SIZE: "the size of the record is not the sum of its parts",
+    rc.STOP_BAD_CRC: "the CRC of the body is wrong",
+    rc.STOP_BAD_OFFSET: "the record says it belongs to another physical offset",
+    rc.STOP_END: "the file ends in a record",
+}
+
+
+def no_progress(_what: str, _done: int, _total: int) -> None:
+    """For callers that show none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Consecutive good records of one file: `count` rows of record_cy.SCAN_WIDTH columns, positions in `view`."""
+
+    file: DataFile
+    view: memoryview
+    rows: "array[int]"
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes [start, end) of a file that are no records, with good ones behind them."""
+
+    file: DataFile
+    start: int
+    end: int
+    reason: str
+
+    def covers(self, physical_offset: int) -> bool:
+        return self.file.from_offset + self.start <= physical_offset < self.file.from_offset + self.end
+
+
+class LogWalk:
+    """One pass over the log.
+
+    After `batches` is used up: `damages`, `faults` (the same and everything else, in words), `end_offset` (behind the
+    last good record), `records`, `blanks`, `max_store_timestamp`.
+    """
+
+    def __init__(self, files: StoreFiles, progress: Progress = no_progress) -> None:
+        self.files = files
+        self.damages: list[Damage] = []
+        self.faults: list[Fault] = []
+        self.start_offset = files.log[0].from_offset if files.log else 0
+        self.end_offset = self.start_offset
+        self.records = 0
+        self.blanks = 0
+        self.max_store_timestamp = 0
+        self._progress = progress
+        self._total = sum(file.size for file in files.log)
+        self._rows = array("q", bytes(8 * rc.SCAN_WIDTH * _ROWS))
+        self._regions: dict[int, MappedRegion] = {}
+
+    def batches(self) -> Iterator[Batch]:
+        """Every good record, in log order. The rows are reused: take what is needed before the next one."""
+        done = 0
+        for number, file in enumerate(self.files.log):
+            view = self._view(file)
+            if view is None:
+                continue  # cleaned up under our eyes
+            reader = self._dledger_file if self.files.dledger else self._file
+            at_end = yield from reader(number, file, view, done)
+            self._release(file)
+            done += file.size
+            if at_end:
+                break
+        self._progress("log", self._total, self._total)
+
+    def record_at(self, physical_offset: int) -> Batch | None:
+        """The good record that starts here, looked up now (the log may have grown since the walk)."""
+        if self.files.log_file_at(physical_offset) is None:
+            self.files.refresh_log()
+        file = self.files.log_file_at(physical_offset)
+        view = self._view(file) if file else None
+        if file is None or view is None:
+            return None
+        rows = array("q", bytes(8 * rc.SCAN_WIDTH))
+        position = physical_offset - file.from_offset
+        count, _, _ = rc.scan(view, position, len(view), file.from_offset, rows)
+        return Batch(file, view, rows, 1) if count else None
+
+    def close(self) -> None:
+        """Give the mappings back."""
+        for region in self._regions.values():
+            region.close()
+        self._regions.clear()
+
+    # -- files --
+
+    def _view(self, file: DataFile) -> memoryview | None:
+        region = self._regions.get(file.from_offset)
+        if region is None:
+            try:
+                region = self.files.disk.map(file.path, file.size, read_only=True)
+            except FileNotFoundError:
+                return None
+            self._regions[file.from_offset] = region
+        return region.view
+
+    def _release(self, file: DataFile) -> None:
+        region = self._regions.pop(file.from_offset, None)
+        if region is not None:
+            region.close()
+
+    def _file(self, number: int, file: DataFile, view: memoryview, done: int) -> Generator[Batch, None, bool]:
+        """Records of one file; returns True if the log ends here."""
+        position = 0
+        while True:
+            count, stopped_at, stop = rc.scan(view, position, len(view), file.from_offset, self._rows)
+            if count:
+                yield self._batch(file, view, count)
+            self._progress("log", done + stopped_at, self._total)
+            position = stopped_at
+            if stop == rc.STOP_ROWS_FULL:
+                continue
+            if stop == rc.STOP_BLANK:
+                self._blank(file, view, position)
+                return False
+            if stop == rc.STOP_END and position == len(view):
+                return False
+            behind = self._behind_damage(number, file, view, position, stop)
+            if behind is None:
+                self._tail(file, view, position, stop)
+                return True
+            if behind == len(view):
+                return False
+            position = behind
+
+    def _batch(self, file: DataFile, view: memoryview, count: int) -> Batch:
+        self.records += count
+        last = (count - 1) * rc.SCAN_WIDTH
+        self.end_offset = file.from_offset + self._rows[last + rc.C_POSITION] + self._rows[last + rc.C_SIZE]
+        newest = max(self._rows[rc.C_STORE_TIMESTAMP : count * rc.SCAN_WIDTH : rc.SCAN_WIDTH])
+        self.max_store_timestamp = max(self.max_store_timestamp, newest)
+        return Batch(file, view, self._rows, count)
+
+    def _blank(self, file: DataFile, view: memoryview, position: int) -> None:
+        self.blanks += 1
+        left = len(view) - position
+        stated = int.from_bytes(view[position : position + 4], "big")
+        if stated != left:
+            self._fault(
+                file,
+                position,
+                f"the BLANK record says {stated} bytes, {left} are left in the file",
+                "brokers ignore it: the next file is read all the same",
+            )
+
+    def _behind_damage(self, number: int, file: DataFile, view: memoryview, position: int, stop: int) -> int | None:
+        """Where in this file the log goes on behind a bad place; the file's size for the next file; None: nowhere."""
+        good = rc.find_record(view, position + 1, len(view), file.from_offset)
+        if good < 0 and self._a_later_file_begins_well(number):
+            good = _find_blank(view, position + 1)
+        if good < 0:
+            return None
+        damage = Damage(file, position, good, _REASONS[stop])
+        self.damages.append(damage)
+        what = f"damage of {good - position} bytes (up to byte {good}): {damage.reason}; good records follow"
+        remedy = "those are kept, the damaged ones are lost unless a replica or backup has them"
+        self._fault(file, position, what, remedy)
+        return good
+
+    def _a_later_file_begins_well(self, number: int) -> bool:
+        rows = array("q", bytes(8 * rc.SCAN_WIDTH))
+        for later in self.files.log[number + 1 :]:
+            view = self._view(later)
+            if view is not None:
+                count, _, _ = rc.scan(view, 0, len(view), later.from_offset, rows)
+                if count or rc.find_record(view, 0, len(view), later.from_offset) >= 0:
+                    return True
+        return False
+
+    def _tail(self, file: DataFile, view: memoryview, position: int, stop: int) -> None:
+        if stop != rc.STOP_ZERO:
+            what = f"torn tail: {_REASONS[stop]}; no good record follows"
+            self._fault(file, position, what, "the end of the log: a broker cuts it here at its next start")
+
+    def _fault(self, file: DataFile, position: int, what: str, remedy: str) -> None:
+        self.faults.append(Fault(self.files.name(file.path), position, what, remedy))
+
+    # -- DLedger --
+
+    def _dledger_file(self, number: int, file: DataFile, view: memoryview, done: int) -> Generator[Batch, None, bool]:
+        """As `_file`, for entries of a DLedger data file: a 48-byte head, then the record."""
+        position = 0
+        while position + _DLEDGER_HEAD.size <= len(view):
+            magic, size, *_ = _DLEDGER_HEAD.unpack_from(view, position)
+            if magic == -1:
+                self.blanks += 1
+                return False
+            start, end = position + _DLEDGER_HEAD.size, position + size
+            if magic != 1 or not start < end <= len(view):
+                if any(view[position : position + _DLEDGER_HEAD.size]):
+                    self._tail(file, view, position, rc.STOP_BAD_MAGIC)
+                return True
+            count, _, stop = rc.scan(view, start, end, file.from_offset, self._rows)
+            if count:
+                yield self._batch(file, view, 1)
+            else:
+                self._fault(file, start, f"the entry's body is no message: {_REASONS[stop]}", "see the other members")
+            position = end
+            self._progress("log", done + position, self._total)
+        return False
+
+
+def _find_blank(view: memoryview, start: int) -> int:
+    """Where the BLANK record that ends this file is; the file's size if it is gone too."""
+    step = 1 << 20
+    for begin in range(start, len(view), step):
+        chunk = bytes(view[begin + 4 : begin + 4 + step + 3])
+        at = chunk.find(_BLANK_MAGIC)
+        while at >= 0:
+            if int.from_bytes(view[begin + at : begin + at + 4], "big") == len(view) - begin - at:
+                return begin + at
+            at = chunk.find(_BLANK_MAGIC, at + 1)
+    return len(view)

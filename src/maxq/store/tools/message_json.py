@@ -1,0 +1,77 @@
+"""A record as a JSON object, with the names that the golden `expected.json` uses."""
+
+import hashlib
+from typing import Any
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.compression import compression_type, decompress
+from maxq.protocol.message_const import PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+from maxq.protocol.message_id import host_text, offset_message_id
+from maxq.protocol.message_properties import decode_properties
+from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.store import record_cy as rc
+from maxq.store.tools.log_walk import Batch
+
+
+def messages_of(batch: Batch) -> list[dict[str, Any]]:
+    """One object per record of the batch: topic, queueId, queueOffset, physicalOffset, size, msgId (the offset id),
+    uniqKey, sysFlag, flag, bornTimestamp, storeTimestamp, bornHost, storeHost, reconsumeTimes,
+    preparedTransactionOffset, properties, storedBodyMd5, storedBodyLen, bodyCrc, bodyMd5 (after decompression)."""
+    return [_message(batch.view, batch.rows[i * rc.SCAN_WIDTH : (i + 1) * rc.SCAN_WIDTH]) for i in range(batch.count)]
+
+
+def _message(view: memoryview, row: Any) -> dict[str, Any]:
+    sys_flag = row[rc.C_SYS_FLAG]
+    body = view[row[rc.C_BODY_POSITION] : row[rc.C_BODY_POSITION] + row[rc.C_BODY_SIZE]]
+    properties = properties_of(view, row)
+    born_host = _host(view, row[rc.C_BORN_HOST_POSITION], sys_flag & MessageSysFlag.BORN_HOST_V6)
+    store_host = _host(view, row[rc.C_STORE_HOST_POSITION], sys_flag & MessageSysFlag.STORE_HOST_V6)
+    stored_md5 = hashlib.md5(body, usedforsecurity=False).hexdigest()
+    return {
+        "topic": topic_of(view, row),
+        "queueId": row[rc.C_QUEUE_ID],
+        "queueOffset": row[rc.C_QUEUE_OFFSET],
+        "physicalOffset": row[rc.C_PHYSICAL_OFFSET],
+        "size": row[rc.C_SIZE],
+        "msgId": offset_message_id(store_host, row[rc.C_PHYSICAL_OFFSET]),
+        "uniqKey": properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX),
+        "bodyMd5": _inflated_md5(body, sys_flag, stored_md5),
+        "storedBodyMd5": stored_md5,
+        "storedBodyLen": row[rc.C_BODY_SIZE],
+        "bodyCrc": row[rc.C_BODY_CRC],
+        "sysFlag": sys_flag,
+        "flag": row[rc.C_FLAG],
+        "bornTimestamp": row[rc.C_BORN_TIMESTAMP],
+        "storeTimestamp": row[rc.C_STORE_TIMESTAMP],
+        "bornHost": host_text(born_host),
+        "storeHost": host_text(store_host),
+        "reconsumeTimes": row[rc.C_RECONSUME_TIMES],
+        "preparedTransactionOffset": row[rc.C_PREPARED_OFFSET],
+        "properties": dict(sorted(properties.items())),
+    }
+
+
+def topic_of(view: memoryview, row: Any) -> str:
+    """The topic of a scanned record; bytes that are not UTF-8 are replaced."""
+    start = row[rc.C_TOPIC_POSITION]
+    return str(view[start : start + row[rc.C_TOPIC_SIZE]], "utf-8", "replace")
+
+
+def properties_of(view: memoryview, row: Any) -> dict[str, str]:
+    """The properties of a scanned record."""
+    start = row[rc.C_PROPERTIES_POSITION]
+    return decode_properties(view[start : start + row[rc.C_PROPERTIES_SIZE]])
+
+
+def _host(view: memoryview, position: int, is_v6: int) -> bytes:
+    return bytes(view[position : position + (20 if is_v6 else 8)])
+
+
+def _inflated_md5(body: memoryview, sys_flag: int, stored_md5: str) -> str | None:
+    """None: the body says it is compressed and cannot be decompressed."""
+    if not sys_flag & MessageSysFlag.COMPRESSED:
+        return stored_md5
+    try:
+        return hashlib.md5(decompress(body, compression_type(sys_flag)), usedforsecurity=False).hexdigest()
+    except RemoteProtocolError:
+        return None

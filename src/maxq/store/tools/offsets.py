@@ -1,0 +1,149 @@
+"""First and next offset of every queue, as a broker that starts on this store would know them.
+
+The log decides: a queue's first offset is that of its oldest message in the log, its next one that behind its newest.
+The ConsumeQueue files add what the log has no more: a queue whose messages have all expired keeps its next offset.
+"""
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+from maxq.errors import MaxQError
+from maxq.protocol import json_dialect
+from maxq.store import record_cy as rc
+from maxq.store.tools.expectation import LMQ_PREFIX, Expectation, expectation_of
+from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
+from maxq.store.tools.queue_files import PRE_BLANK_SIZE, BatchQueueFiles, QueueFiles
+from maxq.store.tools.store_files import StoreFiles
+
+
+@dataclass(slots=True)
+class QueueOffsets:
+    """[min_offset, max_offset) of one queue."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "queueId": self.queue_id,
+            "minOffset": self.min_offset,
+            "maxOffset": self.max_offset,
+        }
+
+
+class OffsetTable:
+    """Collects offsets, record by record."""
+
+    def __init__(self) -> None:
+        self.queues: dict[tuple[str, int], QueueOffsets] = {}
+
+    def add(self, expected: Expectation) -> None:
+        """Note the queue entries of one record."""
+        for place, unit in enumerate(expected.units):
+            count = expected.batch_size if expected.batch_size and place == 0 else 1
+            self.widen(unit.topic, unit.queue_id, unit.queue_offset, unit.queue_offset + count)
+
+    def widen(self, topic: str, queue_id: int, low: int, high: int) -> None:
+        """[low, high) belongs to the queue."""
+        known = self.queues.setdefault((topic, queue_id), QueueOffsets(topic, queue_id, low, high))
+        known.min_offset = min(known.min_offset, low)
+        known.max_offset = max(known.max_offset, high)
+
+    def sorted(self) -> list[QueueOffsets]:
+        return [self.queues[key] for key in sorted(self.queues)]
+
+
+def queue_offsets(files: StoreFiles, progress: Progress = no_progress) -> list[QueueOffsets]:
+    """Of every queue, sorted by topic and queue id. Reads the whole log."""
+    table = OffsetTable()
+    walk = LogWalk(files, progress)
+    for batch in walk.batches():
+        for start in range(0, batch.count * rc.SCAN_WIDTH, rc.SCAN_WIDTH):
+            row = batch.rows[start : start + rc.SCAN_WIDTH]
+            table.add(expectation_of(batch.view, row, files.settings.delay_levels_ms))
+    walk.close()
+    _forget_deleted_topics(files, table)
+    for key in files.queues:
+        _add_from_files(files, table, key, walk)
+    for key in files.batch_queues:
+        _add_from_batch_files(files, table, key, walk)
+    return table.sorted()
+
+
+class TopicNames:
+    """What topics.json and the folders tell about topics."""
+
+    def __init__(self, files: StoreFiles) -> None:
+        table = _topic_table(files)
+        self._known = None if table is None else set(table)
+        self._folders = {topic for topic, _ in files.queues} | {topic for topic, _ in files.batch_queues}
+        self.batch = {topic for topic, _ in files.batch_queues}
+        for topic, config in (table or {}).items():
+            if isinstance(config, dict) and (config.get("attributes") or {}).get("queue.type") == "BatchCQ":
+                self.batch.add(topic)
+
+    def is_deleted(self, topic: str) -> bool:
+        """Was the topic deleted, its messages still waiting in the log for their file to expire?"""
+        if self._known is None or topic in self._known or topic in self._folders:
+            return False
+        return not topic.startswith(LMQ_PREFIX)
+
+
+def _topic_table(files: StoreFiles) -> dict[str, Any] | None:
+    for name in ("topics.json", "topics.json.bak"):
+        with contextlib.suppress(FileNotFoundError, MaxQError, AttributeError):
+            found = json_dialect.loads(files.disk.read(files.root / "config" / name))
+            return dict(found.get("topicConfigTable", {}))
+    return None
+
+
+def _forget_deleted_topics(files: StoreFiles, table: OffsetTable) -> None:
+    topics = TopicNames(files)
+    for key in list(table.queues):
+        if topics.is_deleted(key[0]):
+            del table.queues[key]
+
+
+def _add_from_files(files: StoreFiles, table: OffsetTable, key: tuple[str, int], walk: LogWalk) -> None:
+    queue = QueueFiles(files, files.queues[key])
+    first, last = -1, -1
+    for index, unit in _last_units(queue):
+        if unit.physical_offset + unit.size <= walk.end_offset or unit.size == PRE_BLANK_SIZE:
+            last = index
+            first = index if first < 0 else first
+    queue.close()
+    if last < 0:
+        if key not in table.queues and queue.sequence:
+            table.widen(*key, queue.first_index, queue.first_index)
+        return
+    if key in table.queues:
+        table.queues[key].max_offset = max(table.queues[key].max_offset, last + 1)
+    else:
+        table.widen(*key, last + 1, last + 1)  # nothing in the log any more: the numbering goes on
+
+
+def _last_units(queue: QueueFiles) -> Any:
+    """The units of the last file that holds any."""
+    for file in reversed(queue.sequence):
+        index = file.from_offset // 20
+        unit = queue.unit(index)
+        if unit is not None and unit.is_good:
+            return queue.units(index)
+    return ()
+
+
+def _add_from_batch_files(files: StoreFiles, table: OffsetTable, key: tuple[str, int], walk: LogWalk) -> None:
+    queue = BatchQueueFiles(files, files.batch_queues[key])
+    end = -1
+    for _, unit in queue.units():
+        if unit.physical_offset + unit.size <= walk.end_offset:
+            end = unit.base_offset + unit.batch_size
+    queue.close()
+    if end >= 0 and key in table.queues:
+        table.queues[key].max_offset = max(table.queues[key].max_offset, end)
+    elif end >= 0:
+        table.widen(*key, end, end)

@@ -1,0 +1,173 @@
+"""ConsumeQueue files, read only.
+
+n × 20 bytes: i64 physical offset, i32 size, i64 tags code           (ConsumeQueue)
+n × 46 bytes: i64 physical offset, i32 size, i64 tags code, i64 store time, i64 base offset, i16 batch size,
+              i32 compacted offset, i32 reserved                     (BatchConsumeQueue)
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from maxq.runtime.interfaces import MappedRegion
+from maxq.store.tools.store_files import DataFile, StoreFiles
+
+UNIT_SIZE: Final = 20
+BATCH_UNIT_SIZE: Final = 46
+_UNIT: Final = struct.Struct(">qiq")
+_BATCH_UNIT: Final = struct.Struct(">qiqqqhii")
+
+#: Size field of the units that fill a queue's first file up to its first message.
+PRE_BLANK_SIZE: Final = 0x7FFFFFFF
+#: Tags codes at or below this are addresses in ConsumeQueueExt files.
+MAX_EXT_ADDRESS: Final = -(1 << 31) - 1
+_EXT_BASE: Final = -(1 << 63)
+_EXT_HEAD: Final = struct.Struct(">hqqh")
+
+
+class Unit(NamedTuple):
+    """One entry of a ConsumeQueue."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    @property
+    def is_good(self) -> bool:
+        """What ConsumeQueue.recover goes on behind."""
+        return self.physical_offset >= 0 and self.size > 0
+
+    @property
+    def is_pre_blank(self) -> bool:
+        return self.physical_offset == 0 and self.size == PRE_BLANK_SIZE and self.tags_code == 0
+
+
+class BatchUnit(NamedTuple):
+    """One entry of a BatchConsumeQueue."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    base_offset: int
+    batch_size: int
+    compacted_offset: int
+    reserved: int
+
+    @property
+    def is_good(self) -> bool:
+        return self.physical_offset >= 0 and self.size > 0 and self.base_offset >= 0
+
+
+class UnitFiles:
+    """The bytes of one queue, by position in the queue (not in a file)."""
+
+    def __init__(self, files: StoreFiles, sequence: list[DataFile]) -> None:
+        self._files = files
+        self.sequence = sequence
+        self._region: MappedRegion | None = None
+        self._mapped = -1  # place in the sequence of the file that is mapped
+
+    @property
+    def start(self) -> int:
+        """First byte that is there."""
+        return self.sequence[0].from_offset if self.sequence else 0
+
+    @property
+    def end(self) -> int:
+        """First byte behind the last file."""
+        return self.sequence[-1].from_offset + self.sequence[-1].size if self.sequence else 0
+
+    def place(self, position: int) -> tuple[PurePath, int] | None:
+        """File and byte in it; None if no file holds it."""
+        number = self._number(position)
+        if number < 0:
+            return None
+        return self.sequence[number].path, position - self.sequence[number].from_offset
+
+    def read(self, position: int, size: int) -> memoryview | None:
+        """`size` bytes that do not cross files; None if no file holds them."""
+        number = self._number(position)
+        if number < 0 or not self._map(number):
+            return None
+        assert self._region is not None
+        at = position - self.sequence[number].from_offset
+        found = self._region.view[at : at + size]
+        return found if len(found) == size else None
+
+    def close(self) -> None:
+        if self._region is not None:
+            self._region.close()
+        self._region = None
+        self._mapped = -1
+
+    def _number(self, position: int) -> int:
+        if not self.start <= position < self.end:
+            return -1
+        number = (position - self.start) // self.sequence[0].size
+        if number < len(self.sequence) and self._holds(number, position):
+            return number
+        return next((place for place in range(len(self.sequence)) if self._holds(place, position)), -1)  # files miss
+
+    def _holds(self, number: int, position: int) -> bool:
+        file = self.sequence[number]
+        return file.from_offset <= position < file.from_offset + file.size
+
+    def _map(self, number: int) -> bool:
+        if number != self._mapped:
+            self.close()
+            file = self.sequence[number]
+            try:
+                self._region = self._files.disk.map(file.path, file.size, read_only=True)
+            except FileNotFoundError:
+                return False  # cleaned up under our eyes
+            self._mapped = number
+        return True
+
+
+class QueueFiles(UnitFiles):
+    """The units of one ConsumeQueue, by queue offset."""
+
+    @property
+    def first_index(self) -> int:
+        """Queue offset of the first unit there is a file for."""
+        return self.start // UNIT_SIZE
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """None where there is no file."""
+        found = self.read(queue_offset * UNIT_SIZE, UNIT_SIZE)
+        return Unit(*_UNIT.unpack(found)) if found is not None else None
+
+    def units(self, first: int | None = None) -> Iterator[tuple[int, Unit]]:
+        """(queue offset, unit) from the first one there is until the first that is not good."""
+        index = self.first_index if first is None else first
+        while (unit := self.unit(index)) is not None and unit.is_good:
+            yield index, unit
+            index += 1
+
+
+class BatchQueueFiles(UnitFiles):
+    """The units of one BatchConsumeQueue, in their order."""
+
+    def units(self) -> Iterator[tuple[int, BatchUnit]]:
+        """(byte position in the queue, unit) until the first that is not good."""
+        position = self.start
+        while (found := self.read(position, BATCH_UNIT_SIZE)) is not None:
+            unit = BatchUnit(*_BATCH_UNIT.unpack(found))
+            if not unit.is_good:
+                return
+            yield position, unit
+            position += BATCH_UNIT_SIZE
+
+
+class ExtFiles(UnitFiles):
+    """ConsumeQueueExt: what the tags code of a unit may point to."""
+
+    def tags_code(self, address: int) -> int | None:
+        """The tags code stored at an address; None if nothing is there."""
+        head = self.read(address - _EXT_BASE, _EXT_HEAD.size)
+        if head is None:
+            return None
+        size, tags_code, _, bitmap_size = _EXT_HEAD.unpack(head)
+        return int(tags_code) if size == _EXT_HEAD.size + bitmap_size else None

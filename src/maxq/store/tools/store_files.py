@@ -1,0 +1,223 @@
+"""What a store directory holds, found by looking: files, their start offsets and sizes.
+
+A directory tells nothing about the settings of its broker, so sizes are read from the files themselves; `StoreSettings`
+(from a broker.conf, if there is one at hand) says what cannot be seen.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import PurePath
+from typing import Final
+
+from maxq.config.properties import parse_properties
+from maxq.errors import ConfigError
+from maxq.runtime.interfaces import Disk, FileInfo
+
+#: messageDelayLevel of an untouched broker.
+DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something wrong: where, what, and what can be done about it."""
+
+    file: str
+    position: int  # byte in the file
+    what: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}: byte {self.position}: {self.what}" + (f" ({self.remedy})" if self.remedy else "")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a sequence: its name is its start offset in bytes."""
+
+    path: PurePath
+    from_offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What the broker was told and the files do not show; defaults are RocketMQ's."""
+
+    log_folders: tuple[PurePath, ...] = ()  # empty: <root>/commitlog
+    hash_slots: int = 0  # 0: infer
+    index_entries: int = 0
+    index_enabled: bool = True
+    delay_levels_ms: tuple[int, ...] = ()  # delay_levels_ms[0] is level 1
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_properties(cls, text: bytes | str, *, source: str = "broker.conf") -> "StoreSettings":
+        """Of a broker.conf.
+
+        Raises:
+            ConfigError: a value that is not a number where one is needed; names source, key and value.
+        """
+        found = parse_properties(text, source=source)
+        folders = found.get("storePathCommitLog", "")
+        return cls(
+            log_folders=tuple(PurePath(part) for part in folders.split(",") if part),
+            hash_slots=_number(found, "maxHashSlotNum", source),
+            index_entries=_number(found, "maxIndexNum", source),
+            index_enabled=found.get("messageIndexEnable", "true").lower() == "true",
+            delay_levels_ms=parse_delay_levels(found.get("messageDelayLevel", DEFAULT_DELAY_LEVELS), source=source),
+            properties=found,
+        )
+
+
+def _number(found: Mapping[str, str], key: str, source: str) -> int:
+    text = found.get(key, "0")
+    if not text.isdecimal():
+        raise ConfigError(f"{source}: {key}={text} is not a number; give a count of 1 or more")
+    return int(text)
+
+
+def parse_delay_levels(text: str, *, source: str = "messageDelayLevel") -> tuple[int, ...]:
+    """`1s 5s 10m …` → milliseconds, level 1 first."""
+    levels = []
+    for part in text.split():
+        if part[-1] not in _UNIT_MS or not part[:-1].isdecimal():
+            raise ConfigError(f"{source}: delay level {part!r} is not a number with s, m, h or d behind it")
+        levels.append(int(part[:-1]) * _UNIT_MS[part[-1]])
+    return tuple(levels)
+
+
+class StoreFiles:
+    """The files of one store directory at one moment.
+
+    Attributes:
+        log: CommitLog files by start offset.
+        dledger: True if the log is a DLedger one (`dledger-<id>/data`): entries with 48-byte heads.
+        queues, batch_queues, ext_queues: files by (topic, queue id), by start offset.
+        index: IndexFiles in order of their names, oldest first.
+        faults: names and sizes that cannot be right.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: PurePath,
+        settings: StoreSettings | None = None,
+        *,
+        hash_slots: int = 0,
+        index_entries: int = 0,
+    ) -> None:
+        self.disk = disk
+        self.root = root
+        found = settings or StoreSettings.from_properties("")
+        self.settings = replace(
+            found,
+            hash_slots=hash_slots or found.hash_slots,
+            index_entries=index_entries or found.index_entries,
+        )
+        self.faults: list[Fault] = []
+        self.dledger = False
+        self.log = self._find_log()
+        self.queues = self._find_queues("consumequeue", 20)
+        self.batch_queues = self._find_queues("batchconsumequeue", 46)
+        self.ext_queues = self._find_queues("consumequeue_ext", 1)
+        self.index = self._find_index()
+
+    @property
+    def exists(self) -> bool:
+        """Does it look like a store at all?"""
+        return bool(self.log or self.queues or self.batch_queues or self.disk.exists(self.root / "checkpoint"))
+
+    @property
+    def has_abort(self) -> bool:
+        """The broker runs, or its last exit was not a clean one."""
+        return self.disk.exists(self.root / "abort")
+
+    def name(self, path: PurePath) -> str:
+        """The path as faults show it: below the root if it is there."""
+        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+
+    def log_file_at(self, physical_offset: int) -> DataFile | None:
+        """The file that holds this place."""
+        for file in self.log:
+            if file.from_offset <= physical_offset < file.from_offset + file.size:
+                return file
+        return None
+
+    def refresh_log(self) -> None:
+        """Look again: a broker may have rolled over meanwhile."""
+        known = len(self.faults)
+        self.log = self._find_log()
+        del self.faults[known:]
+
+    # -- finding --
+
+    def _find_log(self) -> list[DataFile]:
+        entries: list[tuple[PurePath, FileInfo]] = []
+        for folder in self.settings.log_folders or (self.root / "commitlog",):
+            entries += [(folder / entry.name, entry) for entry in self.disk.list(folder)]
+        if not entries:
+            entries = self._dledger_files()
+            self.dledger = bool(entries)
+        return self._sequence(entries)
+
+    def _dledger_files(self) -> list[tuple[PurePath, FileInfo]]:
+        for entry in self.disk.list(self.root):
+            if entry.is_dir and entry.name.startswith("dledger-"):
+                folder = self.root / entry.name / "data"
+                return [(folder / found.name, found) for found in self.disk.list(folder)]
+        return []
+
+    def _find_queues(self, folder_name: str, unit_size: int) -> dict[tuple[str, int], list[DataFile]]:
+        queues = {}
+        for topic in self.disk.list(self.root / folder_name):
+            for queue in self.disk.list(self.root / folder_name / topic.name) if topic.is_dir else []:
+                if queue.is_dir and queue.name.isdecimal():
+                    folder = self.root / folder_name / topic.name / queue.name
+                    entries = [(folder / entry.name, entry) for entry in self.disk.list(folder)]
+                    queues[topic.name, int(queue.name)] = self._sequence(entries, unit_size)
+        return queues
+
+    def _find_index(self) -> list[DataFile]:
+        entries = [(self.root / "index" / entry.name, entry) for entry in self.disk.list(self.root / "index")]
+        files = []
+        for path, entry in entries:
+            if not entry.is_dir and entry.name.isdecimal():
+                files.append(DataFile(path, int(entry.name), entry.size))
+        return files
+
+    def _sequence(self, entries: list[tuple[PurePath, FileInfo]], unit_size: int = 1) -> list[DataFile]:
+        """Files named by their start offset, with what is odd about them noted as faults."""
+        files = []
+        for path, entry in sorted(entries, key=lambda item: item[1].name):
+            if entry.is_dir:
+                continue
+            if not (entry.name.isdecimal() and len(entry.name) == 20):
+                self._fault(path, "not a file of this sequence: the name is not 20 digits", "move it away")
+                continue
+            files.append(DataFile(path, int(entry.name), entry.size))
+        if files and files[-1].size == 0:
+            files.pop()  # created, and the power went: every broker deletes it at start
+        usual = Counter(file.size for file in files).most_common(1)[0][0] if files else 0
+        kept = [file for file in files if self._size_is_right(file, usual, unit_size)]
+        for before, after in pairwise(kept):
+            end = before.from_offset + before.size
+            if end != after.from_offset:
+                what = f"starts at offset {after.from_offset}, the file before it ends at {end}"
+                self._fault(after.path, what, "restore the files between from a backup or replica")
+        return kept
+
+    def _size_is_right(self, file: DataFile, usual: int, unit_size: int) -> bool:
+        if file.size != usual or file.size % unit_size:
+            self._fault(
+                file.path,
+                f"{file.size} bytes long, the other files of this folder have {usual}",
+                "a broker refuses to start on it: restore the file, or move it away if it is a ConsumeQueue file",
+            )
+            return False
+        return True
+
+    def _fault(self, path: PurePath, what: str, remedy: str) -> None:
+        self.faults.append(Fault(self.name(path), 0, what, remedy))
