@@ -1,0 +1,246 @@
+"""RemotingClient: connections to brokers and name servers, made when needed.
+
+One connection an address. A request goes out on it as soon as it is open; whoever asks for the same address meanwhile
+waits for the same attempt. A connection that breaks is made anew by the next request. A server that answers GO_AWAY
+gets no more requests on that connection: the request is sent once more on a new one.
+
+The name server is one of a list, drawn at random and kept until it cannot be reached; then the next is tried.
+
+Source:
+    remoting/netty/NettyRemotingClient.java; remoting.md §11.2.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from maxq.codes import ResponseCode
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.errors import LocalProtocolError, RemotingConnectError, RemotingError, RemotingSendError, RemotingTimeoutError
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection, Processor
+from maxq.remoting.endpoint import ConnectionListener, RemotingEndpoint
+from maxq.remoting.tls import ClientTls
+from maxq.remoting.tls_channel import TlsChannel
+from maxq.runtime.interfaces import Clock, Rng
+
+__all__ = ["Connection", "ConnectionListener", "Processor", "RemotingClient"]
+
+log: Final = logging.getLogger("maxq.remoting")
+
+_WRITE_MARKS: Final = (4 * 1024 * 1024, 1024 * 1024)
+_UNSENT_LIMIT: Final = 256 * 1024 * 1024  # above it the server does not read: requests fail rather than fill memory
+
+
+class RemotingClient(RemotingEndpoint):
+    """See the module. `register` a processor for the requests that brokers send to clients."""
+
+    def __init__(self, config: NettyClientConfig, *, clock: Clock, rng: Rng, tls: ClientTls | None = None) -> None:
+        """With `tls`, every connection speaks it."""
+        super().__init__(
+            clock,
+            idle_seconds=config.client_channel_max_idle_time_seconds,
+            frame_limit=config.frame_max_length,
+            unsent_limit=_UNSENT_LIMIT,
+            write_marks=_WRITE_MARKS,
+            request_limit=config.client_async_semaphore_value,
+        )
+        self._config = config
+        self._rng = rng
+        self._tls = tls
+        self._by_address: dict[str, Connection] = {}
+        self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._name_servers: list[str] = []
+        self._name_server_index = 0
+        self._is_closed = False
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Send a request to `host:port` and wait for the response, whatever its code.
+
+        Raises:
+            RemotingConnectError: no connection within the time (or connectTimeoutMillis).
+            RemotingSendError: the connection broke, or the server went away twice.
+            RemotingTimeoutError: no response within `timeout_ms`, connecting included.
+        """
+        deadline = self._clock.monotonic_ms() + timeout_ms
+        connection = await self._connection(address, timeout_ms)
+        response = await self._invoke_on(connection, address, command, deadline, timeout_ms)
+        if response.code != ResponseCode.GO_AWAY:
+            return response
+        self._forget(address, connection)
+        if self._config.enable_reconnect_for_go_away:
+            log.info("%s goes away, connecting anew", address)
+            again = await self._connection(address, max(1, deadline - self._clock.monotonic_ms()))
+            response = await self._invoke_on(again, address, command, deadline, timeout_ms)
+            if response.code != ResponseCode.GO_AWAY:
+                return response
+            self._forget(address, again)
+        raise RemotingSendError(f"send request to <{address}> failed: it goes away", address=address)
+
+    async def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int = 3000) -> None:
+        """Send a request that is not answered. Raises RemotingConnectError after `timeout_ms` without connection."""
+        connection = await self._connection(address, timeout_ms)
+        connection.send_oneway(command)
+
+    async def _invoke_on(
+        self, connection: Connection, address: str, command: RemotingCommand, deadline: int, timeout_ms: int
+    ) -> RemotingCommand:
+        left_ms = deadline - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            text = f"invoke <{address}> timeout, {timeout_ms}(ms) went by before the request was sent"
+            raise RemotingTimeoutError(text, address=address, timeout_ms=timeout_ms)
+        connection.active = False
+        try:
+            return await connection.invoke(command, left_ms)
+        except RemotingTimeoutError:
+            # Java closes the socket when there was time enough to wait. Here only if it stayed silent all the time:
+            # then it may be half open, while an answer that is merely late harms nobody.
+            if self._config.client_close_socket_if_timeout and not connection.active:
+                log.warning("%s did not answer within %d ms and was silent; closed", address, left_ms)
+                connection.abort("silent until the timeout of a request")
+            raise
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    async def _connection(self, address: str, timeout_ms: int) -> Connection:
+        connection = self._by_address.get(address)
+        if connection is not None and not connection.is_closed:
+            return connection
+        if self._is_closed:
+            raise RemotingConnectError("the remoting client is closed", address=address)
+        attempt = self._connecting.get(address)
+        if attempt is None:
+            attempt = self._connecting[address] = asyncio.ensure_future(self._connect(address))
+            attempt.add_done_callback(lambda task: self._connected_or_failed(address, task))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await asyncio.shield(attempt)
+        except TimeoutError:
+            text = f"connect to <{address}> failed: no connection within {timeout_ms} ms"
+            raise RemotingConnectError(text, address=address) from None
+
+    def _connected_or_failed(self, address: str, attempt: "asyncio.Task[Connection]") -> None:
+        self._connecting.pop(address, None)
+        if attempt.cancelled() or attempt.exception() is not None:
+            return
+        connection = attempt.result()
+        if self._is_closed:
+            connection.close("the client is closed")
+        else:
+            self._by_address[address] = connection
+
+    async def _connect(self, address: str) -> Connection:
+        host, port = split_address(address)
+        limit_ms = self._config.connect_timeout_millis
+        loop = asyncio.get_running_loop()
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                _, connection = await loop.create_connection(self._make_connection, host, port)
+                if connection.ready is not None:
+                    await connection.ready
+        except TimeoutError:
+            if connection is not None:
+                connection.abort("no TLS handshake in time")
+            text = f"connect to <{address}> failed: no connection within {limit_ms} ms (connectTimeoutMillis)"
+            raise RemotingConnectError(text, address=address) from None
+        except (OSError, RemotingSendError) as error:
+            raise RemotingConnectError(f"connect to <{address}> failed: {error}", address=address) from None
+        return connection
+
+    def _make_connection(self) -> Connection:
+        if self._tls is None:
+            return Connection(self, detect=False)
+        connection = Connection(self, detect=False, tls=TlsChannel(self._tls.context(), server_side=False))
+        connection.ready = asyncio.get_running_loop().create_future()
+        return connection
+
+    def _forget(self, address: str, connection: Connection) -> None:
+        """No more requests on this connection; it goes on until its answers have come and it falls silent."""
+        if self._by_address.get(address) is connection:
+            del self._by_address[address]
+
+    def closed(self, connection: Connection, error: Exception | None) -> None:
+        for address, held in list(self._by_address.items()):
+            if held is connection:
+                del self._by_address[address]
+        super().closed(connection, error)
+
+    def close_connection(self, address: str, reason: str = "closed by us") -> None:
+        """Close the connection to `address` if there is one."""
+        connection = self._by_address.pop(address, None)
+        if connection is not None:
+            connection.close(reason)
+
+    async def close(self) -> None:
+        """Close everything; requests that wait fail with RemotingSendError."""
+        self._is_closed = True
+        attempts = list(self._connecting.values())
+        for attempt in attempts:
+            attempt.cancel()
+        if attempts:
+            await asyncio.gather(*attempts, return_exceptions=True)
+        await self.close_all("the client is closed")
+
+    # --- name servers ------------------------------------------------------------------------------------------------
+
+    @property
+    def name_servers(self) -> list[str]:
+        """The addresses in the order they are tried."""
+        return list(self._name_servers)
+
+    def update_name_servers(self, addresses: Sequence[str]) -> None:
+        """Use these name servers (`host:port`). The one in use is kept if it is still listed."""
+        if sorted(set(addresses)) == sorted(self._name_servers):
+            return
+        in_use = self._current_name_server()
+        shuffled = sorted(set(addresses))
+        for i in range(len(shuffled) - 1, 0, -1):
+            j = self._rng.below(i + 1)
+            shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+        self._name_servers = shuffled
+        self._name_server_index = 0
+        if in_use in shuffled:
+            self._name_server_index = shuffled.index(in_use)
+        elif in_use is not None:
+            self.close_connection(in_use, "no longer a name server of ours")
+
+    def _current_name_server(self) -> str | None:
+        return self._name_servers[self._name_server_index] if self._name_servers else None
+
+    async def invoke_name_server(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Ask the name server in use; if it cannot be reached, the next, until all were tried.
+
+        Raises:
+            RemotingConnectError: no name server is known, or none can be reached.
+            RemotingTimeoutError: one took the request and did not answer in time.
+        """
+        failure: RemotingError = RemotingConnectError("no name server address is set", address="")
+        deadline = self._clock.monotonic_ms() + timeout_ms
+        for _ in range(len(self._name_servers)):
+            address = self._current_name_server()
+            left_ms = deadline - self._clock.monotonic_ms()
+            if address is None or left_ms <= 0:
+                break
+            try:
+                return await self.invoke(address, command, left_ms)
+            except (RemotingConnectError, RemotingSendError) as error:
+                failure = error
+            if self._current_name_server() == address:
+                self._name_server_index = (self._name_server_index + 1) % len(self._name_servers)
+        raise failure
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """(host, port) of `host:port`; the host of IPv6 may be in brackets.
+
+    Raises:
+        LocalProtocolError: no port, or one that is none.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port[:6]) > 65535:
+        raise LocalProtocolError(f"an address is host:port, not {address!r:.100}")
+    return host.strip("[]"), int(port)

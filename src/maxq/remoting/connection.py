@@ -1,0 +1,476 @@
+"""Connection: one TCP connection and the frames on it, on either side.
+
+Receiving. All connections of an endpoint receive into one shared buffer; what is left of an arrival (an incomplete
+frame) is kept per connection and put in front of the next arrival. An idle connection therefore owns no buffer. A
+frame of more than half the shared buffer is received into a buffer of its own, which grows with what really arrives.
+
+Sending. What an arrival is answered with is collected and leaves in one write when the arrival has been worked off.
+
+A peer that does not read. When the transport holds more than the high mark, neither its socket is read nor what
+already arrived is worked off, until it has drained; what others cause to be written to it meanwhile (long pulls that
+wake up) is bounded by `unsent_limit`, above which the connection is closed and said so.
+
+First bytes. A server looks at the first bytes of a connection: a PROXY protocol header is taken off, 0x16 starts TLS,
+anything else is a frame (whose first byte is 0 or 1 for every length below 32 MiB).
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol, cast
+
+from maxq.errors import RemoteProtocolError, RemotingSendError, RemotingTimeoutError
+from maxq.protocol.message_id import encode_host
+from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand, decode_frame
+from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
+from maxq.remoting.tls_channel import TlsChannel
+
+log: Final = logging.getLogger("maxq.remoting")
+
+#: Bytes of the buffer all connections of an endpoint receive into.
+RECEIVE_BUFFER_SIZE: Final = 256 * 1024
+_OWN_BUFFER_START: Final = 64 * 1024
+_FLUSH_AT: Final = 512 * 1024  # bytes of answers after which an arrival is flushed before it is worked off
+
+_TLS_RECORD: Final = 0x16
+
+#: (connection, buffer, start, end) → new start: takes the leading frames it understands.
+BatchPath = Callable[["Connection", bytearray, int, int], int]
+
+#: Answers one request. None: answered later through `connection.send(request.reply(...))`, or never.
+Processor = Callable[["Connection", RemotingCommand], RemotingCommand | Awaitable[RemotingCommand | None] | None]
+
+
+class Endpoint(Protocol):
+    """What a connection needs of the server or client it belongs to."""
+
+    receive_buffer: bytearray
+    receive_view: memoryview
+    frame_limit: int  # bytes of a whole frame
+    unsent_limit: int  # bytes a transport may hold
+    write_marks: tuple[int, int]  # bytes: stop reading above the first, go on below the second
+    request_limit: int  # requests of ours that may wait for answers on one connection
+    batch_path: BatchPath | None
+
+    def next_opaque(self) -> int: ...
+
+    def server_tls(self) -> ssl.SSLContext | None:
+        """What to answer TLS with; None: TLS is disabled."""
+        ...
+
+    def plain_allowed(self) -> bool:
+        """May a connection go on without TLS?"""
+        ...
+
+    def connected(self, connection: "Connection") -> None: ...
+
+    def closed(self, connection: "Connection", error: Exception | None) -> None: ...
+
+    def request_received(self, connection: "Connection", command: RemotingCommand) -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection. `attributes` belongs to whoever owns the connection (client id and the like)."""
+
+    __slots__ = (
+        "_detecting", "_endpoint", "_in_pass", "_loop", "_out", "_out_size", "_own", "_own_filled", "_partial",
+        "_paused", "_pending", "_remote_host", "_tls", "_transport", "active", "attributes", "close_reason",
+        "excluded_codes", "idle_ticks", "is_closed", "local_address", "opened_ms", "ready", "remote_address",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        excluded_codes: frozenset[int] = frozenset(),
+        tls: TlsChannel | None = None,
+        detect: bool = True,
+    ) -> None:
+        """
+        Args:
+            excluded_codes: request codes this connection's port does not serve (VIP port).
+            tls: the client side of TLS, which starts at once.
+            detect: look for PROXY protocol and TLS in the first bytes (a server).
+        """
+        self._endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._detecting = detect
+        self._tls = tls
+        self._partial = b""
+        self._own: bytearray | None = None
+        self._own_filled = 0
+        self._out: list[bytes | memoryview] = []
+        self._out_size = 0
+        self._in_pass = False
+        self._paused = False
+        self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._remote_host: bytes | None = None
+        self.excluded_codes = excluded_codes
+        self.attributes: dict[str, Any] = {}
+        self.remote_address = ""
+        self.local_address = ""
+        self.is_closed = False
+        self.close_reason = ""
+        self.opened_ms = 0  # monotonic
+        self.active = True  # bytes moved since the endpoint's last look
+        self.idle_ticks = 0  # looks in a row that found it inactive
+        self.ready: asyncio.Future[None] | None = None  # a client waits for the TLS handshake
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.local_address} ← {self.remote_address}{' closed' if self.is_closed else ''}>"
+
+    @property
+    def remote_host(self) -> bytes:
+        """The peer packed as records have it: address, then int32 port; 8 bytes, or 20 for IPv6."""
+        if self._remote_host is None:
+            host, _, port = self.remote_address.rpartition(":")
+            self._remote_host = encode_host(host, int(port))
+        return self._remote_host
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the peer has not taken yet."""
+        transport = self._transport
+        return self._out_size + (0 if transport is None or self.is_closed else transport.get_write_buffer_size())
+
+    # --- using it ----------------------------------------------------------------------------------------------------
+
+    def write(self, buffers: Sequence[bytes | memoryview]) -> None:
+        """Send whole frames given in pieces. During an arrival they leave together at its end. Nothing happens on a
+        closed connection."""
+        if self.is_closed:
+            return
+        self._out.extend(buffers)
+        self._out_size += sum(map(len, buffers))
+        if not self._in_pass:
+            self._flush()
+
+    def send(self, command: RemotingCommand) -> None:
+        """Send one frame. Raises LocalProtocolError if it cannot be encoded."""
+        self.write(command.buffers())
+
+    def send_oneway(self, command: RemotingCommand) -> None:
+        """Send a request that is not answered."""
+        command.flag |= ONEWAY_FLAG
+        command.opaque = self._endpoint.next_opaque()
+        self.send(command)
+
+    async def invoke(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Send a request and wait for its response.
+
+        Raises:
+            RemotingTimeoutError: none came in time.
+            RemotingSendError: the connection is closed, breaks meanwhile, or too many requests wait on it.
+        """
+        self._check_can_request()
+        opaque = command.opaque = self._endpoint.next_opaque()
+        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
+        self._pending[opaque] = future
+        timer = self._loop.call_later(timeout_ms / 1000, self._time_out, future, timeout_ms)
+        try:
+            self.send(command)
+            return await future
+        finally:
+            timer.cancel()
+            self._pending.pop(opaque, None)
+
+    def _check_can_request(self) -> None:
+        address = self.remote_address
+        if self.is_closed:
+            raise RemotingSendError(f"send request to <{address}> failed: {self.close_reason}", address=address)
+        if len(self._pending) >= self._endpoint.request_limit:
+            text = f"{len(self._pending)} requests wait for answers of <{address}>, which is the limit"
+            raise RemotingSendError(text, address=address)
+
+    def _time_out(self, future: asyncio.Future[RemotingCommand], timeout_ms: int) -> None:
+        if not future.done():
+            text = f"wait response on the channel <{self.remote_address}> timeout, {timeout_ms}(ms)"
+            future.set_exception(RemotingTimeoutError(text, address=self.remote_address, timeout_ms=timeout_ms))
+
+    def close(self, reason: str = "closed by us") -> None:
+        """Close when what is buffered has been sent."""
+        if not self.is_closed:
+            self.close_reason = self.close_reason or reason
+            self._in_pass = False
+            self._flush()
+            if self._tls is not None and self._transport is not None:
+                self._transport.write(self._tls.close())
+            self._shut(abort=False)
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what is buffered is lost."""
+        if not self.is_closed:
+            self.close_reason = self.close_reason or reason
+            self._shut(abort=True)
+
+    def kill(self) -> None:
+        """Drop what `close` still waits to send."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _shut(self, *, abort: bool) -> None:
+        self.is_closed = True
+        self._out, self._out_size, self._partial, self._own = [], 0, b"", None
+        if self._transport is not None:
+            if abort:
+                self._transport.abort()
+            else:
+                self._transport.close()
+
+    # --- asyncio -----------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast(asyncio.Transport, transport)
+        self.remote_address = address_text(transport.get_extra_info("peername"))
+        self.local_address = address_text(transport.get_extra_info("sockname"))
+        high, low = self._endpoint.write_marks
+        transport.set_write_buffer_limits(high=high, low=low)
+        self._endpoint.connected(self)
+        if self._tls is not None:
+            transport.write(self._tls.start())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_closed = True
+        self.close_reason = self.close_reason or (f"broken: {error}" if error else "closed by the peer")
+        self._partial, self._own, self._out = b"", None, []
+        broken = RemotingSendError(
+            f"the channel <{self.remote_address}> closed before the answer came: {self.close_reason}",
+            address=self.remote_address,
+        )
+        for future in list(self._pending.values()):
+            if not future.done():
+                future.set_exception(broken)
+        if self.ready is not None and not self.ready.done():
+            self.ready.set_exception(broken)
+        self._endpoint.closed(self, error)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._tls is not None:
+            return self._endpoint.receive_view
+        return self._window()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.is_closed:
+            return
+        self.active = True
+        if self._tls is not None:
+            self._tls_received(self._endpoint.receive_view[:nbytes])
+        elif self._detecting:
+            self._detect(nbytes)
+        else:
+            self._received(nbytes)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        if self._transport is not None and not self.is_closed:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.active = True
+        if self.is_closed or self._transport is None:
+            return
+        if len(self._partial) >= 4:
+            held, self._partial = bytearray(self._partial), b""
+            self._work(held, 0, len(held))
+        if not self._paused and not self.is_closed:
+            self._transport.resume_reading()
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    def _window(self) -> memoryview:
+        """Where the next bytes of the stream of frames go: behind those that are kept."""
+        own = self._own
+        if own is None:
+            kept = len(self._partial)
+            if kept <= RECEIVE_BUFFER_SIZE // 2:
+                view = self._endpoint.receive_view
+                if kept:
+                    view[:kept] = self._partial
+                    return view[kept:]
+                return view
+            # frames held back while the peer does not read, and bytes that arrive in spite of pause_reading
+            own = self._own = bytearray(kept + _OWN_BUFFER_START)
+            own[:kept] = self._partial
+            self._own_filled, self._partial = kept, b""
+        return memoryview(own)[self._own_filled :]
+
+    def _received(self, count: int) -> None:
+        """`count` bytes of frames were put into the window."""
+        own = self._own
+        if own is None:
+            end = len(self._partial) + count
+            self._partial = b""
+            self._work(self._endpoint.receive_buffer, 0, end)
+            return
+        filled = self._own_filled = self._own_filled + count
+        total = 4 + int.from_bytes(own[:4], "big")
+        if filled >= total or total > self._endpoint.frame_limit:
+            self._own = None
+            self._work(own, 0, filled)
+        elif filled == len(own):
+            self._own = bytearray(min(total, 2 * filled))
+            self._own[:filled] = own
+
+    def _work(self, buffer: bytearray, start: int, end: int) -> None:
+        """Work off the whole frames of buffer[start:end], keep the rest, send the answers."""
+        self._in_pass = True
+        try:
+            position = self._frames(buffer, start, end)
+        except RemoteProtocolError as error:
+            log.warning("%s sent what is not the protocol and is disconnected: %s", self.remote_address, error)
+            self.close(f"protocol error: {error}")
+            return
+        except Exception:
+            log.exception("a frame of %s could not be worked off; the connection is closed", self.remote_address)
+            self.abort("internal error")
+            return
+        finally:
+            self._in_pass = False
+        if not self.is_closed:
+            if position < end:
+                self._keep(buffer, position, end)
+            if self._out:
+                self._flush()
+
+    def _frames(self, buffer: bytearray, position: int, end: int) -> int:
+        endpoint = self._endpoint
+        while not self._paused:
+            if endpoint.batch_path is not None:
+                position = endpoint.batch_path(self, buffer, position, end)
+            if end - position < 4:
+                break
+            behind = position + 4 + int.from_bytes(buffer[position : position + 4], "big")
+            if behind - position > endpoint.frame_limit:
+                raise RemoteProtocolError(
+                    f"a frame of {behind - position} bytes is announced, the limit is {endpoint.frame_limit}"
+                )
+            if behind > end:
+                break
+            command = decode_frame(memoryview(buffer)[position + 4 : behind])
+            position = behind
+            self._command(command)
+            if self.is_closed:
+                break
+            if self._out_size > _FLUSH_AT:
+                self._flush()
+        return position
+
+    def _keep(self, buffer: bytearray, position: int, end: int) -> None:
+        kept = end - position
+        if not self._paused and kept >= 4:
+            total = 4 + int.from_bytes(buffer[position : position + 4], "big")
+            if total > RECEIVE_BUFFER_SIZE // 2:
+                self._own = bytearray(min(total, max(2 * kept, _OWN_BUFFER_START)))
+                self._own[:kept] = memoryview(buffer)[position:end]
+                self._own_filled = kept
+                return
+        self._partial = bytes(memoryview(buffer)[position:end])
+
+    def _command(self, command: RemotingCommand) -> None:
+        if not command.is_response:
+            self._endpoint.request_received(self, command)
+            return
+        future = self._pending.pop(command.opaque, None)
+        if future is None:
+            log.debug("%s answered opaque %d, which nobody waits for", self.remote_address, command.opaque)
+        elif not future.done():
+            future.set_result(command)
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        out = self._out
+        transport = self._transport
+        if not out or transport is None:
+            return
+        self._out, self._out_size = [], 0
+        self.active = True
+        if self._tls is not None:
+            transport.write(self._tls.encrypt(out))
+        elif len(out) == 1:
+            transport.write(out[0])
+        else:
+            transport.writelines(out)
+        if self._paused and (unsent := transport.get_write_buffer_size()) > self._endpoint.unsent_limit:
+            log.warning(
+                "%s does not read its answers: %d bytes unsent, the limit is %d (maxUnsentBytes); disconnected",
+                self.remote_address, unsent, self._endpoint.unsent_limit,
+            )  # fmt: skip
+            self.abort("does not read its answers")
+
+    # --- PROXY protocol and TLS --------------------------------------------------------------------------------------
+
+    def _detect(self, count: int) -> None:
+        """Look at the first bytes of the connection."""
+        end = len(self._partial) + count
+        self._partial = b""
+        buffer = self._endpoint.receive_buffer
+        position = 0
+        try:
+            if looks_like_proxy_header(buffer[: min(16, end)]):
+                header = parse_proxy_header(bytes(memoryview(buffer)[:end]))
+                if header is None:
+                    self._partial = bytes(memoryview(buffer)[:end])
+                    return
+                self._take_proxy_header(header)
+                position = header.size
+                if position == end:
+                    return  # TLS or a frame follows
+            self._start_stream(buffer, position, end)
+        except RemoteProtocolError as error:
+            log.warning("%s is disconnected: %s", self.remote_address, error)
+            self.abort(f"protocol error: {error}")
+
+    def _start_stream(self, buffer: bytearray, position: int, end: int) -> None:
+        self._detecting = False
+        if buffer[position] == _TLS_RECORD:
+            context = self._endpoint.server_tls()
+            if context is None:
+                raise RemoteProtocolError("TLS where tls.server.mode is disabled")
+            self._tls = TlsChannel(context, server_side=True)
+            self._tls_received(memoryview(buffer)[position:end])
+        elif not self._endpoint.plain_allowed():
+            raise RemoteProtocolError("a connection without TLS where tls.server.mode is enforcing")
+        else:
+            self._work(buffer, position, end)
+
+    def _take_proxy_header(self, header: ProxyHeader) -> None:
+        self.attributes.update(header.attributes())
+        if header.source is not None:
+            self.remote_address = address_text(header.source)
+            self._remote_host = None
+
+    def _tls_received(self, data: memoryview) -> None:
+        tls, transport = self._tls, self._transport
+        assert tls is not None and transport is not None
+        try:
+            tls.feed(data)
+            while not self.is_closed and (count := tls.read_into(self._window())):
+                self._received(count)
+        except (ssl.SSLError, RemoteProtocolError) as error:
+            log.warning("TLS with %s failed: %s", self.remote_address, error)
+            transport.write(tls.outgoing())  # the alert tells the peer why
+            self.close_reason = f"TLS failed: {error}"
+            self._shut(abort=False)
+            return
+        if self.is_closed:
+            return
+        if answer := tls.outgoing():
+            transport.write(answer)
+        if tls.is_ended:
+            self.close("closed by the peer")
+        elif tls.is_ready and self.ready is not None and not self.ready.done():
+            self.ready.set_result(None)
+
+
+def address_text(name: Any) -> str:
+    """`host:port` of a socket name; IPv6 in brackets, IPv4 mapped into IPv6 as IPv4."""
+    if not isinstance(name, tuple) or len(name) < 2:
+        return str(name or "")
+    host = str(name[0])
+    if host.startswith("::ffff:") and "." in host:
+        host = host[7:]
+    return f"[{host}]:{name[1]}" if ":" in host else f"{host}:{name[1]}"

@@ -1,0 +1,227 @@
+"""RemotingEndpoint: what server and client have in common. Both answer requests, and both watch their connections.
+
+Source:
+    remoting/netty/NettyRemotingAbstract.java; remoting.md §7.1, §11.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from maxq.codes import MQVersion, ResponseCode
+from maxq.errors import LocalProtocolError, MaxQError
+from maxq.protocol.remoting_command import RESPONSE_FLAG, RemotingCommand
+from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
+from maxq.runtime.interfaces import Clock
+
+log: Final = logging.getLogger("maxq.remoting")
+
+_LOOKS_PER_IDLE_TIME: Final = 12
+_CLOSE_WAIT_SECONDS: Final = 1.0  # how long shutdown waits for peers to take what was sent to them
+
+#: (connection, request) → why it is refused (answered SYSTEM_BUSY with this remark), or None.
+Gate = Callable[[Connection, RemotingCommand], str | None]
+
+
+class ConnectionListener(Protocol):
+    """Hears what happens to connections. A connection that falls silent is closed after `on_idle`; `on_close` comes
+    last, whatever the reason."""
+
+    def on_connect(self, connection: Connection) -> None: ...
+
+    def on_close(self, connection: Connection) -> None: ...
+
+    def on_idle(self, connection: Connection) -> None: ...
+
+    def on_exception(self, connection: Connection) -> None: ...
+
+
+class RemotingEndpoint:
+    """Processors by request code, the connections, and the timer that closes silent ones."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        idle_seconds: int,
+        frame_limit: int,
+        unsent_limit: int,
+        write_marks: tuple[int, int],
+        request_limit: int,
+    ) -> None:
+        """See connection.Endpoint for the limits; all in bytes but `request_limit`."""
+        self._clock = clock
+        self._one_closed = asyncio.Event()
+        self.receive_buffer = bytearray(RECEIVE_BUFFER_SIZE)
+        self.receive_view = memoryview(self.receive_buffer)
+        self.frame_limit = frame_limit
+        self.unsent_limit = unsent_limit
+        self.write_marks = write_marks
+        self.request_limit = request_limit
+        self.batch_path: BatchPath | None = None
+        self.gate: Gate | None = None
+        self.connections: set[Connection] = set()
+        self._processors: dict[int, Processor] = {}
+        self._default: Processor | None = None
+        self._listeners: list[ConnectionListener] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._opaque = 0
+        self._idle_seconds = idle_seconds
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._goes_away = False
+
+    # --- set up ------------------------------------------------------------------------------------------------------
+
+    def register(self, code: int, processor: Processor) -> None:
+        """`processor` answers requests with this code."""
+        self._processors[int(code)] = processor
+
+    def register_default(self, processor: Processor) -> None:
+        """`processor` answers what no other does."""
+        self._default = processor
+
+    def add_listener(self, listener: ConnectionListener) -> None:
+        """`listener` hears of every connection from now on."""
+        self._listeners.append(listener)
+
+    def next_opaque(self) -> int:
+        """Numbers of our own requests: int32, from 0 on."""
+        opaque = self._opaque
+        self._opaque = (opaque + 1) & 0x7FFFFFFF
+        return opaque
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    def server_tls(self) -> ssl.SSLContext | None:
+        return None
+
+    def plain_allowed(self) -> bool:
+        return True
+
+    def connected(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        connection.opened_ms = self._clock.monotonic_ms()
+        if self._look_timer is None:
+            self._look_later()
+        for listener in self._listeners:
+            listener.on_connect(connection)
+
+    def closed(self, connection: Connection, error: Exception | None) -> None:
+        self.connections.discard(connection)
+        self._one_closed.set()
+        lived_ms = self._clock.monotonic_ms() - connection.opened_ms
+        log.debug("%s closed after %d ms: %s", connection.remote_address, lived_ms, connection.close_reason)
+        for listener in self._listeners:
+            if error is not None:
+                listener.on_exception(connection)
+            listener.on_close(connection)
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._look_timer = loop.call_later(self._idle_seconds / _LOOKS_PER_IDLE_TIME, self._look)
+
+    def _look(self) -> None:
+        """One timer for all connections: a connection that moved no byte between _LOOKS_PER_IDLE_TIME looks is idle."""
+        self._look_timer = None
+        for connection in list(self.connections):
+            if connection.active:
+                connection.active = False
+                connection.idle_ticks = 0
+                continue
+            connection.idle_ticks += 1
+            if connection.idle_ticks >= _LOOKS_PER_IDLE_TIME:
+                for listener in self._listeners:
+                    listener.on_idle(connection)
+                connection.close(f"idle for {self._idle_seconds} s")
+        self.looked()
+        if self.connections:
+            self._look_later()
+
+    def looked(self) -> None:
+        """Called after each look, for what else is done now and then."""
+
+    async def close_all(self, reason: str) -> None:
+        """End answers under way, close every connection, and wait until they are closed."""
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+            self._look_timer = None
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in list(self.connections):
+            connection.close(reason)
+        # A transport reports its end some turns of the loop later, once it has sent what it held.
+        try:
+            async with asyncio.timeout(_CLOSE_WAIT_SECONDS):
+                await self._wait_until_closed()
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.kill()
+            await self._wait_until_closed()
+
+    async def _wait_until_closed(self) -> None:
+        while self.connections:
+            self._one_closed.clear()
+            await self._one_closed.wait()
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def request_received(self, connection: Connection, command: RemotingCommand) -> None:
+        """Answer one request: refuse it, or hand it to its processor."""
+        code = command.code
+        processor = self._processors.get(code, self._default)
+        if processor is None or code in connection.excluded_codes:
+            text = f" request type {code} not supported"
+            self._reply(connection, command, command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text))
+            return
+        if self._goes_away and command.version > MQVersion.V5_3_1:
+            self._reply(connection, command, command.reply(ResponseCode.GO_AWAY, "please go away"))
+            return
+        if self.gate is not None and (refusal := self.gate(connection, command)) is not None:
+            self._reply(connection, command, command.reply(ResponseCode.SYSTEM_BUSY, refusal))
+            return
+        try:
+            result = processor(connection, command)
+        except Exception as error:
+            self._reply(connection, command, self._failure(command, error))
+            return
+        if isinstance(result, RemotingCommand):
+            self._reply(connection, command, result)
+        elif result is not None:
+            task = asyncio.ensure_future(self._reply_later(connection, command, result))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _reply_later(
+        self, connection: Connection, command: RemotingCommand, result: Awaitable[RemotingCommand | None]
+    ) -> None:
+        try:
+            response = await result
+        except Exception as error:
+            response = self._failure(command, error)
+        if response is not None:
+            self._reply(connection, command, response)
+
+    def _reply(self, connection: Connection, command: RemotingCommand, response: RemotingCommand) -> None:
+        if command.is_oneway:
+            return
+        response.opaque = command.opaque
+        response.flag |= RESPONSE_FLAG
+        response.serialize_type = command.serialize_type
+        try:
+            connection.send(response)
+        except LocalProtocolError as error:
+            log.exception("the answer to request %d cannot be sent", command.code)
+            connection.send(command.reply(ResponseCode.SYSTEM_ERROR, str(error)))
+
+    def _failure(self, command: RemotingCommand, error: Exception) -> RemotingCommand:
+        """The one place where any exception becomes an answer."""
+        if isinstance(error, MaxQError):
+            return command.reply(error.response_code, str(error))
+        log.error("request %d failed", command.code, exc_info=error)
+        first_line = str(error).partition("\n")[0]
+        return command.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {first_line}")

@@ -1,0 +1,93 @@
+"""RemotingServer: listens on one or several ports and answers requests.
+
+    server = RemotingServer(config, clock=clock, tls=ServerTls(config, disk))
+    server.register(RequestCode.HEART_BEAT, client_manage.heartbeat)
+    server.register_default(admin.process)
+    port = await server.start("0.0.0.0", 10911)
+    await server.listen("0.0.0.0", port - 2, excluded_codes=PULL_CODES)     # VIP
+
+Dispatch of a request: no processor, or a code its port excludes → 3; the server goes away and the client is newer than
+5.3.1 → 1500; the gate refuses → 2; else the processor. One-way requests run the same way and are never answered.
+
+Source:
+    remoting/netty/NettyRemotingServer.java; remoting.md §7.1, §11.1, §11.3, §12.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Iterable
+from typing import Final
+
+from maxq.config.netty_server_config import NettyServerConfig
+from maxq.remoting.connection import BatchPath, Connection, Processor
+from maxq.remoting.endpoint import ConnectionListener, Gate, RemotingEndpoint
+from maxq.remoting.tls import ServerTls
+from maxq.runtime.interfaces import Clock
+
+__all__ = ["BatchPath", "Connection", "ConnectionListener", "Gate", "Processor", "RemotingServer"]
+
+log: Final = logging.getLogger("maxq.remoting")
+
+_HIGH_MARK: Final = 1024 * 1024
+
+
+class RemotingServer(RemotingEndpoint):
+    """See the module. `port` is the first port it listens on."""
+
+    def __init__(self, config: NettyServerConfig, *, clock: Clock, tls: ServerTls | None = None) -> None:
+        """`tls` None: connections that begin with TLS are closed."""
+        high = config.write_buffer_high_water_mark or _HIGH_MARK
+        super().__init__(
+            clock,
+            idle_seconds=config.server_channel_max_idle_time_seconds,
+            frame_limit=config.frame_max_length,
+            unsent_limit=config.max_unsent_bytes,
+            write_marks=(high, config.write_buffer_low_water_mark or high // 4),
+            request_limit=config.server_async_semaphore_value,
+        )
+        self._config = config
+        self._tls = tls
+        self._listening: list[asyncio.AbstractServer] = []
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port (a free one for 0). Raises OSError if it is in use, naming it."""
+        self.port = await self.listen(host, port)
+        return self.port
+
+    async def listen(self, host: str, port: int, *, excluded_codes: Iterable[int] = ()) -> int:
+        """Listen on one more port, on which the excluded codes are not served."""
+        excluded = frozenset(int(code) for code in excluded_codes)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: Connection(self, excluded_codes=excluded), host, port, backlog=self._config.server_socket_backlog
+        )
+        self._listening.append(server)
+        taken = server.sockets[0].getsockname()[1]
+        log.info("listening on %s:%d", host, taken)
+        return int(taken)
+
+    async def shutdown(self) -> None:
+        """Stop listening and close every connection. With enableShutdownGracefully, newer clients are sent elsewhere
+        for shutdownWaitTimeSeconds before."""
+        self._goes_away = True
+        if self._config.enable_shutdown_gracefully and self.connections:
+            self.batch_path = None  # sends, too, are told to go away
+            await asyncio.sleep(self._config.shutdown_wait_time_seconds)
+        for server in self._listening:
+            server.close()
+        await self.close_all("the server shuts down")
+        for server in self._listening:
+            await server.wait_closed()
+        self._listening.clear()
+
+    def server_tls(self) -> ssl.SSLContext | None:
+        return None if self._tls is None else self._tls.context()
+
+    def plain_allowed(self) -> bool:
+        return self._tls is None or self._tls.plain_allowed
+
+    def looked(self) -> None:
+        if self._tls is not None:
+            self._tls.reload_if_changed()

@@ -1,0 +1,171 @@
+"""TLS settings of server and client, and the contexts made from them.
+
+Files are watched: a new context is made when the trusted certificates changed, or when key and certificate both did
+(one without the other is a change half done). Connections that exist keep the context they began with.
+
+Source:
+    remoting/netty/{TlsHelper,TlsSystemConfig}.java, srvutil/FileWatchService.java; remoting.md §12.
+"""
+
+import importlib
+import logging
+import os
+import ssl
+import tempfile
+from pathlib import Path, PurePath
+from typing import Final
+
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.config.netty_server_config import NettyServerConfig
+from maxq.errors import ConfigError
+from maxq.runtime.interfaces import Disk
+
+log: Final = logging.getLogger("maxq.remoting")
+
+
+class ServerTls:
+    """What a server answers TLS with."""
+
+    def __init__(self, config: NettyServerConfig, disk: Disk) -> None:
+        """Raises ConfigError if files are configured and cannot be used; names the setting and the file."""
+        self._config = config
+        self._watch = _Watch(
+            disk, config.tls_server_key_path, config.tls_server_cert_path, config.tls_server_trust_cert_path
+        )
+        self._context: ssl.SSLContext | None = None
+        if not config.tls_test_mode_enable and config.tls_server_mode != "disabled" and self._has_key:
+            self._context = self._make()
+
+    @property
+    def _has_key(self) -> bool:
+        return bool(self._config.tls_server_key_path and self._config.tls_server_cert_path)
+
+    @property
+    def plain_allowed(self) -> bool:
+        """False when every client must speak TLS."""
+        return self._config.tls_server_mode != "enforcing"
+
+    def context(self) -> ssl.SSLContext | None:
+        """The context for a new connection; None if there is no TLS. Test mode's certificate is made when the first
+        client asks for it, because few ever do."""
+        if self._config.tls_server_mode == "disabled":
+            return None
+        if self._context is None:
+            if not self._config.tls_test_mode_enable and not self._has_key:
+                return None
+            self._context = self._make()
+        return self._context
+
+    def reload_if_changed(self) -> None:
+        """Take over new files. Files that cannot be used are logged, and the old context stays."""
+        if self._context is None or self._config.tls_test_mode_enable or not self._watch.changed():
+            return
+        try:
+            self._context = self._make()
+            log.info("TLS files changed, the new ones are used from now on")
+        except ConfigError as error:
+            log.error("TLS files changed and cannot be used: %s", error)
+
+    def _make(self) -> ssl.SSLContext:
+        config = self._config
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        if config.tls_test_mode_enable:
+            _load_test_certificate(context)
+            return context
+        _load_key(context, config.tls_server_key_path, config.tls_server_cert_path, config.tls_server_key_password)
+        modes = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+        wanted = modes[config.tls_server_need_client_auth]
+        if wanted != ssl.CERT_NONE and config.tls_server_auth_client:
+            context.verify_mode = wanted
+            if config.tls_server_trust_cert_path:
+                _load_trust(context, config.tls_server_trust_cert_path)
+        return context
+
+
+class ClientTls:
+    """What a client begins TLS with."""
+
+    def __init__(self, config: NettyClientConfig, disk: Disk, *, test_mode: bool = False) -> None:
+        """`test_mode` trusts every server. Raises ConfigError if files are configured and cannot be used."""
+        self._config = config
+        self._test_mode = test_mode
+        self._watch = _Watch(
+            disk, config.tls_client_key_path, config.tls_client_cert_path, config.tls_client_trust_cert_path
+        )
+        self._context = self._make()
+
+    def context(self) -> ssl.SSLContext:
+        """The context for a new connection."""
+        if not self._test_mode and self._watch.changed():
+            self._context = self._make()
+        return self._context
+
+    def _make(self) -> ssl.SSLContext:
+        config = self._config
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False  # brokers are addressed by number; Java does not check names either
+        if self._test_mode or not config.tls_client_auth_server:
+            context.verify_mode = ssl.CERT_NONE
+        elif config.tls_client_trust_cert_path:
+            _load_trust(context, config.tls_client_trust_cert_path)
+        else:
+            context.load_default_certs()
+        if config.tls_client_key_path and config.tls_client_cert_path and not self._test_mode:
+            _load_key(context, config.tls_client_key_path, config.tls_client_cert_path, config.tls_client_key_password)
+        return context
+
+
+def _load_key(context: ssl.SSLContext, key_path: str, cert_path: str, password: str) -> None:
+    try:
+        context.load_cert_chain(cert_path, key_path, password or None)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ConfigError(f"TLS key {key_path} with certificate {cert_path} cannot be used: {error}") from None
+
+
+def _load_trust(context: ssl.SSLContext, path: str) -> None:
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"trusted certificates {path} cannot be used: {error}") from None
+
+
+def _load_test_certificate(context: ssl.SSLContext) -> None:
+    # Imported when the first TLS client comes: `cryptography` would double the start-up time of every broker.
+    key, certificate = importlib.import_module("maxq.remoting.test_certificate").make_test_certificate()
+    # OpenSSL's Python face reads keys from files only; this one is readable by us alone and gone at once.
+    descriptor, name = tempfile.mkstemp(prefix="maxq-tls-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key + certificate)
+        context.load_cert_chain(name)
+    finally:
+        Path(name).unlink()
+
+
+class _Watch:
+    """Modification times of key, certificate and trusted certificates."""
+
+    def __init__(self, disk: Disk, key: str, certificate: str, trust: str) -> None:
+        self._disk = disk
+        self._paths = (key, certificate, trust)
+        self._seen = self._look()
+
+    def changed(self) -> bool:
+        """Did the trusted certificates change, or key and certificate both? Says so once."""
+        now = self._look()
+        key, certificate, trust = (new != old for new, old in zip(now, self._seen, strict=True))
+        if not (trust or (key and certificate)):
+            return False
+        self._seen = now
+        return True
+
+    def _look(self) -> tuple[int, ...]:
+        return tuple(self._modified(path) for path in self._paths)
+
+    def _modified(self, path: str) -> int:
+        if not path:
+            return 0
+        try:
+            return self._disk.stat(PurePath(path)).modified_ms
+        except OSError:
+            return -1
