@@ -1,6 +1,7 @@
 """Attributes of topics and subscription groups: `+key=value,-key` changes against a table of known keys.
 
-Stored attributes carry no sign. A change is a map whose keys do: `{"+message.type": "FIFO", "-lite.topic.expiration": ""}`.
+Stored attributes carry no sign. A change is a map whose keys do:
+`{"+message.type": "FIFO", "-lite.topic.expiration": ""}`.
 
 Source:
     common/attribute/{AttributeParser,AttributeUtil}.java, common/{TopicAttributes,SubscriptionGroupAttributes}.java;

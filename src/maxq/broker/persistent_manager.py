@@ -1,8 +1,8 @@
 """PersistentManager: a table of the broker that is a JSON file under config/.
 
-Changes happen on the loop; writing the file blocks and leaves it. `request_persist` starts one write in the executor; all
-changes that come while it runs share the next one, so a thousand new topics do not cost a thousand files. Whoever must
-not answer before the file is safe awaits `persisted`.
+Changes happen on the loop; writing the file blocks and leaves it. `request_persist` starts one write in the executor;
+all changes that come while it runs share the next one, so a thousand new topics do not cost a thousand files. Whoever
+must not answer before the file is safe awaits `persisted`.
 
 `encode` runs in the executor too. It takes copies of the tables first (one C call each, so nothing moves under it);
 values in the tables are replaced, never changed.

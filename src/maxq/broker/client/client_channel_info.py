@@ -6,7 +6,7 @@ Source:
 
 from dataclasses import dataclass
 
-from maxq.remoting.server import Connection
+from maxq.remoting.connection import Connection
 
 
 @dataclass(slots=True, eq=False)

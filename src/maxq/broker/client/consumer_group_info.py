@@ -11,7 +11,7 @@ from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel
-from maxq.remoting.server import Connection
+from maxq.remoting.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ class ConsumerGroupInfo:
         self.consume_from_where: ConsumeFromWhere = data.consume_from_where
         self.subscription_table: dict[str, SubscriptionData] = {}  # by topic
         self.channel_info_table: dict[Connection, ClientChannelInfo] = {}
+        self.heartbeat_fingerprint: int = 0  # of the last heartbeat that named the group
         self.notify_enabled: bool = True  # notifyConsumerIdsChangedEnable of the group, as of the last heartbeat
 
     @property

@@ -14,7 +14,7 @@ from maxq.broker.client.consumer_group_info import ConsumerGroupInfo
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionData
-from maxq.remoting.server import Connection
+from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
@@ -68,12 +68,14 @@ class ConsumerManager:
         subscriptions: Iterable[SubscriptionData] | None,
         *,
         notify: bool,
+        fingerprint: int = 0,
     ) -> bool:
         """One group of one heartbeat.
 
         Args:
             subscriptions: what the group subscribes to now; None keeps it (heartbeat v2 `withoutSub`).
             notify: notifyConsumerIdsChangedEnable of the group.
+            fingerprint: of the heartbeat; 0 for version 1.
 
         Returns:
             True when a member or a topic came or went.
@@ -83,6 +85,7 @@ class ConsumerManager:
         if info is None:
             info = self._groups[group] = ConsumerGroupInfo(data)
         info.notify_enabled = notify
+        info.heartbeat_fingerprint = fingerprint
         changed = info.update_channel(channel, data)
         self._groups_of.setdefault(channel.connection, set()).add(group)
         if subscriptions is not None and info.update_subscription(subscriptions):

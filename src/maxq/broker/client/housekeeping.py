@@ -10,7 +10,7 @@ from typing import Final
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
-from maxq.remoting.server import Connection
+from maxq.remoting.connection import Connection
 
 SCAN_INTERVAL_MS: Final = 10_000
 

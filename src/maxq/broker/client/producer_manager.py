@@ -8,7 +8,7 @@ import logging
 
 from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.config.settings import BrokerSettings
-from maxq.remoting.server import Connection
+from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)

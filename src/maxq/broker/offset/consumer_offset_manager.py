@@ -49,7 +49,7 @@ class ConsumerOffsetManager(PersistentManager):
     # --- commit and query ---------------------------------------------------------------------------------------------
 
     def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The group goes on at `offset` of the queue. Smaller than before is taken too (with a warning): seek, reset."""
+        """The group goes on at `offset` of the queue. One smaller than before is taken too, with a warning."""
         key = f"{topic}@{group}"
         table = self.offset_table.get(key)
         if table is None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from maxq.broker.attributes import SUBSCRIPTION_GROUP_ATTRIBUTES, alter_attributes
 from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
-from maxq.broker.topic.topic_validator import is_system_group, validate_group
+from maxq.broker.topic.topic_validator import is_lmq, is_system_group, validate_group
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
@@ -55,10 +55,15 @@ class SubscriptionGroupManager(PersistentManager):
     # --- look up ------------------------------------------------------------------------------------------------------
 
     def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, created on first use if autoCreateSubscriptionGroup allows it and the name is legal."""
+        """The group, created on first use if autoCreateSubscriptionGroup allows it and the name is legal.
+
+        Any group named as a light message queue counts as one where they are on.
+        """
         config = self.subscription_group_table.get(group)
         if config is not None:
             return config
+        if self._is_lmq(group):
+            return SubscriptionGroupConfig(group_name=group)
         broker = self._settings.broker
         allowed = broker.auto_create_subscription_group or (broker.enable_create_sys_group and is_system_group(group))
         if not allowed or validate_group(group) is not None:
@@ -71,7 +76,10 @@ class SubscriptionGroupManager(PersistentManager):
 
     def contains_subscription_group(self, group: str) -> bool:
         """Is the group known? Does not create it."""
-        return group in self.subscription_group_table
+        return group in self.subscription_group_table or self._is_lmq(group)
+
+    def _is_lmq(self, group: str) -> bool:
+        return self._settings.store.enable_lmq and is_lmq(group)
 
     # --- change -------------------------------------------------------------------------------------------------------
 

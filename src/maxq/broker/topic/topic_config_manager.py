@@ -47,10 +47,14 @@ class TopicConfigManager(PersistentManager):
     # --- look up ------------------------------------------------------------------------------------------------------
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
-        return self.topic_config_table.get(topic)
+        """The topic; any light message queue counts as one where they are on."""
+        config = self.topic_config_table.get(topic)
+        if config is None and self._settings.store.enable_lmq and names.is_lmq(topic):
+            return _topic(topic, 1)
+        return config
 
     def contains_topic(self, topic: str) -> bool:
-        return topic in self.topic_config_table
+        return self.select_topic_config(topic) is not None
 
     def is_order_topic(self, topic: str) -> bool:
         config = self.topic_config_table.get(topic)
@@ -121,11 +125,11 @@ class TopicConfigManager(PersistentManager):
             return known
         template = self.topic_config_table.get(default_topic)
         if template is None:
-            log.warning("no topic %s: its template %s does not exist, producer %s", topic, default_topic, remote_address)
+            log.warning("no topic %s: template %s does not exist, producer %s", topic, default_topic, remote_address)
             return None
         is_shut = default_topic == names.AUTO_CREATE_TOPIC and not self._settings.broker.auto_create_topic_enable
         if is_shut or not template.is_inherited:
-            log.warning("no topic %s: its template %s is not passed on, producer %s", topic, default_topic, remote_address)
+            log.warning("no topic %s: template %s is not passed on, producer %s", topic, default_topic, remote_address)
             return None
         config = TopicConfig(
             topic_name=topic,

@@ -78,8 +78,8 @@ def validate_topic(topic: str) -> str | None:
     if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         if len(topic) > RETRY_OR_DLQ_TOPIC_MAX_LENGTH:
             return (
-                f"The specified topic is DLQ or Retry topic: {topic}, and its {len(topic)} characters are more than the "
-                f"topic max length: {RETRY_OR_DLQ_TOPIC_MAX_LENGTH}"
+                f"The specified topic is DLQ or Retry topic: {topic}, and it's longer than topic max length: "
+                f"{RETRY_OR_DLQ_TOPIC_MAX_LENGTH} ({len(topic)} characters)"
             )
     elif len(topic) > TOPIC_MAX_LENGTH:
         return (

@@ -1,0 +1,128 @@
+"""AdminOffsetProcessor: offsets of queues (29 to 32), and of groups beyond what consumers do themselves.
+
+Source:
+    broker/processor/AdminBrokerProcessor.java; broker-api.md §1.1, §7.4, §16.3.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.support import RequestProcessor, body_reply
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import RequestCode
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper, QueryCorrectionOffsetBody
+from maxq.protocol.enums import BoundaryType
+from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+LONG_MAX: Final = (1 << 63) - 1
+
+
+class AdminOffsetProcessor(RequestProcessor):
+    """29, 30, 31, 32, 43, 45, 308, 314."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._consumers = consumers
+        self._delay_version = DataVersion(timestamp=clock.wall_ms())
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset_by_timestamp,
+            RequestCode.GET_MAX_OFFSET: self.get_max_offset,
+            RequestCode.GET_MIN_OFFSET: self.get_min_offset,
+            RequestCode.GET_EARLIEST_MSG_STORETIME: self.get_earliest_store_time,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all_consumer_offset,
+            RequestCode.GET_ALL_DELAY_OFFSET: self.get_all_delay_offset,
+            RequestCode.QUERY_CORRECTION_OFFSET: self.query_correction_offset,
+            RequestCode.CLONE_GROUP_OFFSET: self.clone_group_offset,
+        }
+
+    # --- queues -------------------------------------------------------------------------------------------------------
+
+    def search_offset_by_timestamp(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """29. The first message at or after a time, or the last at or before it."""
+        fields = HeaderFields(request.ext)
+        topic, queue_id = fields.required_str("topic"), fields.required_int("queueId")
+        boundary = BoundaryType.parse(fields.opt_str("boundaryType"))
+        offset = self._store.offset_by_time(topic, queue_id, fields.required_long("timestamp"), boundary)
+        return request.reply(ext={"offset": str(offset)})
+
+    def get_max_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """30. Where the next message will be; 0 for a queue that has none."""
+        fields = HeaderFields(request.ext)
+        offset = self._store.max_offset(fields.required_str("topic"), fields.required_int("queueId"))
+        return request.reply(ext={"offset": str(offset)})
+
+    def get_min_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """31."""
+        fields = HeaderFields(request.ext)
+        offset = self._store.min_offset(fields.required_str("topic"), fields.required_int("queueId"))
+        return request.reply(ext={"offset": str(offset)})
+
+    def get_earliest_store_time(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """32. -1 for a queue that has no message."""
+        fields = HeaderFields(request.ext)
+        timestamp = self._store.earliest_store_time(fields.required_str("topic"), fields.required_int("queueId"))
+        return request.reply(ext={"timestamp": str(timestamp)})
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """43."""
+        return request.reply(body=self._offsets.encode_compact())
+
+    def get_all_delay_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """45. Delayed messages are not built yet, so no level has been delivered from."""
+        return body_reply(request, DelayOffsetSerializeWrapper({}, self._delay_version))
+
+    def query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """308. By queue the smallest offset of all groups; Long.MAX_VALUE where `compareGroup` is behind even that."""
+        fields = HeaderFields(request.ext)
+        topic, compare_group = fields.required_str("topic"), fields.required_str("compareGroup")
+        filter_groups = [group for group in (fields.opt_str("filterGroups") or "").split(",") if group]
+        smallest = self._offsets.query_min_offset_in_all_group(topic, filter_groups, self._store.min_offset)
+        for queue_id, offset in self._offsets.query_offsets(compare_group, topic).items():
+            if smallest.get(queue_id, -1) > offset:
+                smallest[queue_id] = LONG_MAX
+        return body_reply(request, QueryCorrectionOffsetBody(smallest))
+
+    async def clone_group_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """314. Let a group stand where another stands: in one topic, or in all that the other consumed."""
+        fields = HeaderFields(request.ext)
+        source, target = fields.required_str("srcGroup"), fields.required_str("destGroup")
+        topic = (fields.opt_str("topic") or "").strip()
+        is_offline = fields.opt_bool("offline")
+        for name in [topic] if topic else sorted(self._offsets.which_topic_by_consumer(source)):
+            if not self._topics.contains_topic(name):
+                log.warning("clone offsets of %s: topic %s does not exist", source, name)
+            elif not is_offline and self._is_not_subscribed(source, name):
+                log.warning("clone offsets of %s: it is online and does not subscribe to %s", source, name)
+            else:
+                self._offsets.clone_offset(source, target, name)
+        self._offsets.request_persist()
+        await self._offsets.persisted()
+        return request.reply()
+
+    def _is_not_subscribed(self, group: str, topic: str) -> bool:
+        is_online = self._consumers.subscription_count(group) > 0
+        return is_online and self._consumers.find_subscription_data(group, topic) is None

@@ -1,0 +1,215 @@
+"""AdminTopicProcessor: topics made, changed, deleted and shown.
+
+Source:
+    broker/processor/AdminBrokerProcessor.java; broker-api.md §1.2, §25.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from maxq.broker.attributes import MESSAGE_TYPE, parse_attributes
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.support import (
+    MAX_QUEUE_NUMS,
+    RequestProcessor,
+    body_reply,
+    page_of,
+    refuse_if,
+    topic_not_exist,
+)
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.stats.names import TOPIC_PUT_NUMS
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.topic.topic_validator import pop_retry_topics, validate_topic
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RequestRefusedError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.offsets import TopicOffset, TopicStatsTable
+from maxq.protocol.body.topic_config import (
+    CreateTopicListRequestBody,
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicList,
+)
+from maxq.protocol.enums import TopicFilterType
+from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+_MAX_PERM: Final = 15  # inherit 1, write 2, read 4, priority 8
+
+
+class AdminTopicProcessor(RequestProcessor):
+    """17, 18, 21, 202, 215, 305, 316, 351."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        stats: BrokerStatsManager,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._stats = stats
+        self._mapping_version = DataVersion(timestamp=clock.wall_ms())  # of static topics, of which there are none
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_and_create_topic,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_and_create_topic_list,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topic_config,
+            RequestCode.GET_TOPIC_STATS_INFO: self.get_topic_stats_info,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.get_system_topic_list,
+            RequestCode.CLEAN_UNUSED_TOPIC: self.clean_unused_topic,
+            RequestCode.GET_TOPIC_CONFIG: self.get_topic_config,
+        }
+
+    # --- change -------------------------------------------------------------------------------------------------------
+
+    async def update_and_create_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """17."""
+        fields = HeaderFields(request.ext)
+        filter_type = fields.opt_str("topicFilterType") or TopicFilterType.SINGLE_TAG.name
+        if filter_type not in TopicFilterType.__members__:
+            refuse_if(f"topicFilterType {filter_type} is not one of {', '.join(TopicFilterType.__members__)}")
+        config = TopicConfig(
+            topic_name=fields.required_str("topic"),
+            read_queue_nums=fields.required_int("readQueueNums"),
+            write_queue_nums=fields.required_int("writeQueueNums"),
+            perm=fields.required_int("perm"),
+            topic_filter_type=TopicFilterType[filter_type],
+            topic_sys_flag=fields.opt_int("topicSysFlag") or 0,
+            order=fields.opt_bool("order"),
+            attributes=parse_attributes(fields.opt_str("attributes")),
+        )
+        self._validate(config)
+        return await self._update([config], connection, request)
+
+    async def update_and_create_topic_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """18. All or none."""
+        configs = CreateTopicListRequestBody.decode(request.body_bytes).topic_config_list
+        for config in configs:
+            self._validate(config)
+        return await self._update(configs, connection, request)
+
+    async def _update(
+        self, configs: list[TopicConfig], connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        names = [config.topic_name for config in configs]
+        log.info("update or create topics %s, called by %s", names, connection.remote_address)
+        if self._topics.update_topic_config_list(configs):
+            await self._topics.persisted()
+        return request.reply()
+
+    def _validate(self, config: TopicConfig) -> None:
+        topic, broker = config.topic_name, self._settings.broker
+        refuse_if(validate_topic(topic))
+        self._refuse_system_topic(topic)
+        for name, nums in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
+            if not 0 <= nums <= MAX_QUEUE_NUMS:
+                refuse_if(f"{name} of topic {topic} is {nums}, allowed is 0 to {MAX_QUEUE_NUMS}")
+        if not 0 <= config.perm <= _MAX_PERM:
+            refuse_if(f"perm of topic {topic} is {config.perm}, allowed is 0 to {_MAX_PERM}: 4 read + 2 write")
+        if config.attributes.get("+" + MESSAGE_TYPE) == "MIXED" and not broker.enable_mixed_message_type:
+            refuse_if("MIXED message type is not supported. Set enableMixedMessageType=true to allow it.")
+
+    def _refuse_system_topic(self, topic: str) -> None:
+        if self._settings.broker.validate_system_topic_when_update_topic and self._topics.is_system_topic(topic):
+            refuse_if(f"The topic[{topic}] is conflict with system topic.")
+
+    async def delete_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """215. With the topic go its offsets, messages, statistics and the retry topics of pop groups."""
+        topic = HeaderFields(request.ext).required_str("topic")
+        log.info("delete topic %s, called by %s", topic, connection.remote_address)
+        if not topic.strip():
+            refuse_if("The specified topic is blank.")
+        self._refuse_system_topic(topic)
+        doomed = [topic, *self._pop_retry_topics(topic)]
+        self._topics.delete_topic_configs(doomed)
+        for name in doomed:
+            self._offsets.clean_offset_by_topic(name)
+            if self._settings.broker.auto_delete_unused_stats:
+                self._stats.on_topic_deleted(name)
+        self._store.delete_topics(set(doomed))
+        self._offsets.request_persist()
+        await self._topics.persisted()
+        await self._offsets.persisted()
+        return request.reply()
+
+    def _pop_retry_topics(self, topic: str) -> list[str]:
+        if not self._settings.broker.clear_retry_topic_when_delete_topic:
+            return []
+        groups = sorted(self._offsets.which_group_by_topic(topic))
+        candidates = [name for group in groups for name in pop_retry_topics(topic, group)]
+        return [name for name in candidates if name in self._topics.topic_config_table]
+
+    def clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """316. Queues of topics that no longer exist go."""
+        log.warning("clean unused topics, called by %s", connection.remote_address)
+        self._store.clean_unused_topics(set(self._topics.topic_config_table))
+        return request.reply()
+
+    # --- show ---------------------------------------------------------------------------------------------------------
+
+    def get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """21. Whole, or a page of it for slaves."""
+        table = self._topics.topic_config_table
+        page = page_of(
+            table,
+            request.ext,
+            sequence_field="topicSeq",
+            count_field="maxTopicNum",
+            version=self._topics.data_version,
+            broker=self._settings.broker,
+        )
+        body = TopicConfigAndMappingSerializeWrapper(
+            topic_config_table=page,
+            data_version=self._topics.data_version,
+            mapping_data_version=self._mapping_version,
+        )
+        return body_reply(request, body, {"totalTopicNum": str(len(table))})
+
+    def get_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """351."""
+        topic = HeaderFields(request.ext).required_str("topic")
+        config = self._topics.select_topic_config(topic)
+        if config is None:
+            raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
+        return body_reply(request, config)
+
+    def get_system_topic_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """305."""
+        return body_reply(request, TopicList(sorted(self._topics.system_topics())))
+
+    def get_topic_stats_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """202."""
+        topic = HeaderFields(request.ext).required_str("topic")
+        config = self._topics.select_topic_config(topic)
+        if config is None:
+            raise topic_not_exist(topic)
+        broker_name = self._settings.broker.broker_name
+        table = {
+            MessageQueue(topic, broker_name, queue_id): self._topic_offset(topic, queue_id)
+            for queue_id in range(max(config.read_queue_nums, config.write_queue_nums))
+        }
+        puts = self._stats.view(TOPIC_PUT_NUMS, topic)
+        return body_reply(request, TopicStatsTable(table, 0.0 if puts is None else puts.minute.tps))
+
+    def _topic_offset(self, topic: str, queue_id: int) -> TopicOffset:
+        max_offset = max(self._store.max_offset(topic, queue_id), 0)
+        last = self._store.store_time_at(topic, queue_id, max_offset - 1) if max_offset > 0 else 0
+        return TopicOffset(max(self._store.min_offset(topic, queue_id), 0), max_offset, last)

@@ -1,0 +1,36 @@
+"""MessageRequestModeManager: how each group asks for the messages of each topic, where an administrator said so.
+
+Source:
+    broker/loadbalance/MessageRequestModeManager.java; store-format.md §10.3.
+"""
+
+from pathlib import PurePath
+from typing import Any, Final
+
+from maxq.broker.persistent_manager import PersistentManager
+from maxq.protocol.body.consumer_info import MessageRequestModeSerializeWrapper, SetMessageRequestModeRequestBody
+from maxq.runtime.interfaces import Disk
+
+FILE_NAME: Final = "messageRequestMode.json"
+
+
+class MessageRequestModeManager(PersistentManager):
+    """Modes by topic and group."""
+
+    def __init__(self, disk: Disk, path: PurePath) -> None:
+        super().__init__(disk, path)
+        self._modes: dict[str, dict[str, SetMessageRequestModeRequestBody]] = {}
+
+    def get_message_request_mode(self, topic: str, group: str) -> SetMessageRequestModeRequestBody | None:
+        """What was set; None if nothing was."""
+        return self._modes.get(topic, {}).get(group)
+
+    def set_message_request_mode(self, mode: SetMessageRequestModeRequestBody) -> None:
+        self._modes[mode.topic] = {**self._modes.get(mode.topic, {}), mode.consumer_group: mode}
+        self.request_persist()
+
+    def to_json(self) -> dict[str, Any]:
+        return MessageRequestModeSerializeWrapper(dict(self._modes)).to_json()
+
+    def from_json(self, value: dict[str, Any]) -> None:
+        self._modes = MessageRequestModeSerializeWrapper.from_json(value).message_request_mode_map

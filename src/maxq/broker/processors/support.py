@@ -1,0 +1,89 @@
+"""What the broker's request processors share.
+
+A processor is an object that names its codes (`routes`). Its handlers get the connection and the request, and return
+the answer, or raise: RequestRefusedError with the code and remark of the answer, MissingFieldError for a header field.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from maxq.codes import ResponseCode
+from maxq.config.broker_config import BrokerConfig
+from maxq.errors import RequestRefusedError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.json_body import JsonBody
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Processor
+from maxq.remoting.server import RemotingServer
+
+#: What Java writes when a handler forgot its response code; not passed on with an answer that succeeded.
+UNSET_CODE_REMARK: Final = "not set any response code"
+
+#: Most queues of one topic. Answers about a topic walk all its queues, so the number must have a bound.
+MAX_QUEUE_NUMS: Final = 65_535
+
+
+class RequestProcessor(ABC):
+    """Answers some request codes."""
+
+    @abstractmethod
+    def routes(self) -> Mapping[int, Processor]:
+        """Handler by request code."""
+
+    def register(self, server: RemotingServer) -> None:
+        for code, handler in self.routes().items():
+            server.register(code, handler)
+
+
+def body_reply(request: RemotingCommand, body: JsonBody, ext: dict[str, str] | None = None) -> RemotingCommand:
+    """Success with a JSON body."""
+    return request.reply(ResponseCode.SUCCESS, None, ext, body.encode())
+
+
+def refuse_if(remark: str | None, code: int = ResponseCode.INVALID_PARAMETER) -> None:
+    """Raise RequestRefusedError with `code` when a validation had something to say."""
+    if remark is not None:
+        raise RequestRefusedError(code, remark)
+
+
+def topic_not_exist(topic: str) -> RequestRefusedError:
+    """17, as most admin requests word it."""
+    return RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+
+
+def forwarded_reply(request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
+    """A client's answer, as the answer to the request that was forwarded to it."""
+    remark = answer.remark
+    if answer.code == ResponseCode.SUCCESS and remark == UNSET_CODE_REMARK:
+        remark = None
+    return request.reply(answer.code, remark, dict(answer.ext), answer.body)
+
+
+T = TypeVar("T")
+
+
+def page_of(
+    table: Mapping[str, T],
+    ext: Mapping[str, str],
+    *,
+    sequence_field: str,
+    count_field: str,
+    version: DataVersion,
+    broker: BrokerConfig,
+) -> dict[str, T]:
+    """The part of a metadata table (topics, groups) that a request wants: all of it, unless it names a place and count.
+
+    A reader whose `dataVersion` is not the table's starts again from the first name.
+    """
+    fields = HeaderFields(ext)
+    text, sequence, count = fields.opt_str("dataVersion"), fields.opt_int(sequence_field), fields.opt_int(count_field)
+    if not broker.enable_split_metadata or (text is None and sequence is None and count is None):
+        return dict(table)
+    start = sequence or 0
+    if start and (not text or DataVersion.decode(text) != version):
+        start = 0
+    size = broker.split_metadata_size if count is None else min(count, broker.split_metadata_size)
+    names = sorted(table)[max(start, 0) : max(start, 0) + max(size, 0)]
+    return {name: table[name] for name in names}

@@ -1,0 +1,84 @@
+"""UnsupportedProcessor: requests of features that come in later releases, answered so that a person understands it.
+
+Clients take code 3 as "this broker cannot do that"; the remark says what, and that it is not there yet.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from maxq.broker.processors.support import RequestProcessor
+from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection, Processor
+
+_FEATURES: Final[dict[str, Iterable[RequestCode]]] = {
+    "retry and dead letter topics": [RequestCode.CONSUMER_SEND_MSG_BACK],
+    "transactions": [RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE],
+    "recall of delayed messages": [RequestCode.RECALL_MESSAGE],
+    "the timer": [
+        RequestCode.GET_TIMER_CHECK_POINT,
+        RequestCode.GET_TIMER_METRICS,
+        RequestCode.SWITCH_TIMER_ENGINE,
+    ],
+    "pop consumption": [
+        RequestCode.POP_MESSAGE,
+        RequestCode.ACK_MESSAGE,
+        RequestCode.BATCH_ACK_MESSAGE,
+        RequestCode.PEEK_MESSAGE,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        RequestCode.NOTIFICATION,
+        RequestCode.POLLING_INFO,
+        RequestCode.POP_ROLLBACK,
+    ],
+    "access control": [
+        RequestCode.AUTH_CREATE_USER,
+        RequestCode.AUTH_UPDATE_USER,
+        RequestCode.AUTH_DELETE_USER,
+        RequestCode.AUTH_GET_USER,
+        RequestCode.AUTH_LIST_USER,
+        RequestCode.AUTH_CREATE_ACL,
+        RequestCode.AUTH_UPDATE_ACL,
+        RequestCode.AUTH_DELETE_ACL,
+        RequestCode.AUTH_GET_ACL,
+        RequestCode.AUTH_LIST_ACL,
+    ],
+    "lite topics": [
+        RequestCode.POP_LITE_MESSAGE,
+        RequestCode.LITE_SUBSCRIPTION_CTL,
+        RequestCode.ACK_LITE_MESSAGE,
+        RequestCode.GET_BROKER_LITE_INFO,
+        RequestCode.GET_PARENT_TOPIC_INFO,
+        RequestCode.GET_LITE_TOPIC_INFO,
+        RequestCode.GET_LITE_CLIENT_INFO,
+        RequestCode.GET_LITE_GROUP_INFO,
+        RequestCode.TRIGGER_LITE_DISPATCH,
+    ],
+    "static topics": [RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC],
+    "RocksDB storage": [RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON],
+    "replication": [
+        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
+        RequestCode.EXCHANGE_BROKER_HA_INFO,
+        RequestCode.RESET_MASTER_FLUSH_OFFSET,
+        RequestCode.GET_BROKER_EPOCH_CACHE,
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+    ],
+    "the broker container": [RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER],
+}
+
+
+class UnsupportedProcessor(RequestProcessor):
+    """Code 3, and why."""
+
+    def __init__(self) -> None:
+        self._feature_of = {int(code): feature for feature, codes in _FEATURES.items() for code in codes}
+
+    def routes(self) -> Mapping[int, Processor]:
+        return dict.fromkeys(self._feature_of, self.refuse)
+
+    def refuse(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        name = RequestCode(request.code).name
+        return request.reply(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f" request type {request.code} not supported: {name} belongs to {self._feature_of[request.code]}, "
+            "which this release of MaxQ does not have yet",
+        )
