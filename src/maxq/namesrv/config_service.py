@@ -20,7 +20,8 @@ _log = logging.getLogger(__name__)
 class ConfigService:
     """`settings` and the file they are written back to."""
 
-    def __init__(self, settings: NamesrvSettings, disk: Disk, path: PurePath) -> None:
+    def __init__(self, settings: NamesrvSettings, disk: Disk, path: PurePath | None) -> None:
+        """`path` None: changes last until the process ends."""
         self._settings = settings
         self._disk = disk
         self._path = path
@@ -43,8 +44,9 @@ class ConfigService:
             changes = self._settings.check(mapping, source=source)
             if not changes:
                 return
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, persist, self._disk, self._path, changes)
+            if self._path is not None:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(None, persist, self._disk, self._path, changes)
             self._settings.update(mapping, source=source)
         for change in changes:
             _log.info("setting %s: %s -> %s", change.name, change.old, change.new)

@@ -23,7 +23,8 @@ KVTables = dict[str, dict[str, str]]
 class KVConfigManager:
     """The table and its file `kvConfig.json`. A change is on disk before it is seen or answered."""
 
-    def __init__(self, disk: Disk, path: PurePath) -> None:
+    def __init__(self, disk: Disk, path: PurePath | None) -> None:
+        """`path` None: the table lives in memory only."""
         self._disk = disk
         self._path = path
         self._tables: KVTables = {}
@@ -35,6 +36,8 @@ class KVConfigManager:
         Raises:
             ConfigError: it is there and is not what this writes; names file and cause.
         """
+        if self._path is None:
+            return
         try:
             data = self._disk.read(self._path)
         except FileNotFoundError:
@@ -70,9 +73,10 @@ class KVConfigManager:
                 await self._replace({**self._tables, namespace: table})
 
     async def _replace(self, tables: KVTables) -> None:
-        data = KVConfigSerializeWrapper(tables).encode_pretty()
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._disk.replace, self._path, data)
+        if self._path is not None:
+            data = KVConfigSerializeWrapper(tables).encode_pretty()
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, self._disk.replace, self._path, data)
         self._tables = tables
 
     def log_all(self) -> None:

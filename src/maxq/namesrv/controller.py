@@ -1,0 +1,147 @@
+"""NamesrvController: joins the parts of a name server and runs them on the current loop.
+
+Source:
+    apache/rocketmq namesrv/NamesrvController.java, routeinfo/BrokerHousekeepingService.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import PurePath
+
+from maxq.codes import RequestCode
+from maxq.config import NamesrvSettings, NettyClientConfig
+from maxq.namesrv.broker_registration import MinBrokerIdChange
+from maxq.namesrv.client_request_processor import ClientRequestProcessor
+from maxq.namesrv.config_service import ConfigService
+from maxq.namesrv.default_request_processor import DefaultRequestProcessor
+from maxq.namesrv.kv_config_manager import KVConfigManager
+from maxq.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
+from maxq.namesrv.route_info_manager import RouteInfoManager
+from maxq.remoting.client import RemotingClient
+from maxq.remoting.server import Connection, RemotingServer
+from maxq.remoting.tls import ServerTls
+from maxq.runtime.interfaces import Clock, Disk, Rng
+
+_log = logging.getLogger(__name__)
+
+_KV_LOG_PERIOD_SECONDS = 600.0
+
+
+class NamesrvController:
+    """One name server.
+
+    Args:
+        settings: an empty kvConfigPath keeps the key-value table in memory only, an empty configStorePath live
+            updates; config.host.namesrv_on fills both in.
+
+    Raises:
+        ConfigError: TLS files are configured and cannot be used.
+    """
+
+    def __init__(self, settings: NamesrvSettings, *, disk: Disk, clock: Clock, rng: Rng) -> None:
+        namesrv = settings.namesrv
+        self._settings = settings
+        self._clock = clock
+        self._routes = RouteInfoManager(settings)
+        self._kv_configs = KVConfigManager(disk, _path(namesrv.kv_config_path))
+        self._configs = ConfigService(settings, disk, _path(namesrv.config_store_path))
+        self._server = RemotingServer(settings.server, clock=clock, tls=ServerTls(settings.server, disk))
+        self._client = RemotingClient(NettyClientConfig(), clock=clock, rng=rng)
+        self._notifier = MinBrokerIdNotifier(self._client)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._register_processors()
+        self._server.add_listener(_BrokerHousekeeping(self._routes, self._notify_all))
+
+    def _register_processors(self) -> None:
+        routes = ClientRequestProcessor(self._settings, self._routes, self._kv_configs, self._clock)
+        self._server.register(RequestCode.GET_ROUTEINFO_BY_TOPIC, routes.process)
+        rest = DefaultRequestProcessor(
+            self._settings, self._routes, self._kv_configs, self._configs, self._clock, self._notifier.notify
+        )
+        for code, handler in rest.handlers().items():
+            self._server.register(code, handler)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, once started."""
+        return self._server.port
+
+    async def start(self, host: str | None = None, port: int | None = None) -> None:
+        """Load the key-value table, listen, and watch the brokers.
+
+        Args:
+            host, port: None takes bindAddress and listenPort; port 0 takes a free one.
+
+        Raises:
+            ConfigError: the key-value file is damaged.
+            OSError: the port is in use.
+        """
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._kv_configs.load)
+        server = self._settings.server
+        await self._server.start(
+            server.bind_address if host is None else host, server.listen_port if port is None else port
+        )
+        self._tasks = [
+            loop.create_task(_every(self._scan_seconds, self._scan_not_active_broker)),
+            loop.create_task(_every(lambda: _KV_LOG_PERIOD_SECONDS, self._kv_configs.log_all)),
+        ]
+
+    async def shutdown(self) -> None:
+        """Stop listening, close all connections, end all tasks."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.shutdown()
+        await self._notifier.shutdown()
+        await self._client.close()
+
+    def _scan_seconds(self) -> float:
+        return self._settings.namesrv.scan_not_active_broker_interval / 1000
+
+    def _scan_not_active_broker(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        silent = self._routes.expired(now_ms)
+        self._notify_all(self._routes.scan_not_active_broker(now_ms))
+        for broker, connection in silent:
+            if isinstance(connection, Connection):
+                connection.close(f"broker {broker.broker_addr} gave no sign of life")
+
+    def _notify_all(self, changes: Iterable[MinBrokerIdChange]) -> None:
+        for change in changes:
+            self._notifier.notify(change)
+
+
+class _BrokerHousekeeping:
+    """A broker whose connection ends is forgotten at once, whatever ended it."""
+
+    def __init__(self, routes: RouteInfoManager, notify: Callable[[Iterable[MinBrokerIdChange]], None]) -> None:
+        self._routes = routes
+        self._notify = notify
+
+    def on_connect(self, connection: Connection) -> None:
+        """Nothing: a connection becomes a broker's when it registers."""
+
+    def on_close(self, connection: Connection) -> None:
+        self._notify(self._routes.on_connection_closed(connection))
+
+    def on_idle(self, connection: Connection) -> None:
+        """Nothing: the close that follows does it."""
+
+    def on_exception(self, connection: Connection) -> None:
+        """Nothing: the close that follows does it."""
+
+
+def _path(text: str) -> PurePath | None:
+    return PurePath(text) if text else None
+
+
+async def _every(seconds: Callable[[], float], work: Callable[[], None]) -> None:
+    """Do `work` again and again; the pause is asked for each time, so that a live change counts."""
+    while True:
+        await asyncio.sleep(seconds())
+        try:
+            work()
+        except Exception:  # the next turn is still wanted
+            _log.exception("%s failed", work)
