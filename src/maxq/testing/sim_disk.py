@@ -580,4 +580,5 @@ def _key(path: str | PurePath) -> str:
 
 
 def _parent(key: str) -> str:
-    return str(PurePath(key).parent) if key else ""
+    folder, slash, _ = key.rpartition("/")
+    return folder or slash or ("." if key else "")

@@ -11,7 +11,8 @@ from maxq.store import record_cy as rc
 from maxq.store.tools.check_index import IndexCheck
 from maxq.store.tools.check_queues import QueueCheck
 from maxq.store.tools.expectation import Expectation, expectation_of
-from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
+from maxq.store.tools.log_walk import Batch, LogWalk, Progress, no_progress
+from maxq.store.tools.message_json import is_filler
 from maxq.store.tools.store_files import Fault, StoreFiles
 
 _CHECKPOINT = struct.Struct(">qqqqqq")
@@ -28,6 +29,7 @@ class CheckReport:
     records: int = 0
     units: int = 0
     index_entries: int = 0
+    damaged_ranges: int = 0  # of the log, sealed or not
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -39,6 +41,7 @@ class CheckReport:
             "records": self.records,
             "queueUnits": self.units,
             "indexEntries": self.index_entries,
+            "damagedRanges": self.damaged_ranges,
             "faults": [
                 {"file": fault.file, "position": fault.position, "what": fault.what, "remedy": fault.remedy}
                 for fault in self.faults
@@ -49,6 +52,8 @@ class CheckReport:
     def lines(self) -> list[str]:
         """For people."""
         counts = f"{self.records} messages, {self.units} queue units, {self.index_entries} index entries"
+        if self.damaged_ranges:
+            counts += f", {self.damaged_ranges} damaged ranges"
         verdict = f"{len(self.faults)} faults" if self.faults else "no faults"
         return [
             *(str(fault) for fault in self.faults),
@@ -64,6 +69,7 @@ class StoreCheck:
         self._files = files
         self._walk = LogWalk(files, progress)
         self._lookup = LogWalk(files)  # for single records, beside the pass
+        self._fillers: list[str] = []
         self._levels = files.settings.delay_levels_ms
 
     def run(self) -> CheckReport:
@@ -73,18 +79,30 @@ class StoreCheck:
         index = IndexCheck(files, self._expectation_at, self._is_damaged)
         for batch in walk.batches():
             for start in range(0, batch.count * rc.SCAN_WIDTH, rc.SCAN_WIDTH):
-                expected = expectation_of(batch.view, batch.rows[start : start + rc.SCAN_WIDTH], self._levels)
+                row = batch.rows[start : start + rc.SCAN_WIDTH]
+                if is_filler(batch.view, row):
+                    self._note_filler(batch, row)
+                    continue
+                expected = expectation_of(batch.view, row, self._levels)
                 queues.expect(expected)
                 index.expect(expected)
         queues.finish()
         index.finish()
-        report = CheckReport(walk.start_offset, walk.end_offset, walk.records, queues.units, index.entries)
+        report = CheckReport(walk.start_offset, walk.end_offset, walk.records - len(self._fillers))
+        report.units, report.index_entries = queues.units, index.entries
+        report.damaged_ranges = len(walk.damages) + len(self._fillers)
         report.faults = [*files.faults, *walk.faults, *queues.faults, *index.faults, *self._checkpoint_faults()]
         report.faults += self._config_faults()
-        report.notes = [*self._exit_notes(), *queues.notes, *index.notes]
+        report.notes = [*self._exit_notes(), *self._fillers, *queues.notes, *index.notes]
         walk.close()
         self._lookup.close()
         return report
+
+    def _note_filler(self, batch: Batch, row: Any) -> None:
+        name, position, size = self._files.name(batch.file.path), row[rc.C_POSITION], row[rc.C_SIZE]
+        kept = self._files.root / "damaged" / f"{row[rc.C_PHYSICAL_OFFSET]:020d}"
+        where = f"; the bytes are kept in {self._files.name(kept)}" if self._files.disk.exists(kept) else ""
+        self._fillers.append(f"{name}: byte {position}: {size} bytes were damaged and are sealed by a filler{where}")
 
     # -- looking things up --
 

@@ -1,7 +1,7 @@
 """ConsumeQueues and BatchConsumeQueues against the log, both ways: every message has its unit, every unit a message."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -207,27 +207,42 @@ class QueueCheck:
         self._fault(key, queue, wrong.queue_offset * UNIT_SIZE, what)
 
     def _check_unconfirmed(self, key: tuple[str, int], queue: _Queue) -> None:
-        """Units that no message of the pass over the log claimed."""
+        """Units that no message of the pass over the log claimed; neighbours are reported together."""
         reported = {wrong.queue_offset for wrong in queue.wrong}
+        first: tuple[int, Unit] | None = None  # of the run of units that must not be there
+        last = -1
+        for index, unit, leading in self._unconfirmed(queue):
+            stands = index in reported or self._may_stand(key, index, unit, leading)
+            if first is not None and (stands or index != last + 1):
+                self._report_units(key, queue, first, last)
+                first = None
+            if not stands:
+                first = first or (index, unit)
+                last = index
+                if index > queue.last_confirmed and not unit.is_good:
+                    break  # behind the last good unit everything may be old bytes
+        if first is not None:
+            self._report_units(key, queue, first, last)
+
+    @staticmethod
+    def _unconfirmed(queue: _Queue) -> Iterator[tuple[int, Unit, bool]]:
+        """(queue offset, unit, no confirmed unit before it), without empty ones; ends at the first empty one behind
+        the last confirmed."""
         index = queue.files.first_index
         last_index = queue.files.end // UNIT_SIZE
         leading = True
         while index < last_index:
             place = index - queue.files.first_index
-            if place < len(queue.seen):
-                unconfirmed = queue.seen.find(0, place)
-                if unconfirmed != place:
-                    leading = False
-                    index = queue.files.first_index + (len(queue.seen) if unconfirmed < 0 else unconfirmed)
-                    continue
+            if place < len(queue.seen) and queue.seen[place]:
+                leading = False
+                following = queue.seen.find(0, place)
+                index = queue.files.first_index + (len(queue.seen) if following < 0 else following)
+                continue
             unit = queue.files.unit(index)
-            if unit is None or not any(unit):
-                if index > queue.last_confirmed:
-                    return
-            elif index not in reported and not self._may_stand(key, index, unit, leading):
-                self._report_unit(key, queue, index, unit)
-                if index > queue.last_confirmed:
-                    return  # behind the last good unit everything may be old bytes
+            if unit is not None and any(unit):
+                yield index, unit, leading
+            elif index > queue.last_confirmed:
+                return
             index += 1
 
     def _may_stand(self, key: tuple[str, int], index: int, unit: Unit, leading: bool) -> bool:
@@ -242,8 +257,11 @@ class QueueCheck:
             (other.topic, other.queue_id, other.queue_offset) == (*key, index) for other in expected.units
         )
 
-    def _report_unit(self, key: tuple[str, int], queue: _Queue, index: int, unit: Unit) -> None:
+    def _report_units(self, key: tuple[str, int], queue: _Queue, first: tuple[int, Unit], last: int) -> None:
+        index, unit = first
         what = f"unit {index} says {_words(unit)}: no message with this place in the queue starts there"
+        if last > index:
+            what += f"; nor for the units up to {last}"
         self._fault(key, queue, index * UNIT_SIZE, what)
 
     def _report_missing_folders(self) -> None:

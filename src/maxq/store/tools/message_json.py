@@ -1,7 +1,7 @@
 """A record as a JSON object, with the names that the golden `expected.json` uses."""
 
 import hashlib
-from typing import Any
+from typing import Any, Final
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.compression import compression_type, decompress
@@ -10,14 +10,26 @@ from maxq.protocol.message_id import host_text, offset_message_id
 from maxq.protocol.message_properties import decode_properties
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.store import record_cy as rc
+from maxq.store.damage import DAMAGED_PROPERTY
 from maxq.store.tools.log_walk import Batch
+
+_ROLLBACK: Final = 0xC
 
 
 def messages_of(batch: Batch) -> list[dict[str, Any]]:
     """One object per record of the batch: topic, queueId, queueOffset, physicalOffset, size, msgId (the offset id),
     uniqKey, sysFlag, flag, bornTimestamp, storeTimestamp, bornHost, storeHost, reconsumeTimes,
-    preparedTransactionOffset, properties, storedBodyMd5, storedBodyLen, bodyCrc, bodyMd5 (after decompression)."""
-    return [_message(batch.view, batch.rows[i * rc.SCAN_WIDTH : (i + 1) * rc.SCAN_WIDTH]) for i in range(batch.count)]
+    preparedTransactionOffset, properties, storedBodyMd5, storedBodyLen, bodyCrc, bodyMd5 (after decompression).
+    Fillers over damage are no messages and are left out."""
+    rows = (batch.rows[i * rc.SCAN_WIDTH : (i + 1) * rc.SCAN_WIDTH] for i in range(batch.count))
+    return [_message(batch.view, row) for row in rows if not is_filler(batch.view, row)]
+
+
+def is_filler(view: memoryview, row: Any) -> bool:
+    """Is this record no message, but what stands where a damaged one was (store/damage.py)?"""
+    if row[rc.C_SYS_FLAG] & _ROLLBACK != _ROLLBACK:
+        return False
+    return row[rc.C_TOPIC_SIZE] == 0 or DAMAGED_PROPERTY in properties_of(view, row)
 
 
 def _message(view: memoryview, row: Any) -> dict[str, Any]:
