@@ -197,9 +197,7 @@ class MQClientAPI:
         """The oldest queue offset."""
         return await self._offset(address, RequestCode.GET_MIN_OFFSET, queue)
 
-    async def search_offset(
-        self, address: str, queue: MessageQueue, timestamp_ms: int, boundary: str = "LOWER"
-    ) -> int:
+    async def search_offset(self, address: str, queue: MessageQueue, timestamp_ms: int, boundary: str = "LOWER") -> int:
         """Queue offset by store time; LOWER: the first not older, UPPER: the last not younger."""
         ext = fields(topic=queue.topic, queueId=queue.queue_id, timestamp=timestamp_ms, boundaryType=boundary)
         response = await self.call(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)

@@ -1,5 +1,5 @@
-"""Settings of the client library. Names and defaults are RocketMQ's, in snake case; times are in milliseconds unless the name
-says otherwise.
+"""Settings of the client library. Names and defaults are RocketMQ's, in snake case; times are in milliseconds unless
+the name says otherwise.
 
 Source: apache/rocketmq client/ClientConfig.java, DefaultMQProducer, DefaultMQPushConsumer, DefaultLitePullConsumer.
 """

@@ -1,8 +1,8 @@
 """ConsumeMessageConcurrentlyService: many listener calls at a time, in no order.
 
-A fixed number of workers (asyncio tasks) take batches from one queue. What a listener did not finish goes back to the broker,
-which delivers it again later; if even that fails, it is tried again here after 5 s. Until then its offset is not committed, so
-nothing is lost.
+A fixed number of workers (asyncio tasks) take batches from one queue. What a listener did not finish goes back to the
+broker, which delivers it again later; if even that fails, it is tried again here after 5 s. Until then its offset is
+not committed, so nothing is lost.
 
 Source: apache/rocketmq client/impl/consumer/ConsumeMessageConcurrentlyService.java.
 """

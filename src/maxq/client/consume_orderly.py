@@ -1,8 +1,8 @@
 """ConsumeMessageOrderlyService: one listener call at a time per queue, in queue order, under the broker's lock.
 
-A runner (asyncio task) exists for each queue that has messages. It delivers only while the broker's lock on the queue is ours and
-fresh; the lock is renewed every 20 s. Messages that fail stay at the head of the queue and come again after a pause; with
-`max_reconsume_times` they are at last handed to the retry topic.
+A runner (asyncio task) exists for each queue that has messages. It delivers only while the broker's lock on the queue
+is ours and fresh; the lock is renewed every 20 s. Messages that fail stay at the head of the queue and come again
+after a pause; with `max_reconsume_times` they are at last handed to the retry topic.
 
 Source: apache/rocketmq client/impl/consumer/ConsumeMessageOrderlyService.java.
 """

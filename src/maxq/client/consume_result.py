@@ -1,7 +1,7 @@
 """What a listener is told, and what it may answer.
 
-A listener is called as `listener(messages, context)`; a plain function or a coroutine function. Returning None means success. An
-exception means: try again.
+A listener is called as `listener(messages, context)`; a plain function or a coroutine function. Returning None means
+success. An exception means: try again.
 
 Source: apache/rocketmq client/consumer/listener/*.java.
 """
@@ -28,8 +28,8 @@ class ConsumeContext:
 
     Attributes:
         message_queue: where the messages come from.
-        delay_level_when_next_consume: concurrent: -1 straight to the dead-letter queue, 0 the broker decides by the number
-            of tries, above 0 this delay level.
+        delay_level_when_next_consume: concurrent: -1 straight to the dead-letter queue, 0 the broker decides by the
+            number of tries, above 0 this delay level.
         ack_index: concurrent: the last message of the batch that was done; the later ones come again. None: all.
         suspend_ms: orderly: pause before the next try; None: the consumer's setting.
     """

@@ -1,7 +1,8 @@
 """Fault latency: which brokers a producer keeps away from for a while. Pure: the time is an argument.
 
-A call's latency decides how long its broker is not available (table below). A failed call counts as 10 000 ms. Two facts are
-kept per broker: available (the penalty is over) and reachable (the last contact, call or probe, did not fail).
+A call's latency decides how long its broker is not available (table below). A failed call counts as 10 000 ms. Two
+facts are kept per broker: available (the penalty is over) and reachable (the last contact, call or probe, did not
+fail).
 
 Source: apache/rocketmq client/latency/{MQFaultStrategy,LatencyFaultToleranceImpl}.java.
 """

@@ -27,9 +27,7 @@ class ListenerCaller:
         group: for the log.
     """
 
-    def __init__(
-        self, listener: MessageListener, executor: Executor | None, later: ConsumeResult, group: str
-    ) -> None:
+    def __init__(self, listener: MessageListener, executor: Executor | None, later: ConsumeResult, group: str) -> None:
         self._listener = listener
         is_coroutine = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
             getattr(listener, "__call__", None)  # noqa: B004 - an object with `async def __call__`
@@ -87,9 +85,7 @@ class ListenerCaller:
         )  # fmt: skip
         return self._later
 
-    async def consume_directly(
-        self, message: MessageExt, context: ConsumeContext
-    ) -> tuple[CMResult, str | None]:
+    async def consume_directly(self, message: MessageExt, context: ConsumeContext) -> tuple[CMResult, str | None]:
         """An operator wants this one message consumed now (CONSUME_MESSAGE_DIRECTLY): outcome and error text."""
         try:
             if self._executor is not None:

@@ -1,7 +1,7 @@
 """MessageSender: from a message to a stored message. Choice of queue, compression, the request, retries.
 
-A message is prepared once (unique id, compression, property text) and may then be tried on several brokers; the timeout is for
-all tries together.
+A message is prepared once (unique id, compression, property text) and may then be tried on several brokers; the
+timeout is for all tries together.
 
 Source: apache/rocketmq client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl),
 client/impl/MQClientAPIImpl.java (processSendResponse).
@@ -93,8 +93,8 @@ class MessageSender:
         return wire
 
     def prepare(self, message: Message) -> PreparedMessage:
-        """Give a message its unique id, check and encode it. `message` keeps the id, so that sending it again sends the same
-        message.
+        """Give a message its unique id, check and encode it. `message` keeps the id, so that sending it again sends
+        the same message.
 
         Raises:
             ClientError: it is illegal; says why.
@@ -185,8 +185,8 @@ class MessageSender:
         return await self.instance.publish_info(topic, config.create_topic_key, config.default_topic_queue_nums)
 
     def select_queue(self, info: TopicPublishInfo, last_broker_name: str | None = None) -> MessageQueue:
-        """The next queue in turn, not on the broker that just failed; with fault latency on an available, else a reachable
-        broker if there is one."""
+        """The next queue in turn, not on the broker that just failed; with fault latency on an available, else a
+        reachable broker if there is one."""
         if self.faults.enabled:
             now_ms = self._clock.monotonic_ms()
             queue = info.select_one(
@@ -387,7 +387,8 @@ class MessageSender:
         await self._remoting.invoke_oneway(address, self.request(prepared, queue))
 
     async def probe_faulty(self) -> None:
-        """Detector round: ask brokers that failed for an offset of a queue of theirs; an answer makes them reachable."""
+        """Detector round: ask brokers that failed for an offset of a queue of theirs; an answer makes them
+        reachable."""
 
         async def probe(broker_name: str) -> None:
             address = self.instance.find_broker_address_in_publish(broker_name)

@@ -1,7 +1,7 @@
 """MQClientInstance: what all producers and consumers with one client id share.
 
-Connections, routes, the table of broker addresses, heartbeats and the timers (namesrv.md §7). One asyncio task per timer; a
-timer whose round fails logs it and goes on with the next round.
+Connections, routes, the table of broker addresses, heartbeats and the timers (namesrv.md §7). One asyncio task per
+timer; a timer whose round fails logs it and goes on with the next round.
 
 Source: apache/rocketmq client/impl/factory/MQClientInstance.java.
 """
@@ -116,9 +116,7 @@ class MQClientInstance:
             asyncio.create_task(self._periodic(name, first_ms, period_ms, work), name=f"maxq-{name}-{self.client_id}")
         )
 
-    async def _periodic(
-        self, name: str, first_ms: int, period_ms: int, work: Callable[[], Awaitable[object]]
-    ) -> None:
+    async def _periodic(self, name: str, first_ms: int, period_ms: int, work: Callable[[], Awaitable[object]]) -> None:
         await asyncio.sleep(first_ms / 1000)
         while True:
             try:
@@ -213,8 +211,8 @@ class MQClientInstance:
             return self._take_route(topic, await self.api.topic_route(topic))
 
     async def update_route_from_default(self, topic: str, create_topic_key: str, queue_nums: int) -> None:
-        """A topic that does not exist: use the route of `create_topic_key` with at most `queue_nums` queues a broker; the first
-        send creates the topic.
+        """A topic that does not exist: use the route of `create_topic_key` with at most `queue_nums` queues a broker;
+        the first send creates the topic.
 
         Raises:
             NoRouteError: no broker creates topics by itself (autoCreateTopicEnable).
@@ -308,9 +306,8 @@ class MQClientInstance:
     ) -> BrokerAddress | None:
         """Whom to read from (RW-01).
 
-        The asked broker of the group; if a slave was asked that is not there, the next id; else, unless `only_this_broker`,
-        any of the group.
-        """
+        The asked broker of the group; if a slave was asked that is not there, the next id; else, unless
+        `only_this_broker`, any of the group."""
         addresses = self.broker_addresses.get(broker_name)
         if not addresses:
             return None
@@ -325,7 +322,8 @@ class MQClientInstance:
         return BrokerAddress(address, found_id != MASTER_ID, self._broker_versions.get(address, 0))
 
     async def broker_address(self, queue: MessageQueue) -> str:
-        """Master of a queue's broker, any other broker of the group if there is none; asks for the route once if unknown.
+        """Master of a queue's broker, any other broker of the group if there is none; asks for the route once if
+        unknown.
 
         Raises:
             ClientError: the broker group is not known.

@@ -1,21 +1,26 @@
 """MQClientManager: one MQClientInstance per client id.
 
-Client id = `<ip>@<instance name>[@<unit name>]`. The instance name DEFAULT becomes `<pid>#<number>`, so every client has an
-instance of its own; clients that are given the same name share one (connections, heartbeats, routes).
+Client id = `<ip>@<instance name>[@<unit name>]`. The instance name DEFAULT becomes `<pid>#<number>`, so every client
+has an instance of its own; clients that are given the same name share one (connections, heartbeats, routes).
 
 Source: apache/rocketmq client/impl/MQClientManager.java, client/ClientConfig.java buildMQClientId.
 """
 
 import asyncio
-import ssl
 
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.server_requests import ServerRequests
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.remoting.client import RemotingClient
+from maxq.remoting.tls import ClientTls
 
 DEFAULT_INSTANCE = "DEFAULT"
+
+
+def client_tls(seams: ClientSeams) -> ClientTls:
+    """TLS as Java's clients have it by default (tls.test.mode.enable): encrypted, any certificate is fine."""
+    return ClientTls(NettyClientConfig(use_tls=True), seams.disk, test_mode=True)
 
 
 class MQClientManager:
@@ -23,18 +28,18 @@ class MQClientManager:
 
     Args:
         seams: the outside world.
-        tls: context for clients whose config says `use_tls`; None: trust every certificate.
+        tls: for clients whose config says `use_tls`; None: trust every certificate.
     """
 
-    def __init__(self, seams: ClientSeams, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, seams: ClientSeams, *, tls: ClientTls | None = None) -> None:
         self.seams = seams
         self._tls = tls
         self._instances: dict[str, MQClientInstance] = {}
         self._lock = asyncio.Lock()
 
     def client_id(self, config: ClientConfig, *, keep_default_name: bool = False) -> str:
-        """A client id for this config. Broadcasting consumers keep the name DEFAULT, or a restart would lose the offsets
-        that are stored under the client id."""
+        """A client id for this config. Broadcasting consumers keep the name DEFAULT, or a restart would lose the
+        offsets that are stored under the client id."""
         name = config.instance_name
         if name == DEFAULT_INSTANCE and not keep_default_name:
             number = int.from_bytes(self.seams.rng.bytes(7), "big")
@@ -47,7 +52,10 @@ class MQClientManager:
             instance = self._instances.get(client_id)
             if instance is None:
                 remoting = RemotingClient(
-                    NettyClientConfig(use_tls=config.use_tls), clock=self.seams.clock, rng=self.seams.rng, tls=self._tls
+                    NettyClientConfig(use_tls=config.use_tls),
+                    clock=self.seams.clock,
+                    rng=self.seams.rng,
+                    tls=(self._tls or client_tls(self.seams)) if config.use_tls else None,
                 )
                 instance = MQClientInstance(client_id, config, self.seams, remoting)
                 ServerRequests(instance).register()

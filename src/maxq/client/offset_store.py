@@ -1,7 +1,7 @@
 """Where consumers keep how far they are: at the broker (clustering) or in a local file (broadcasting).
 
-Both keep a table in memory that consumption updates and a timer persists. A frozen entry (after PULL_OFFSET_MOVED, or a reset)
-takes no more updates from messages that are still being consumed; it thaws when the queue is removed.
+Both keep a table in memory that consumption updates and a timer persists. A frozen entry (after PULL_OFFSET_MOVED, or
+a reset) takes no more updates from messages that are still being consumed; it thaws when the queue is removed.
 
 Source: apache/rocketmq client/consumer/store/{OffsetStore,RemoteBrokerOffsetStore,LocalFileOffsetStore,
 ControllableOffset}.java.
@@ -127,7 +127,8 @@ class RemoteBrokerOffsetStore(OffsetStore):
             return
         value = entry.value
         try:
-            # Also when nothing changed: a one-way commit, and a broker that crashed after it, may have lost the last one.
+            # Also when nothing changed: a one-way commit, and a broker that crashed after it, may have lost the last
+            # one.
             await self.commit(queue, value, oneway=True)
         except (RemotingError, BrokerError, ClientError) as error:
             log.warning("offset %d of %s was not committed for group %s: %s", value, queue, self._group, error)

@@ -1,8 +1,8 @@
 """ProcessQueue: what a consumer holds of one queue between pull and commit. Pure: time is an argument.
 
-Messages come in with ascending queue offsets and leave in any order; the offset that may be committed is the smallest one
-still inside, or one past the largest ever seen when nothing is left. An orderly consumer takes messages out for its listener
-and either commits or rolls them back.
+Messages come in with ascending queue offsets and leave in any order; the offset that may be committed is the smallest
+one still inside, or one past the largest ever seen when nothing is left. An orderly consumer takes messages out for
+its listener and either commits or rolls them back.
 
 Source: apache/rocketmq client/impl/consumer/ProcessQueue.java.
 """

@@ -1,20 +1,20 @@
 """Producer: sends messages.
 
-`send` waits for one message; many `send` calls may run at once. `send_async` gives a future and costs no task. `send_many`
-keeps a window of requests in flight and is the fastest way to send separate messages; `send_batch` puts several messages into
-one request and one queue.
+`send` waits for one message; many `send` calls may run at once. `send_async` gives a future and costs no task.
+`send_many` keeps a window of requests in flight and is the fastest way to send separate messages; `send_batch` puts
+several messages into one request and one queue.
 
 Source: apache/rocketmq client/producer/DefaultMQProducer.java, client/impl/producer/DefaultMQProducerImpl.java.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
 from maxq.client.client_config import ClientSeams, ProducerConfig
-from maxq.client.errors import NameIllegalError, NotRunningError, SendFailedError
+from maxq.client.errors import NameIllegalError, NotRunningError
 from maxq.client.message_sender import MessageSender, PreparedMessage
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
@@ -22,7 +22,7 @@ from maxq.client.namespace import unwrap, wrap
 from maxq.client.send_result import SendResult
 from maxq.client.topic_publish_info import TopicPublishInfo
 from maxq.client.validators import DEFAULT_PRODUCER_GROUP, check_group
-from maxq.errors import BrokerError, ClientError, MaxQError, RemotingError
+from maxq.errors import ClientError
 from maxq.protocol.message import Message
 from maxq.protocol.message_queue import MessageQueue
 
@@ -43,9 +43,7 @@ class Producer:
         manager: shares connections with other clients of the loop that have the same instance name.
     """
 
-    def __init__(
-        self, config: ProducerConfig, seams: ClientSeams, *, manager: MQClientManager | None = None
-    ) -> None:
+    def __init__(self, config: ProducerConfig, seams: ClientSeams, *, manager: MQClientManager | None = None) -> None:
         check_group(config.producer_group)
         if config.producer_group == DEFAULT_PRODUCER_GROUP:
             raise NameIllegalError(f"producer_group must not be {DEFAULT_PRODUCER_GROUP}; choose a name of your own")
@@ -149,7 +147,8 @@ class Producer:
     async def send_orderly(
         self, message: Message, selector: QueueSelector[Arg], arg: Arg, *, timeout_ms: int | None = None
     ) -> SendResult:
-        """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in order. No
+        """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in
+        order. No
         retries: another queue would break the order. Raises as `send`."""
         sender = self._running()
         prepared = sender.prepare(message)
@@ -169,8 +168,9 @@ class Producer:
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
     ) -> SendResult:
-        """Send several messages of one topic in one request: all of them are stored, one after the other in one queue, or
-        none. Not for delayed messages. `msg_id` of the result joins their ids by commas. Raises as `send`."""
+        """Send several messages of one topic in one request: all of them are stored, one after the other in one
+        queue, or none. Not for delayed messages. `msg_id` of the result joins their ids by commas. Raises as
+        `send`."""
         sender = self._running()
         prepared = sender.prepare_batch(messages)
         timeout_ms = timeout_ms or self._config.send_msg_timeout

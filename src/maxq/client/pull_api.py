@@ -1,7 +1,7 @@
 """PullAPIWrapper: one pull from the right broker, its messages ready for the user.
 
-Read/write separation, client side (RW-02): every answer names the broker of the group that the next pull of the queue should
-ask (the master, or a slave while the backlog is larger than the master's memory).
+Read/write separation, client side (RW-02): every answer names the broker of the group that the next pull of the queue
+should ask (the master, or a slave while the backlog is larger than the master's memory).
 
 Source: apache/rocketmq client/impl/consumer/PullAPIWrapper.java, common/sysflag/PullSysFlag.java.
 """
@@ -74,8 +74,8 @@ class PullAPIWrapper:
             lite: LITE_PULL_MESSAGE.
 
         Returns:
-            Messages whose tags match (the broker compared hashes only), in order, with MIN_OFFSET and MAX_OFFSET set and
-            topics without namespace.
+            Messages whose tags match (the broker compared hashes only), in order, with MIN_OFFSET and MAX_OFFSET set
+            and topics without namespace.
 
         Raises:
             RemotingError, BrokerError: as they come.

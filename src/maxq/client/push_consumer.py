@@ -1,7 +1,7 @@
 """PushConsumer: subscribes, and has a listener called with the messages.
 
-Underneath it pulls: one task per queue keeps a long-polling pull open, hands what comes to a consume service, and holds back while
-too much is waiting (namesrv.md §12).
+Underneath it pulls: one task per queue keeps a long-polling pull open, hands what comes to a consume service, and
+holds back while too much is waiting (namesrv.md §12).
 
 Source: apache/rocketmq client/impl/consumer/DefaultMQPushConsumerImpl.java.
 """
@@ -177,7 +177,9 @@ class PushConsumer:
         self._rebalance = RebalanceImpl(instance, config, self.group, self._offsets, self, orderly=self._orderly)
         sender = MessageSender(
             instance,
-            ProducerConfig(namespace=config.namespace, serialize_type=config.serialize_type, unit_mode=config.unit_mode),
+            ProducerConfig(
+                namespace=config.namespace, serialize_type=config.serialize_type, unit_mode=config.unit_mode
+            ),
             CLIENT_INNER_PRODUCER_GROUP,
         )
         self._send_back = SendBack(instance, sender, self.group, config.max_reconsume_times)
@@ -233,7 +235,8 @@ class PushConsumer:
                 await instance.api.check_client_config(address, instance.client_id, self.group, namespace, data)
 
     async def shutdown(self, await_termination_ms: int = 0) -> None:
-        """Leave the group: stop pulling, let listener calls end for up to `await_termination_ms`, commit, unregister."""
+        """Leave the group: stop pulling, let listener calls end for up to `await_termination_ms`, commit,
+        unregister."""
         instance, self._instance = self._instance, None
         if instance is None:
             return

@@ -127,8 +127,8 @@ class AllocateMessageQueueByMachineRoom(AllocateMessageQueueStrategy):
 
 
 class AllocateMachineRoomNearby(AllocateMessageQueueStrategy):
-    """MACHINE_ROOM_NEARBY-<inner>: the inner strategy within each room; queues of rooms without a client are split among
-    all clients.
+    """MACHINE_ROOM_NEARBY-<inner>: the inner strategy within each room; queues of rooms without a client are split
+    among all clients.
 
     Args:
         inner: strategy used within a room.

@@ -1,7 +1,7 @@
 """RebalanceImpl: keeps the queues a consumer holds equal to its share, and locks them for orderly consumption.
 
-The share itself is computed in rebalance.py; here are the questions to name server and brokers, the table of ProcessQueues,
-and where a queue that is new to us starts (namesrv.md §10).
+The share itself is computed in rebalance.py; here are the questions to name server and brokers, the table of
+ProcessQueues, and where a queue that is new to us starts (namesrv.md §10).
 
 Source: apache/rocketmq client/impl/consumer/{RebalanceImpl,RebalancePushImpl,RebalanceLitePullImpl}.java.
 """
@@ -118,7 +118,11 @@ class RebalanceImpl:
             if queue not in mine:
                 changed |= await self._give_up(queue, process_queue)
             elif process_queue.is_pull_expired(now_ms):
-                log.error("queue %s was not pulled for %d ms, it is set up anew", queue, now_ms - process_queue.last_pull_timestamp)
+                log.error(
+                    "queue %s was not pulled for %d ms, it is set up anew",
+                    queue,
+                    now_ms - process_queue.last_pull_timestamp,
+                )
                 changed |= await self._give_up(queue, process_queue)
         complete = True
         missing = sorted(mine - self.process_queues.keys())
@@ -219,9 +223,7 @@ class RebalanceImpl:
         if broker is None:
             return set()
         try:
-            ours = await self._instance.api.lock_batch(
-                broker.address, self._group, self._instance.client_id, queues
-            )
+            ours = await self._instance.api.lock_batch(broker.address, self._group, self._instance.client_id, queues)
         except (RemotingError, BrokerError) as error:
             log.warning("locking queues of broker %s failed: %s", broker_name, error)
             return set()
@@ -238,7 +240,8 @@ class RebalanceImpl:
         return ours
 
     async def unlock(self, queues: Sequence[MessageQueue], *, oneway: bool) -> None:
-        """Give the locks of these queues (of one broker) back; failures are logged, the broker forgets them after 60 s."""
+        """Give the locks of these queues (of one broker) back; failures are logged, the broker forgets them after 60
+        s."""
         broker = self._instance.find_broker_address_in_subscribe(queues[0].broker_name, MASTER_ID, True)
         if broker is None:
             return

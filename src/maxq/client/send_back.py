@@ -23,15 +23,11 @@ _SEND_TIMEOUT_MS = 5_000
 class SendBack:
     """For one consumer group (name on the wire)."""
 
-    def __init__(
-        self, instance: MQClientInstance, sender: MessageSender, group: str, max_reconsume_times: int
-    ) -> None:
+    def __init__(self, instance: MQClientInstance, sender: MessageSender, group: str, max_reconsume_times: int) -> None:
         self._instance = instance
         self._sender = sender
         self._group = group
-        self._max_reconsume_times = (
-            DEFAULT_MAX_RECONSUME_TIMES if max_reconsume_times < 0 else max_reconsume_times
-        )
+        self._max_reconsume_times = DEFAULT_MAX_RECONSUME_TIMES if max_reconsume_times < 0 else max_reconsume_times
         self._told_not_supported = False
 
     async def send_back(self, message: MessageExt, delay_level: int, broker_name: str) -> bool:
@@ -79,9 +75,7 @@ class SendBack:
 
     async def send_to_retry(self, message: MessageExt) -> bool:
         """Send a copy to the retry topic; the broker delays it, or makes it a dead letter after too many tries."""
-        properties = {
-            name: value for name, value in message.properties.items() if name not in _DROPPED_PROPERTIES
-        }
+        properties = {name: value for name, value in message.properties.items() if name not in _DROPPED_PROPERTIES}
         properties[const.PROPERTY_ORIGIN_MESSAGE_ID] = message.properties.get(
             const.PROPERTY_ORIGIN_MESSAGE_ID, message.msg_id
         )

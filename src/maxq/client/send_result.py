@@ -30,8 +30,8 @@ STATUS_OF_CODE: dict[int, SendStatus] = {
 class SendResult(NamedTuple):
     """Where a message went.
 
-    `msg_id` is the client's id (UNIQ_KEY; of a batch, its messages' ids joined by commas), `offset_msg_id` the broker's.
-    """
+    `msg_id` is the client's id (UNIQ_KEY; of a batch, its messages' ids joined by commas), `offset_msg_id` the
+    broker's."""
 
     send_status: SendStatus
     msg_id: str

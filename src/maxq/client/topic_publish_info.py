@@ -49,9 +49,8 @@ class TopicPublishInfo:
 def publish_queues(topic: str, route: TopicRouteData) -> tuple[list[MessageQueue], bool]:
     """Queues to send to, and whether they come from an order configuration.
 
-    With `orderTopicConf` (`brokerA:4;brokerB:4`): as many as it says, per listed broker. Otherwise writable brokers that have a
-    master, in order of their names.
-    """
+    With `orderTopicConf` (`brokerA:4;brokerB:4`): as many as it says, per listed broker. Otherwise writable brokers
+    that have a master, in order of their names."""
     if route.order_topic_conf:
         queues = []
         for entry in route.order_topic_conf.split(";"):

@@ -119,7 +119,11 @@ def test_strategies_are_found_by_the_name_java_uses() -> None:
         strategy_by_name("NOPE")
 
 
-@given(count=st.integers(1, 70), clients=st.integers(1, 20), name=st.sampled_from(["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]))
+@given(
+    count=st.integers(1, 70),
+    clients=st.integers(1, 20),
+    name=st.sampled_from(["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]),
+)
 def test_every_queue_goes_to_exactly_one_client(count: int, clients: int, name: str) -> None:
     names = [f"10.0.0.{n}@x" for n in range(clients)]
     given_out = Counter(q for mine in split(strategy_by_name(name), count, sorted(names)) for q in mine)

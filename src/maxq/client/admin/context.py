@@ -1,0 +1,114 @@
+"""What the parts of Admin share: calls, and who the brokers of a topic, group or cluster are."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from maxq.client.client_api import MQClientAPI
+from maxq.client.namespace import retry_topic
+from maxq.codes import RequestCode
+from maxq.errors import BrokerError, ClientError, MaxQError, NoRouteError, RemotingError
+from maxq.protocol.body.route import BrokerData, ClusterInfo, TopicRouteData
+from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.interfaces import Clock
+
+Result = TypeVar("Result")
+
+
+class AdminContext:
+    """Calls of an operator. Nothing is cached: an operator wants to see what is there now."""
+
+    def __init__(self, api: MQClientAPI, name_servers: list[str], clock: Clock) -> None:
+        self.api = api
+        self.name_servers = name_servers
+        self.clock = clock
+
+    async def cluster_info(self) -> ClusterInfo:
+        """All clusters and brokers (106)."""
+        response = await self.api.call_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return ClusterInfo.decode(response.body_bytes)
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Where a topic is (105); NoRouteError if nobody knows it."""
+        return await self.api.topic_route(topic)
+
+    async def brokers_of_cluster(self, cluster: str) -> list[BrokerData]:
+        """Broker groups of a cluster, by name.
+
+        Raises:
+            ClientError: no such cluster; lists those there are.
+        """
+        info = await self.cluster_info()
+        names = info.cluster_addr_table.get(cluster)
+        if not names:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise ClientError(f"cluster {cluster} is not known to the name server; known clusters: {known}")
+        return [info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table]
+
+    async def masters_of_cluster(self, cluster: str) -> list[str]:
+        """Addresses of the masters of a cluster."""
+        return [data.master_address for data in await self.brokers_of_cluster(cluster) if data.master_address]
+
+    async def addresses_of_cluster(self, cluster: str) -> list[str]:
+        """Addresses of all brokers of a cluster."""
+        return [
+            address
+            for data in await self.brokers_of_cluster(cluster)
+            for _, address in sorted(data.broker_addrs.items())
+        ]
+
+    async def brokers_of_topic(self, topic: str) -> list[tuple[str, str]]:
+        """(broker name, address) per broker group of a topic: the master, or the first slave where there is none."""
+        return answering_brokers(await self.route(topic))
+
+    async def brokers_of_group(self, group: str, topic: str | None = None) -> list[tuple[str, str]]:
+        """Broker groups that know a consumer group: those of its retry topic, else those of `topic`.
+
+        Raises:
+            ClientError: neither has a route; the group has never been online.
+        """
+        for name in (retry_topic(group), topic):
+            if name is None:
+                continue
+            try:
+                return await self.brokers_of_topic(name)
+            except NoRouteError:
+                continue
+        raise ClientError(
+            f"consumer group {group} is not known: no route for its retry topic; has it ever been online?"
+        )
+
+    async def address_of(self, queue: MessageQueue) -> str:
+        """Address of a queue's broker.
+
+        Raises:
+            ClientError: the topic is not on that broker.
+        """
+        for name, address in await self.brokers_of_topic(queue.topic):
+            if name == queue.broker_name:
+                return address
+        raise ClientError(f"topic {queue.topic} is not on broker {queue.broker_name}")
+
+    async def first_answer(
+        self, brokers: list[tuple[str, str]], ask: Callable[[str], Awaitable[Result]], what: str
+    ) -> Result:
+        """The first broker that has it.
+
+        Raises:
+            MaxQError: what the last one said, if all refused or failed.
+        """
+        last: MaxQError | None = None
+        for _, address in brokers:
+            try:
+                return await ask(address)
+            except (BrokerError, RemotingError) as error:
+                last = error
+        raise last or ClientError(f"no broker to ask for {what}")
+
+
+def answering_brokers(route: TopicRouteData) -> list[tuple[str, str]]:
+    """(broker name, address) of each group in a route, by name."""
+    return [
+        (data.broker_name, data.master_address or data.broker_addrs[min(data.broker_addrs)])
+        for data in sorted(route.broker_datas, key=lambda data: data.broker_name)
+        if data.broker_addrs
+    ]

@@ -1,0 +1,199 @@
+"""Consumer and producer groups: settings, members, progress."""
+
+from maxq.client.admin.context import AdminContext
+from maxq.client.client_api import fields
+from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX
+from maxq.client.validators import check_group
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
+from maxq.protocol.body.consumer_info import ConsumerRunningInfo, SetMessageRequestModeRequestBody
+from maxq.protocol.body.heartbeat import ConsumerConnection, ProducerConnection, ProducerTableInfo
+from maxq.protocol.body.offsets import ConsumeStats, QueryConsumeTimeSpanBody, QueueTimeSpan
+from maxq.protocol.body.subscription import (
+    GroupForbidden,
+    QuerySubscriptionResponseBody,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    SubscriptionGroupWrapper,
+)
+from maxq.protocol.body.topic_config import TopicList
+
+
+class GroupAdmin:
+    """`admin.groups`. Addresses are host:port of brokers."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
+        self._api = context.api
+
+    # --- settings ---
+
+    async def create(self, address: str, config: SubscriptionGroupConfig) -> None:
+        """Create or change a consumer group on one broker (200)."""
+        check_group(config.group_name)
+        await self._api.call(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
+
+    async def create_in_cluster(self, cluster: str, config: SubscriptionGroupConfig) -> list[str]:
+        """The same on all masters of a cluster; returns their addresses."""
+        addresses = await self._context.masters_of_cluster(cluster)
+        for address in addresses:
+            await self.create(address, config)
+        return addresses
+
+    async def create_list(self, address: str, configs: list[SubscriptionGroupConfig]) -> None:
+        """Create or change several groups on one broker (225)."""
+        body = SubscriptionGroupList(configs).encode()
+        await self._api.call(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
+
+    async def delete(self, address: str, group: str, *, clean_offset: bool = False) -> None:
+        """Delete a consumer group on one broker (207), with `clean_offset` its offsets too."""
+        ext = fields(groupName=group, cleanOffset=clean_offset)
+        await self._api.call(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, ext)
+
+    async def config(self, address: str, group: str) -> SubscriptionGroupConfig:
+        """A group's settings on one broker (352)."""
+        response = await self._api.call(address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, fields(group=group))
+        return SubscriptionGroupConfig.decode(response.body_bytes)
+
+    async def all_configs(self, address: str) -> SubscriptionGroupWrapper:
+        """All groups of one broker (201)."""
+        response = await self._api.call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return SubscriptionGroupWrapper.decode(response.body_bytes)
+
+    async def forbid(self, address: str, group: str, topic: str, readable: bool | None = None) -> GroupForbidden:
+        """Allow or forbid a group to read a topic, or (None) look (353)."""
+        ext = fields(group=group, topic=topic, readable=readable)
+        response = await self._api.call(address, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, ext)
+        return GroupForbidden.decode(response.body_bytes)
+
+    async def set_message_request_mode(self, address: str, body: SetMessageRequestModeRequestBody) -> None:
+        """Pull or pop for one topic and group (401)."""
+        await self._api.call(address, RequestCode.SET_MESSAGE_REQUEST_MODE, None, body.encode())
+
+    # --- members ---
+
+    async def connections(self, group: str, address: str | None = None) -> ConsumerConnection:
+        """Members and subscriptions of a consumer group (203), from all brokers it uses or from one.
+
+        Raises:
+            BrokerError: 206, no member is online.
+            ClientError: nobody knows the group.
+        """
+        brokers = [("", address)] if address else await self._context.brokers_of_group(group)
+        merged: ConsumerConnection | None = None
+        last: Exception | None = None
+        for _, broker in brokers:
+            try:
+                response = await self._api.call(
+                    broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, fields(consumerGroup=group)
+                )
+            except (BrokerError, RemotingError) as error:
+                last = error
+                continue
+            part = ConsumerConnection.decode(response.body_bytes)
+            if merged is None:
+                merged = part
+                continue
+            known = {connection.client_id for connection in merged.connection_set}
+            merged.connection_set += [c for c in part.connection_set if c.client_id not in known]
+        if merged is None:
+            raise last or ClientError(f"no broker to ask for the members of {group}")
+        return merged
+
+    async def consumer_ids(self, address: str, group: str) -> list[str]:
+        """Client ids of a group's members at one broker (38)."""
+        return await self._api.consumer_ids(address, group)
+
+    async def producer_connections(self, group: str, topic: str) -> ProducerConnection:
+        """Members of a producer group (204) at the brokers of a topic."""
+        return await self._context.first_answer(
+            await self._context.brokers_of_topic(topic), lambda address: self._producers(address, group), group
+        )
+
+    async def _producers(self, address: str, group: str) -> ProducerConnection:
+        response = await self._api.call(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, fields(producerGroup=group))
+        return ProducerConnection.decode(response.body_bytes)
+
+    async def all_producers(self, address: str) -> ProducerTableInfo:
+        """All producers of one broker (328)."""
+        response = await self._api.call(address, RequestCode.GET_ALL_PRODUCER_INFO)
+        return ProducerTableInfo.decode(response.body_bytes)
+
+    async def running_info(self, group: str, client_id: str, *, jstack: bool = False) -> ConsumerRunningInfo:
+        """What one member says of itself (307), asked through a broker it is connected to."""
+
+        async def ask(address: str) -> ConsumerRunningInfo:
+            ext = fields(consumerGroup=group, clientId=client_id, jstackEnable=jstack)
+            response = await self._api.call(address, RequestCode.GET_CONSUMER_RUNNING_INFO, ext, timeout_ms=12_000)
+            return ConsumerRunningInfo.decode(response.body_bytes)
+
+        return await self._context.first_answer(await self._context.brokers_of_group(group), ask, client_id)
+
+    async def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What a group wants of a topic (345)."""
+
+        async def ask(address: str) -> SubscriptionData | None:
+            ext = fields(group=group, topic=topic)
+            response = await self._api.call(address, RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, ext)
+            return QuerySubscriptionResponseBody.decode(response.body_bytes).subscription_data
+
+        return await self._context.first_answer(await self._context.brokers_of_topic(topic), ask, group)
+
+    # --- progress ---
+
+    async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
+        """Committed offsets and backlog of a group, of one topic or all (208).
+
+        Raises:
+            ClientError: nobody knows the group.
+        """
+        stats = ConsumeStats()
+        for _, address in await self._context.brokers_of_group(group, topic):
+            ext = fields(consumerGroup=group, topic=topic)
+            response = await self._api.call(address, RequestCode.GET_CONSUME_STATS, ext)
+            part = ConsumeStats.decode(response.body_bytes)
+            stats.offset_table.update(part.offset_table)
+            stats.consume_tps += part.consume_tps
+        return stats
+
+    async def names(self) -> list[str]:
+        """Consumer groups the name server has a retry topic of, sorted."""
+        response = await self._api.call_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        names = TopicList.decode(response.body_bytes).topic_list
+        return sorted(name.removeprefix(RETRY_PREFIX) for name in names if name.startswith(RETRY_PREFIX))
+
+    async def consume_time_span(self, group: str, topic: str) -> list[QueueTimeSpan]:
+        """Store times of oldest, newest and next message of each queue (303)."""
+        spans: list[QueueTimeSpan] = []
+        for _, address in await self._context.brokers_of_topic(topic):
+            ext = fields(topic=topic, group=group)
+            response = await self._api.call(address, RequestCode.QUERY_CONSUME_TIME_SPAN, ext)
+            spans += QueryConsumeTimeSpanBody.decode(response.body_bytes).consume_time_span_set
+        return spans
+
+    async def is_online(self, group: str) -> bool:
+        """Has the group a member right now?"""
+        try:
+            return bool((await self.connections(group)).connection_set)
+        except NoRouteError:
+            return False
+        except BrokerError as error:
+            if error.code in (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR):
+                return False
+            raise
+        except ClientError:
+            return False
+
+    async def delete_in_cluster(self, group: str, cluster: str, *, clean_offset: bool = False) -> list[str]:
+        """Delete a group on all masters of a cluster, then its retry and dead-letter topics; returns the addresses."""
+        addresses = await self._context.masters_of_cluster(cluster)
+        for address in addresses:
+            await self.delete(address, group, clean_offset=clean_offset)
+        for topic in (RETRY_PREFIX + group, DLQ_PREFIX + group):
+            for address in await self._context.addresses_of_cluster(cluster):
+                await self._api.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, fields(topic=topic))
+            for name_server in self._context.name_servers:
+                ext = fields(topic=topic, clusterName=cluster)
+                await self._api.call_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext, address=name_server)
+        return addresses

@@ -1,0 +1,84 @@
+"""Name servers: KV configuration, settings, write permission of brokers."""
+
+from maxq.client.admin.context import AdminContext
+from maxq.client.client_api import fields
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.properties import format_properties, parse_properties
+from maxq.errors import BrokerError
+from maxq.protocol.body.route import KVTable
+
+NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+
+
+class NameServerAdmin:
+    """`admin.name_servers`. Writes go to every name server: they do not talk to each other."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
+        self._api = context.api
+
+    @property
+    def addresses(self) -> list[str]:
+        """All name servers."""
+        return list(self._context.name_servers)
+
+    async def put_kv(self, namespace: str, key: str, value: str) -> None:
+        """Set one value (100)."""
+        await self._everywhere(RequestCode.PUT_KV_CONFIG, fields(namespace=namespace, key=key, value=value))
+
+    async def get_kv(self, namespace: str, key: str) -> str | None:
+        """One value (101); None if there is none."""
+        response = await self._api.call_name_server(
+            RequestCode.GET_KV_CONFIG,
+            fields(namespace=namespace, key=key),
+            expect=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
+        )
+        return response.ext.get("value") if response.code == ResponseCode.SUCCESS else None
+
+    async def delete_kv(self, namespace: str, key: str) -> None:
+        """Remove one value (102)."""
+        await self._everywhere(RequestCode.DELETE_KV_CONFIG, fields(namespace=namespace, key=key))
+
+    async def list_kv(self, namespace: str) -> dict[str, str]:
+        """All values of a namespace (219); empty if there is none."""
+        try:
+            response = await self._api.call_name_server(
+                RequestCode.GET_KVLIST_BY_NAMESPACE, fields(namespace=namespace)
+            )
+        except BrokerError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return {}
+            raise
+        return KVTable.decode(response.body_bytes).table
+
+    async def config(self) -> dict[str, dict[str, str]]:
+        """Settings of every name server (319), by address."""
+        result = {}
+        for address in self._context.name_servers:
+            response = await self._api.call_name_server(RequestCode.GET_NAMESRV_CONFIG, address=address)
+            result[address] = parse_properties(response.body_bytes)
+        return result
+
+    async def update_config(self, properties: dict[str, str]) -> None:
+        """Change settings of every name server (318)."""
+        body = format_properties(properties).encode()
+        await self._everywhere(RequestCode.UPDATE_NAMESRV_CONFIG, None, body)
+
+    async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
+        """Take a broker out of service for producers (205): topics changed, by name server."""
+        return await self._count(RequestCode.WIPE_WRITE_PERM_OF_BROKER, broker_name, "wipeTopicCount")
+
+    async def add_write_perm(self, broker_name: str) -> dict[str, int]:
+        """Put it back (327): topics changed, by name server."""
+        return await self._count(RequestCode.ADD_WRITE_PERM_OF_BROKER, broker_name, "addTopicCount")
+
+    async def _count(self, code: RequestCode, broker_name: str, name: str) -> dict[str, int]:
+        result = {}
+        for address in self._context.name_servers:
+            response = await self._api.call_name_server(code, fields(brokerName=broker_name), address=address)
+            result[address] = int(response.ext.get(name, "0"))
+        return result
+
+    async def _everywhere(self, code: RequestCode, ext: dict[str, str] | None, body: bytes | None = None) -> None:
+        for address in self._context.name_servers:
+            await self._api.call_name_server(code, ext, body, address=address)

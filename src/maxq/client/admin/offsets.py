@@ -1,0 +1,147 @@
+"""Queue offsets: look, search, commit, reset, clone."""
+
+from collections.abc import Sequence
+
+from maxq.client.admin.context import AdminContext
+from maxq.client.client_api import fields
+from maxq.client.topic_publish_info import subscribe_queues
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import BrokerError, ClientError
+from maxq.protocol.body.offsets import (
+    ConsumerOffsetSerializeWrapper,
+    ConsumeStats,
+    GetConsumerStatusBody,
+    ResetOffsetBody,
+)
+from maxq.protocol.message_queue import MessageQueue
+
+LATEST = -1  # as a reset time: the end of the queue
+
+
+class OffsetAdmin:
+    """`admin.offsets`. All offsets are queue offsets."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
+        self._api = context.api
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """All readable queues of a topic, sorted."""
+        return subscribe_queues(topic, await self._context.route(topic))
+
+    async def max(self, queue: MessageQueue) -> int:
+        """One past the newest message (30)."""
+        return await self._api.max_offset(await self._context.address_of(queue), queue)
+
+    async def min(self, queue: MessageQueue) -> int:
+        """The oldest message (31)."""
+        return await self._api.min_offset(await self._context.address_of(queue), queue)
+
+    async def search(self, queue: MessageQueue, timestamp_ms: int, boundary: str = "LOWER") -> int:
+        """By store time (29): LOWER the first not older, UPPER the last not younger."""
+        return await self._api.search_offset(await self._context.address_of(queue), queue, timestamp_ms, boundary)
+
+    async def earliest_store_time(self, queue: MessageQueue) -> int:
+        """Store time of the oldest message in ms, -1 if there is none (32)."""
+        return await self._api.earliest_msg_store_time(await self._context.address_of(queue), queue)
+
+    async def committed(self, group: str, queue: MessageQueue) -> int | None:
+        """Where a group is in a queue (14); None: nowhere."""
+        return await self._api.query_consumer_offset(await self._context.address_of(queue), group, queue)
+
+    async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Move a group in a queue (15). Running members notice it only at their next rebalance; see `reset`."""
+        address = await self._context.address_of(queue)
+        await self._api.update_consumer_offset(address, group, queue, offset, oneway=False)
+
+    async def all_committed(self, address: str) -> ConsumerOffsetSerializeWrapper:
+        """All offsets of one broker (43)."""
+        response = await self._api.call(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        return ConsumerOffsetSerializeWrapper.decode(response.body_bytes)
+
+    async def reset_by_time(
+        self, group: str, topic: str, timestamp_ms: int, *, force: bool = True, cluster: str | None = None
+    ) -> dict[MessageQueue, int]:
+        """Let a group go on at a store time, LATEST for the end (222); brokers that know no such reset get the offsets
+        committed directly.
+
+        Returns:
+            The new offsets.
+        """
+        route = await self._context.route(topic)
+        result: dict[MessageQueue, int] = {}
+        for data in sorted(route.broker_datas, key=lambda data: data.broker_name):
+            address = data.master_address
+            if address is None or (cluster is not None and data.cluster != cluster):
+                continue
+            try:
+                result.update(await self._reset(address, group, topic, timestamp_ms=timestamp_ms, force=force))
+            except BrokerError as error:
+                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                    raise
+                queues = [q for q in subscribe_queues(topic, route) if q.broker_name == data.broker_name]
+                result.update(await self._reset_directly(address, group, queues, timestamp_ms))
+        return result
+
+    async def reset_queue(self, group: str, queue: MessageQueue, offset: int) -> int:
+        """Let a group go on at one offset of one queue (222); returns the new offset."""
+        address = await self._context.address_of(queue)
+        table = await self._reset(address, group, queue.topic, queue_id=queue.queue_id, offset=offset)
+        return table.get(queue, offset)
+
+    async def _reset(
+        self,
+        address: str,
+        group: str,
+        topic: str,
+        *,
+        timestamp_ms: int = LATEST,
+        force: bool = True,
+        queue_id: int = -1,
+        offset: int | None = None,
+    ) -> dict[MessageQueue, int]:
+        ext = fields(topic=topic, group=group, timestamp=timestamp_ms, isForce=force, queueId=queue_id, offset=offset)
+        response = await self._api.call(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext, timeout_ms=10_000)
+        return ResetOffsetBody.decode(response.body_bytes).offset_table
+
+    async def _reset_directly(
+        self, address: str, group: str, queues: Sequence[MessageQueue], timestamp_ms: int
+    ) -> dict[MessageQueue, int]:
+        result = {}
+        for queue in queues:
+            if timestamp_ms == LATEST:
+                offset = await self._api.max_offset(address, queue)
+            else:
+                offset = await self._api.search_offset(address, queue, timestamp_ms)
+            await self._api.update_consumer_offset(address, group, queue, offset, oneway=False)
+            result[queue] = offset
+        return result
+
+    async def clone(self, source_group: str, target_group: str, topic: str) -> dict[MessageQueue, int]:
+        """Put a group where another one is, queue by queue (208 and 15); returns the offsets."""
+        result = {}
+        for _, address in await self._context.brokers_of_topic(topic):
+            ext = fields(consumerGroup=source_group, topic=topic)
+            response = await self._api.call(address, RequestCode.GET_CONSUME_STATS, ext)
+            for queue, wrapper in ConsumeStats.decode(response.body_bytes).offset_table.items():
+                await self._api.update_consumer_offset(
+                    address, target_group, queue, wrapper.consumer_offset, oneway=False
+                )
+                result[queue] = wrapper.consumer_offset
+        if not result:
+            raise ClientError(f"group {source_group} has no offsets of topic {topic} to clone")
+        return result
+
+    async def of_members(
+        self, group: str, topic: str, client_address: str | None = None
+    ) -> dict[str, dict[MessageQueue, int]]:
+        """Offsets as the running members have them (223): client id → queue → offset."""
+
+        async def ask(address: str) -> dict[str, dict[MessageQueue, int]]:
+            ext = fields(topic=topic, group=group, clientAddr=client_address)
+            response = await self._api.call(
+                address, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ext, timeout_ms=10_000
+            )
+            return GetConsumerStatusBody.decode(response.body_bytes).consumer_table
+
+        return await self._context.first_answer(await self._context.brokers_of_topic(topic), ask, group)

@@ -1,0 +1,138 @@
+"""Topics: create, change, delete, look at."""
+
+from maxq.client.admin.context import AdminContext
+from maxq.client.client_api import fields
+from maxq.client.validators import check_topic
+from maxq.codes import RequestCode
+from maxq.protocol.body.offsets import TopicStatsTable
+from maxq.protocol.body.route import GroupList, TopicRouteData
+from maxq.protocol.body.topic_config import (
+    CreateTopicListRequestBody,
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicConfigAndQueueMapping,
+    TopicList,
+)
+
+
+class TopicAdmin:
+    """`admin.topics`. Addresses are host:port of brokers."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
+        self._api = context.api
+
+    async def create(self, address: str, config: TopicConfig) -> None:
+        """Create or change a topic on one broker (17). Attributes are given as `+key=value` or `-key` names.
+
+        Raises:
+            ClientError: illegal name. BrokerError: refused.
+        """
+        check_topic(config.topic_name)
+        ext = fields(
+            topic=config.topic_name,
+            defaultTopic="TBW102",
+            readQueueNums=config.read_queue_nums,
+            writeQueueNums=config.write_queue_nums,
+            perm=config.perm,
+            topicFilterType=config.topic_filter_type.name,
+            topicSysFlag=config.topic_sys_flag,
+            order=config.order,
+            attributes=_attributes_text(config.attributes),
+        )
+        await self._api.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+
+    async def create_in_cluster(self, cluster: str, config: TopicConfig) -> list[str]:
+        """Create or change a topic on all masters of a cluster; returns their addresses."""
+        addresses = await self._context.masters_of_cluster(cluster)
+        for address in addresses:
+            await self.create(address, config)
+        return addresses
+
+    async def create_list(self, address: str, configs: list[TopicConfig]) -> None:
+        """Create or change several topics on one broker (18)."""
+        body = CreateTopicListRequestBody(configs).encode()
+        await self._api.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+
+    async def delete(self, topic: str, cluster: str) -> None:
+        """Delete a topic: on every broker of the cluster, then on every name server."""
+        for address in await self._context.addresses_of_cluster(cluster):
+            await self.delete_in_broker(address, topic)
+        await self.delete_in_name_servers(topic, cluster)
+
+    async def delete_in_broker(self, address: str, topic: str) -> None:
+        """Delete a topic on one broker (215)."""
+        await self._api.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, fields(topic=topic))
+
+    async def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
+        """Make all name servers forget a topic (216), in one cluster or everywhere."""
+        ext = fields(topic=topic, clusterName=cluster)
+        for address in self._context.name_servers:
+            await self._api.call_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext, address=address)
+
+    async def config(self, address: str, topic: str) -> TopicConfigAndQueueMapping:
+        """A topic's settings on one broker (351)."""
+        response = await self._api.call(address, RequestCode.GET_TOPIC_CONFIG, fields(topic=topic, lo=True))
+        return TopicConfigAndQueueMapping.decode(response.body_bytes)
+
+    async def all_configs(self, address: str) -> TopicConfigAndMappingSerializeWrapper:
+        """All topics of one broker (21)."""
+        response = await self._api.call(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        return TopicConfigAndMappingSerializeWrapper.decode(response.body_bytes)
+
+    async def names(self) -> list[str]:
+        """All topics the name server knows (206), sorted."""
+        response = await self._api.call_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(TopicList.decode(response.body_bytes).topic_list)
+
+    async def names_of_cluster(self, cluster: str) -> list[str]:
+        """Topics of one cluster (224), sorted."""
+        response = await self._api.call_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, fields(cluster=cluster))
+        return sorted(TopicList.decode(response.body_bytes).topic_list)
+
+    async def system_names(self, address: str) -> list[str]:
+        """Names of one broker's own topics (305), sorted."""
+        response = await self._api.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        return sorted(TopicList.decode(response.body_bytes).topic_list)
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Where a topic is (105); NoRouteError if nobody knows it."""
+        return await self._context.route(topic)
+
+    async def clusters(self, topic: str) -> list[str]:
+        """Clusters that have the topic, sorted."""
+        return sorted({data.cluster for data in (await self._context.route(topic)).broker_datas})
+
+    async def stats(self, topic: str) -> TopicStatsTable:
+        """Offsets and last update of all queues on all brokers (202), and messages a second coming in."""
+        table = TopicStatsTable()
+        for _, address in await self._context.brokers_of_topic(topic):
+            response = await self._api.call(address, RequestCode.GET_TOPIC_STATS_INFO, fields(topic=topic))
+            part = TopicStatsTable.decode(response.body_bytes)
+            table.offset_table.update(part.offset_table)
+            table.topic_put_tps += part.topic_put_tps
+        return table
+
+    async def consumed_by(self, topic: str) -> list[str]:
+        """Consumer groups of a topic (300), sorted."""
+        groups: set[str] = set()
+        for _, address in await self._context.brokers_of_topic(topic):
+            response = await self._api.call(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, fields(topic=topic))
+            groups.update(GroupList.decode(response.body_bytes).group_list)
+        return sorted(groups)
+
+    async def consumed_by_group(self, group: str) -> list[str]:
+        """Topics a consumer group has offsets of (343), sorted."""
+        topics: set[str] = set()
+        for _, address in await self._context.brokers_of_group(group):
+            response = await self._api.call(address, RequestCode.QUERY_TOPICS_BY_CONSUMER, fields(group=group))
+            topics.update(TopicList.decode(response.body_bytes).topic_list)
+        return sorted(topics)
+
+
+def _attributes_text(attributes: dict[str, str]) -> str | None:
+    if not attributes:
+        return None
+    return ",".join(
+        name if name.startswith("-") or not value else f"{name}={value}" for name, value in attributes.items()
+    )
