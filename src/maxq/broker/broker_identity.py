@@ -1,0 +1,44 @@
+"""Who this broker is, for everybody who has to say so. The port is known once the server listens."""
+
+from dataclasses import dataclass
+
+from maxq.protocol.message_id import encode_host
+
+
+@dataclass(slots=True)
+class BrokerAddress:
+    """Name and address of a running broker.
+
+    Attributes:
+        ip: brokerIP1, or what was detected; what clients and other brokers use.
+        resolved_ip: the same as a literal address, which message ids carry; empty while `ip` is one itself.
+        port: the port the server really listens on; 0 before it does.
+        ha_address: brokerIP2:haListenPort, for slaves.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    ip: str
+    port: int = 0
+    ha_ip: str = ""
+    ha_port: int = 0  # 0: port + 1
+    resolved_ip: str = ""
+
+    @property
+    def address(self) -> str:
+        """`host:port`, IPv6 hosts in brackets."""
+        return _joined(self.ip, self.port)
+
+    @property
+    def ha_address(self) -> str:
+        return _joined(self.ha_ip or self.ip, self.ha_port or self.port + 1)
+
+    @property
+    def store_host(self) -> bytes:
+        """As records carry it: 8 or 20 bytes."""
+        return encode_host(self.resolved_ip or self.ip, self.port)
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,408 @@
+"""BrokerController: builds a broker from its parts, starts it and stops it.
+
+Order of a start: configuration tables, store (recovery), listening, schedules, registration with the name servers.
+Order of a stop: unregister, answer what is unfinished, stop listening, store, configuration tables. Parts get what they
+use; none of them knows the controller.
+
+Source:
+    broker/BrokerController.java; broker-api.md §23, §27.
+"""
+
+import asyncio
+import logging
+import socket
+from ipaddress import ip_address
+from pathlib import PurePath
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
+from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.client.housekeeping import ClientHousekeepingService
+from maxq.broker.client.producer_manager import ProducerManager
+from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.fast_failure import FastFailure
+from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
+from maxq.broker.outer_api import BrokerOuterApi
+from maxq.broker.persistent_manager import PersistentManager
+from maxq.broker.processors.assembly import AdminParts, register_admin
+from maxq.broker.processors.message_request_mode_manager import FILE_NAME as REQUEST_MODE_FILE
+from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.processors.pull_message import PullMessageProcessor
+from maxq.broker.processors.pull_subscription import PullSubscriptions
+from maxq.broker.processors.query_message import QueryMessageProcessor
+from maxq.broker.processors.reply_message import ReplyMessageProcessor
+from maxq.broker.processors.send_message import SendMessageProcessor
+from maxq.broker.registration import BrokerRegistration
+from maxq.broker.runtime_info import RuntimeInfo
+from maxq.broker.schedule import BrokerSchedule, ScheduledParts
+from maxq.broker.send_path import SendPath
+from maxq.broker.stats.broker_stats import BrokerStats
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.stats.topic_puts import TopicPuts
+from maxq.broker.subscription.subscription_group_manager import FILE_NAME as GROUP_FILE
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import FILE_NAME as TOPIC_FILE
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.topic.topic_tails import TopicTails
+from maxq.codes import RequestCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import ConfigError
+from maxq.protocol.message import UniqIdGenerator
+from maxq.remoting.client import RemotingClient
+from maxq.remoting.server import Connection, RemotingServer
+from maxq.remoting.tls import ClientTls, ServerTls
+from maxq.runtime.interfaces import Clock, Disk, Rng
+from maxq.store.message_store import MessageStore
+from maxq.store.store_context import StoreIdentity
+
+log = logging.getLogger(__name__)
+
+_FIRST_REGISTRATION_SECONDS = 6.0  # a name server that does not answer must not keep the broker from serving
+_VIP_DISTANCE = 2
+#: What the VIP port does not serve (broker-api §11.3).
+_VIP_EXCLUDED = (
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.PEEK_MESSAGE,
+    RequestCode.POP_MESSAGE,
+    RequestCode.NOTIFICATION,
+    RequestCode.POLLING_INFO,
+)
+
+
+class BrokerController:
+    """One broker.
+
+    Attributes:
+        address: name and address of this broker; its port is 0 until `start` has returned.
+    """
+
+    def __init__(self, settings: BrokerSettings, *, disk: Disk, clock: Clock, rng: Rng) -> None:
+        """Nothing is opened yet. `settings` have an address and a store folder (config.host.broker_on)."""
+        self._settings = settings
+        self._disk = disk
+        self._clock = clock
+        self._rng = rng
+        broker = settings.broker
+        self.address = BrokerAddress(
+            broker.broker_cluster_name,
+            broker.broker_name,
+            broker.broker_id,
+            broker.broker_ip1 or "127.0.0.1",
+            ha_ip=broker.broker_ip2,
+            ha_port=settings.store.ha_listen_port,
+        )
+        self._running = False
+        self._build_tables()
+        self._build_services()
+
+    @property
+    def port(self) -> int:
+        """Where clients connect."""
+        return self.address.port
+
+    # ---- building ---------------------------------------------------------------------------------------------
+
+    def _build_tables(self) -> None:
+        settings, disk, clock = self._settings, self._disk, self._clock
+        folder = PurePath(settings.store.store_path_root_dir) / "config"
+        self.topics = TopicConfigManager(disk, folder / TOPIC_FILE, settings=settings, clock=clock)
+        self.groups = SubscriptionGroupManager(disk, folder / GROUP_FILE, settings=settings, clock=clock)
+        self.offsets = create_consumer_offset_manager(disk, folder, settings=settings, clock=clock)
+        self.request_modes = MessageRequestModeManager(disk, folder / REQUEST_MODE_FILE)
+        self.consumers = ConsumerManager(settings=settings, clock=clock)
+        self.producers = ProducerManager(settings=settings, clock=clock)
+        self.locks = RebalanceLockManager(clock=clock)
+
+    def _build_services(self) -> None:
+        settings, clock = self._settings, self._clock
+        self.stats = BrokerStatsManager(
+            self.address.cluster,
+            clock=clock,
+            is_system_topic=self.topics.is_system_topic,
+            detail=settings.broker.enable_detail_stat,
+        )
+        self.fast_failure = FastFailure(settings, clock=clock)
+        self.store = MessageStore(
+            settings.store,
+            disk=self._disk,
+            clock=clock,
+            rng=self._rng,
+            broker=StoreIdentity(
+                self.address.cluster, self.address.broker_name, self.address.broker_id, region=settings.broker.region_id
+            ),
+        )
+        self.hold_service = PullRequestHoldService(
+            self.store, clock=clock, long_polling=lambda: settings.broker.long_polling_enable
+        )
+        self.store.set_arrival_listener(self.hold_service.messages_arrived)
+        settings.on_change(lambda changes: self.store.update_config(settings.store))
+        self.server = RemotingServer(settings.server, clock=clock, tls=ServerTls(settings.server, self._disk))
+        self.client = RemotingClient(
+            settings.client,
+            clock=clock,
+            rng=self._rng,
+            tls=ClientTls(settings.client, self._disk) if settings.client.use_tls else None,
+        )
+        self.outer_api = BrokerOuterApi(self.client)
+        self.registration = BrokerRegistration(
+            self.outer_api,
+            self.topics,
+            self.address,
+            config=lambda: settings.broker,
+            name_servers=lambda: self.client.name_servers,
+        )
+        self.topics.add_change_listener(self.registration.topics_changed)
+        self.topic_tails = TopicTails(self.topics, settings, self.store.topic_tail)
+        self.ids_notifier = ConsumerIdsNotifier(self.consumers, settings=settings)
+        self.housekeeping = ClientHousekeepingService(
+            self.consumers, self.producers, self.locks, count_event=self.stats.on_channel_event
+        )
+        self.server.add_listener(self.housekeeping)
+        self.server.add_listener(_HeldPullsOfClosed(self.hold_service))
+        self.topic_puts = TopicPuts(self.store.topic_tails)
+        self.stats.add_source(self.topic_puts.sample)
+        self.broker_stats = BrokerStats(self.topic_puts.total, self.stats.messages_got)
+
+    def _build_processors(self) -> None:
+        """Once the address is known."""
+        settings, clock, store = self._settings, self._clock, self.store
+        unique_ids = UniqIdGenerator(
+            self._rng.below(1 << 16), self.address.resolved_ip or self.address.ip, clock, self._rng
+        )
+        self.send_processor = SendMessageProcessor(
+            settings=settings,
+            store=store,
+            topics=self.topics,
+            stats=self.stats,
+            fast_failure=self.fast_failure,
+            broker=self.address,
+            clock=clock,
+            rng=self._rng,
+            unique_id=unique_ids.next,
+        )
+        self.pull_processor = PullMessageProcessor(
+            settings=settings,
+            store=store,
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            subscriptions=PullSubscriptions(settings, self.consumers, self.groups),
+            hold_service=self.hold_service,
+            stats=self.stats,
+            fast_failure=self.fast_failure,
+            clock=clock,
+            broker=self.address,
+        )
+        self.send_processor.register(self.server)
+        self.pull_processor.register(self.server)
+        QueryMessageProcessor(settings=settings, store=store).register(self.server)
+        ReplyMessageProcessor(
+            settings=settings,
+            store=store,
+            topics=self.topics,
+            producers=self.producers,
+            fast_failure=self.fast_failure,
+            broker=self.address,
+            clock=clock,
+        ).register(self.server)
+        register_admin(self.server, self._admin_parts())
+        self.server.batch_path = SendPath(
+            store,
+            self.fast_failure,
+            settings=settings,
+            clock=clock,
+            unique_id=lambda: unique_ids.next().encode(),
+            store_host=self.address.store_host,
+        )
+
+    def _admin_parts(self) -> AdminParts:
+        return AdminParts(
+            settings=self._settings,
+            disk=self._disk,
+            clock=self._clock,
+            broker_address=lambda: self.address.address,
+            store=self.store,
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            consumers=self.consumers,
+            producers=self.producers,
+            locks=self.locks,
+            request_modes=self.request_modes,
+            stats=self.stats,
+            runtime_info=RuntimeInfo(
+                settings=self._settings,
+                clock=self._clock,
+                store=self.store,
+                broker_stats=self.broker_stats,
+                fast_failure=self.fast_failure,
+                hold_service=self.hold_service,
+            ).collect,
+            topic_route=self.outer_api.topic_route,
+            on_permission_changed=self.registration.register_all,
+        )
+
+    # ---- starting ---------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load, recover, listen, register. On return clients can send, and every name server that answers knows this
+        broker.
+
+        Raises:
+            StoreRefusedError: the store cannot be used: which file, what is wrong, what to do.
+            ConfigError: a configuration table cannot be read.
+            OSError: the port is in use, or the disk refuses. What was opened is closed again.
+        """
+        try:
+            await self._resolve_address()
+            await self._load()
+            await self._listen()
+        except BaseException:
+            await self._close()
+            raise
+        self._running = True
+        self.fast_failure.start()
+        self.hold_service.start()
+        self.schedule = BrokerSchedule(self._scheduled_parts())
+        self.schedule.start()
+        await self._register_first()
+        log.info("broker %s of %s serves at %s", self.address.broker_name, self.address.cluster, self.address.address)
+
+    async def _resolve_address(self) -> None:
+        self.address.resolved_ip = await resolve(self.address.ip)
+
+    async def _load(self) -> None:
+        loop = asyncio.get_running_loop()
+        for table in self._tables():
+            await loop.run_in_executor(None, table.load)
+        self.topics.create_system_topics()
+        if self._settings.broker.enable_create_sys_group:
+            self.groups.create_system_groups()
+        self.store.load()
+        self.topic_tails.refresh_all()
+        self.store.start()
+
+    async def _listen(self) -> None:
+        host, port = self._settings.server.bind_address, self._settings.broker.listen_port
+        if port:
+            self._take_port(port)
+        taken = await self.server.start(host, port)
+        if not port:
+            self._take_port(taken)
+        if port > _VIP_DISTANCE:
+            await self._listen_vip(host, port - _VIP_DISTANCE)
+
+    def _take_port(self, port: int) -> None:
+        self.address.port = port
+        self.store.set_store_host(self.address.store_host)
+        self._build_processors()
+
+    async def _listen_vip(self, host: str, port: int) -> None:
+        """Old clients use a second port. Doing without it harms nobody else, so its failure stops nothing."""
+        try:
+            await self.server.listen(host, port, excluded_codes=_VIP_EXCLUDED)
+        except OSError as error:
+            log.warning("the VIP port %d is not served: %s; clients with vipChannelEnabled cannot send", port, error)
+
+    async def _register_first(self) -> None:
+        self._refresh_name_servers()
+        registering = asyncio.get_running_loop().create_task(self.registration.register_now())
+        done, _ = await asyncio.wait([registering], timeout=_FIRST_REGISTRATION_SECONDS)
+        if not done:
+            log.warning("some name server has not answered within %g s; going on", _FIRST_REGISTRATION_SECONDS)
+
+    def _refresh_name_servers(self) -> None:
+        addresses = self._settings.broker.namesrv_addr.split(";")
+        self.client.update_name_servers([address.strip() for address in addresses if address.strip()])
+
+    def _scheduled_parts(self) -> ScheduledParts:
+        return ScheduledParts(
+            settings=self._settings,
+            clock=self._clock,
+            store=self.store,
+            stats=self.stats,
+            broker_stats=self.broker_stats,
+            offsets=self.offsets,
+            groups=self.groups,
+            registration=self.registration,
+            refresh_name_servers=self._refresh_name_servers,
+            housekeeping=self.housekeeping,
+            hold_service=self.hold_service,
+            fast_failure=self.fast_failure,
+        )
+
+    # ---- stopping ---------------------------------------------------------------------------------------------
+
+    async def shutdown(self) -> None:
+        """Leave the name servers, finish what is under way, and put everything on the disk. What was acknowledged is
+        durable on return, and the next start is a clean one."""
+        if not self._running:
+            return
+        self._running = False
+        await self.registration.unregister()
+        await self.schedule.stop()
+        self.ids_notifier.close()
+        await self.hold_service.stop()
+        await self.send_processor.drain()
+        await self.pull_processor.drain()
+        await self._close()
+        log.info("broker %s has ended", self.address.broker_name)
+
+    async def _close(self) -> None:
+        """Close whatever is open, in the order of a shutdown; also after a start that failed half way."""
+        self.fast_failure.stop()
+        await self.server.shutdown()
+        await self.store.shutdown()
+        if self.address.port:
+            await self._persist_tables()
+        await self.client.close()
+
+    async def _persist_tables(self) -> None:
+        loop = asyncio.get_running_loop()
+        for table in self._tables():
+            try:
+                await loop.run_in_executor(None, table.persist)
+            except OSError as error:
+                log.error("%s could not be written: %s", type(table).__name__, error)
+
+    def _tables(self) -> list[PersistentManager]:
+        return [self.topics, self.groups, self.offsets, self.request_modes]
+
+
+class _HeldPullsOfClosed:
+    """Forgets the parked pulls of connections that close."""
+
+    def __init__(self, hold_service: PullRequestHoldService) -> None:
+        self._hold_service = hold_service
+
+    def on_connect(self, connection: Connection) -> None:
+        pass
+
+    def on_close(self, connection: Connection) -> None:
+        self._hold_service.drop(connection)
+
+    def on_idle(self, connection: Connection) -> None:
+        pass
+
+    def on_exception(self, connection: Connection) -> None:
+        pass
+
+
+async def resolve(host: str) -> str:
+    """The literal address of a host name, IPv4 if it has one; a literal address itself.
+
+    Raises:
+        ConfigError: nothing is known of the name.
+    """
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"brokerIP1={host}: no address is known for this name ({error}); give an address") from None
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return str(found[0][4][0])

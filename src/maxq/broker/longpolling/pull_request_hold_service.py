@@ -1,0 +1,215 @@
+"""Pulls that found nothing and may wait (PullRequestHoldService.java, NotifyMessageArrivingListener.java).
+
+A parked pull hangs under its queue until one of four things happens:
+
+* messages arrive: the store tells which queues grew, at the end of the append that made them readable, and the pull is
+  answered in the same turn of the loop;
+* its time is over: answered with what there is then, normally PULL_NOT_FOUND;
+* the safety net, every five seconds (one second with `longPollingEnable=false`): a queue that grew although nobody
+  said so is looked at, and a pull whose offset moved past messages that its filter rejects is answered
+  PULL_RETRY_IMMEDIATELY, so that its client's offset moves on too;
+* its connection closes: forgotten.
+
+When messages arrive and the filter takes none of them, the pull stays, and its offset moves behind them: they are not
+looked at again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from maxq.codes import ResponseCode
+from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.server import Connection
+from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
+
+_PULLS_PER_TURN = 200  # then other work of the loop gets its turn
+_CHECK_MS = 5_000
+_SHORT_CHECK_MS = 1_000
+_EXPIRY_MS = 500
+
+QueueKey = tuple[str, int]
+
+
+class ArrivingQueue(Protocol):
+    """What the store says about a queue that grew (store/log_cy.QueueTail)."""
+
+    topic: str
+    queue_id: int
+
+
+class WatchedStore(Protocol):
+    """The part of MessageStore used here."""
+
+    def watch(self, topic: str, queue_id: int) -> None: ...
+
+    def unwatch(self, topic: str, queue_id: int) -> None: ...
+
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
+
+
+@dataclass(eq=False, slots=True)
+class HeldPull:
+    """A pull that waits. `offset` is where it goes on reading: `first_offset` or later."""
+
+    connection: Connection
+    request: RemotingCommand
+    header: PullMessageRequestHeader
+    key: QueueKey
+    first_offset: int
+    offset: int
+    deadline_ms: int  # monotonic
+    answered: bool = field(default=False)
+    slot: int = field(default=0)  # of the deadline table; set when it is parked
+
+
+#: Try to answer a parked pull. `last`: answer with whatever there is. True: it was answered.
+Replay = Callable[[HeldPull, bool], bool]
+
+
+class PullRequestHoldService:
+    """The parked pulls of one broker."""
+
+    def __init__(self, store: WatchedStore, *, clock: Clock, long_polling: Callable[[], bool]) -> None:
+        self._store = store
+        self._clock = clock
+        self._long_polling = long_polling
+        self._replay: Replay | None = None
+        # Dictionaries used as ordered sets, so that a simulated run is the same every time.
+        self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
+        self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
+        self._by_deadline: dict[int, dict[HeldPull, None]] = {}  # by half second, rounded up
+        self._expired_slot = clock.monotonic_ms() // _EXPIRY_MS
+        self._tasks: list[asyncio.Task[None]] = []
+        self.held_count = 0
+
+    def set_replay(self, replay: Replay) -> None:
+        """Who answers parked pulls: the pull processor."""
+        self._replay = replay
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._check_forever()), loop.create_task(self._expire_forever())]
+
+    async def stop(self) -> None:
+        """Forget every parked pull; their clients notice when the connection closes."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        for held in [held for parked in self._by_queue.values() for held in parked]:
+            self._forget(held)
+
+    def hold(self, held: HeldPull) -> None:
+        """Park a pull."""
+        parked = self._by_queue.get(held.key)
+        if parked is None:
+            parked = self._by_queue[held.key] = {}
+            self._store.watch(*held.key)
+        parked[held] = None
+        self._by_connection.setdefault(held.connection, {})[held] = None
+        held.slot = max(-(-held.deadline_ms // _EXPIRY_MS), self._expired_slot + 1)
+        self._by_deadline.setdefault(held.slot, {})[held] = None
+        self.held_count += 1
+
+    def messages_arrived(self, queues: Iterable[ArrivingQueue]) -> None:
+        """Queues grew: answer who waits for them. Called by the store within the append."""
+        for queue in queues:
+            parked = self._by_queue.get((queue.topic, queue.queue_id))
+            if parked:
+                self._try_all(list(parked))
+
+    def notify_all(self) -> None:
+        """Look at every parked pull (a role changed)."""
+        for parked in list(self._by_queue.values()):
+            self._try_all(list(parked))
+
+    def drop(self, connection: Connection) -> None:
+        """The connection is gone, and its pulls with it."""
+        for held in list(self._by_connection.get(connection, ())):
+            self._forget(held)
+
+    def held_on(self, topic: str, queue_id: int) -> int:
+        """How many pulls wait for this queue."""
+        return len(self._by_queue.get((topic, queue_id), ()))
+
+    # ---- answering --------------------------------------------------------------------------------------------
+
+    def _try_all(self, pulls: list[HeldPull], last: bool = False) -> None:
+        assert self._replay is not None, "set_replay comes before the first pull"
+        for held in pulls:
+            if held.answered:
+                continue
+            try:
+                done = held.connection.is_closed or self._replay(held, last)
+            except Exception as error:  # one pull's failure is not the others', nor the append's that woke them
+                log.exception("a parked pull of %s queue %d failed", *held.key)
+                held.connection.send(held.request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
+                done = True
+            if done:
+                self._forget(held)
+
+    def _forget(self, held: HeldPull) -> None:
+        held.answered = True
+        parked = self._by_queue.get(held.key)
+        if parked is None or held not in parked:  # a replay may have closed the connection, which forgets too
+            return
+        del parked[held]
+        self.held_count -= 1
+        if not parked:
+            del self._by_queue[held.key]
+            self._store.unwatch(*held.key)
+        of_connection = self._by_connection[held.connection]
+        del of_connection[held]
+        if not of_connection:
+            del self._by_connection[held.connection]
+        of_slot = self._by_deadline[held.slot]
+        del of_slot[held]
+        if not of_slot:
+            del self._by_deadline[held.slot]
+
+    # ---- by time ----------------------------------------------------------------------------------------------
+
+    async def _check_forever(self) -> None:
+        while True:
+            await asyncio.sleep((_CHECK_MS if self._long_polling() else _SHORT_CHECK_MS) / 1000)
+            await self.check()
+
+    async def check(self) -> None:
+        """The safety net: every queue that somebody waits for, compared with what the store says."""
+        done = 0
+        for key in list(self._by_queue):
+            parked = self._by_queue.get(key)
+            if not parked:
+                continue
+            max_offset = self._store.max_offset(*key)
+            moved = [held for held in parked if held.offset > held.first_offset]
+            behind = [held for held in parked if held.offset == held.first_offset and held.offset < max_offset]
+            self._try_all(moved, last=True)
+            self._try_all(behind)
+            done += len(parked)
+            if done >= _PULLS_PER_TURN:
+                done = 0
+                await asyncio.sleep(0)
+
+    async def _expire_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_EXPIRY_MS / 1000)
+            await self.expire()
+
+    async def expire(self) -> None:
+        """Answer the pulls whose time is over, at most half a second late."""
+        now_slot = self._clock.monotonic_ms() // _EXPIRY_MS
+        done = 0
+        while self._expired_slot < now_slot:
+            self._expired_slot += 1
+            for held in list(self._by_deadline.get(self._expired_slot, ())):
+                self._try_all([held], last=True)
+                done += 1
+                if done % _PULLS_PER_TURN == 0:
+                    await asyncio.sleep(0)

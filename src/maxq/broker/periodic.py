@@ -1,0 +1,53 @@
+"""Things done again and again: the loop's form of ScheduledExecutorService.scheduleAtFixedRate."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+log = logging.getLogger(__name__)
+
+#: What is done. It may be a plain function or a coroutine function; a failure is logged and the next turn comes anyway.
+Work = Callable[[], Awaitable[None] | None]
+
+
+class PeriodicTasks:
+    """Named periodic work of one broker. A turn that is not finished delays the next one; turns never overlap."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def every(self, name: str, seconds: float | Callable[[], float], work: Work, *, first: float | None = None) -> None:
+        """Do `work` every `seconds`, the first time after `first` seconds (default: one period).
+
+        A callable period is asked anew before each turn, so that a changed setting counts at once.
+        """
+        assert name not in self._tasks, f"{name} is already scheduled"
+        self._tasks[name] = asyncio.get_running_loop().create_task(self._run(name, seconds, work, first), name=name)
+
+    def names(self) -> list[str]:
+        return list(self._tasks)
+
+    async def stop(self) -> None:
+        """No further turns; what runs is cancelled and has ended on return."""
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @staticmethod
+    async def _run(name: str, seconds: float | Callable[[], float], work: Work, first: float | None) -> None:
+        delay = first if first is not None else _period(seconds)
+        while True:
+            await asyncio.sleep(delay)
+            try:
+                doing = work()
+                if doing is not None:
+                    await doing
+            except Exception:  # a task that failed once must not stop: tomorrow's clean-up is still wanted
+                log.exception("scheduled task %s failed", name)
+            delay = _period(seconds)
+
+
+def _period(seconds: float | Callable[[], float]) -> float:
+    return seconds() if callable(seconds) else seconds

@@ -1,0 +1,340 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): read on from an offset, or wait for messages.
+
+A pull is one or more passes over the same steps: check, read, answer. The first may park it (longpolling/);
+messages or the safety net bring it back as a replay, which may leave it parked; the last pass answers in any case.
+Message bytes leave as views of the mapped log. A reader that is far behind reads pages that are not in memory: those
+are brought in by the executor before the loop writes them to the socket.
+
+Source:
+    broker/processor/{PullMessageProcessor,DefaultPullMessageResultHandler}.java; broker-api.md §10, §11, ha.md §6.1.
+"""
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.fast_failure import FastFailure
+from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.pull_subscription import (
+    FORBIDDEN_BROKER,
+    FORBIDDEN_GROUP,
+    FORBIDDEN_TOPIC,
+    PullSubscriptions,
+)
+from maxq.broker.processors.refusal import FAQ, Refusal
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
+from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
+from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.server import Connection, RemotingServer
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import GetMessageResult, GetMessageStatus
+
+log = logging.getLogger(__name__)
+
+_COMMIT_OFFSET = 1  # bits of the request's sysFlag
+_SUSPEND = 2
+_SUBSCRIPTION = 4
+_SHORT_POLLING_FLOOR_MS = 1
+
+_CODES: dict[GetMessageStatus, ResponseCode] = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+#: 21 when the reader expected something there, 19 when it starts on an empty queue.
+_EMPTY_QUEUE = (GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.NO_MATCHED_LOGIC_QUEUE)
+#: A parked pull whose replay ends like this may go on waiting.
+_NOTHING_YET = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+
+
+class _Pull(NamedTuple):
+    """A request that passed the checks."""
+
+    header: PullMessageRequestHeader
+    group: SubscriptionGroupConfig
+    topic: TopicConfig
+    subscription: SubscriptionData
+    began_ms: int  # monotonic
+
+
+class _Outcome(NamedTuple):
+    """What a read gave, and what a client is told."""
+
+    result: GetMessageResult
+    code: ResponseCode
+    remark: str
+
+
+class PullMessageProcessor:
+    """Answers pulls. `hold_service` parks those that find nothing."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        subscriptions: PullSubscriptions,
+        hold_service: PullRequestHoldService,
+        stats: BrokerStatsManager,
+        fast_failure: FastFailure,
+        clock: Clock,
+        broker: BrokerAddress,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._subscriptions = subscriptions
+        self._hold_service = hold_service
+        self._stats = stats
+        self._fast_failure = fast_failure
+        self._clock = clock
+        self._broker = broker
+        self._reading: set[asyncio.Task[None]] = set()
+        hold_service.set_replay(self.replay)
+
+    def register(self, server: RemotingServer) -> None:
+        for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+            server.register(code, self)
+
+    def __call__(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """The first pass: None when the pull was parked or waits for the disk."""
+        header = PullMessageRequestHeader.decode(request.ext)
+        pull = self._check(connection, request.code, header)
+        if isinstance(pull, Refusal):
+            return pull.reply_to(request)
+        outcome = self._read(pull, header.queue_offset)
+        if header.sys_flag & _COMMIT_OFFSET:
+            self._offsets.commit_offset(
+                connection.remote_address, header.consumer_group, header.topic, header.queue_id, header.commit_offset
+            )
+        if outcome.code == ResponseCode.PULL_NOT_FOUND and self._park(connection, request, header):
+            return None
+        return self._answer(connection, request, pull, outcome)
+
+    def replay(self, held: HeldPull, last: bool) -> bool:
+        """A later pass for a parked pull; True when it was answered."""
+        connection, request = held.connection, held.request
+        pull = self._check(connection, request.code, held.header)
+        if isinstance(pull, Refusal):
+            connection.send(pull.reply_to(request))
+            return True
+        outcome = self._read(pull, held.offset)
+        if not last and outcome.code in _NOTHING_YET:
+            # Messages that the filter rejects are behind it now.
+            held.offset = max(held.offset, outcome.result.next_begin_offset)
+            return False
+        if outcome.code == ResponseCode.PULL_NOT_FOUND and held.offset > held.first_offset:
+            # Nothing for this reader, but its client's offset moves on.
+            code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, GetMessageStatus.NO_MATCHED_MESSAGE.name
+            outcome = outcome._replace(code=code, remark=remark)
+        reply = self._answer(connection, request, pull, outcome)
+        if reply is not None:
+            connection.send(reply)
+        return True
+
+    # ---- checks -----------------------------------------------------------------------------------------------
+
+    def _check(self, connection: Connection, code: int, header: PullMessageRequestHeader) -> _Pull | Refusal:
+        broker = self._settings.broker
+        if not broker.broker_permission & PERM_READ:
+            return Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._broker.ip}] pulling message is forbidden: "
+                f"brokerPermission is {broker.broker_permission}, reading needs {PERM_READ}",
+                FORBIDDEN_BROKER,
+            )
+        if code == RequestCode.LITE_PULL_MESSAGE and not broker.lite_pull_message_enable:
+            return Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._broker.ip}] for lite pull consumer is forbidden: litePullMessageEnable is false",
+                FORBIDDEN_BROKER,
+            )
+        group = self._groups.find_subscription_group_config(header.consumer_group)
+        if group is None:
+            return Refusal(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumer_group}] does not exist, \n{FAQ}",
+            )
+        if not group.consume_enable:
+            return Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"subscription group no permission, {header.consumer_group}: its consumeEnable is false",
+                FORBIDDEN_GROUP,
+            )
+        topic = self._check_topic(connection, header)
+        if isinstance(topic, Refusal):
+            return topic
+        subscription = self._check_subscription(connection, header, group)
+        if isinstance(subscription, Refusal):
+            return subscription
+        return _Pull(header, group, topic, subscription, self._clock.monotonic_ms())
+
+    def _check_topic(self, connection: Connection, header: PullMessageRequestHeader) -> TopicConfig | Refusal:
+        topic = self._topics.select_topic_config(header.topic)
+        if topic is None:
+            return Refusal(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! \n{FAQ}"
+            )
+        if not topic.perm & PERM_READ:
+            return Refusal(
+                ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden", FORBIDDEN_TOPIC
+            )
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            return Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{connection.remote_address}]",
+            )
+        return topic
+
+    def _check_subscription(
+        self, connection: Connection, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
+    ) -> SubscriptionData | Refusal:
+        if header.sys_flag & _SUBSCRIPTION:
+            found = self._subscriptions.from_header(
+                header.topic, header.subscription or "", header.expression_type or ""
+            )
+        else:
+            found = self._subscriptions.from_heartbeat(group, header.topic, header.sub_version)
+        if isinstance(found, Refusal):
+            return found
+        refusal = self._subscriptions.filter_supported(found)
+        if refusal is None:
+            refusal = self._subscriptions.reject_unregistered(header.consumer_group, connection)
+        return refusal if refusal is not None else found
+
+    # ---- reading ----------------------------------------------------------------------------------------------
+
+    def _read(self, pull: _Pull, offset: int) -> _Outcome:
+        header = pull.header
+        topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
+        if self._settings.broker.use_server_side_reset_offset:
+            reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
+            if reset is not None:
+                return self._moved(topic, queue_id, reset)
+        result = self._store.get_message(
+            group, topic, queue_id, offset, header.max_msg_nums, pull.subscription, max_bytes=header.max_msg_bytes
+        )
+        return _Outcome(result, _response_code(result, offset), result.status.name)
+
+    def _moved(self, topic: str, queue_id: int, offset: int) -> _Outcome:
+        """An administrator reset the group's offset: told once."""
+        result = GetMessageResult(
+            GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+            next_begin_offset=offset,
+            min_offset=self._store.min_offset(topic, queue_id),
+            max_offset=self._store.max_offset(topic, queue_id),
+        )
+        return _Outcome(result, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+
+    def _park(self, connection: Connection, request: RemotingCommand, header: PullMessageRequestHeader) -> bool:
+        """True if the request waits from now on; it is answered empty otherwise, and the client asks again."""
+        broker = self._settings.broker
+        if not header.sys_flag & _SUSPEND or request.is_oneway:
+            return False
+        if self._hold_service.held_count >= broker.pull_thread_pool_queue_capacity:
+            return False
+        wait_ms = header.suspend_timeout_millis if broker.long_polling_enable else broker.short_polling_time_mills
+        self._hold_service.hold(
+            HeldPull(
+                connection,
+                request,
+                header,
+                (header.topic, header.queue_id),
+                header.queue_offset,
+                header.queue_offset,
+                self._clock.monotonic_ms() + max(wait_ms, _SHORT_POLLING_FLOOR_MS),
+            )
+        )
+        return True
+
+    # ---- answering --------------------------------------------------------------------------------------------
+
+    def _answer(
+        self, connection: Connection, request: RemotingCommand, pull: _Pull, outcome: _Outcome
+    ) -> RemotingCommand | None:
+        """The reply; None when its bytes come from the disk first and it is sent later."""
+        header, result = pull.header, outcome.result
+        self._offsets.commit_pull_offset(
+            connection.remote_address, header.consumer_group, header.topic, header.queue_id, result.next_begin_offset
+        )
+        ext = {
+            "suggestWhichBrokerId": str(self._suggest(pull.group, result)),
+            "nextBeginOffset": str(result.next_begin_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+            "topicSysFlag": str(pull.topic.topic_sys_flag),
+            "groupSysFlag": str(pull.group.group_sys_flag),
+        }
+        if outcome.code != ResponseCode.SUCCESS:
+            return request.reply(outcome.code, outcome.remark, ext)
+        self._count(pull, result)
+        reply = request.reply(outcome.code, outcome.remark, ext, result.buffers)
+        if not result.suggest_pulling_from_slave:
+            return reply
+        self._read_from_disk(connection, reply, result.buffers)
+        return None
+
+    def _suggest(self, group: SubscriptionGroupConfig, result: GetMessageResult) -> int:
+        if not self._settings.broker.slave_read_enable:
+            return 0
+        return group.which_broker_when_consume_slowly if result.suggest_pulling_from_slave else group.broker_id
+
+    def _count(self, pull: _Pull, result: GetMessageResult) -> None:
+        header = pull.header
+        counter = self._stats.get_counter(header.consumer_group, header.topic, header.queue_id)
+        latency_ms = self._clock.monotonic_ms() - pull.began_ms
+        counter.add(result.message_count, result.total_bytes, latency_ms, result.suggest_pulling_from_slave)
+        counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
+
+    def _read_from_disk(self, connection: Connection, reply: RemotingCommand, buffers: Sequence[memoryview]) -> None:
+        task = asyncio.get_running_loop().create_task(self._send_cold(connection, reply, buffers))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _send_cold(
+        self, connection: Connection, reply: RemotingCommand, buffers: Sequence[memoryview]
+    ) -> None:
+        self._fast_failure.pulls.enter()
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, _bring_in, buffers)
+        finally:
+            self._fast_failure.pulls.leave()
+        connection.send(reply)
+
+    async def drain(self) -> None:
+        """Wait for the answers whose bytes are being read from the disk."""
+        await asyncio.gather(*self._reading, return_exceptions=True)
+
+
+def _response_code(result: GetMessageResult, offset: int) -> ResponseCode:
+    """What a client is told (composeResponseHeader; broker-api §10.3)."""
+    if result.status in _EMPTY_QUEUE:
+        return ResponseCode.PULL_OFFSET_MOVED if offset != 0 else ResponseCode.PULL_NOT_FOUND
+    return _CODES[result.status]
+
+
+def _bring_in(buffers: Sequence[memoryview]) -> None:
+    """Touch every page in a thread. A checksum does it: unlike a loop over the view, it lets the loop run meanwhile."""
+    for view in buffers:
+        zlib.crc32(view)

@@ -1,0 +1,31 @@
+"""A request that is answered with something else than success: the code and the remark, as a value."""
+
+from dataclasses import dataclass
+
+from maxq.codes import ResponseCode
+from maxq.protocol.remoting_command import RemotingCommand
+
+FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why not. The remark names the cause, the measured value, the limit and what to do, where there are such."""
+
+    code: ResponseCode
+    remark: str
+    forbidden_type: str = ""  # of pulls answered NO_PERMISSION: which permission was missing (ForbiddenType.java)
+
+    def reply_to(self, request: RemotingCommand, ext: dict[str, str] | None = None) -> RemotingCommand:
+        """The answer; `ext` as is, plus forbiddenType if there is one."""
+        if self.forbidden_type:
+            ext = {**(ext or {}), "forbiddenType": self.forbidden_type}
+        return request.reply(self.code, self.remark, ext)
+
+
+def not_built(what: str) -> Refusal:
+    """A message that asks for something this release does not do: stored as a normal message it would be wrong."""
+    return Refusal(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"{what} not supported by this MaxQ release: the message was not stored; use an Apache RocketMQ broker for it",
+    )

@@ -1,0 +1,134 @@
+"""What a send must satisfy before the store sees it (AbstractSendMessageProcessor.msgCheck; broker-api §3.2)."""
+
+from collections.abc import Mapping
+
+from maxq.broker.attributes import CLEANUP_POLICY
+from maxq.broker.processors.refusal import FAQ, Refusal, not_built
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.topic.topic_validator import (
+    AUTO_CREATE_TOPIC,
+    LMQ_PREFIX,
+    is_not_allowed_send_topic,
+    is_retry_topic,
+    validate_topic,
+)
+from maxq.codes import ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol import message_const as const
+from maxq.protocol.body.topic_config import PERM_WRITE, TopicConfig, perm_text
+from maxq.protocol.message_sys_flag import TRANSACTION_MASK
+
+_COMPACTION = "COMPACTION"
+_UNIT = 1  # topic system flag: belongs to one unit
+_TIMER_PROPERTIES = (
+    const.PROPERTY_TIMER_DELAY_SEC,
+    const.PROPERTY_TIMER_DELAY_MS,
+    const.PROPERTY_TIMER_DELIVER_MS,
+    const.PROPERTY_TIMER_DEL_UNIQKEY,
+)
+
+
+class SendChecks:
+    """The checks that need topics and settings. Each returns None or why not."""
+
+    def __init__(self, settings: BrokerSettings, topics: TopicConfigManager) -> None:
+        self._settings = settings
+        self._topics = topics
+
+    def topic(
+        self, topic: str, default_topic: str, remote_address: str, queue_nums: int, unit_mode: bool
+    ) -> TopicConfig | Refusal:
+        """The topic a message may be sent to, created if it may be.
+
+        Args:
+            default_topic: template of a topic that does not exist yet.
+            queue_nums: what the client wants the new topic to have; the template's number bounds it.
+        """
+        broker = self._settings.broker
+        if not broker.broker_permission & PERM_WRITE and self._topics.is_order_topic(topic):
+            return Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{broker.broker_ip1}] sending message is forbidden: "
+                f"brokerPermission is {broker.broker_permission} and {topic} is an order topic",
+            )
+        wrong = validate_topic(topic)
+        if wrong is not None:
+            return Refusal(ResponseCode.INVALID_PARAMETER, wrong)
+        if is_not_allowed_send_topic(topic):
+            return Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        if is_retry_topic(topic):
+            return not_built(f"messages that go back to a consumer group ({topic}) are")
+        config = self._topics.select_topic_config(topic)
+        if config is None:
+            config = self._create(topic, default_topic, remote_address, queue_nums, unit_mode)
+        if config is None:
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!\n{FAQ}")
+        return config
+
+    def _create(
+        self, topic: str, default_topic: str, remote_address: str, queue_nums: int, unit_mode: bool
+    ) -> TopicConfig | None:
+        return self._topics.create_topic_in_send_message_method(
+            topic, default_topic or AUTO_CREATE_TOPIC, remote_address, queue_nums, _UNIT if unit_mode else 0
+        )
+
+    @staticmethod
+    def queue_id(config: TopicConfig, queue_id: int, remote_address: str) -> Refusal | None:
+        """A queue id must be below the larger of the topic's queue numbers; negative ones mean "any"."""
+        if queue_id < max(config.read_queue_nums, config.write_queue_nums):
+            return None
+        return Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"request queueId[{queue_id}] is illegal, {describe_topic(config)} Producer: {remote_address}",
+        )
+
+    def properties(self, config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
+        """Properties that change where or when a message is delivered."""
+        if config.attributes.get(CLEANUP_POLICY) == _COMPACTION and not properties.get(const.PROPERTY_KEYS):
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+        if properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() == "true" or sys_flag & TRANSACTION_MASK:
+            if self._settings.broker.reject_transaction_message:
+                return Refusal(
+                    ResponseCode.NO_PERMISSION,
+                    f"the broker[{self._settings.broker.broker_ip1}] sending transaction message is forbidden",
+                )
+            return not_built("transactional messages (TRAN_MSG, sysFlag 0xC) are")
+        if _is_positive(properties.get(const.PROPERTY_DELAY_TIME_LEVEL)):
+            return not_built(f"delayed messages (DELAY={properties[const.PROPERTY_DELAY_TIME_LEVEL]}) are")
+        for name in _TIMER_PROPERTIES:
+            if name in properties:
+                return not_built(f"timer messages ({name}={properties[name]}) are")
+        return self._multi_dispatch(properties)
+
+    def _multi_dispatch(self, properties: Mapping[str, str]) -> Refusal | None:
+        names = properties.get(const.PROPERTY_INNER_MULTI_DISPATCH)
+        if not names or not self._settings.store.enable_multi_dispatch:
+            return None
+        listed = names.split(",")
+        lmq = sum(name.startswith(LMQ_PREFIX) for name in listed)
+        if lmq in (0, len(listed)):
+            return None
+        return Refusal(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"{const.PROPERTY_INNER_MULTI_DISPATCH} names {lmq} queues of {LMQ_PREFIX} and {len(listed) - lmq} others: "
+            f"a message can go to one kind only; send it twice",
+        )
+
+
+def describe_topic(config: TopicConfig) -> str:
+    """TopicConfig.toString of Java, which remarks show."""
+    attributes = ", ".join(f"{key}={value}" for key, value in config.attributes.items())
+    return (
+        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
+        f"writeQueueNums={config.write_queue_nums}, perm={perm_text(config.perm)}, "
+        f"topicFilterType={config.topic_filter_type.name}, "
+        f"topicSysFlag={config.topic_sys_flag}, order={'true' if config.order else 'false'}, "
+        f"attributes={{{attributes}}}]"
+    )
+
+
+def _is_positive(text: str | None) -> bool:
+    try:
+        return text is not None and int(text) > 0
+    except ValueError:
+        return False

@@ -1,0 +1,259 @@
+"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320), also one-way.
+
+This is the general way with every check. Plain sends usually do not come here: the compiled batch path (send_path.py)
+takes them from the receive buffer; whatever it does not understand arrives here, and both end in the same append.
+
+Source:
+    broker/processor/{SendMessageProcessor,AbstractSendMessageProcessor}.java; broker-api.md §3, §4, changes-5.5.md §5.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from maxq.broker.attributes import QUEUE_TYPE
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.fast_failure import FastFailure
+from maxq.broker.processors.put_outcome import put_refusal
+from maxq.broker.processors.refusal import Refusal
+from maxq.broker.processors.send_checks import SendChecks
+from maxq.broker.processors.send_properties import BrokerProperties, queue_by_priority, received_properties
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.topic.topic_validator import TOPIC_MAX_LENGTH
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
+from maxq.protocol import message_const as const
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.enums import TopicFilterType
+from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
+from maxq.protocol.message import decode_batch
+from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.server import Connection, RemotingServer
+from maxq.runtime.interfaces import Clock, Rng
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult
+
+log = logging.getLogger(__name__)
+
+_BATCH_CQ = "BatchCQ"
+_INNER_BATCH_MOST = 32_767  # INNER_NUM is read as a 16-bit number
+
+
+class SendMessageProcessor:
+    """Answers sends: checks, appends, and answers when the message is as safe as the settings promise."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        stats: BrokerStatsManager,
+        fast_failure: FastFailure,
+        broker: BrokerAddress,
+        clock: Clock,
+        rng: Rng,
+        unique_id: Callable[[], str],
+    ) -> None:
+        """`unique_id` makes the UNIQ_KEY of a message that has none."""
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._stats = stats
+        self._fast_failure = fast_failure
+        self._broker = broker
+        self._clock = clock
+        self._rng = rng
+        self._unique_id = unique_id
+        self._checks = SendChecks(settings, topics)
+        self._own_properties = BrokerProperties(broker, lambda: settings.broker)
+        self._unfinished: set[asyncio.Task[None]] = set()
+
+    def register(self, server: RemotingServer) -> None:
+        for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
+            server.register(code, self)
+
+    def __call__(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """None: the answer waits for the disk and is sent from here."""
+        busy = self._fast_failure.refuse_send()
+        if busy is not None:
+            self._fast_failure.refuse(busy, oneway=request.is_oneway)
+            return request.reply(ResponseCode.SYSTEM_BUSY, busy)
+        header = SendMessageRequestHeader.decode_for(request.code, request.ext)
+        version_before = self._topics.data_version.counter
+        message = self._message(connection, request, header)
+        if isinstance(message, Refusal):
+            return message.reply_to(request, self._own_properties.for_reply())
+        is_inner_batch = message.sys_flag & MessageSysFlag.INNER_BATCH
+        result = self._put(message, plain_batch=bool(header.batch) and not is_inner_batch)
+        if not result.ok:
+            return put_refusal(result, self._settings.store).reply_to(request, self._own_properties.for_reply())
+        reply = request.reply(ext=self._response(message, result))
+        topic_created = self._topics.data_version.counter != version_before
+        durable = self._store.durable(result.end_offset) if message.wait_store_ok else None
+        if durable is None and not topic_created:
+            return reply
+        self._answer_later(connection, request, reply, durable, topic_created)
+        return None
+
+    # ---- what is stored ---------------------------------------------------------------------------------------
+
+    def _message(
+        self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
+    ) -> MessageExtBrokerInner | Refusal:
+        refusal = self._too_early()
+        if refusal is not None:
+            return refusal
+        config = self._checks.topic(
+            header.topic,
+            header.default_topic,
+            connection.remote_address,
+            header.default_topic_queue_nums,
+            bool(header.unit_mode),
+        )
+        if isinstance(config, Refusal):
+            return config
+        properties = received_properties(header.properties)
+        refusal = self._checks.queue_id(config, header.queue_id, connection.remote_address)
+        if refusal is None:
+            refusal = self._checks.properties(config, properties, header.sys_flag)
+        if refusal is None and header.batch:
+            refusal = self._check_batch(config, request.body_bytes)
+        if refusal is not None:
+            return refusal
+        message = MessageExtBrokerInner(
+            header.topic,
+            self._queue_id(config, header, properties),
+            request.body_bytes,
+            properties,
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=connection.remote_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        if config.topic_filter_type == TopicFilterType.MULTI_TAG:
+            message.sys_flag |= MessageSysFlag.MULTI_TAGS
+        if not properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX):
+            properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self._unique_id()
+        self._own_properties.add_to(properties)
+        if header.batch and config.attributes.get(QUEUE_TYPE) == _BATCH_CQ:
+            self._make_inner_batch(message)
+        return message
+
+    def _too_early(self) -> Refusal | None:
+        begin_ms = self._settings.broker.start_accept_send_request_time_stamp
+        if self._clock.wall_ms() >= begin_ms:
+            return None
+        moment = datetime.fromtimestamp(begin_ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
+        return Refusal(
+            ResponseCode.SYSTEM_ERROR,
+            f"broker unable to service, until {moment} (startAcceptSendRequestTimeStamp={begin_ms})",
+        )
+
+    def _queue_id(self, config: TopicConfig, header: SendMessageRequestHeader, properties: dict[str, str]) -> int:
+        if not header.batch:
+            by_priority = queue_by_priority(properties, config.write_queue_nums)
+            if by_priority is not None:
+                return by_priority
+        if header.queue_id >= 0:
+            return header.queue_id
+        return self._rng.below(max(config.write_queue_nums, 1))
+
+    # ---- batches ----------------------------------------------------------------------------------------------
+
+    def _check_batch(self, config: TopicConfig, body: bytes) -> Refusal | None:
+        """Each record becomes a message of its own, so each is checked like one."""
+        if len(config.topic_name.encode()) > TOPIC_MAX_LENGTH:
+            return Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"message topic length too long {len(config.topic_name.encode())}, the limit is {TOPIC_MAX_LENGTH}",
+            )
+        try:
+            messages = decode_batch(body, config.topic_name)
+        except RemoteProtocolError as error:
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}")
+        if not messages:
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is illegal: it holds no message")
+        inner = config.attributes.get(QUEUE_TYPE) == _BATCH_CQ
+        if inner and len(messages) > _INNER_BATCH_MOST:
+            return Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch of {len(messages)} messages, a batch queue takes {_INNER_BATCH_MOST}; send smaller batches",
+            )
+        for message in messages:
+            refusal = self._checks.properties(config, message.properties, 0)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _make_inner_batch(self, message: MessageExtBrokerInner) -> None:
+        """A topic of batch queues keeps a batch as one record; consumers take it apart."""
+        count = len(decode_batch(message.body, message.topic))
+        message.sys_flag |= MessageSysFlag.NEED_UNWRAP | MessageSysFlag.INNER_BATCH
+        message.properties[const.PROPERTY_INNER_NUM] = str(count)
+
+    # ---- storing and answering --------------------------------------------------------------------------------
+
+    def _put(self, message: MessageExtBrokerInner, *, plain_batch: bool) -> PutMessageResult:
+        began_ns = self._clock.monotonic_ns()
+        result = self._store.put_batch(message) if plain_batch else self._store.put_message(message)
+        took_ms = (self._clock.monotonic_ns() - began_ns) // 1_000_000
+        self._fast_failure.append_took(took_ms)
+        if result.ok:
+            counter = self._stats.put_counter(message.topic, message.queue_id)
+            counter.add(result.message_count, result.size, took_ms)
+        return result
+
+    def _response(self, message: MessageExtBrokerInner, result: PutMessageResult) -> dict[str, str]:
+        unique_key = message.properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX]
+        header = SendMessageResponseHeader(result.msg_id, message.queue_id, result.queue_offset, unique_key)
+        if message.sys_flag & MessageSysFlag.INNER_BATCH:
+            header.batch_uniq_id = unique_key
+        return header.encode() | self._own_properties.for_reply()
+
+    def _answer_later(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        reply: RemotingCommand,
+        durable: asyncio.Future[bool] | None,
+        topic_created: bool,
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(
+            self._wait_and_answer(connection, request, reply, durable, topic_created)
+        )
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+
+    async def _wait_and_answer(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        reply: RemotingCommand,
+        durable: asyncio.Future[bool] | None,
+        topic_created: bool,
+    ) -> None:
+        """The message is in the log; wait until the disk has it, and the topic it created."""
+        self._fast_failure.sends.enter()
+        try:
+            if durable is not None and not await durable:
+                reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            if topic_created:
+                await self._topics.persisted()
+        except OSError as error:
+            log.error("a message is in the log, but the disk failed: %s", error)
+            reply.code, reply.remark = ResponseCode.FLUSH_DISK_TIMEOUT, f"stored, but the disk failed: {error}"
+        finally:
+            self._fast_failure.sends.leave()
+        if not request.is_oneway:
+            connection.send(reply)
+
+    async def drain(self) -> None:
+        """Wait for the answers that wait for the disk."""
+        await asyncio.gather(*self._unfinished, return_exceptions=True)

@@ -1,0 +1,217 @@
+"""Keeping every name server informed: on change at once, and from time to time anyway.
+
+A change registers the changed topics alone. A name server that missed one (unreachable, or restarted and now refusing
+an incremental registration of a broker it does not know) gets what it missed with the next one, or the whole table. A
+failing name server never delays the others.
+
+Source:
+    broker/BrokerController.java (registerBrokerAll, registerIncrementBrokerData, registerSingleTopicAll);
+    namesrv.md §3.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.outer_api import BrokerOuterApi, RegisterResult
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.config.broker_config import BrokerConfig
+from maxq.errors import BrokerError, MaxQError
+from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig
+
+log = logging.getLogger(__name__)
+
+_READ_WRITE = PERM_READ | PERM_WRITE
+
+
+@dataclass(slots=True)
+class _NameServer:
+    """What one name server still has to be told."""
+
+    address: str
+    changed: dict[str, None] = field(default_factory=dict)  # topic names, in order
+    everything: bool = True  # the whole table: at first, and after it refused an increment
+    registered: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class BrokerRegistration:
+    """Registers one broker with all its name servers."""
+
+    def __init__(
+        self,
+        api: BrokerOuterApi,
+        topics: TopicConfigManager,
+        broker: BrokerAddress,
+        *,
+        config: Callable[[], BrokerConfig],
+        name_servers: Callable[[], list[str]],
+    ) -> None:
+        """`config` and `name_servers` are asked anew each time."""
+        self._api = api
+        self._topics = topics
+        self._broker = broker
+        self._config = config
+        self._name_servers = name_servers
+        self._servers: dict[str, _NameServer] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    @property
+    def registered_with(self) -> list[str]:
+        """The name servers that know this broker, as far as we were told."""
+        return [server.address for server in self._servers.values() if server.registered]
+
+    def topics_changed(self, changed: Iterable[TopicConfig], deleted: Iterable[str] = ()) -> None:
+        """Tell every name server of these topics now; returns at once.
+
+        A deleted topic is not told: mqadmin removes it from the name servers (216), and a registration cannot.
+        """
+        names = [topic.topic_name for topic in changed]
+        if not names or self._stopped:
+            return
+        for server in self._current_servers():
+            server.changed.update(dict.fromkeys(names))
+            self._run(self._register(server))
+
+    def register_all(self) -> None:
+        """Tell every name server of everything now; returns at once (a permission changed)."""
+        if self._stopped:
+            return
+        for server in self._current_servers():
+            server.everything = True
+            self._run(self._register(server))
+
+    async def register_now(self) -> None:
+        """The periodic registration: everything to everybody, in parallel. Failures are logged, not raised."""
+        force = self._config().force_register
+        servers = self._current_servers()
+        for server in servers:
+            server.everything = server.everything or force
+        await asyncio.gather(*(self._register(server, ask_first=True) for server in servers))
+
+    async def unregister(self) -> None:
+        """Leave every name server; the first step of a shutdown."""
+        self._stopped = True
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        servers = [server for server in self._servers.values() if server.registered]
+        results = await asyncio.gather(
+            *(self._api.unregister_broker(server.address, self._broker) for server in servers), return_exceptions=True
+        )
+        for server, result in zip(servers, results, strict=True):
+            server.registered = False
+            if isinstance(result, BaseException):
+                log.warning("name server %s was not told that this broker goes: %s", server.address, result)
+
+    # ---- one name server --------------------------------------------------------------------------------------
+
+    def _current_servers(self) -> list[_NameServer]:
+        addresses = self._name_servers()
+        for gone in [address for address in self._servers if address not in addresses]:
+            del self._servers[gone]
+        for address in addresses:
+            if address not in self._servers:
+                self._servers[address] = _NameServer(address)
+        return list(self._servers.values())
+
+    def _run(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _register(self, server: _NameServer, ask_first: bool = False) -> None:
+        """Bring one name server up to date. Registrations with one name server never overtake each other."""
+        async with server.lock:
+            if self._stopped:
+                return
+            try:
+                await self._bring_up_to_date(server, ask_first)
+            except MaxQError as error:
+                log.warning("registration with name server %s failed: %s", server.address, error)
+
+    async def _bring_up_to_date(self, server: _NameServer, ask_first: bool) -> None:
+        config = self._config()
+        if ask_first and not server.everything and not server.changed:
+            server.everything = await self._api.needs_registration(
+                server.address, self._broker, self._topics.data_version, timeout_ms=config.register_broker_timeout_mills
+            )
+        if not server.everything and server.changed:
+            try:
+                await self._register_changed(server, config)
+            except BrokerError as error:
+                # A name server that was restarted takes no increment: it would make a broker of one topic.
+                log.info("name server %s refused an incremental registration (%s): sending all", server.address, error)
+                server.everything = True
+        if server.everything:
+            await self._register_everything(server, config)
+
+    async def _register_changed(self, server: _NameServer, config: BrokerConfig) -> None:
+        names = server.changed
+        server.changed = {}  # what changes from here on needs another round
+        table = self._topics.topic_config_table
+        topics = {name: table[name] for name in names if name in table}
+        try:
+            if config.enable_single_topic_register and len(topics) == 1:
+                (topic,) = self._with_broker_permission(topics, config).values()
+                await self._api.register_topic(
+                    server.address, self._broker, topic, timeout_ms=config.register_broker_timeout_mills
+                )
+            elif topics:
+                await self._send(server, topics, config)
+        except BaseException:
+            server.changed = {**names, **server.changed}
+            raise
+
+    async def _register_everything(self, server: _NameServer, config: BrokerConfig) -> None:
+        table = dict(self._topics.topic_config_table)
+        server.everything = False
+        server.changed.clear()
+        try:
+            for part in self._parts(table, config):
+                result = await self._send(server, part, config)
+        except BaseException:
+            server.everything = True
+            raise
+        server.registered = True
+        if result.order_topics:
+            self._topics.update_order_topic_config(result.order_topics)
+
+    async def _send(
+        self, server: _NameServer, topics: Mapping[str, TopicConfig], config: BrokerConfig
+    ) -> RegisterResult:
+        return await self._api.register_broker(
+            server.address,
+            self._broker,
+            self._with_broker_permission(topics, config),
+            self._topics.data_version.copy(),
+            timeout_ms=config.register_broker_timeout_mills,
+            compressed=config.compressed_register,
+        )
+
+    def _parts(self, table: dict[str, TopicConfig], config: BrokerConfig) -> Iterable[dict[str, TopicConfig]]:
+        """The table in the sizes it is sent in. Each part needs a data version of its own, or it would be ignored."""
+        size = config.split_registration_size
+        if not config.enable_split_registration or len(table) <= size:
+            yield table
+            return
+        names = list(table)
+        for start in range(0, len(names), size):
+            if start:
+                self._topics.update_data_version()
+            # Never one topic alone: a name server that does not know the broker refuses that.
+            stop = len(names) if len(names) - start - size == 1 else start + size
+            yield {name: table[name] for name in names[start:stop]}
+            if stop == len(names):
+                return
+
+    @staticmethod
+    def _with_broker_permission(topics: Mapping[str, TopicConfig], config: BrokerConfig) -> dict[str, TopicConfig]:
+        """What clients may do is what both the topic and the broker allow."""
+        permission = config.broker_permission
+        if permission & _READ_WRITE == _READ_WRITE:
+            return dict(topics)
+        return {name: replace(topic, perm=topic.perm & permission) for name, topic in topics.items()}

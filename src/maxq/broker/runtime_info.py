@@ -1,0 +1,123 @@
+"""What GET_BROKER_RUNTIME_INFO (28) tells: the store's numbers, and those of the broker around it.
+
+Tools read these keys by name and fail on missing ones, so the ones of what is not built (timer wheel, transient store
+pool) are told as idle.
+
+Source:
+    broker/processor/AdminBrokerProcessor.java, prepareRuntimeInfo; broker-api.md §24.2.
+"""
+
+from maxq.broker.fast_failure import FastFailure
+from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from maxq.broker.stats.broker_stats import BrokerStats
+from maxq.codes import CURRENT_VERSION
+from maxq.config.settings import BrokerSettings
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+
+_NO_POOL = str(2**31 - 1)  # what Java tells of the transient store pool while it is off
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+class RuntimeInfo:
+    """Collects the table at each call."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        store: MessageStore,
+        broker_stats: BrokerStats,
+        fast_failure: FastFailure,
+        hold_service: PullRequestHoldService,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._store = store
+        self._broker_stats = broker_stats
+        self._fast_failure = fast_failure
+        self._hold_service = hold_service
+        self._boot_wall_ms = clock.wall_ms()
+        self._boot_ms = clock.monotonic_ms()
+
+    def collect(self) -> dict[str, str]:
+        """Every key; all values are texts."""
+        return {**self._idle(), **self._store_numbers(), **self._broker_numbers(), **self._totals(), **self._queues()}
+
+    def _store_numbers(self) -> dict[str, str]:
+        return self._store.runtime_info()
+
+    def _broker_numbers(self) -> dict[str, str]:
+        broker = self._settings.broker
+        return {
+            "bootTimestamp": str(self._boot_wall_ms),
+            "runtime": duration_text(self._clock.monotonic_ms() - self._boot_ms),
+            "brokerActive": "true",
+            "brokerVersion": str(int(CURRENT_VERSION)),
+            "brokerVersionDesc": CURRENT_VERSION.name,
+            "startAcceptSendRequestTimeStamp": str(broker.start_accept_send_request_time_stamp),
+            "pageCacheLockTimeMills": "0",  # an append is over before anybody can ask
+            "refusedRequests": str(sum(self._fast_failure.refused.by_cause.values())),
+            "refusedOnewayRequests": str(self._fast_failure.refused.oneway_dropped),
+        }
+
+    def _totals(self) -> dict[str, str]:
+        stats = self._broker_stats
+        now = stats.now()
+        return {
+            "msgPutTotalYesterdayMorning": str(stats.yesterday_morning.put),
+            "msgPutTotalTodayMorning": str(stats.today_morning.put),
+            "msgPutTotalTodayNow": str(now.put),
+            "msgGetTotalYesterdayMorning": str(stats.yesterday_morning.got),
+            "msgGetTotalTodayMorning": str(stats.today_morning.got),
+            "msgGetTotalTodayNow": str(now.got),
+        }
+
+    def _queues(self) -> dict[str, str]:
+        broker, fast_failure = self._settings.broker, self._fast_failure
+        waited = str(fast_failure.head_wait_ms())
+        kinds = {
+            "send": (fast_failure.sends.count, broker.send_thread_pool_queue_capacity),
+            "pull": (fast_failure.pulls.count + self._hold_service.held_count, broker.pull_thread_pool_queue_capacity),
+            "litePull": (0, broker.lite_pull_thread_pool_queue_capacity),
+            "query": (fast_failure.queries.count, broker.query_thread_pool_queue_capacity),
+            "ack": (0, broker.ack_thread_pool_queue_capacity),
+        }
+        table = {
+            "EndTransactionQueueSize": "0",
+            "EndTransactionThreadPoolQueueCapacity": str(broker.end_transaction_pool_queue_capacity),
+        }
+        for kind, (size, capacity) in kinds.items():
+            table[f"{kind}ThreadPoolQueueSize"] = str(size)
+            table[f"{kind}ThreadPoolQueueCapacity"] = str(capacity)
+            table[f"{kind}ThreadPoolQueueHeadWaitTimeMills"] = waited if size else "0"
+        return table
+
+    @staticmethod
+    def _idle() -> dict[str, str]:
+        return {
+            "timerReadBehind": "0",
+            "timerOffsetBehind": "0",
+            "timerCongestNum": "0",
+            "timerEnqueueTps": "0.0",
+            "timerDequeueTps": "0.0",
+            "remainTransientStoreBufferNumbs": _NO_POOL,
+        }
+
+
+def duration_text(milliseconds: int) -> str:
+    """`[ 0 days, 0 hours, 1 minutes, 9 seconds ]`, as Java's tools expect it."""
+    seconds, minutes = milliseconds // 1000 % 60, milliseconds // 60_000 % 60
+    hours, days = milliseconds // 3_600_000 % 24, milliseconds // 86_400_000
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def size_text(count: int) -> str:
+    """Bytes in binary units: `0 B`, `4.9 KiB`, `252.0 GiB` (MixAll.humanReadableByteCount)."""
+    if count < 1024:
+        return f"{count} B"
+    size, unit = float(count), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.1f} {_UNITS[unit]}"

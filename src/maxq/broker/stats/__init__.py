@@ -1,0 +1,1 @@
+"""What the broker counts: per topic, group, queue and cluster, with minute, hour and day views."""

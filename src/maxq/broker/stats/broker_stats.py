@@ -1,0 +1,30 @@
+"""Messages put and got by this morning and by yesterday morning (BrokerStats.java)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MorningTotals:
+    """Totals since start at some midnight."""
+
+    put: int = 0
+    got: int = 0
+
+
+class BrokerStats:
+    """Remembers the totals of the last two midnights; `record` is called at each."""
+
+    def __init__(self, put_total: Callable[[], int], got_total: Callable[[], int]) -> None:
+        self._put_total = put_total
+        self._got_total = got_total
+        self.yesterday_morning = MorningTotals()
+        self.today_morning = MorningTotals()
+
+    def record(self) -> None:
+        """It is midnight: today's morning becomes yesterday's."""
+        self.yesterday_morning = self.today_morning
+        self.today_morning = self.now()
+
+    def now(self) -> MorningTotals:
+        return MorningTotals(self._put_total(), self._got_total())

@@ -1,0 +1,274 @@
+"""What the broker counts (BrokerStatsManager.java), and when the histories are sampled.
+
+The hot paths touch one small object per request: a `PutCounter` per queue written, a `GetCounter` per reader (group,
+topic, queue). Every ten seconds the sampler moves them into the items that tools ask for by name and key; an item is
+never looked up while a message is being handled. Puts that the compiled batch path counted in the store's topic
+tails arrive through a source (`add_source`), called just before each sample.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from maxq.broker.stats import names
+from maxq.broker.stats.stats_item import DAY_SAMPLE_MS, HOUR_SAMPLE_MS, MINUTE_SAMPLE_MS, StatsItem
+from maxq.runtime.interfaces import Clock
+
+_ITEMS_PER_TURN = 500  # then other work of the loop gets its turn
+
+#: Adds what it counted since its last call to the manager.
+StatsSource = Callable[["BrokerStatsManager"], None]
+
+
+class PutCounter:
+    """Messages put into one queue since the last sample. Latency is in milliseconds, once per request."""
+
+    __slots__ = ("latency_ms", "nums", "size", "times")
+
+    def __init__(self) -> None:
+        self.nums = 0
+        self.size = 0
+        self.times = 0
+        self.latency_ms = 0
+
+    def add(self, nums: int, size: int, latency_ms: int) -> None:
+        self.nums += nums
+        self.size += size
+        self.times += 1
+        self.latency_ms += latency_ms
+
+
+class GetCounter:
+    """Messages one group took from one queue since the last sample."""
+
+    __slots__ = ("disk_nums", "disk_size", "fall_behind_bytes", "latency_ms", "nums", "size", "times")
+
+    def __init__(self) -> None:
+        self.nums = 0
+        self.size = 0
+        self.times = 0
+        self.latency_ms = 0
+        self.disk_nums = 0
+        self.disk_size = 0
+        self.fall_behind_bytes = 0  # momentary: log bytes between the reader and the end of the log
+
+    def add(self, nums: int, size: int, latency_ms: int, from_disk: bool) -> None:
+        self.nums += nums
+        self.size += size
+        self.times += 1
+        self.latency_ms += latency_ms
+        if from_disk:
+            self.disk_nums += nums
+            self.disk_size += size
+
+
+class BrokerStatsManager:
+    """All counters of a broker, by name and key (broker-api §24.1)."""
+
+    def __init__(self, cluster: str, *, clock: Clock, is_system_topic: Callable[[str], bool], detail: bool) -> None:
+        """`detail` is enableDetailStat: per-queue numbers too."""
+        self._cluster = cluster
+        self._clock = clock
+        self._is_system_topic = is_system_topic
+        self._detail = detail
+        self._items: dict[str, dict[str, StatsItem]] = {
+            value: {} for name, value in vars(names).items() if name.isupper()
+        }
+        self._puts: dict[tuple[str, int], PutCounter] = {}
+        self._gets: dict[tuple[str, str, int], GetCounter] = {}
+        self._sources: list[StatsSource] = []
+        self._next_hour_ms = 0
+        self._next_day_ms = 0
+        for name in (
+            names.BROKER_PUT_NUMS, names.BROKER_GET_NUMS,
+            names.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, names.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC,
+        ):  # fmt: skip
+            self._items[name][cluster] = StatsItem()
+
+    # ---- counting ---------------------------------------------------------------------------------------------
+
+    def put_counter(self, topic: str, queue_id: int) -> PutCounter:
+        """The counter of one queue's writes; keep it as long as you like."""
+        key = (topic, queue_id)
+        counter = self._puts.get(key)
+        if counter is None:
+            counter = self._puts[key] = PutCounter()
+        return counter
+
+    def get_counter(self, group: str, topic: str, queue_id: int) -> GetCounter:
+        """The counter of one reader."""
+        key = (group, topic, queue_id)
+        counter = self._gets.get(key)
+        if counter is None:
+            counter = self._gets[key] = GetCounter()
+        return counter
+
+    def add(self, name: str, key: str, value: int = 1, times: int = 1) -> None:
+        """Count under any name of broker-api §24.1 (send back, DLQ, POP …)."""
+        self._item(name, key).add(value, times)
+
+    def add_topic_put(self, topic: str, nums: int, size: int, times: int) -> None:
+        """Count `nums` messages of `size` stored bytes, put by `times` requests."""
+        if nums == 0:
+            return
+        self._item(names.TOPIC_PUT_NUMS, topic).add(nums, times)
+        self._item(names.TOPIC_PUT_SIZE, topic).add(size, times)
+        self._item(names.BROKER_PUT_NUMS, self._cluster).add(nums, times)
+        if not self._is_system_topic(topic):
+            self._item(names.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster).add(nums, times)
+
+    def on_channel_event(self, event: str) -> None:
+        """CONNECT, IDLE, EXCEPTION or CLOSE."""
+        self._item(names.CHANNEL_ACTIVITY, event).add(1)
+
+    def on_consumer_register(self, milliseconds: int) -> None:
+        self._item(names.CONSUMER_REGISTER_TIME, self._cluster).add(milliseconds)
+
+    def on_producer_register(self, milliseconds: int) -> None:
+        self._item(names.PRODUCER_REGISTER_TIME, self._cluster).add(milliseconds)
+
+    def add_source(self, source: StatsSource) -> None:
+        """`source` is called before each sample and adds what it counted itself."""
+        self._sources.append(source)
+
+    # ---- looking ----------------------------------------------------------------------------------------------
+
+    def view(self, name: str, key: str) -> StatsItem | None:
+        """The counter of that name and key with its minute, hour and day; None when there is none."""
+        self._collect()
+        items = self._items.get(name)
+        return items.get(key) if items is not None else None
+
+    def tps_group_get_nums(self, group: str, topic: str) -> float:
+        """Messages per second the group took from the topic in the last minute."""
+        item = self.view(names.GROUP_GET_NUMS, f"{topic}@{group}")
+        return item.minute.tps if item is not None else 0.0
+
+    def tps_topic_put_nums(self, topic: str) -> float:
+        """Messages per second put into the topic in the last minute."""
+        item = self.view(names.TOPIC_PUT_NUMS, topic)
+        return item.minute.tps if item is not None else 0.0
+
+    def broker_put_nums(self) -> StatsItem:
+        return self._items[names.BROKER_PUT_NUMS][self._cluster]
+
+    def broker_get_nums(self) -> StatsItem:
+        return self._items[names.BROKER_GET_NUMS][self._cluster]
+
+    def messages_got(self) -> int:
+        """Messages delivered to consumers since start."""
+        self._collect_gets()
+        return self.broker_get_nums().value
+
+    def groups_behind(self, threshold_bytes: int) -> dict[str, int]:
+        """Groups whose slowest reader is more than `threshold_bytes` of log behind, with how far."""
+        behind: dict[str, int] = {}
+        for (group, _topic, _queue_id), counter in self._gets.items():
+            if counter.fall_behind_bytes > threshold_bytes:
+                behind[group] = max(behind.get(group, 0), counter.fall_behind_bytes)
+        return behind
+
+    # ---- forgetting -------------------------------------------------------------------------------------------
+
+    def on_topic_deleted(self, topic: str) -> None:
+        """Forget every counter of the topic."""
+        self._forget_keys(lambda parts: topic in parts)
+        self._puts = {key: counter for key, counter in self._puts.items() if key[0] != topic}
+        self._gets = {key: counter for key, counter in self._gets.items() if key[1] != topic}
+
+    def on_group_deleted(self, group: str) -> None:
+        """Forget every counter of the group."""
+        self._forget_keys(lambda parts: parts[-1] == group and len(parts) > 1)
+        self._gets = {key: counter for key, counter in self._gets.items() if key[0] != group}
+
+    def _forget_keys(self, gone: Callable[[list[str]], bool]) -> None:
+        for items in self._items.values():
+            for key in [key for key in items if gone(key.split("@"))]:
+                if key != self._cluster:
+                    del items[key]
+
+    # ---- sampling ---------------------------------------------------------------------------------------------
+
+    async def sample(self) -> None:
+        """Take the snapshots that are due; called every ten seconds."""
+        now_ms = self._clock.wall_ms()
+        self._collect()
+        await self._sample_all(StatsItem.sample_minute, now_ms)
+        if now_ms >= self._next_hour_ms:
+            self._next_hour_ms = now_ms + HOUR_SAMPLE_MS
+            await self._sample_all(StatsItem.sample_hour, now_ms)
+        if now_ms >= self._next_day_ms:
+            self._next_day_ms = now_ms + DAY_SAMPLE_MS
+            await self._sample_all(StatsItem.sample_day, now_ms)
+
+    def _collect(self) -> None:
+        """Move what was counted since the last time into the items."""
+        for source in self._sources:
+            source(self)
+        self._collect_puts()
+        self._collect_gets()
+
+    async def _sample_all(self, take: Callable[[StatsItem, int], None], now_ms: int) -> None:
+        for items in list(self._items.values()):
+            for position, item in enumerate(list(items.values())):
+                take(item, now_ms)
+                if position % _ITEMS_PER_TURN == _ITEMS_PER_TURN - 1:
+                    await asyncio.sleep(0)
+
+    def _item(self, name: str, key: str) -> StatsItem:
+        items = self._items[name]
+        item = items.get(key)
+        if item is None:
+            item = items[key] = StatsItem()
+        return item
+
+    def _add_each(self, key: str, values: Iterable[tuple[str, int]], times: int) -> None:
+        for name, value in values:
+            self._item(name, key).add(value, times)
+
+    def _collect_puts(self) -> None:
+        for (topic, queue_id), counter in self._puts.items():
+            if counter.times == 0:
+                continue
+            self._item(names.TOPIC_PUT_LATENCY, f"{queue_id}@{topic}").add(counter.latency_ms, counter.times)
+            if self._detail:
+                self._add_each(
+                    f"{topic}@{queue_id}",
+                    [(names.QUEUE_PUT_NUMS, counter.nums), (names.QUEUE_PUT_SIZE, counter.size)],
+                    counter.times,
+                )
+            counter.nums = counter.size = counter.times = counter.latency_ms = 0
+
+    def _collect_gets(self) -> None:
+        for (group, topic, queue_id), counter in self._gets.items():
+            if counter.times == 0:
+                continue
+            self._collect_get(group, topic, queue_id, counter)
+            counter.nums = counter.size = counter.times = counter.latency_ms = 0
+            counter.disk_nums = counter.disk_size = 0
+
+    def _collect_get(self, group: str, topic: str, queue_id: int, counter: GetCounter) -> None:
+        reader = f"{topic}@{group}"
+        times = counter.times
+        latency_key = f"{queue_id}@{reader}" if self._detail else reader
+        self._item(names.GROUP_GET_LATENCY, latency_key).add(counter.latency_ms, times)
+        self._add_each(
+            reader, [(names.GROUP_GET_NUMS, counter.nums), (names.GROUP_GET_SIZE, counter.size)], times
+        )
+        self._item(names.BROKER_GET_NUMS, self._cluster).add(counter.nums, times)
+        if not self._is_system_topic(topic):
+            self._item(names.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster).add(counter.nums, times)
+        if self._detail:
+            self._add_each(
+                f"{topic}@{queue_id}@{group}",
+                [(names.QUEUE_GET_NUMS, counter.nums), (names.QUEUE_GET_SIZE, counter.size)],
+                times,
+            )
+        if counter.disk_nums:
+            disk = [(names.GROUP_GET_FROM_DISK_NUMS, counter.disk_nums),
+                    (names.GROUP_GET_FROM_DISK_SIZE, counter.disk_size)]  # fmt: skip
+            self._add_each(reader, disk, 1)
+            self._item(names.BROKER_GET_FROM_DISK_NUMS, self._cluster).add(counter.disk_nums)
+            self._item(names.BROKER_GET_FROM_DISK_SIZE, self._cluster).add(counter.disk_size)
+
+
+MINUTE_SAMPLE_SECONDS = MINUTE_SAMPLE_MS / 1000

@@ -1,0 +1,228 @@
+"""Registration with name servers: what each is told, and when."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.outer_api import RegisterResult
+from maxq.broker.registration import BrokerRegistration
+from maxq.config.broker_config import BrokerConfig
+from maxq.errors import BrokerError, RemotingConnectError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.topic_config import TopicConfig
+
+
+@dataclass
+class NameServers:
+    """Stands for BrokerOuterApi: records what each address was told, refuses what the test wants refused."""
+
+    told: list[tuple[str, list[str], int]] = field(default_factory=list)  # address, topics, version counter
+    perms: dict[str, int] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    single: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    failing: dict[str, Exception] = field(default_factory=dict)
+    refuses_increments: set[str] = field(default_factory=set)
+    changed: bool = False
+    order_topics: dict[str, str] = field(default_factory=dict)
+
+    async def register_broker(
+        self,
+        address: str,
+        broker: BrokerAddress,
+        topics: Mapping[str, TopicConfig],
+        data_version: DataVersion,
+        *,
+        timeout_ms: int,
+        compressed: bool = False,
+    ) -> RegisterResult:
+        await asyncio.sleep(0)
+        if address in self.failing:
+            raise self.failing[address]
+        if len(topics) == 1 and address in self.refuses_increments:
+            raise BrokerError(1, "register broker failed")
+        self.told.append((address, list(topics), data_version.counter))
+        self.perms.update({name: topic.perm for name, topic in topics.items()})
+        return RegisterResult(self.order_topics)
+
+    async def needs_registration(
+        self, address: str, broker: BrokerAddress, data_version: DataVersion, *, timeout_ms: int
+    ) -> bool:
+        self.asked.append(address)
+        return self.changed
+
+    async def register_topic(self, address: str, broker: BrokerAddress, topic: TopicConfig, *, timeout_ms: int) -> None:
+        self.single.append(topic.topic_name)
+
+    async def unregister_broker(self, address: str, broker: BrokerAddress) -> None:
+        if address in self.failing:
+            raise self.failing[address]
+        self.left.append(address)
+
+
+class Topics:
+    """Stands for TopicConfigManager."""
+
+    def __init__(self, *names: str) -> None:
+        self.topic_config_table = {name: TopicConfig(name) for name in names}
+        self.data_version = DataVersion(1, 0, 1)
+        self.order: Mapping[str, str] = {}
+
+    def update_data_version(self) -> None:
+        self.data_version.counter += 1
+
+    def update_order_topic_config(self, order: Mapping[str, str]) -> None:
+        self.order = order
+
+    def put(self, name: str) -> TopicConfig:
+        topic = self.topic_config_table[name] = TopicConfig(name)
+        self.update_data_version()
+        return topic
+
+
+class Scene:
+    def __init__(self, *topics: str, servers: tuple[str, ...] = ("ns1", "ns2")) -> None:
+        self.api = NameServers()
+        self.topics = Topics(*topics)
+        self.config = BrokerConfig()
+        self.servers = list(servers)
+        self.registration = BrokerRegistration(
+            self.api,  # type: ignore[arg-type]
+            self.topics,  # type: ignore[arg-type]
+            BrokerAddress("C", "broker-a", 0, "10.0.0.1", 10911),
+            config=lambda: self.config,
+            name_servers=lambda: list(self.servers),
+        )
+
+    async def settle(self) -> None:
+        """Wait for what runs in the background."""
+        while self.registration._running:
+            await asyncio.gather(*self.registration._running)
+
+
+async def test_every_name_server_gets_the_whole_table() -> None:
+    scene = Scene("A", "B")
+    await scene.registration.register_now()
+    assert sorted(scene.api.told) == [("ns1", ["A", "B"], 1), ("ns2", ["A", "B"], 1)]
+    assert scene.registration.registered_with == ["ns1", "ns2"]
+
+
+async def test_one_name_server_that_fails_does_not_keep_the_others_from_knowing() -> None:
+    scene = Scene("A")
+    scene.api.failing["ns1"] = RemotingConnectError("refused", address="ns1")
+    await scene.registration.register_now()
+    assert scene.registration.registered_with == ["ns2"]
+
+
+async def test_a_change_is_told_alone_and_at_once() -> None:
+    scene = Scene("A", "B", servers=("ns1",))
+    await scene.registration.register_now()
+    scene.registration.topics_changed([scene.topics.put("C")])
+    await scene.settle()
+    assert scene.api.told[1:] == [("ns1", ["C"], 2)]
+
+
+async def test_what_a_name_server_missed_comes_with_the_next_change() -> None:
+    scene = Scene("A", servers=("ns1",))
+    await scene.registration.register_now()
+    scene.api.failing["ns1"] = RemotingConnectError("refused", address="ns1")
+    scene.registration.topics_changed([scene.topics.put("C")])
+    await scene.settle()
+    del scene.api.failing["ns1"]
+    scene.registration.topics_changed([scene.topics.put("D")])
+    await scene.settle()
+    assert scene.api.told[1:] == [("ns1", ["C", "D"], 3)]
+
+
+async def test_name_server_that_refuses_an_increment_gets_everything() -> None:
+    scene = Scene("A", "B", servers=("ns1",))
+    await scene.registration.register_now()
+    scene.api.refuses_increments.add("ns1")
+    scene.registration.topics_changed([scene.topics.put("C")])
+    await scene.settle()
+    assert scene.api.told[1:] == [("ns1", ["A", "B", "C"], 2)]
+
+
+async def test_a_topic_that_changes_while_it_is_told_is_told_again() -> None:
+    scene = Scene("A", servers=("ns1",))
+    await scene.registration.register_now()
+    scene.registration.topics_changed([scene.topics.put("C")])
+    await asyncio.sleep(0)  # the first telling is under way
+    scene.registration.topics_changed([scene.topics.put("C")])
+    await scene.settle()
+    assert scene.api.told[-1] == ("ns1", ["C"], 3)
+
+
+async def test_without_force_the_data_version_is_asked_first() -> None:
+    scene = Scene("A", servers=("ns1",))
+    await scene.registration.register_now()
+    scene.config = replace(scene.config, force_register=False)
+    await scene.registration.register_now()
+    assert (scene.api.asked, len(scene.api.told)) == (["ns1"], 1)
+    scene.api.changed = True
+    await scene.registration.register_now()
+    assert len(scene.api.told) == 2
+
+
+async def test_force_registers_every_time() -> None:
+    scene = Scene("A", servers=("ns1",))
+    for _ in range(3):
+        await scene.registration.register_now()
+    assert (scene.api.asked, len(scene.api.told)) == ([], 3)
+
+
+async def test_a_broker_without_write_permission_registers_topics_nobody_may_write() -> None:
+    scene = Scene("A", servers=("ns1",))
+    scene.config = replace(scene.config, broker_permission=4)
+    await scene.registration.register_now()
+    assert scene.api.perms == {"A": 4}
+    assert scene.topics.topic_config_table["A"].perm == 6
+
+
+async def test_single_topic_register_uses_request_217() -> None:
+    scene = Scene("A", servers=("ns1",))
+    scene.config = replace(scene.config, enable_single_topic_register=True)
+    await scene.registration.register_now()
+    scene.registration.topics_changed([scene.topics.put("C")])
+    await scene.settle()
+    assert scene.api.single == ["C"]
+
+
+async def test_large_tables_go_in_parts_with_a_version_each_and_never_a_topic_alone() -> None:
+    scene = Scene("A", "B", "C", "D", "E", servers=("ns1",))
+    scene.config = replace(scene.config, enable_split_registration=True, split_registration_size=2)
+    await scene.registration.register_now()
+    assert scene.api.told == [("ns1", ["A", "B"], 1), ("ns1", ["C", "D", "E"], 2)]
+
+
+async def test_order_topics_of_the_answer_are_taken_over() -> None:
+    scene = Scene("A", servers=("ns1",))
+    scene.api.order_topics = {"A": "broker-a:4"}
+    await scene.registration.register_now()
+    assert scene.topics.order == {"A": "broker-a:4"}
+
+
+async def test_a_new_name_server_of_the_list_is_told_everything_and_an_old_one_forgotten() -> None:
+    scene = Scene("A", servers=("ns1",))
+    await scene.registration.register_now()
+    scene.servers = ["ns2"]
+    scene.registration.topics_changed([scene.topics.put("C")])
+    await scene.settle()
+    assert scene.api.told[1:] == [("ns2", ["A", "C"], 2)]
+    assert scene.registration.registered_with == ["ns2"]
+
+
+async def test_leaving_tells_every_name_server_that_knows_us_and_nothing_afterwards() -> None:
+    scene = Scene("A", servers=("ns1", "ns2", "ns3"))
+    scene.api.failing["ns3"] = RemotingConnectError("refused", address="ns3")
+    await scene.registration.register_now()
+    scene.api.failing["ns1"] = RemotingConnectError("refused", address="ns1")
+    await scene.registration.unregister()
+    assert scene.api.left == ["ns2"]
+    told = len(scene.api.told)
+    scene.registration.topics_changed([scene.topics.put("C")])
+    scene.registration.register_all()
+    await scene.registration.register_now()
+    await scene.settle()
+    assert len(scene.api.told) == told
