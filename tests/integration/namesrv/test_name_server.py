@@ -150,33 +150,6 @@ async def test_a_broker_that_came_back_on_another_connection_survives_the_end_of
         await second.close()
 
 
-async def test_a_silent_broker_is_gone_and_its_connection_closed(tmp_path: Path) -> None:
-    async with (
-        name_server(tmp_path, scan_not_active_broker_interval=10) as server,
-        await Peer.connect(server.port) as client,
-        await Peer.connect(server.port) as broker,
-    ):
-        await broker.ask(registering("T", "U", timeout_ms=30))
-        await until(client, "T", unknown)
-        assert await broker.at_end()
-
-
-@pytest.mark.parametrize("code", [RequestCode.QUERY_DATA_VERSION, RequestCode.BROKER_HEARTBEAT])
-async def test_a_sign_of_life_alone_keeps_a_broker(tmp_path: Path, code: RequestCode) -> None:
-    async with (
-        name_server(tmp_path, scan_not_active_broker_interval=10) as server,
-        await Peer.connect(server.port) as broker,
-    ):
-        await broker.ask(registering("T", "U", timeout_ms=500))
-        loop = asyncio.get_running_loop()
-        end = loop.time() + 1.0
-        while loop.time() < end:
-            answer = await broker.ask(RemotingCommand(code, dict(IDENTITY), DataVersion(1, 0, 1000).encode()))
-            assert known(answer)
-            await asyncio.sleep(0.05)
-        assert known(await broker.ask(asking_route("T")))
-
-
 async def test_a_data_version_is_compared_and_shown(tmp_path: Path) -> None:
     async with name_server(tmp_path) as server, await Peer.connect(server.port) as broker:
 
