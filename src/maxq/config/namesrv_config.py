@@ -10,7 +10,7 @@ class NamesrvConfig:
     """What one name server shows, and when it forgets a broker."""
 
     kv_config_path: str = setting(
-        "", "File of the key-value table; empty means `namesrv/kvConfig.json` in the user's home."
+        "", "File of the key-value table; empty means `namesrv/kvConfig.json` in the home of who runs `maxq namesrv`."
     )
     config_store_path: str = setting(
         "", "File that live updates are written to; empty means `namesrv/namesrv.properties` in the home."

@@ -1,0 +1,84 @@
+"""The manual page of all settings, made from their rows.
+
+python -m maxq.config.manual > docs/settings.md
+"""
+
+from collections.abc import Iterator
+
+from maxq.config.auth_config import AuthConfig
+from maxq.config.broker_config import BrokerConfig
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.config.namesrv_config import NamesrvConfig
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.config.netty_server_config import NettyServerConfig
+from maxq.config.setting import Setting, settings_of
+
+_INTRODUCTION = """\
+# Settings
+
+Made from the tables in `src/maxq/config` by `python -m maxq.config.manual > docs/settings.md`; do not edit.
+
+Names, types and defaults are those of Apache RocketMQ 5.5.0, so that an existing `broker.conf` or `namesrv.conf` loads
+as it is. Files are Java properties in UTF-8: `name=value` a line, `#` begins a comment. A value that is out of bounds
+stops the start and names file, setting, value and bound; an unknown name is warned about, with the nearest that exists.
+`maxq broker -p` prints all settings.
+
+**Live** settings can change while the server runs (`maxq admin updateBrokerConfig`, `updateNamesrvConfig`) and are
+written back to the file. All others are refused by name, and a request with one of those changes nothing: no request
+from the network reaches a path, a command or an address (CVE-2023-33246, CVE-2023-37582).
+
+**Accepted for compatibility** means: the setting loads, is listed and checked for its type, and nothing acts on it; a
+value other than the default is warned about at start. Where silence would be dangerous, such a value is refused.
+"""
+
+_CLASSES: tuple[tuple[type, str], ...] = (
+    (BrokerConfig, "Broker"),
+    (MessageStoreConfig, "Store"),
+    (NettyServerConfig, "Connections from others"),
+    (NettyClientConfig, "Connections to others"),
+    (NamesrvConfig, "Name server"),
+    (AuthConfig, "Access control"),
+)
+
+
+def render() -> str:
+    """The whole page, Markdown."""
+    return "\n".join([_INTRODUCTION, *(line for config, title in _CLASSES for line in _section(config, title))])
+
+
+def _section(config: type, title: str) -> Iterator[str]:
+    rows = settings_of(config)
+    acted = [row for row in rows if row.acted]
+    yield f"## {title} (`{config.__name__}`)\n"
+    if acted:
+        yield "| setting | default | allowed | live | what |"
+        yield "|---|---|---|---|---|"
+        yield from map(_row, acted)
+        yield ""
+    refused = [row for row in rows if row.unsupported]
+    if refused:
+        yield "Only the default is accepted:\n"
+        yield from (f"* `{row.name}` = {_value(row)}: {row.unsupported}" for row in refused)
+        yield ""
+    silent = [row for row in rows if not row.acted and not row.unsupported]
+    if silent:
+        yield "Accepted for compatibility:\n"
+        yield ", ".join(f"`{row.name}` {_value(row)}" for row in silent) + ".\n"
+
+
+def _row(row: Setting) -> str:
+    cells = (f"`{row.name}`", _value(row), _allowed(row), "yes" if row.live else "", row.doc)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _value(row: Setting) -> str:
+    text = row.format(row.default)
+    return f"`{text}`" if text else "empty"
+
+
+def _allowed(row: Setting) -> str:
+    return row.allowed.replace("an integer", "integer").replace("a number", "number")
+
+
+if __name__ == "__main__":
+    print(render(), end="")
