@@ -1,0 +1,77 @@
+"""ConfigManager: a table that is one small file under config/, with its predecessor beside it as `<name>.bak`.
+
+Writing: the file becomes the .bak, then the new content appears under the name, each step atomic and durable. Whenever the
+power goes, one of the two is whole. Reading: a file that is missing, empty or not readable is put aside and the .bak is
+taken instead; no .bak either is an empty table (a new broker); a .bak that cannot be read is a refusal, for starting
+empty would lose offsets or topics in silence.
+
+Source:
+    common/ConfigManager.java (load, loadBak, persist), MixAll.string2File; store-format.md §10.1.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from pathlib import PurePath
+
+from maxq.errors import MaxQError, StoreRefusedError
+from maxq.runtime.interfaces import Disk
+
+log = logging.getLogger(__name__)
+
+
+class ConfigManager(ABC):
+    """Subclasses say what the bytes mean."""
+
+    def __init__(self, disk: Disk, path: PurePath) -> None:
+        self._disk = disk
+        self._file = path
+        self._backup = path.with_name(path.name + ".bak")
+
+    @abstractmethod
+    def encode(self) -> bytes:
+        """The whole table as it stands in the file."""
+
+    @abstractmethod
+    def decode(self, data: bytes) -> None:
+        """Take over a file's content. Raises MaxQError or ValueError if it cannot be read; the table may be half-filled
+        then, and is filled anew from the .bak."""
+
+    def persist(self) -> None:
+        """Write the table; blocks until it is durable. OSError if the disk refuses: the old content is still there."""
+        data = self.encode()
+        if self._disk.exists(self._file):
+            self._disk.rename(self._file, self._backup)
+        self._disk.replace(self._file, data)
+
+    def load(self) -> None:
+        """Fill the table from the file or its .bak; leave it empty if there is neither.
+
+        Raises:
+            StoreRefusedError: only the .bak is left and it cannot be read.
+        """
+        problem = self._take(self._file)
+        if problem is None:
+            return
+        if problem:
+            log.error("%s %s: it is put aside as .broken and %s is read instead", self._file, problem, self._backup.name)
+            self._disk.rename(self._file, self._file.with_name(self._file.name + ".broken"))
+        problem = self._take(self._backup)
+        if problem:
+            raise StoreRefusedError(
+                f"{self._backup} {problem}, and {self._file.name} cannot be read either. Restore one of them from a copy "
+                f"or from another broker; delete both only if this table may start empty."
+            )
+
+    def _take(self, path: PurePath) -> str | None:
+        """None: taken over. "": there is no such file. Else what is wrong with it."""
+        try:
+            data = self._disk.read(path)
+        except FileNotFoundError:
+            return ""
+        if not data.strip(b" \t\r\n\0"):
+            return "is empty"
+        try:
+            self.decode(data)
+        except (MaxQError, ValueError) as error:
+            return f"is not readable ({error})"
+        return None
