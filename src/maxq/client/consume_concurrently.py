@@ -8,6 +8,7 @@ Source: apache/rocketmq client/impl/consumer/ConsumeMessageConcurrentlyService.j
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -72,6 +73,7 @@ class ConsumeMessageConcurrentlyService:
         self._broadcasting = config.message_model is MessageModel.BROADCASTING
         self._requests: asyncio.Queue[ConsumeRequest] = asyncio.Queue()
         self._running: set[ConsumeRequest] = set()
+        self._drained = asyncio.Event()  # set when the last call under way ends
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -83,9 +85,10 @@ class ConsumeMessageConcurrentlyService:
 
     async def shutdown(self, await_termination_ms: int = 0) -> None:
         """Stop the workers; listener calls under way get `await_termination_ms` to end."""
-        deadline_ms = self._clock.monotonic_ms() + await_termination_ms
-        while self._running and self._clock.monotonic_ms() < deadline_ms:
-            await asyncio.sleep(0.005)
+        if self._running and await_termination_ms > 0:
+            self._drained.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._drained.wait(), await_termination_ms / 1000)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -153,6 +156,8 @@ class ConsumeMessageConcurrentlyService:
 
     async def _end(self, request: ConsumeRequest, result: ConsumeResult) -> None:
         self._running.discard(request)
+        if not self._running:
+            self._drained.set()
         now_ms = self._clock.monotonic_ms()
         count = len(request.messages)
         ok = 0

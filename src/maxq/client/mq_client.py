@@ -262,8 +262,8 @@ class MQClientInstance:
             info = await self._find_publish_info(topic, create_topic_key, queue_nums)
         if not info.queues:
             raise ClientError(
-                f"topic {topic} has a route but no queue that takes messages: no broker of it has write permission and a "
-                "master online"
+                f"topic {topic} has a route but no queue that takes messages: no broker of it has write permission "
+                "and a master online"
             )
         return info
 

@@ -48,7 +48,7 @@ class OffsetStore(ABC):
     def __init__(self) -> None:
         self._table: dict[MessageQueue, _Offset] = {}
 
-    async def load(self) -> None:
+    async def load(self) -> None:  # noqa: B027 - a store at the broker has nothing to load
         """Read what an earlier process left."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
@@ -185,7 +185,8 @@ class LocalFileOffsetStore(OffsetStore):
                 problems.append(f"{path}: {error}")
         if problems:
             raise ClientError(
-                f"offsets of the broadcasting consumer cannot be read ({'; '.join(problems)}); repair or delete the files"
+                f"offsets of the broadcasting consumer cannot be read ({'; '.join(problems)}); "
+                "repair or delete the files"
             )
         return {}
 

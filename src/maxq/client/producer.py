@@ -9,7 +9,7 @@ Source: apache/rocketmq client/producer/DefaultMQProducer.java, client/impl/prod
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -177,6 +177,37 @@ class Producer:
         if queue is not None:
             return await self._send_to(prepared, queue, timeout_ms)
         return await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
+
+    async def send_many(self, messages: Iterable[Message], *, in_flight: int = 512) -> list[SendResult]:
+        """Send many messages, each in a request of its own, with up to `in_flight` of them on their way. Results are
+        in the messages' order. Retries as `send`.
+
+        Raises:
+            as `send`, for the first message that could not be sent; the others on their way are still sent, the rest
+            is not.
+        """
+        sender = self._running()
+        timeout_ms, retries = self._config.send_msg_timeout, self._config.retry_times_when_send_failed
+        source = iter(messages)
+        results: list[SendResult | None] = []
+        failures: list[Exception] = []
+
+        async def work() -> None:
+            # A fixed number of tasks share the source: cheaper than a task for each message.
+            for message in source:
+                place = len(results)
+                results.append(None)
+                try:
+                    results[place] = await sender.send(sender.prepare(message), timeout_ms, retries)
+                except Exception as error:
+                    failures.append(error)
+                if failures:
+                    return
+
+        await asyncio.gather(*(work() for _ in range(max(1, in_flight))))
+        if failures:
+            raise failures[0]
+        return [result for result in results if result is not None]
 
     def send_async(
         self,

@@ -93,7 +93,8 @@ class PullAPIWrapper:
             raise ClientError(f"broker {queue.broker_name} is in no route of topic {queue.topic}")
         if not subscription.is_tag_type and 0 < broker.version < MQVersion.V4_1_0_SNAPSHOT:
             raise ClientError(
-                f"broker {queue.broker_name} (version {broker.version}) is too old to filter by {subscription.expression_type}"
+                f"broker {queue.broker_name} (version {broker.version}) is too old to filter by "
+                f"{subscription.expression_type}"
             )
 
         commit = commit_offset > 0 and not broker.is_slave

@@ -118,11 +118,8 @@ class RebalanceImpl:
             if queue not in mine:
                 changed |= await self._give_up(queue, process_queue)
             elif process_queue.is_pull_expired(now_ms):
-                log.error(
-                    "queue %s was not pulled for %d ms, it is set up anew",
-                    queue,
-                    now_ms - process_queue.last_pull_timestamp,
-                )
+                idle_ms = now_ms - process_queue.last_pull_timestamp
+                log.error("queue %s was not pulled for %d ms, it is set up anew", queue, idle_ms)
                 changed |= await self._give_up(queue, process_queue)
         complete = True
         missing = sorted(mine - self.process_queues.keys())

@@ -1,0 +1,168 @@
+"""The client library with the machine's own clock, disk, chance and address filled in.
+
+    from maxq.api import Message, Producer, PushConsumer
+
+    with Producer("my-producers", "127.0.0.1:9876") as producer:
+        producer.send(Message("Topic", b"hello"))
+
+The classes here block. `async_producer`, `async_push_consumer`, `async_lite_pull_consumer` and `async_admin` make the
+asynchronous clients underneath, for programs with an event loop. Settings are those of `maxq.client.client_config`, by
+keyword.
+"""
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from maxq.client import lite_pull_consumer, producer, push_consumer, sync, sync_admin
+from maxq.client.admin import admin
+from maxq.client.client_config import (
+    ClientConfig,
+    ClientSeams,
+    LitePullConsumerConfig,
+    ProducerConfig,
+    PushConsumerConfig,
+)
+from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
+from maxq.client.loop_thread import LoopFactory
+from maxq.client.send_result import SendResult, SendStatus
+from maxq.protocol.enums import ConsumeFromWhere, MessageModel
+from maxq.protocol.message import Message, MessageExt
+from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+
+__all__ = [
+    "Admin",
+    "ConsumeContext",
+    "ConsumeFromWhere",
+    "ConsumeResult",
+    "LitePullConsumer",
+    "Message",
+    "MessageExt",
+    "MessageModel",
+    "MessageQueue",
+    "Producer",
+    "PushConsumer",
+    "SendResult",
+    "SendStatus",
+    "async_admin",
+    "async_lite_pull_consumer",
+    "async_producer",
+    "async_push_consumer",
+    "system_seams",
+]
+
+try:
+    import uvloop
+except ImportError:  # not on Windows
+    _loop_factory: LoopFactory = asyncio.new_event_loop
+else:
+    _loop_factory = uvloop.new_event_loop
+
+
+def system_seams(namesrv_addr: str = "") -> ClientSeams:
+    """The real outside world. With `namesrv_addr`, the client's address is the one this machine uses towards it."""
+    return ClientSeams(
+        clock=SystemClock(),
+        rng=SystemRng(),
+        disk=SystemDisk(),
+        host_ip=_own_address(namesrv_addr),
+        pid=os.getpid(),
+        home=Path.home(),
+    )
+
+
+def _own_address(namesrv_addr: str) -> str:
+    host, _, port = namesrv_addr.split(";")[0].strip().rpartition(":")
+    if not host or not port.isdigit():
+        return "127.0.0.1"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((host.strip("[]"), int(port)))  # datagram: nothing is sent
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"
+
+
+class Producer(sync.Producer):
+    """Blocking producer.
+
+    Args:
+        producer_group: name of the group.
+        namesrv_addr: host:port of name servers, separated by ';'.
+        settings: see ProducerConfig.
+    """
+
+    def __init__(self, producer_group: str, namesrv_addr: str, **settings: Any) -> None:
+        config = ProducerConfig(producer_group=producer_group, namesrv_addr=namesrv_addr, **settings)
+        super().__init__(config, system_seams(namesrv_addr), loop_factory=_loop_factory)
+
+
+class PushConsumer(sync.PushConsumer):
+    """Blocking push consumer: plain listeners run in threads.
+
+    Args:
+        consumer_group: name of the group.
+        namesrv_addr: host:port of name servers, separated by ';'.
+        listener: called as `listener(messages, context)`.
+        orderly: one call at a time per queue, in order.
+        settings: see PushConsumerConfig.
+    """
+
+    def __init__(
+        self,
+        consumer_group: str,
+        namesrv_addr: str,
+        listener: MessageListener,
+        *,
+        orderly: bool = False,
+        **settings: Any,
+    ) -> None:
+        config = PushConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+        super().__init__(config, system_seams(namesrv_addr), listener, orderly=orderly, loop_factory=_loop_factory)
+
+
+class LitePullConsumer(sync.LitePullConsumer):
+    """Blocking lite pull consumer; arguments as PushConsumer's, settings of LitePullConsumerConfig."""
+
+    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Any) -> None:
+        config = LitePullConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+        super().__init__(config, system_seams(namesrv_addr), loop_factory=_loop_factory)
+
+
+class Admin(sync_admin.Admin):
+    """Blocking admin; settings of ClientConfig."""
+
+    def __init__(self, namesrv_addr: str, **settings: Any) -> None:
+        config = ClientConfig(namesrv_addr=namesrv_addr, **settings)
+        super().__init__(config, system_seams(namesrv_addr), loop_factory=_loop_factory)
+
+
+def async_producer(producer_group: str, namesrv_addr: str, **settings: Any) -> producer.Producer:
+    """An asynchronous producer; `await .start()` or `async with` it."""
+    config = ProducerConfig(producer_group=producer_group, namesrv_addr=namesrv_addr, **settings)
+    return producer.Producer(config, system_seams(namesrv_addr))
+
+
+def async_push_consumer(
+    consumer_group: str, namesrv_addr: str, listener: MessageListener, *, orderly: bool = False, **settings: Any
+) -> push_consumer.PushConsumer:
+    """An asynchronous push consumer. A plain listener runs on the event loop and must not block."""
+    config = PushConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+    return push_consumer.PushConsumer(config, system_seams(namesrv_addr), listener, orderly=orderly)
+
+
+def async_lite_pull_consumer(
+    consumer_group: str, namesrv_addr: str, **settings: Any
+) -> lite_pull_consumer.LitePullConsumer:
+    """An asynchronous lite pull consumer."""
+    config = LitePullConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+    return lite_pull_consumer.LitePullConsumer(config, system_seams(namesrv_addr))
+
+
+def async_admin(namesrv_addr: str, **settings: Any) -> admin.Admin:
+    """An asynchronous admin; `async with` it, on a running loop."""
+    return admin.Admin(ClientConfig(namesrv_addr=namesrv_addr, **settings), system_seams(namesrv_addr))

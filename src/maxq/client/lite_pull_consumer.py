@@ -1,0 +1,554 @@
+"""LitePullConsumer: the application asks for messages (`poll`) and says where to read (`seek`) and what is done
+(`commit`).
+
+Either `subscribe` (queues are shared with the other members of the group, and may come and go) or `assign` (these
+queues, whoever else reads them). One task per queue pulls ahead into a buffer; `poll` takes from it. What `poll` gave
+out counts as done when `poll` is called again, and is committed by the timer (auto_commit) or by `commit`.
+
+Source: apache/rocketmq client/consumer/DefaultLitePullConsumer.java, client/impl/consumer/
+{DefaultLitePullConsumerImpl,AssignedMessageQueue}.java.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from types import TracebackType
+from typing import Self
+
+from maxq.client.client_config import ClientSeams, LitePullConsumerConfig
+from maxq.client.errors import NotRunningError
+from maxq.client.mq_client import MQClientInstance
+from maxq.client.mq_client_manager import MQClientManager
+from maxq.client.namespace import unwrap, wrap
+from maxq.client.offset_store import LocalFileOffsetStore, OffsetStore, ReadOffsetType, RemoteBrokerOffsetStore
+from maxq.client.process_queue import ProcessQueue
+from maxq.client.pull_api import PullAPIWrapper
+from maxq.client.pull_result import PullResult, PullStatus
+from maxq.client.rebalance_impl import RebalanceImpl
+from maxq.client.validators import check_consumer_group, check_topic
+from maxq.errors import ClientError, MaxQError
+from maxq.protocol.body.heartbeat import ConsumerData
+from maxq.protocol.body.subscription import TAG, SubscriptionData, build_subscription_data
+from maxq.protocol.enums import ConsumeType, MessageModel
+from maxq.protocol.message import MessageExt
+from maxq.protocol.message_queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+FLOW_CONTROL_WAIT_MS = 10
+PAUSED_WAIT_MS = 100
+
+
+@dataclass(slots=True, eq=False)
+class _Assigned:
+    """One queue we read. Offsets are queue offsets, -1 unknown."""
+
+    queue: MessageQueue
+    process_queue: ProcessQueue
+    pull_offset: int  # where the next pull starts
+    consume_offset: int  # everything before it was given out and is done
+    paused: bool = False
+    task: asyncio.Task[None] | None = None
+    generation: int = 0  # changes with every seek; pulls that began before it are thrown away
+
+
+@dataclass(slots=True)
+class _Fetched:
+    """Messages of one pull, ready for poll."""
+
+    assigned: _Assigned
+    generation: int
+    messages: list[MessageExt] = field(default_factory=list)
+
+
+class LitePullConsumer:
+    """A pulling member of a consumer group.
+
+    Args:
+        config: settings; `consumer_group` and `namesrv_addr` at least.
+        seams: the outside world.
+        manager: shares connections with other clients of the loop that have the same instance name.
+    """
+
+    def __init__(
+        self, config: LitePullConsumerConfig, seams: ClientSeams, *, manager: MQClientManager | None = None
+    ) -> None:
+        check_consumer_group(config.consumer_group)
+        self._config = config
+        self._seams = seams
+        self._clock = seams.clock
+        self._manager = manager or MQClientManager(seams)
+        self.group = wrap(config.namespace, config.consumer_group)
+        self._broadcasting = config.message_model is MessageModel.BROADCASTING
+        self._wanted: dict[str, SubscriptionData] = {}  # subscribe: by topic on the wire, as the heartbeat tells it
+        self._manual: set[MessageQueue] | None = None  # assign: these queues
+        self._assigned: dict[MessageQueue, _Assigned] = {}
+        self._fetched: deque[_Fetched] = deque()
+        self._fetched_count = 0  # messages in _fetched
+        self._arrival = asyncio.Event()
+        self._given_out: _Fetched | None = None  # by the last poll; done when the next one is called
+        self._next_auto_commit_ms = 0
+        self._instance: MQClientInstance | None = None
+        self._offsets: OffsetStore
+        self._rebalance: RebalanceImpl
+        self._pull_api: PullAPIWrapper
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Join the group.
+
+        Raises:
+            ClientError: already started, or no name server given.
+        """
+        if self._instance is not None:
+            raise ClientError(f"consumer of group {self.group} is already started")
+        config = self._config
+        client_id = self._manager.client_id(config, keep_default_name=self._broadcasting)
+        instance = await self._manager.acquire(client_id, config)
+        try:
+            self._offsets = self._make_offset_store(instance)
+            await self._offsets.load()
+            self._pull_api = PullAPIWrapper(instance, self.group)
+            self._rebalance = RebalanceImpl(instance, config, self.group, self._offsets, self)
+            instance.register_consumer(self)
+        except BaseException:
+            await self._manager.release(instance)
+            raise
+        self._instance = instance
+        self._next_auto_commit_ms = self._clock.monotonic_ms() + config.auto_commit_interval
+        if self._wanted:
+            await self._announce()
+        if self._manual is not None:
+            await self._assign_now(self._manual)
+
+    def _make_offset_store(self, instance: MQClientInstance) -> OffsetStore:
+        if not self._broadcasting:
+            return RemoteBrokerOffsetStore(instance, self.group)
+        configured = self._config.local_offset_store_dir
+        folder = PurePath(configured) if configured else self._seams.home / ".rocketmq_offsets"
+        return LocalFileOffsetStore(self._seams.disk, folder, instance.client_id, self.group)
+
+    async def shutdown(self) -> None:
+        """Leave the group; with auto_commit what was given out is committed first."""
+        instance = self._instance
+        if instance is None:
+            return
+        tasks = [assigned.task for assigned in self._assigned.values() if assigned.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._finish_given_out()
+        if self._config.auto_commit:
+            self._commit_to_memory()
+        await self._offsets.persist_all(list(self._assigned))
+        self._instance = None
+        await self._rebalance.destroy()
+        await instance.unregister_consumer(self.group)
+        await self._manager.release(instance)
+        self._assigned.clear()
+        self._drop_fetched()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    def _running(self) -> MQClientInstance:
+        if self._instance is None:
+            raise NotRunningError(f"consumer of group {self.group} is not running: start it first")
+        return self._instance
+
+    @property
+    def client_id(self) -> str:
+        """Who we are for the broker."""
+        return self._running().client_id
+
+    # --- what to read ---
+
+    async def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
+        """Share a topic's queues with the other members of the group.
+
+        Raises:
+            ClientError: illegal topic, or queues were assigned before.
+        """
+        check_topic(topic)
+        if self._manual is not None:
+            raise ClientError("subscribe and assign exclude each other, and assign was called before")
+        wire = wrap(self._config.namespace, topic)
+        self._wanted[wire] = build_subscription_data(
+            wire, expression, expression_type, sub_version=self._clock.wall_ms()
+        )
+        if self._instance is not None:
+            await self._announce()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Give the topic's queues up."""
+        wire = wrap(self._config.namespace, topic)
+        self._wanted.pop(wire, None)
+        if self._instance is not None:
+            await self._announce()
+            await self._rebalance.do_rebalance()
+
+    async def _announce(self) -> None:
+        instance = self._running()
+        for topic in self._wanted:
+            try:
+                await instance.update_route(topic)
+            except MaxQError as error:
+                log.warning("no route for topic %s of group %s yet: %s", topic, self.group, error)
+        await instance.heartbeat_all()
+        self._rebalance.subscriptions = dict(self._wanted)
+        instance.rebalance_immediately()
+
+    async def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read exactly these queues.
+
+        Raises:
+            ClientError: topics were subscribed before.
+        """
+        if self._wanted:
+            raise ClientError("subscribe and assign exclude each other, and subscribe was called before")
+        self._manual = {self._on_wire(queue) for queue in queues}
+        if self._instance is not None:
+            await self._assign_now(self._manual)
+
+    async def _assign_now(self, queues: set[MessageQueue]) -> None:
+        instance = self._running()
+        for queue in list(self._assigned):
+            if queue not in queues:
+                await self._stop(queue)
+        for topic in sorted({queue.topic for queue in queues}):
+            await instance.update_route(topic)
+        await instance.heartbeat_all()
+        for queue in sorted(queues - self._assigned.keys()):
+            self._begin(queue, ProcessQueue(self._clock.monotonic_ms()), await self._rebalance.pull_from_where(queue))
+
+    def assignment(self) -> set[MessageQueue]:
+        """The queues we read now."""
+        return {self._for_the_user(queue) for queue in self._assigned}
+
+    async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """All readable queues of a topic, sorted; NoRouteError if there is no such topic."""
+        queues = await self._running().subscribe_queues(wrap(self._config.namespace, topic))
+        return [self._for_the_user(queue) for queue in queues]
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Give out nothing of these queues for now."""
+        for assigned in self._find(queues):
+            assigned.paused = True
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with these queues."""
+        for assigned in self._find(queues):
+            assigned.paused = False
+        self._arrival.set()
+
+    def _find(self, queues: Iterable[MessageQueue]) -> list[_Assigned]:
+        return [self._assigned[wire] for queue in queues if (wire := self._on_wire(queue)) in self._assigned]
+
+    # --- poll ---
+
+    async def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
+        """The next messages of one queue, in order; those of the last poll count as done.
+
+        Args:
+            timeout_ms: how long to wait for some; None: poll_timeout. 0: what is there.
+
+        Returns:
+            Messages of one pull; empty if nothing came in time.
+        """
+        self._running()
+        self._finish_given_out()
+        self._auto_commit()
+        wait_ms = self._config.poll_timeout if timeout_ms is None else timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
+        while True:
+            self._arrival.clear()
+            fetched = self._next_fetched()
+            if fetched is not None:
+                self._given_out = fetched
+                return fetched.messages
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return []
+            try:
+                await asyncio.wait_for(self._arrival.wait(), left_ms / 1000)
+            except TimeoutError:
+                return []
+
+    def _next_fetched(self) -> _Fetched | None:
+        held_back: list[_Fetched] = []
+        found = None
+        while self._fetched:
+            fetched = self._fetched.popleft()
+            assigned = fetched.assigned
+            if assigned.process_queue.dropped or fetched.generation != assigned.generation:
+                self._fetched_count -= len(fetched.messages)
+                continue
+            if assigned.paused:
+                held_back.append(fetched)
+                continue
+            self._fetched_count -= len(fetched.messages)
+            found = fetched
+            break
+        self._fetched.extendleft(reversed(held_back))
+        return found
+
+    def _finish_given_out(self) -> None:
+        given_out, self._given_out = self._given_out, None
+        if given_out is None:
+            return
+        assigned = given_out.assigned
+        if assigned.process_queue.dropped or given_out.generation != assigned.generation:
+            return
+        offset = assigned.process_queue.remove_messages(given_out.messages, self._clock.monotonic_ms())
+        if offset >= 0:
+            assigned.consume_offset = offset
+
+    def _drop_fetched(self) -> None:
+        self._fetched.clear()
+        self._fetched_count = 0
+        self._given_out = None
+
+    # --- commit ---
+
+    def _auto_commit(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._config.auto_commit and now_ms >= self._next_auto_commit_ms:
+            self._next_auto_commit_ms = now_ms + self._config.auto_commit_interval
+            self._commit_to_memory()
+
+    def _commit_to_memory(self) -> None:
+        for queue, assigned in self._assigned.items():
+            if assigned.consume_offset >= 0:
+                self._offsets.update(queue, assigned.consume_offset, increase_only=False)
+
+    async def commit(self, offsets: dict[MessageQueue, int] | None = None) -> None:
+        """Make progress last: the given queue offsets, or everything `poll` has given out.
+
+        Raises:
+            RemotingError, BrokerError, ClientError: an offset is not committed.
+        """
+        self._running()
+        if offsets is None:
+            self._finish_given_out()
+            table = {
+                queue: assigned.consume_offset
+                for queue, assigned in self._assigned.items()
+                if assigned.consume_offset >= 0
+            }
+        else:
+            table = {self._on_wire(queue): offset for queue, offset in offsets.items()}
+        for queue, offset in sorted(table.items()):
+            self._offsets.update(queue, offset, increase_only=False)
+            if isinstance(self._offsets, RemoteBrokerOffsetStore):
+                await self._offsets.commit(queue, offset, oneway=False)
+        if not isinstance(self._offsets, RemoteBrokerOffsetStore):
+            await self._offsets.persist_all(list(table))
+
+    async def committed(self, queue: MessageQueue) -> int:
+        """The group's committed queue offset, -1 if there is none."""
+        self._running()
+        return await self._offsets.read(self._on_wire(queue), ReadOffsetType.MEMORY_FIRST_THEN_STORE)
+
+    # --- seek ---
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Read `queue` from `offset` on.
+
+        Raises:
+            ClientError: the queue is not ours, or the offset is outside of it; names the range.
+        """
+        wire = self._on_wire(queue)
+        if wire not in self._assigned:
+            raise ClientError(f"cannot seek: {queue} is not assigned to this consumer")
+        low, high = await self._min_offset(wire), await self._max_offset(wire)
+        if not low <= offset <= high:
+            raise ClientError(f"cannot seek to {offset} of {queue}: its offsets go from {low} to {high}")
+        self._seek(wire, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Read `queue` from its oldest message on."""
+        await self.seek(queue, await self._min_offset(self._on_wire(queue)))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Read only what comes into `queue` from now on."""
+        await self.seek(queue, await self._max_offset(self._on_wire(queue)))
+
+    def _seek(self, queue: MessageQueue, offset: int) -> None:
+        assigned = self._assigned.get(queue)
+        if assigned is None:
+            raise ClientError(f"cannot seek: {queue} was given to another member meanwhile")
+        assigned.generation += 1
+        assigned.process_queue.clear()
+        assigned.pull_offset = assigned.consume_offset = offset
+        if assigned.task is not None:
+            assigned.task.cancel()  # it may wait at the broker for the old offset
+        self._start_task(assigned)
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at or after a time."""
+        wire = self._on_wire(queue)
+        instance = self._running()
+        return await instance.api.search_offset(await instance.broker_address(wire), wire, timestamp_ms)
+
+    async def _min_offset(self, queue: MessageQueue) -> int:
+        instance = self._running()
+        return await instance.api.min_offset(await instance.broker_address(queue), queue)
+
+    async def _max_offset(self, queue: MessageQueue) -> int:
+        instance = self._running()
+        return await instance.api.max_offset(await instance.broker_address(queue), queue)
+
+    # --- for the instance ---
+
+    def consumer_data(self) -> ConsumerData:
+        return ConsumerData(
+            self.group,
+            ConsumeType.CONSUME_ACTIVELY,
+            self._config.message_model,
+            self._config.consume_from_where,
+            list(self._wanted.values()),
+            self._config.unit_mode,
+        )
+
+    def topics(self) -> Collection[str]:
+        return {*self._wanted, *(queue.topic for queue in self._manual or ())}
+
+    async def do_rebalance(self) -> bool:
+        if self._instance is None or not self._wanted:
+            return True
+        return await self._rebalance.do_rebalance()
+
+    async def persist_consumer_offset(self) -> None:
+        if self._instance is not None:
+            await self._offsets.persist_all(list(self._assigned))
+
+    # --- for the rebalance ---
+
+    def on_queue_added(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
+        self._begin(queue, process_queue, next_offset)
+
+    async def on_queue_removed(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+        await self._stop(queue)
+        return True
+
+    async def on_assignment_changed(
+        self, topic: str, everything: Sequence[MessageQueue], mine: Collection[MessageQueue]
+    ) -> None:
+        wanted = self._wanted.get(topic)
+        if wanted is not None and self._instance is not None:
+            self._wanted[topic] = replace(wanted, sub_version=self._clock.wall_ms())
+            await self._instance.heartbeat_all()
+            self._rebalance.subscriptions[topic] = self._wanted[topic]
+        if self._config.message_queue_listener is not None:
+            self._config.message_queue_listener(
+                unwrap(self._config.namespace, topic),
+                [self._for_the_user(queue) for queue in everything],
+                sorted(self._for_the_user(queue) for queue in mine),
+            )
+
+    def _begin(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
+        assigned = _Assigned(queue, process_queue, offset, -1)
+        self._assigned[queue] = assigned
+        self._start_task(assigned)
+
+    def _start_task(self, assigned: _Assigned) -> None:
+        name = f"maxq-lite-pull-{assigned.queue.topic}-{assigned.queue.queue_id}"
+        assigned.task = asyncio.create_task(self._pull_loop(assigned, assigned.generation), name=name)
+
+    async def _stop(self, queue: MessageQueue) -> None:
+        assigned = self._assigned.pop(queue, None)
+        if assigned is None:
+            return
+        assigned.process_queue.dropped = True
+        if assigned.task is not None:
+            assigned.task.cancel()
+        if assigned.consume_offset >= 0 and self._config.auto_commit:
+            self._offsets.update(queue, assigned.consume_offset, increase_only=False)
+        await self._offsets.persist(queue)
+        self._offsets.remove(queue)
+        self._pull_api.forget(queue)
+
+    # --- pulling ---
+
+    async def _pull_loop(self, assigned: _Assigned, generation: int) -> None:
+        while not assigned.process_queue.dropped and assigned.generation == generation:
+            assigned.process_queue.last_pull_timestamp = self._clock.monotonic_ms()
+            wait_ms = self._hold_back_ms(assigned)
+            if wait_ms:
+                await asyncio.sleep(wait_ms / 1000)
+                continue
+            try:
+                result = await self._pull(assigned)
+            except (MaxQError, OSError) as error:
+                delay_ms = self._config.pull_time_delay_when_exception
+                log.warning("pull of %s failed, next try in %d ms: %s", assigned.queue, delay_ms, error)
+                await asyncio.sleep(delay_ms / 1000)
+                continue
+            if assigned.generation != generation or assigned.process_queue.dropped:
+                return
+            self._take(assigned, result)
+
+    def _hold_back_ms(self, assigned: _Assigned) -> int:
+        if assigned.paused:
+            return PAUSED_WAIT_MS
+        config, held = self._config, assigned.process_queue
+        too_much = (
+            self._fetched_count > config.pull_threshold_for_all
+            or held.message_count > config.pull_threshold_for_queue
+            or held.message_size > config.pull_threshold_size_for_queue << 20
+            or held.max_span() > config.consume_max_span
+        )
+        return FLOW_CONTROL_WAIT_MS if too_much else 0
+
+    async def _pull(self, assigned: _Assigned) -> PullResult:
+        config = self._config
+        subscription = self._rebalance.subscriptions.get(assigned.queue.topic)
+        if subscription is None:
+            subscription = build_subscription_data(assigned.queue.topic, "*")
+        return await self._pull_api.pull(
+            assigned.queue,
+            subscription,
+            assigned.pull_offset,
+            max_nums=config.pull_batch_size,
+            max_msg_bytes=config.max_msg_bytes,
+            commit_offset=0,
+            suspend_ms=config.broker_suspend_max_time,
+            timeout_ms=config.consumer_timeout_when_suspend,
+            send_expression=True,
+            lite=True,
+        )
+
+    def _take(self, assigned: _Assigned, result: PullResult) -> None:
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            log.warning(
+                "offset %d of %s is outside the queue, going on at %d",
+                assigned.pull_offset,
+                assigned.queue,
+                result.next_begin_offset,
+            )
+        assigned.pull_offset = result.next_begin_offset
+        if result.messages:
+            assigned.process_queue.put_messages(result.messages, result.max_offset)
+            self._fetched.append(_Fetched(assigned, assigned.generation, result.messages))
+            self._fetched_count += len(result.messages)
+            self._arrival.set()
+
+    # --- names ---
+
+    def _on_wire(self, queue: MessageQueue) -> MessageQueue:
+        namespace = self._config.namespace
+        return replace(queue, topic=wrap(namespace, queue.topic)) if namespace else queue
+
+    def _for_the_user(self, queue: MessageQueue) -> MessageQueue:
+        namespace = self._config.namespace
+        return replace(queue, topic=unwrap(namespace, queue.topic)) if namespace else queue

@@ -1,0 +1,328 @@
+"""The blocking face: Producer, PushConsumer and LitePullConsumer for programs without an event loop (Admin:
+sync_admin.py).
+
+Each object runs the asynchronous client of the same name on an event loop in a thread of its own; every call waits
+for the outcome and raises what the asynchronous one raises. Objects may be used from several threads. `maxq.api` has
+the same classes with the machine's own clock, disk and chance filled in."""
+
+import concurrent.futures
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+from maxq.client import lite_pull_consumer, producer, push_consumer
+from maxq.client.client_config import (
+    ClientSeams,
+    LitePullConsumerConfig,
+    ProducerConfig,
+    PushConsumerConfig,
+)
+from maxq.client.consume_result import MessageListener
+from maxq.client.errors import NotRunningError
+from maxq.client.loop_thread import LoopFactory, LoopThread
+from maxq.client.producer import Arg, QueueSelector
+from maxq.client.send_result import SendResult
+from maxq.protocol.body.subscription import TAG
+from maxq.protocol.message import Message, MessageExt
+from maxq.protocol.message_queue import MessageQueue
+
+
+class Blocking:
+    """A client on a loop thread."""
+
+    def __init__(self, loop_factory: LoopFactory | None) -> None:
+        self._thread = LoopThread(loop_factory)
+
+    def _start(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._thread.start()
+        try:
+            self._thread.run(begin())
+        except BaseException:
+            self._thread.stop()
+            raise
+
+    def _stop(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            self._thread.run(end())
+        finally:
+            self._thread.stop()
+
+
+class Producer(Blocking):
+    """Blocking `maxq.client.producer.Producer`; see there for arguments, results and errors."""
+
+    def __init__(self, config: ProducerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None) -> None:
+        super().__init__(loop_factory)
+        self._config = config
+        self._seams = seams
+        self._client: producer.Producer | None = None
+
+    def start(self) -> None:
+        """Start; must come before the first send."""
+
+        async def begin() -> None:
+            self._client = producer.Producer(self._config, self._seams)
+            await self._client.start()
+
+        self._start(begin)
+
+    def shutdown(self) -> None:
+        """Leave and end the thread."""
+        client, self._client = self._client, None
+        if client is not None:
+            self._stop(client.shutdown)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    @property
+    def _running(self) -> producer.Producer:
+        if self._client is None:
+            raise NotRunningError("the producer is not running: start it first")
+        return self._client
+
+    def send(self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None) -> SendResult:
+        """Send one message and wait."""
+        return self._thread.run(self._running.send(message, queue=queue, timeout_ms=timeout_ms))
+
+    def send_async(
+        self, message: Message, callback: Callable[[SendResult | None, BaseException | None], None] | None = None
+    ) -> concurrent.futures.Future[SendResult]:
+        """Start to send; the future (and the callback, on the client's thread) tells the outcome."""
+        future = self._thread.submit(self._running.send(message))
+        if callback is not None:
+            tell = callback
+
+            def done(ended: concurrent.futures.Future[SendResult]) -> None:
+                error = ended.exception()
+                tell(None if error else ended.result(), error)
+
+            future.add_done_callback(done)
+        return future
+
+    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Send without an answer."""
+        self._thread.run(self._running.send_oneway(message, queue=queue))
+
+    def send_orderly(
+        self, message: Message, selector: QueueSelector[Arg], arg: Arg, *, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Send to the queue the selector picks."""
+        return self._thread.run(self._running.send_orderly(message, selector, arg, timeout_ms=timeout_ms))
+
+    def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Send several messages in one request."""
+        return self._thread.run(self._running.send_batch(messages, queue=queue, timeout_ms=timeout_ms))
+
+    def send_many(self, messages: Iterable[Message], *, in_flight: int = 512) -> list[SendResult]:
+        """Send many messages, each in a request of its own, many at a time."""
+        return self._thread.run(self._running.send_many(messages, in_flight=in_flight))
+
+    def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues messages of a topic may go to."""
+        return self._thread.run(self._running.fetch_publish_message_queues(topic))
+
+
+class PushConsumer(Blocking):
+    """Blocking `maxq.client.push_consumer.PushConsumer`. Plain listeners run in a pool of `consume_thread_nums`
+    threads, so they may block; coroutine listeners run on the client's loop."""
+
+    def __init__(
+        self,
+        config: PushConsumerConfig,
+        seams: ClientSeams,
+        listener: MessageListener,
+        *,
+        orderly: bool = False,
+        loop_factory: LoopFactory | None = None,
+    ) -> None:
+        super().__init__(loop_factory)
+        self._pool = ThreadPoolExecutor(config.consume_thread_nums, thread_name_prefix="maxq-consume")
+        # The constructor only keeps things: it needs no loop, and subscribe may be called before start.
+        self._client = push_consumer.PushConsumer(config, seams, listener, orderly=orderly, executor=self._pool)
+        self._is_started = False
+
+    def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
+        """Take messages of a topic."""
+        self._on_loop(lambda: self._client.subscribe(topic, expression, expression_type))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Take no more messages of a topic."""
+        self._on_loop(lambda: self._client.unsubscribe(topic))
+
+    def _on_loop(self, work: Callable[[], None]) -> None:
+        if not self._is_started:
+            work()
+            return
+
+        async def call() -> None:
+            work()
+
+        self._thread.run(call())
+
+    def start(self) -> None:
+        """Join the group."""
+        self._start(self._client.start)
+        self._is_started = True
+
+    def shutdown(self, await_termination_ms: int = 0) -> None:
+        """Leave the group; listener calls under way get that long to end."""
+        if self._is_started:
+            self._is_started = False
+            self._stop(lambda: self._client.shutdown(await_termination_ms))
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def suspend(self) -> None:
+        """Stop pulling."""
+        self._client.suspend()
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._client.resume()
+
+    @property
+    def client_id(self) -> str:
+        """Who we are for the broker."""
+        return self._client.client_id
+
+    def assigned_queues(self) -> list[MessageQueue]:
+        """The queues we hold now, sorted."""
+
+        async def call() -> list[MessageQueue]:
+            return self._client.assigned_queues()
+
+        return self._thread.run(call())
+
+
+class LitePullConsumer(Blocking):
+    """Blocking `maxq.client.lite_pull_consumer.LitePullConsumer`; see there for arguments, results and errors."""
+
+    def __init__(
+        self, config: LitePullConsumerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None
+    ) -> None:
+        super().__init__(loop_factory)
+        self._config = config
+        self._seams = seams
+        self._client: lite_pull_consumer.LitePullConsumer | None = None
+        self._before: list[Callable[[lite_pull_consumer.LitePullConsumer], Coroutine[Any, Any, None]]] = []
+
+    def start(self) -> None:
+        """Join the group."""
+
+        async def begin() -> None:
+            self._client = lite_pull_consumer.LitePullConsumer(self._config, self._seams)
+            for work in self._before:
+                await work(self._client)
+            await self._client.start()
+
+        self._start(begin)
+
+    def shutdown(self) -> None:
+        """Leave the group and end the thread."""
+        client, self._client = self._client, None
+        if client is not None:
+            self._stop(client.shutdown)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    @property
+    def _running(self) -> lite_pull_consumer.LitePullConsumer:
+        if self._client is None:
+            raise NotRunningError("the consumer is not running: start it first")
+        return self._client
+
+    def _now_or_at_start(
+        self, work: Callable[[lite_pull_consumer.LitePullConsumer], Coroutine[Any, Any, None]]
+    ) -> None:
+        if self._client is None:
+            self._before.append(work)
+        else:
+            self._thread.run(work(self._client))
+
+    def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
+        """Share a topic's queues with the group; before or after `start`."""
+        self._now_or_at_start(lambda client: client.subscribe(topic, expression, expression_type))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Give the topic's queues up."""
+        self._now_or_at_start(lambda client: client.unsubscribe(topic))
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read exactly these queues; before or after `start`."""
+        wanted = list(queues)
+        self._now_or_at_start(lambda client: client.assign(wanted))
+
+    def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
+        """The next messages."""
+        return self._thread.run(self._running.poll(timeout_ms))
+
+    def commit(self, offsets: dict[MessageQueue, int] | None = None) -> None:
+        """Make progress last."""
+        self._thread.run(self._running.commit(offsets))
+
+    def committed(self, queue: MessageQueue) -> int:
+        """The group's committed queue offset, -1 if there is none."""
+        return self._thread.run(self._running.committed(queue))
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Read from `offset` on."""
+        self._thread.run(self._running.seek(queue, offset))
+
+    def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Read from the oldest message on."""
+        self._thread.run(self._running.seek_to_begin(queue))
+
+    def seek_to_end(self, queue: MessageQueue) -> None:
+        """Read only what comes from now on."""
+        self._thread.run(self._running.seek_to_end(queue))
+
+    def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Queue offset by store time."""
+        return self._thread.run(self._running.offset_for_timestamp(queue, timestamp_ms))
+
+    def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """All readable queues of a topic, sorted."""
+        return self._thread.run(self._running.fetch_message_queues(topic))
+
+    def assignment(self) -> set[MessageQueue]:
+        """The queues we read now."""
+
+        async def call() -> set[MessageQueue]:
+            return self._running.assignment()
+
+        return self._thread.run(call())
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Give out nothing of these queues for now."""
+        wanted = list(queues)
+        self._thread.post(lambda: self._running.pause(wanted))
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with these queues."""
+        wanted = list(queues)
+        self._thread.post(lambda: self._running.resume(wanted))
