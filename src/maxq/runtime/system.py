@@ -96,6 +96,21 @@ class SystemMappedRegion:
             return False
         return True
 
+    def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [start, end) that are not holes; all of it where the file system cannot tell."""
+        ranges: list[tuple[int, int]] = []
+        while start < end:
+            try:
+                begin = os.lseek(self._fd, start, os.SEEK_DATA)
+                start = os.lseek(self._fd, begin, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # no data behind start
+                    break
+                return [*ranges, (start, end)]
+            if begin < end:
+                ranges.append((begin, min(start, end)))
+        return ranges
+
     def close(self) -> None:
         if self._fd < 0:
             return

@@ -16,6 +16,13 @@ def offset_to_file_name(offset: int) -> str:
     return f"{offset:020d}"
 
 
+class Folder(Protocol):
+    """What a file is in. Paths are made when asked for: a store may have 100 000 files and uses few of them."""
+
+    @property
+    def folder(self) -> PurePath: ...
+
+
 class MappedFile:
     """A file whose name is its start offset.
 
@@ -24,12 +31,12 @@ class MappedFile:
     page cache. Readers hold slices of the view; those outlive `release` and `destroy`.
     """
 
-    __slots__ = ("_disk", "_folder", "_region", "file_from_offset", "file_size", "flushed_position", "wrote_position")
+    __slots__ = ("_disk", "_queue", "_region", "file_from_offset", "file_size", "flushed_position", "wrote_position")
 
     def __init__(
         self,
         disk: Disk,
-        folder: PurePath,
+        queue: Folder,
         file_from_offset: int,
         file_size: int,
         *,
@@ -37,7 +44,7 @@ class MappedFile:
         region: MappedRegion | None = None,
     ) -> None:
         self._disk = disk
-        self._folder = folder
+        self._queue = queue
         self._region = region
         self.file_from_offset = file_from_offset
         self.file_size = file_size
@@ -46,7 +53,7 @@ class MappedFile:
 
     @property
     def path(self) -> PurePath:
-        return self._folder / offset_to_file_name(self.file_from_offset)
+        return self._queue.folder / offset_to_file_name(self.file_from_offset)
 
     @property
     def end_offset(self) -> int:

@@ -14,13 +14,19 @@ class MappedFileQueue:
     Offsets are logical bytes: of the CommitLog its physical offsets, of a ConsumeQueue 20 × queue offset.
     """
 
-    __slots__ = ("_disk", "file_size", "files", "folder")
+    __slots__ = ("_base", "_disk", "_name", "file_size", "files")
 
-    def __init__(self, disk: Disk, folder: PurePath, file_size: int) -> None:
+    def __init__(self, disk: Disk, base: PurePath, name: str, file_size: int) -> None:
+        """The files are in folder `name` (empty: none) below `base`."""
         self._disk = disk
-        self.folder = folder
+        self._base = base
+        self._name = name
         self.file_size = file_size
         self.files: list[MappedFile] = []
+
+    @property
+    def folder(self) -> PurePath:
+        return self._base / self._name if self._name else self._base
 
     def load(self, entries: Sequence[FileInfo], *, setting: str) -> None:
         """Take the files of the folder; their positions start at the file size and are corrected by recovery.
@@ -50,9 +56,7 @@ class MappedFileQueue:
                 f"{offset_to_file_name(self.files[-1].file_from_offset)} comes {offset_to_file_name(offset)}. "
                 "Restore the missing file from a copy, or move away the files on one side of the gap."
             )
-        self.files.append(
-            MappedFile(self._disk, self.folder, offset, self.file_size, position=self.file_size)
-        )
+        self.files.append(MappedFile(self._disk, self, offset, self.file_size, position=self.file_size))
 
     @property
     def first(self) -> MappedFile | None:
@@ -78,7 +82,7 @@ class MappedFileQueue:
     def create(self, offset: int, region: MappedRegion | None = None) -> MappedFile:
         """Append the file that starts at `offset` (existing or new); `region` if it is mapped already."""
         assert not self.files or offset == self.files[-1].end_offset, "files must follow each other"
-        file = MappedFile(self._disk, self.folder, offset, self.file_size, region=region)
+        file = MappedFile(self._disk, self, offset, self.file_size, region=region)
         self.files.append(file)
         return file
 

@@ -288,6 +288,29 @@ def find_record(
     return -1
 
 
+def check_chain(
+    view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> bool:
+    """Do records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes tell?"""
+    p: cython.Py_ssize_t = start
+    total: cython.longlong
+    magic: cython.uint
+    buf: cython.p_uchar
+    if start < 0 or end > len(view) or start >= end:
+        return False
+    if cython.compiled:
+        buf = cython.cast(cython.p_uchar, cython.address(view[0]))
+    else:
+        buf = memoryview(view)
+    while end - p >= 91:
+        total = _i32(buf, p)
+        magic = _u32(buf, p + 4)
+        if total < 91 or (magic != 0xDAA320A7 and magic != 0xDAA320AB):
+            return False
+        p += total
+    return p == end
+
+
 def crc31(data) -> int:
     """CRC-32 with bit 31 cleared (UtilAll.crc32); 0 for empty input."""
     return crc32(data) & 0x7FFFFFFF

@@ -31,6 +31,9 @@ def find_record(view: memoryview, start: int, end: int, file_from_offset: int) -
     """The first position ≥ start that holds a whole good record (magic, size, parts, own physical offset, body CRC),
     or -1. Used to tell damage in the middle from a torn tail."""
 
+def check_chain(view: memoryview, start: int, end: int) -> bool:
+    """Do records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes tell?"""
+
 def crc31(data: bytes | bytearray | memoryview) -> int:
     """CRC-32 with bit 31 cleared (UtilAll.crc32); 0 for empty input."""
 

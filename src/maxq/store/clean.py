@@ -1,0 +1,232 @@
+"""Deleting what is old or too much (CleanCommitLogService, CleanConsumeQueueService).
+
+Triggers: the hour of `deleteWhen`, the fill of the disk, a request. Fill of the disk, of the CommitLog's and the
+ConsumeQueues' partition:
+
+    above diskSpaceWarningLevelRatio   writes are refused, files are deleted whatever their age
+    above diskSpaceCleanForciblyRatio  files are deleted whatever their age (if cleanFileForciblyEnable)
+    above diskMaxUsedSpaceRatio        files older than fileReservedTime are deleted
+
+Readers may hold slices of a deleted file: the mapping lives until they drop them, so nothing has to be forced and a file
+never "hangs" as it can in Java.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import PurePath
+
+from maxq.store.commit_log import CommitLog
+from maxq.store.consume_queue import ConsumeQueue
+from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
+from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.dispatch import LMQ_PREFIX, DispatchService
+from maxq.store.index_service import IndexService
+from maxq.store.mapped_file import MappedFile
+from maxq.store.running_flags import DISK_FULL
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+_FIRST_RUN_MS = 60_000
+_MANUAL_RUNS = 20
+_HOUR_MS = 3_600_000
+_SYSTEM_TOPICS = frozenset(
+    {"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"}
+)
+
+
+def is_system_queue(topic: str) -> bool:
+    """Queues of these topics are never deleted for being empty."""
+    return topic in _SYSTEM_TOPICS or topic.startswith("rmq_sys_")
+
+
+class CleanService:
+    """Deletes expired files and queues.
+
+    Attributes:
+        deleted_files: CommitLog files deleted since start.
+    """
+
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService,
+        queue_flusher: ConsumeQueueFlusher,
+        dispatch: DispatchService,
+    ) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._queues = queues
+        self._index = index
+        self._queue_flusher = queue_flusher
+        self._dispatch = dispatch
+        self._manual_runs = 0
+        self._cleaned_to = -1  # the log's minimum for which queues and index were cleaned
+        self.deleted_files = 0
+
+    async def run(self) -> None:
+        """Clean in intervals until cancelled."""
+        await asyncio.sleep(_FIRST_RUN_MS / 1000)
+        while True:
+            await self.clean()
+            await asyncio.sleep(self._context.config.clean_resource_interval / 1000)
+
+    def request(self) -> None:
+        """Delete expired files in the next runs, whatever the hour (executeDeleteFilesManually)."""
+        self._manual_runs = _MANUAL_RUNS
+
+    async def clean(self) -> int:
+        """One run. Returns how many CommitLog files were deleted."""
+        deleted = await self._clean_commit_log()
+        if self._commit_log.min_offset > self._cleaned_to:
+            await self._clean_queues(self._commit_log.min_offset)
+            self._cleaned_to = self._commit_log.min_offset
+        return deleted
+
+    # --- the disk ---
+
+    def disk_ratios(self) -> tuple[float, float]:
+        """Used share of the partitions of CommitLog and ConsumeQueues, rounded up to whole percent; -1 unknown."""
+        return self._ratio(self._context.commit_log_folder), self._ratio(self._context.consume_queue_folder)
+
+    def _ratio(self, folder: PurePath) -> float:
+        try:
+            usage = self._context.disk.usage(folder)
+        except OSError:
+            return -1.0
+        usable = usage.used + usage.free
+        return math.ceil(100 * usage.used / usable) / 100 if usable > 0 else -1.0
+
+    def _check_disk(self) -> tuple[bool, bool]:
+        """(delete what is old, delete whatever its age); sets or clears the disk-full flag."""
+        config = self._context.config
+        ratio = max(self.disk_ratios())
+        warning = min(90, max(35, config.disk_space_warning_level_ratio)) / 100
+        forced = min(85, max(30, config.disk_space_clean_forcibly_ratio)) / 100
+        normal = min(95, max(10, config.disk_max_used_space_ratio)) / 100
+        if ratio > warning:
+            reason = (
+                f"the disk of {self._context.root} is {ratio:.0%} full, the limit diskSpaceWarningLevelRatio is {warning:.0%}; "
+                "free space, shorten fileReservedTime, or raise the limit"
+            )
+            if not self._context.flags.has(DISK_FULL):
+                log.error(reason)
+            self._context.flags.set(DISK_FULL, reason)
+        elif self._context.flags.has(DISK_FULL):
+            self._context.flags.clear(DISK_FULL)
+            log.info("the disk of %s is %.0f%% full: writes are taken again", self._context.root, ratio * 100)
+        immediately = ratio > warning or (ratio > forced and config.clean_file_forcibly_enable)
+        return ratio > normal or ratio < 0 or immediately, immediately
+
+    def check_disk(self) -> None:
+        """Set or clear the disk-full flag now."""
+        self._check_disk()
+
+    # --- CommitLog ---
+
+    def _is_time(self) -> bool:
+        hour = datetime.fromtimestamp(self._context.clock.wall_ms() / 1000).strftime("%H")
+        return hour in {word.strip().zfill(2) for word in self._context.config.delete_when.split(";")}
+
+    async def _clean_commit_log(self) -> int:
+        old, immediately = self._check_disk()
+        manual = self._manual_runs > 0
+        self._manual_runs = max(0, self._manual_runs - 1)
+        if not (old or manual or self._is_time()):
+            return 0
+        config = self._context.config
+        loop = asyncio.get_running_loop()
+        limit = self._context.clock.wall_ms() - config.file_reserved_time * _HOUR_MS
+        deleted = 0
+        while deleted < config.delete_file_batch_max and len(self._commit_log.files.files) > 1:
+            first = self._commit_log.files.files[0]
+            if first.end_offset > self._dispatch.dispatcher.dispatched_offset:
+                break
+            modified = await loop.run_in_executor(None, self._modified_ms, first)
+            if first is not self._commit_log.files.first or not (immediately or modified <= limit):
+                break
+            self._commit_log.forget_first()
+            await loop.run_in_executor(None, first.destroy)
+            log.info("deleted %s: %s", first.path, "the disk is full" if immediately else "older than fileReservedTime")
+            deleted += 1
+            self.deleted_files += 1
+            if deleted < config.delete_file_batch_max:
+                await asyncio.sleep(config.delete_commit_log_files_interval / 1000)
+        return deleted
+
+    def _modified_ms(self, file: MappedFile) -> int:
+        return self._context.disk.stat(file.path).modified_ms
+
+    # --- queues and index ---
+
+    async def _clean_queues(self, min_offset: int) -> None:
+        loop = asyncio.get_running_loop()
+        async with self._queue_flusher.lock:
+            for queue in list(self._queues):
+                if len(queue.files.files) < 2:
+                    continue
+                gone = queue.delete_expired(min_offset)
+                if gone:
+                    await loop.run_in_executor(None, _destroy_all, gone)
+                    await asyncio.sleep(self._context.config.delete_consume_queue_files_interval / 1000)
+            for batch in list(self._queues.batch_queues.values()):
+                await loop.run_in_executor(None, _destroy_all, batch.delete_expired(min_offset))
+            for file in self._index.delete_expired(min_offset):
+                await loop.run_in_executor(None, file.destroy)
+
+    async def clean_expired_consume_queues(self) -> int:
+        """Delete queues whose last message is gone from the log. Returns how many."""
+        min_offset = self._commit_log.min_offset
+        return await self._remove(
+            lambda queue: not is_system_queue(queue.topic)
+            and queue.max_offset > 0
+            and queue.tail.next_queue_offset == queue.max_offset
+            and _last_physical_offset(queue) < min_offset
+        )
+
+    async def delete_topics(self, topics: set[str]) -> int:
+        """Delete all queues of these topics (system topics too, if named). Returns how many."""
+        return await self._remove(lambda queue: queue.topic in topics, topics)
+
+    async def clean_unused_topics(self, keep: set[str]) -> int:
+        """Delete the queues of topics that are not in `keep`; system and light queues stay. Returns how many."""
+        return await self._remove(
+            lambda queue: queue.topic not in keep
+            and not is_system_queue(queue.topic)
+            and not queue.topic.startswith(LMQ_PREFIX)
+        )
+
+    async def _remove(self, doomed: Callable[[ConsumeQueue], bool], topics: set[str] | None = None) -> int:
+        loop = asyncio.get_running_loop()
+        async with self._queue_flusher.lock:
+            queues = [queue for queue in self._queues if doomed(queue)]
+            batches = [key for key in self._queues.batch_queues if topics is not None and key[0] in topics]
+            for queue in queues:
+                self._queues.detach(queue)
+            removed = [self._queues.batch_queues.pop(key) for key in batches]
+            self._dispatch.forget_topic()
+            self._commit_log.tail.forget_topic()
+            # first the inventory, then the files: a crash in between must not bring the queues back
+            await self._queue_flusher.flush_thoroughly(loop)
+            for queue in queues:
+                await loop.run_in_executor(None, self._queues.delete_files, queue)
+            for batch in removed:
+                await loop.run_in_executor(None, batch.destroy)
+        for queue in queues:
+            log.info("deleted queue %s-%d", queue.topic, queue.queue_id)
+        return len(queues) + len(removed)
+
+
+def _last_physical_offset(queue: ConsumeQueue) -> int:
+    unit = queue.unit(queue.max_offset - 1)
+    return -1 if unit is None else unit[0]
+
+
+def _destroy_all(files: list[MappedFile]) -> None:
+    for file in files:
+        file.destroy()

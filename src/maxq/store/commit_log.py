@@ -1,0 +1,187 @@
+"""All messages of all topics in one sequence of files (CommitLog.java).
+
+Records are written by `LogTail` (log_cy.py); this module owns the files below it: which one is written, when the next
+one comes, reading by physical offset, and what is durable.
+"""
+
+import struct
+from collections.abc import Iterator
+
+from maxq.store.file_allocator import FileAllocator
+from maxq.store.log_cy import LogTail
+from maxq.store.mapped_file import MappedFile
+from maxq.store.mapped_file_queue import MappedFileQueue
+from maxq.store.store_context import StoreContext
+
+BLANK_MAGIC = 0xCBD43194
+MESSAGE_MAGICS = (0xDAA320A7, 0xDAA320AB)
+#: A record never touches the last 8 bytes of a file: BLANK needs them.
+END_FILE_MIN_BLANK_LENGTH = 8
+MIN_RECORD_SIZE = 91
+
+_SIZE_AND_MAGIC = struct.Struct(">iI")
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+
+
+class CommitLog:
+    """The files and the writing end.
+
+    Offsets are physical: bytes from the start of the log's life. `flushed_offset` <= `max_offset`; everything below
+    it is durable.
+    """
+
+    def __init__(self, context: StoreContext, allocator: FileAllocator) -> None:
+        self._context = context
+        self._allocator = allocator
+        self.files = MappedFileQueue(
+            context.disk, context.commit_log_folder, "", context.config.mapped_file_size_commit_log
+        )
+        self.tail = LogTail()
+        self.flushed_offset = 0
+        self._current: MappedFile | None = None
+        self._recent: MappedFile | None = None  # of the last read: the next one is most often in the same file
+
+    def load(self) -> None:
+        """List the files.
+
+        Raises:
+            StoreRefusedError: a file has the wrong size, or one is missing between others.
+        """
+        entries = self._context.disk.list(self.files.folder)
+        self.files.load(entries, setting="mappedFileSizeCommitLog")
+
+    @property
+    def min_offset(self) -> int:
+        """Start of the oldest file; 0 for an empty log."""
+        return self.files.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Where the next byte goes."""
+        return self.tail.file_from_offset + self.tail.wrote_position
+
+    @property
+    def current(self) -> MappedFile | None:
+        """The file that is written."""
+        return self._current
+
+    def open_at(self, offset: int) -> None:
+        """Let the log end at `offset` (recovery found that): later files are deleted, what is behind `offset` in its
+        file must be zero already. Writing goes on there."""
+        self.files.truncate(offset)
+        self._recent = None
+        last = self.files.last
+        self.flushed_offset = offset
+        self._current = last
+        if last is None or offset >= last.end_offset:
+            self.tail.attach(None, offset, 0, 0)
+        else:
+            position = offset - last.file_from_offset
+            self.tail.attach(last.view, last.file_from_offset, last.file_size, position)
+
+    def roll(self) -> None:
+        """Close the current file with a BLANK record and go on in the next one.
+
+        Raises:
+            OSError: the file could not be created; the log is as before.
+        """
+        current = self._current
+        offset = self.max_offset if current is None else current.end_offset
+        region = self._allocator.take(offset) or self._context.disk.map(
+            self.files.folder / f"{offset:020d}", self.files.file_size
+        )
+        if current is not None and current.file_from_offset == self.tail.file_from_offset:
+            self.tail.close_file()
+            current.wrote_position = current.file_size
+        file = self.files.create(offset, region)
+        self._current = file
+        self.tail.attach(file.view, offset, file.file_size, 0)
+        self._allocator.prepare(offset + file.file_size, offset + 2 * file.file_size)
+
+    def prepare_ahead(self) -> None:
+        """Have pages ahead of the writer ready."""
+        current = self._current
+        if current is not None:
+            self._allocator.populate(current.region, current.file_from_offset, self.tail.wrote_position, current.file_size)
+
+    def release_tail(self) -> None:
+        """Detach the writing end: shutdown."""
+        self._settle()
+        self.tail.attach(None, self.max_offset, 0, 0)
+        self._current = None
+
+    def file_at(self, offset: int) -> MappedFile | None:
+        """The file that holds physical offset `offset`."""
+        recent = self._recent
+        if recent is not None and 0 <= offset - recent.file_from_offset < recent.file_size and recent.is_mapped:
+            return recent
+        self._recent = self.files.find(offset)
+        return self._recent
+
+    def forget_first(self) -> MappedFile:
+        """Take the oldest file off the log; the caller destroys it."""
+        self._recent = None
+        return self.files.take_first()
+
+    def get(self, offset: int, size: int) -> memoryview | None:
+        """Bytes [offset, offset + size) as a slice of the mapped file; None unless they are in one file of the log."""
+        file = self.file_at(offset)
+        if file is None or offset < 0 or size <= 0 or offset + size > self.max_offset:
+            return None
+        position = offset - file.file_from_offset
+        if position + size > file.file_size:
+            return None
+        return file.view[position : position + size]
+
+    def record_size(self, offset: int) -> int:
+        """TOTALSIZE of the record at `offset`; 0 if there is none."""
+        head = self.get(offset, 8)
+        if head is None:
+            return 0
+        size, magic = _SIZE_AND_MAGIC.unpack(head)
+        return int(size) if magic in MESSAGE_MAGICS and size >= MIN_RECORD_SIZE else 0
+
+    def record(self, offset: int) -> memoryview | None:
+        """The whole record at `offset`; None if there is none."""
+        size = self.record_size(offset)
+        return self.get(offset, size) if size else None
+
+    def store_timestamp(self, offset: int, size: int = MIN_RECORD_SIZE) -> int:
+        """STORETIMESTAMP of the record at `offset`; -1 if there is none (CommitLog.pickupStoreTimestamp)."""
+        head = self.get(offset, max(size, MIN_RECORD_SIZE))
+        if head is None or _SIZE_AND_MAGIC.unpack_from(head)[1] not in MESSAGE_MAGICS:
+            return -1
+        return store_timestamp_of(head)
+
+    def next_file_offset(self, offset: int) -> int:
+        """Start of the file behind the one that holds `offset` (CommitLog.rollNextFile)."""
+        size = self.files.file_size
+        return offset + size - offset % size
+
+    def ranges(self, start: int, end: int) -> Iterator[tuple[MappedFile, int, int]]:
+        """The pieces of [start, end) by file: (file, first position, position behind the last)."""
+        while start < end:
+            file = self.files.find(start)
+            if file is None:
+                return
+            stop = min(end, file.end_offset)
+            yield file, start - file.file_from_offset, stop - file.file_from_offset
+            start = stop
+
+    def flush_ranges(self) -> tuple[int, list[tuple[MappedFile, int, int]]]:
+        """What a flush must make durable now: (the offset that is durable then, pieces by file)."""
+        self._settle()
+        end = self.max_offset
+        return end, list(self.ranges(self.flushed_offset, end))
+
+    def _settle(self) -> None:
+        if self._current is not None and self._current.file_from_offset == self.tail.file_from_offset:
+            self._current.wrote_position = self.tail.wrote_position
+
+
+def store_timestamp_of(record: memoryview) -> int:
+    """STORETIMESTAMP of a record that starts at byte 0 of `record`."""
+    (sys_flag,) = _INT.unpack_from(record, 36)
+    timestamp: int = _LONG.unpack_from(record, 68 if sys_flag & 0x10 else 56)[0]
+    return timestamp

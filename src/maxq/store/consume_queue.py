@@ -1,0 +1,240 @@
+"""The queue of one topic and queue id: for each message the place in the log (ConsumeQueue.java).
+
+A unit is 20 bytes, big-endian; unit i of the queue is at logical byte 20 × i:
+
+    physical offset:8  size:4  tags code:8
+
+Special units:
+
+* pre-blank `(0, 0x7FFFFFFF, 0)` from the start of the first file up to the first message of a queue that does not begin at 0;
+* a damaged message's place `(physical offset, size, DAMAGED_TAGS_CODE)`: physical offset and size are those of the
+  next good message of this queue, or of the filler record over the damage (damage.py). A Java broker reads a whole record
+  there, in order of offsets, so nothing in it stumbles (it may deliver that next message twice to a group that
+  subscribes `*`); our readers pass over it.
+
+Units are written by `QueueTail.append` (log_cy.py). This module owns the files below it. Files are mapped when first
+used and given up when idle (see consume_queue_store.py), so 20 000 queues cost neither descriptors nor start-up time.
+"""
+
+import struct
+from collections.abc import Callable
+from pathlib import PurePath
+
+from maxq.runtime.interfaces import Disk
+from maxq.store.log_cy import DAMAGED_TAGS_CODE, QueueTail
+from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile
+from maxq.store.mapped_file_queue import MappedFileQueue
+
+CQ_STORE_UNIT_SIZE = 20
+BLANK_UNIT_SIZE = 0x7FFFFFFF
+UNIT = struct.Struct(">qiq")
+_PRE_BLANK = UNIT.pack(0, BLANK_UNIT_SIZE, 0)
+
+
+class ConsumeQueue:
+    """Files, writing end and smallest offset of one queue.
+
+    Attributes:
+        tail: writing end; `tail.write_offset // 20` is the maximum offset that readers see, and
+            `tail.next_queue_offset` the one that the next append gets (larger while a flush is awaited).
+    """
+
+    __slots__ = ("_min_checked", "_min_offset", "_on_mapped", "files", "queue_id", "tail", "topic")
+
+    def __init__(
+        self, disk: Disk, base: PurePath, topic: str, queue_id: int, file_size: int, on_mapped: Callable[["ConsumeQueue"], None]
+    ) -> None:
+        """`on_mapped(queue)` is called whenever a file of this queue may have become mapped."""
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
+        self.tail = QueueTail(topic, queue_id, self)
+        self._on_mapped = on_mapped
+        self._min_offset = 0
+        self._min_checked = -1  # the log's minimum for which _min_offset is right
+
+    @property
+    def max_offset(self) -> int:
+        """Queue offset behind the last visible message."""
+        return self.tail.write_offset // CQ_STORE_UNIT_SIZE
+
+    def min_offset(self, min_physical_offset: int) -> int:
+        """The smallest queue offset whose record the log (that begins at `min_physical_offset`) still has; the
+        maximum if there is none. Looked for again only when the log's beginning moved (correctMinOffset)."""
+        if min_physical_offset != self._min_checked:
+            self._min_offset = self._find_min(min_physical_offset)
+            self._min_checked = min_physical_offset
+        return self._min_offset
+
+    def reset_min(self) -> None:
+        """Look for the minimum anew: units were changed."""
+        self._min_checked = -1
+
+    def _find_min(self, min_physical_offset: int) -> int:
+        low, high = self.files.min_offset // CQ_STORE_UNIT_SIZE, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit(middle)
+            if unit is None or unit[1] == BLANK_UNIT_SIZE or unit[0] < min_physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """(physical offset, size, tags code) of unit `queue_offset`; None if no file holds it."""
+        position = queue_offset * CQ_STORE_UNIT_SIZE
+        file = self.files.find(position)
+        if file is None or position < 0:
+            return None
+        return UNIT.unpack_from(self._view(file), position - file.file_from_offset)
+
+    def units_from(self, queue_offset: int) -> tuple[memoryview, int, int] | None:
+        """The units from `queue_offset` to the end of its file or of the queue: (view of the file, first byte, byte
+        behind the last); None if no file holds it."""
+        position = queue_offset * CQ_STORE_UNIT_SIZE
+        file = self.files.find(position)
+        if file is None or position >= self.tail.write_offset:
+            return None
+        start = position - file.file_from_offset
+        end = min(self.tail.write_offset - file.file_from_offset, file.file_size)
+        return self._view(file), start, end
+
+    def next_file_index(self, queue_offset: int) -> int:
+        """First queue offset of the file behind the one that would hold `queue_offset`."""
+        per_file = self.files.file_size // CQ_STORE_UNIT_SIZE
+        return queue_offset + per_file - queue_offset % per_file
+
+    # --- writing ---
+
+    def roll(self, queue_offset: int, physical_offset: int, size: int, max_gap: int) -> None:
+        """Make `tail` ready for unit `queue_offset`, that of the record at `physical_offset`.
+
+        A queue without units starts at any offset, behind pre-blank units. Units that are missing in an existing
+        queue are filled with the places of damaged messages. A gap of more than `max_gap` units is no gap: the
+        record's own offset field is wrong; the tail then stays where the queue ends.
+        """
+        target = queue_offset * CQ_STORE_UNIT_SIZE
+        if not self.files.files:
+            self._start_at(target)
+            return
+        gap = (target - self.tail.write_offset) // CQ_STORE_UNIT_SIZE
+        for _ in range(gap if gap <= max_gap else 0):
+            self.append(physical_offset, size, DAMAGED_TAGS_CODE)
+        if gap > 0:
+            self.tail.max_physical_offset = physical_offset  # the record itself is still to come
+        self._attach()
+
+    def append(self, physical_offset: int, size: int, tags_code: int) -> None:
+        """Write one unit at the end of the queue."""
+        if not self.tail.append(physical_offset, size, tags_code):
+            self._attach()
+            written = self.tail.append(physical_offset, size, tags_code)
+            assert written, f"{self.topic}-{self.queue_id}: no room in a file just attached"
+
+    def put_unit(self, queue_offset: int, unit: tuple[int, int, int]) -> None:
+        """Overwrite an existing unit."""
+        position = queue_offset * CQ_STORE_UNIT_SIZE
+        file = self.files.find(position)
+        assert file is not None, f"{self.topic}-{self.queue_id} has no unit {queue_offset}"
+        UNIT.pack_into(self._view(file), position - file.file_from_offset, *unit)
+        file.flushed_position = min(file.flushed_position, position - file.file_from_offset)
+
+    def _start_at(self, target: int) -> None:
+        file_size = self.files.file_size
+        file = self.files.create(target - target % file_size)
+        position = target - file.file_from_offset
+        self._view(file)[:position] = _PRE_BLANK * (position // CQ_STORE_UNIT_SIZE)
+        self.tail.attach(file.view, file.file_from_offset, position)
+        self.tail.next_queue_offset = max(self.tail.next_queue_offset, target // CQ_STORE_UNIT_SIZE)
+        self.reset_min()
+
+    def _attach(self) -> None:
+        """Attach the file that holds the write offset, a new one if the last is full."""
+        offset = self.tail.write_offset
+        file = self.files.find(offset)
+        if file is None:
+            last = self.files.last
+            if last is not None:
+                last.wrote_position = last.file_size
+            file = self.files.create(offset - offset % self.files.file_size)
+        self.tail.attach(self._view(file), file.file_from_offset, offset - file.file_from_offset)
+
+    # --- life of the files ---
+
+    def end_at(self, queue_offset: int, max_physical_offset: int) -> None:
+        """Recovery found the end: `queue_offset` is behind the last good unit. Files behind are deleted; stale units
+        that begin right behind are made zero, so that nobody who looks for the end by its shape reads on."""
+        offset = queue_offset * CQ_STORE_UNIT_SIZE
+        tail = self.tail
+        tail.attach(None, 0, 0)
+        if self.files.last is not None and offset <= self.files.min_offset and offset < self.files.last.end_offset:
+            self.files.destroy()
+        self.files.truncate(offset)
+        last = self.files.last
+        if last is not None and offset < last.end_offset:
+            position = offset - last.file_from_offset
+            page_end = min(last.file_size, position + OS_PAGE_SIZE - position % OS_PAGE_SIZE)
+            behind = last.view[position:page_end]
+            if any(behind):
+                behind[:] = bytes(len(behind))
+                last.region.flush(position, page_end)
+        tail.write_offset = offset
+        tail.next_queue_offset = queue_offset
+        tail.max_physical_offset = max_physical_offset
+        self.reset_min()
+
+    def flush(self, least_pages: int) -> bool:
+        """Make units durable if at least `least_pages` dirty pages wait (0: if anything does). Blocks."""
+        flushed = False
+        for file in self.files.files:
+            file.wrote_position = max(0, min(file.file_size, self.tail.write_offset - file.file_from_offset))
+            dirty = file.wrote_position > file.flushed_position
+            pages = file.wrote_position // OS_PAGE_SIZE - file.flushed_position // OS_PAGE_SIZE
+            if dirty and (pages >= least_pages or file.is_full):
+                file.flush()
+                flushed = True
+        return flushed
+
+    @property
+    def is_dirty(self) -> bool:
+        """Are there units that a flush would write?"""
+        end = self.tail.write_offset
+        return any(
+            min(file.file_size, end - file.file_from_offset) > file.flushed_position for file in self.files.files[-2:]
+        )
+
+    def release(self) -> None:
+        """Give up all mappings; what was written stays. The next use maps again."""
+        self.tail.attach(None, 0, 0)
+        self.files.release()
+
+    def destroy(self) -> None:
+        """Delete the files and forget the units; numbering starts anew. Blocks."""
+        tail = self.tail
+        tail.attach(None, 0, 0)
+        self.files.destroy()
+        tail.write_offset = tail.next_queue_offset = 0
+        tail.max_physical_offset = -1
+        self.reset_min()
+
+    def delete_expired(self, min_physical_offset: int) -> list[MappedFile]:
+        """Take off files, never the last, whose last unit points below `min_physical_offset`; the caller destroys
+        them."""
+        gone: list[MappedFile] = []
+        while len(self.files.files) > 1:
+            first = self.files.files[0]
+            last_unit = self.unit(first.end_offset // CQ_STORE_UNIT_SIZE - 1)
+            if last_unit is None or last_unit[0] >= min_physical_offset:
+                break
+            gone.append(self.files.take_first())
+        if gone:
+            self.reset_min()
+        return gone
+
+    def _view(self, file: MappedFile) -> memoryview:
+        if not file.is_mapped:
+            view = file.view
+            self._on_mapped(self)
+            return view
+        return file.view

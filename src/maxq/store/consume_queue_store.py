@@ -1,0 +1,178 @@
+"""All ConsumeQueues of a store: which there are, and where a dispatched record goes (ConsumeQueueStore.java).
+
+The object is the `owner` that the compiled Dispatcher calls for what it does not do itself: open a queue, roll a file,
+records with a meaning beyond topic and queue id.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+
+from maxq.store.batch_consume_queue import BatchConsumeQueue
+from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
+from maxq.store.log_cy import QueueTail, TopicTail
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+#: Queues that may be mapped at a time; those that rest are given up first.
+MAX_MAPPED_QUEUES = 6000
+#: A record that claims to be further behind the end of its queue than this has a wrong queue offset.
+MAX_GAP = 10_000
+
+BATCH_UNIT_NAME = "batchconsumequeue"
+DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+
+class ConsumeQueueStore:
+    """The table of queues.
+
+    Attributes:
+        topics: what append and dispatch look up: topic bytes → TopicTail, whose `queues` are the tails.
+        max_gap: largest gap of a queue that is filled with the places of damaged messages, in units.
+    """
+
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
+        self.topics: dict[bytes, TopicTail] = {}
+        self.batch_queues: dict[tuple[str, int], BatchConsumeQueue] = {}
+        self.max_gap = MAX_GAP
+        self.on_topic_made: Callable[[TopicTail], None] | None = None
+        self._mapped: dict[ConsumeQueue, None] = {}
+        size = context.config.mapped_file_size_consume_queue
+        self.file_size = -(-size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
+        batch_size = context.config.mapper_file_size_batch_consume_queue
+        self.batch_file_size = -(-batch_size // 46) * 46
+
+    # --- table ---
+
+    def topic_tail(self, topic: str) -> TopicTail:
+        """The TopicTail of `topic`, made if missing."""
+        name = topic.encode()
+        tail = self.topics.get(name)
+        if tail is None:
+            tail = self.topics[name] = TopicTail(topic)
+            tail.delay_levels = topic == DELAY_TOPIC
+            if self.on_topic_made is not None:
+                self.on_topic_made(tail)
+        return tail
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue if it is known."""
+        tail = self.topics.get(topic.encode())
+        if tail is None or not 0 <= queue_id < len(tail.queues):
+            return None
+        queue = tail.queues[queue_id]
+        return None if queue is None else queue.owner
+
+    def open(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made if missing (no file is made before the first unit)."""
+        found = self.find(topic, queue_id)
+        if found is not None:
+            return found
+        folder = self._context.consume_queue_folder
+        queue = ConsumeQueue(self._context.disk, folder, topic, queue_id, self.file_size, self._note_mapped)
+        self.topic_tail(topic).set_queue(queue_id, queue.tail)
+        return queue
+
+    def open_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue:
+        """The queue of a BatchCQ topic, made if missing."""
+        found = self.batch_queues.get((topic, queue_id))
+        if found is None:
+            folder = self._context.root / BATCH_UNIT_NAME
+            found = BatchConsumeQueue(self._context.disk, folder, topic, queue_id, self.batch_file_size)
+            self.batch_queues[topic, queue_id] = found
+        return found
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        for topic in self.topics.values():
+            for tail in topic.queues:
+                if tail is not None:
+                    yield tail.owner
+
+    def of_topic(self, topic: str) -> list[ConsumeQueue]:
+        tail = self.topics.get(topic.encode())
+        return [] if tail is None else [queue.owner for queue in tail.queues if queue is not None]
+
+    def remove(self, queue: ConsumeQueue) -> None:
+        """Forget a queue and delete its files and folder. Blocks."""
+        self.detach(queue)
+        self.delete_files(queue)
+
+    def detach(self, queue: ConsumeQueue) -> None:
+        """Forget a queue; its topic goes with its last queue. A new message makes a new one that begins at 0."""
+        name = queue.topic.encode()
+        tail = self.topics.get(name)
+        if tail is not None and queue.queue_id < len(tail.queues):
+            tail.set_queue(queue.queue_id, None)
+            if not any(tail.queues):
+                del self.topics[name]
+        self._mapped.pop(queue, None)
+
+    def delete_files(self, queue: ConsumeQueue) -> None:
+        """Delete the files and folder of a detached queue. Blocks."""
+        folder = queue.files.folder
+        queue.destroy()
+        self._context.disk.delete_tree(folder)
+        if not self._context.disk.list(folder.parent):
+            self._context.disk.delete_tree(folder.parent)
+
+    # --- called by the compiled Dispatcher ---
+
+    def open_queue(self, topic: bytes, queue_id: int) -> QueueTail | None:
+        """A record of an unknown topic or queue was met. For an unknown topic only its TopicTail is asked for."""
+        name = topic.decode("utf-8", "replace")
+        if topic not in self.topics:
+            tail = self.topics[topic] = self.topic_tail(name)
+            tail.delay_levels = name == DELAY_TOPIC
+            return None
+        return self.open(name, queue_id).tail
+
+    def roll_queue(self, tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> None:
+        queue: ConsumeQueue = tail.owner
+        end = queue.max_offset
+        if queue_offset > end and queue.files.files:
+            log.warning(
+                "queue %s-%d ends at %d, but the record at physical offset %d says %d: %s",
+                queue.topic, queue.queue_id, end, physical_offset, queue_offset,
+                "the places between are kept as damaged"
+                if queue_offset - end <= self.max_gap
+                else "its queue offset is not believed",
+            )  # fmt: skip
+        queue.roll(queue_offset, physical_offset, size, self.max_gap)
+
+    # --- mappings ---
+
+    def _note_mapped(self, queue: ConsumeQueue) -> None:
+        self._mapped[queue] = None
+
+    @property
+    def mapped(self) -> list[ConsumeQueue]:
+        """Queues that have a file mapped, those that rested longest first."""
+        return list(self._mapped)
+
+    def give_up_idle(self, limit: int = MAX_MAPPED_QUEUES) -> None:
+        """Unmap queues above `limit` that have nothing to flush, those mapped longest ago first."""
+        excess = len(self._mapped) - limit
+        for queue in list(self._mapped):
+            if excess <= 0:
+                return
+            if not queue.is_dirty:
+                queue.release()
+                del self._mapped[queue]
+                excess -= 1
+
+    def release(self, queue: ConsumeQueue) -> None:
+        """Unmap one queue."""
+        queue.release()
+        self._mapped.pop(queue, None)
+
+    def release_all(self) -> None:
+        """Unmap everything: shutdown."""
+        for queue in self.mapped:
+            self.release(queue)
+        for batch in self.batch_queues.values():
+            batch.release()
+
+    def folder(self) -> PurePath:
+        return self._context.consume_queue_folder

@@ -1,0 +1,211 @@
+"""CommitLog → ConsumeQueue, index, hooks (ReputMessageService, CommitLogDispatcherBuild*).
+
+`DispatchService.run` is the only way into an index: the normal run gives it what was just appended, SYNC_FLUSH what a
+group commit made durable, a slave what arrived, recovery what the queues lack. The compiled Dispatcher does the plain
+records; what has a meaning beyond topic and queue id comes back here as `dispatch_special`.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from maxq.protocol.message import MessageExt, decode_record
+from maxq.protocol.message_const import (
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
+    PROPERTY_TAGS,
+)
+from maxq.store.batch_consume_queue import BatchUnit
+from maxq.store.commit_log import CommitLog
+from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.damage import DAMAGED_PROPERTY
+from maxq.store.index_service import IndexService
+from maxq.store.log_cy import DAMAGED_TAGS_CODE, Dispatcher, QueueTail, jhash
+from maxq.store.running_flags import INDEX_ERROR, LOGICS_ERROR
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+LMQ_PREFIX = "%LMQ%"
+_INNER_BATCH = 0x80
+_ROLLBACK = 0xC
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRequest:
+    """One record of a hooked topic, on its way from the log into the indexes."""
+
+    message: MessageExt
+    physical_offset: int
+    size: int
+
+
+class DispatchService:
+    """Feeds the Dispatcher and does what it leaves over.
+
+    Attributes:
+        dispatcher: the compiled core; `dispatcher.dispatched_offset` is how far dispatch has come.
+        hooks: topic → function that gets every record of that topic (transactions, delay, filters); set with `hook`.
+        on_arrival: called with the tails of watched queues that got units.
+    """
+
+    def __init__(
+        self, context: StoreContext, commit_log: CommitLog, queues: ConsumeQueueStore, index: IndexService
+    ) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._queues = queues
+        self._index = index
+        indexed = context.config.message_index_enable
+        self.dispatcher = Dispatcher(queues.topics, index.tail if indexed else None, self)
+        self.dispatcher.delay_table = parse_delay_levels(context.config.message_delay_level)
+        self.unindexed = Dispatcher(queues.topics, None, self)
+        self.unindexed.delay_table = self.dispatcher.delay_table
+        self.hooks: dict[str, Callable[[DispatchRequest], None]] = {}
+        self.on_arrival: Callable[[list[QueueTail]], None] | None = None
+
+    def hook(self, topic: str, function: Callable[[DispatchRequest], None]) -> None:
+        """Let `function` see every record of `topic` that is dispatched from now on."""
+        self._queues.topic_tail(topic).hooked = True
+        self.hooks[topic] = function
+
+    def forget_topic(self) -> None:
+        """A TopicTail was replaced or removed."""
+        self.dispatcher.forget_topic()
+        self.unindexed.forget_topic()
+
+    def run(self, end: int) -> None:
+        """Dispatch everything below `end`. A file that cannot be made stops it: the store is then not writable, says
+        why, and the next call tries again."""
+        if not self._context.flags.cq_writable and not self._context.flags.has(LOGICS_ERROR | INDEX_ERROR):
+            return
+        try:
+            self.advance(self.dispatcher, end)
+        except OSError as error:
+            reason = f"dispatch at physical offset {self.dispatcher.dispatched_offset} failed: {error}; free or repair the disk"
+            log.error(reason)
+            self._context.flags.set(LOGICS_ERROR, reason)
+            return
+        if self._context.flags.has(LOGICS_ERROR):
+            self._context.flags.clear(LOGICS_ERROR)
+        arrived = self.dispatcher.arrived
+        if arrived and self.on_arrival is not None:
+            self.dispatcher.arrived = []
+            self.on_arrival(arrived)
+
+    def advance(self, dispatcher: Dispatcher, end: int) -> int:
+        """Run `dispatcher` from where it is up to `end`; returns where it stopped: below `end` only at bytes that are
+        no record."""
+        offset = dispatcher.dispatched_offset
+        while offset < end:
+            file = self._commit_log.file_at(offset)
+            if file is None:
+                break
+            start = offset - file.file_from_offset
+            stop = min(end - file.file_from_offset, file.file_size)
+            dispatcher.run(file.view, start, stop, file.file_from_offset)
+            if dispatcher.dispatched_offset == offset:
+                break
+            offset = dispatcher.dispatched_offset
+        return offset
+
+    def finish_index(self, physical_offset: int, present: int) -> int:
+        """Index the keys of one record of which the first `present` are indexed already.
+
+        Returns:
+            Physical offset behind the record; `physical_offset` itself if there is no record.
+        """
+        record = self._commit_log.record(physical_offset)
+        if record is None:
+            return physical_offset
+        message = decode_record(record)
+        keys = [message.uniq_key] if message.uniq_key else []
+        keys += [key for key in (message.keys or "").split(" ") if key]
+        self._index.put_keys(message.topic, keys[present:], physical_offset, message.store_timestamp)
+        return physical_offset + message.store_size
+
+    # --- called by the compiled Dispatcher ---
+
+    def open_queue(self, topic: bytes, queue_id: int) -> QueueTail | None:
+        return self._queues.open_queue(topic, queue_id)
+
+    def roll_queue(self, tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> None:
+        self._queues.roll_queue(tail, queue_offset, physical_offset, size)
+
+    def roll_index(self, physical_offset: int, store_timestamp: int) -> None:
+        self._index.roll()
+
+    def dispatch_special(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
+        message = decode_record(view[position : position + size])
+        properties = message.properties
+        if message.sys_flag & _ROLLBACK == _ROLLBACK:
+            if DAMAGED_PROPERTY in properties:
+                self.put_unit(message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE)
+            return
+        if message.sys_flag & _INNER_BATCH:
+            self._put_batch_unit(message, physical_offset, size)
+        if PROPERTY_INNER_MULTI_DISPATCH in properties and self._context.config.enable_multi_dispatch:
+            self._multi_dispatch(message, physical_offset, size)
+        hook = self.hooks.get(message.topic)
+        if hook is not None:
+            hook(DispatchRequest(message, physical_offset, size))
+
+    def _put_batch_unit(self, message: MessageExt, physical_offset: int, size: int) -> None:
+        base, count = _number(message.properties.get(PROPERTY_INNER_BASE)), _number(message.properties.get(PROPERTY_INNER_NUM))
+        if base < 0 or not 0 < count <= 32767:
+            log.warning("the inner batch at physical offset %d has no INNER_BASE and INNER_NUM", physical_offset)
+            return
+        unit = BatchUnit(physical_offset, size, _tags_code(message), message.store_timestamp, base, count)
+        self._queues.open_batch(message.topic, message.queue_id).append(unit)
+
+    def _multi_dispatch(self, message: MessageExt, physical_offset: int, size: int) -> None:
+        names = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(",")
+        offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+        if len(names) != len(offsets):
+            log.warning("the record at physical offset %d names %d queues and %d offsets", physical_offset, len(names), len(offsets))
+            return
+        for name, text in zip(names, offsets, strict=True):
+            queue_offset = _number(text)
+            if queue_offset >= 0 and name and "/" not in name:
+                queue_id = 0 if name.startswith(LMQ_PREFIX) else message.queue_id
+                self.put_unit(name, queue_id, queue_offset, physical_offset, size, _tags_code(message))
+
+    def put_unit(
+        self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, size: int, tags_code: int
+    ) -> None:
+        """One unit, with the duplicate tests of the compiled form."""
+        queue = self._queues.open(topic, queue_id)
+        tail = queue.tail
+        if physical_offset + size <= tail.max_physical_offset or queue_offset < queue.max_offset:
+            return
+        if queue_offset != queue.max_offset or not queue.files.files:
+            self._queues.roll_queue(tail, queue_offset, physical_offset, size)
+        queue.append(physical_offset, size, tags_code)
+        if tail.watched:
+            tail.watched = False
+            self.dispatcher.arrived.append(tail)
+
+
+def _number(text: str | None) -> int:
+    """A non-negative decimal number; -1 if it is none."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+def _tags_code(message: MessageExt) -> int:
+    tags = message.properties.get(PROPERTY_TAGS)
+    return jhash(tags) if tags else 0
+
+
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_delay_levels(text: str) -> list[int]:
+    """`1s 5s …` → milliseconds of level 1, 2, … (ScheduleMessageService.parseDelayLevel). Words that are no time
+    count as one second."""
+    levels: list[int] = []
+    for word in text.split():
+        number, unit = word[:-1], word[-1:]
+        levels.append(int(number) * _UNIT_MS[unit] if number.isdigit() and unit in _UNIT_MS else 1000)
+    return levels

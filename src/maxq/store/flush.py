@@ -1,0 +1,203 @@
+"""When bytes become durable (CommitLog's GroupCommitService and FlushRealTimeService, FlushConsumeQueueService).
+
+SYNC_FLUSH is a group commit on the loop: one fdatasync is in flight, and everything that arrives meanwhile joins the
+next. After each one `on_durable` dispatches what became durable, then the waiting senders are answered. ASYNC_FLUSH
+flushes every flushIntervalCommitLog once enough pages wait, and thoroughly every flushCommitLogThoroughInterval.
+
+A failed fdatasync is final: the kernel may have dropped the pages it could not write, so a later success would prove
+nothing. The store then refuses writes, says why, and nobody who waited is told that his message is safe.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from maxq.store.commit_log import CommitLog
+from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile
+from maxq.store.running_flags import NOT_WRITABLE
+from maxq.store.store_checkpoint import StoreCheckpoint
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+Pieces = list[tuple[MappedFile, int, int]]
+
+
+class _Waiter(NamedTuple):
+    end_offset: int
+    deadline_ms: int
+    future: "asyncio.Future[bool]"
+
+
+class CommitLogFlusher:
+    """Makes the CommitLog durable.
+
+    Attributes:
+        appended_timestamp: store time of the newest record in the log; the store sets it.
+        failure: what a failed flush said; None as long as all went well.
+        flush_count: group commits and asynchronous flushes so far.
+    """
+
+    def __init__(
+        self, context: StoreContext, commit_log: CommitLog, checkpoint: StoreCheckpoint, on_durable: Callable[[], None]
+    ) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._checkpoint = checkpoint
+        self._on_durable = on_durable
+        self._waiters: deque[_Waiter] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._in_flight: asyncio.Future[None] | None = None
+        self._last_thorough_ms = 0
+        self.appended_timestamp = 0
+        self.failure: str | None = None
+        self.flush_count = 0
+
+    @property
+    def is_sync(self) -> bool:
+        return self._context.config.flush_disk_type == "SYNC_FLUSH"
+
+    # --- SYNC_FLUSH ---
+
+    def durable(self, end_offset: int) -> "asyncio.Future[bool] | None":
+        """See MessageStore.durable."""
+        if not self.is_sync or self._commit_log.flushed_offset >= end_offset:
+            return None
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        if self.failure is not None:
+            future.set_result(False)
+            return future
+        deadline = self._context.clock.monotonic_ms() + self._context.config.sync_flush_timeout
+        self._waiters.append(_Waiter(end_offset, deadline, future))
+        if self._timer is None:
+            self._timer = loop.call_later(self._context.config.sync_flush_timeout / 1000, self._expire)
+        self.commit()
+        return future
+
+    def commit(self) -> None:
+        """Start a group commit unless one is in flight; inline if no loop runs."""
+        if self._in_flight is not None or self.failure is not None:
+            return
+        end, pieces = self._commit_log.flush_ranges()
+        if not pieces:
+            return
+        timestamp = self.appended_timestamp
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            flush_pieces(pieces)
+            self._flushed(end, timestamp)
+            return
+        self._in_flight = loop.run_in_executor(None, flush_pieces, pieces)
+        self._in_flight.add_done_callback(lambda future: self._committed(future, end, timestamp))
+
+    def _committed(self, future: "asyncio.Future[None]", end: int, timestamp: int) -> None:
+        self._in_flight = None
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        self._flushed(end, timestamp)
+        if self._commit_log.max_offset > end and self.is_sync:
+            self.commit()
+
+    def _flushed(self, end: int, timestamp: int) -> None:
+        self.flush_count += 1
+        self._commit_log.flushed_offset = max(self._commit_log.flushed_offset, end)
+        if self.is_sync:
+            self._checkpoint.physic_msg_timestamp = max(self._checkpoint.physic_msg_timestamp, timestamp)
+        self._on_durable()
+        waiters = self._waiters
+        while waiters and waiters[0].end_offset <= end:
+            future = waiters.popleft().future
+            if not future.done():
+                future.set_result(True)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = (
+            f"flushing {self._commit_log.files.folder} failed: {error}. Nothing is taken any more, for what was not "
+            "flushed may be lost; repair the disk and start again"
+        )
+        log.error(self.failure)
+        self._context.flags.set(NOT_WRITABLE, self.failure)
+        self._answer_all(False)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._context.clock.monotonic_ms()
+        waiters = self._waiters
+        while waiters and (waiters[0].deadline_ms <= now or waiters[0].future.done()):
+            future = waiters.popleft().future
+            if not future.done():
+                future.set_result(False)
+        if waiters:
+            delay = max(1, waiters[0].deadline_ms - now) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
+
+    def _answer_all(self, outcome: bool) -> None:
+        while self._waiters:
+            future = self._waiters.popleft().future
+            if not future.done():
+                future.set_result(outcome)
+
+    # --- ASYNC_FLUSH, and the safety net below SYNC_FLUSH ---
+
+    async def run(self) -> None:
+        """Flush in intervals until cancelled (FlushRealTimeService)."""
+        self._last_thorough_ms = self._context.clock.monotonic_ms()
+        while True:
+            await asyncio.sleep(self._context.config.flush_interval_commit_log / 1000)
+            await self.flush_some()
+
+    async def flush_some(self) -> None:
+        """One round of the interval flush."""
+        config = self._context.config
+        now = self._context.clock.monotonic_ms()
+        thorough = now - self._last_thorough_ms >= config.flush_commit_log_thorough_interval
+        waiting = self._commit_log.max_offset // OS_PAGE_SIZE - self._commit_log.flushed_offset // OS_PAGE_SIZE
+        if self.failure is None and (thorough or waiting >= config.flush_commit_log_least_pages):
+            timestamp = self.appended_timestamp
+            await self.flush_all()
+            if thorough:
+                self._last_thorough_ms = now
+                self._checkpoint.physic_msg_timestamp = max(self._checkpoint.physic_msg_timestamp, timestamp)
+
+    async def flush_all(self) -> None:
+        """Wait until everything that is in the log now is durable, or flushing has failed."""
+        end = self._commit_log.max_offset
+        while self._commit_log.flushed_offset < end and self.failure is None:
+            self.commit()
+            in_flight = self._in_flight
+            if in_flight is None:
+                return
+            await asyncio.wait([in_flight])
+            await asyncio.sleep(0)  # _committed runs as the future's callback
+
+    def flush_inline(self) -> None:
+        """Make everything durable now. Blocks; for a store without a loop."""
+        end, pieces = self._commit_log.flush_ranges()
+        flush_pieces(pieces)
+        self._flushed(end, self.appended_timestamp)
+
+    def close(self) -> None:
+        """Answer who still waits, with what is known."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        flushed = self._commit_log.flushed_offset
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.future.done():
+                waiter.future.set_result(waiter.end_offset <= flushed)
+
+
+def flush_pieces(pieces: Pieces) -> None:
+    """Make parts of files durable. Blocks."""
+    for file, start, end in pieces:
+        file.region.flush(start, end)
+        file.flushed_position = max(file.flushed_position, end)

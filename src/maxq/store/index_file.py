@@ -1,0 +1,152 @@
+"""One hash index from message keys to physical offsets (IndexFile.java, IndexHeader.java).
+
+    0  beginTimestamp:8  endTimestamp:8  beginPhyOffset:8  endPhyOffset:8  hashSlotCount:4  indexCount:4
+    40 slots: 4 bytes each, number of the newest entry of the chain, 0 = empty
+    40 + 4 × slots: entries of 20 bytes: key hash:4  physical offset:8  seconds since beginTimestamp:4  previous entry:4
+
+Entry numbers start at 1; indexCount is the next number. Entries are written by `IndexTail.put_key` (log_cy.py); this
+module reads.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from maxq.runtime.interfaces import Disk, MappedRegion
+
+HEADER_SIZE = 40
+SLOT_SIZE = 4
+ENTRY_SIZE = 20
+HEADER = struct.Struct(">qqqqii")
+_ENTRY = struct.Struct(">iqii")
+_SLOT = struct.Struct(">i")
+
+
+def index_file_size(slot_nums: int, max_index_nums: int) -> int:
+    """Bytes of a file."""
+    return HEADER_SIZE + SLOT_SIZE * slot_nums + ENTRY_SIZE * max_index_nums
+
+
+class IndexFile:
+    """A file, mapped when first used. Times are milliseconds since 1970."""
+
+    def __init__(self, disk: Disk, path: PurePath, slot_nums: int, max_index_nums: int) -> None:
+        self._disk = disk
+        self.path = path
+        self.slot_nums = slot_nums
+        self.max_index_nums = max_index_nums
+        self.size = index_file_size(slot_nums, max_index_nums)
+        self._region: MappedRegion | None = None
+        self.flushed_count = 0  # entries below this number are durable
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def region(self) -> MappedRegion:
+        if self._region is None:
+            self._region = self._disk.map(self.path, self.size)
+        return self._region
+
+    @property
+    def view(self) -> memoryview:
+        return self.region.view
+
+    def header(self) -> tuple[int, int, int, int, int, int]:
+        """begin and end timestamp, begin and end physical offset, used slots, next entry number."""
+        return HEADER.unpack_from(self.view)
+
+    @property
+    def begin_timestamp(self) -> int:
+        return self.header()[0]
+
+    @property
+    def end_timestamp(self) -> int:
+        return self.header()[1]
+
+    @property
+    def begin_physical_offset(self) -> int:
+        return self.header()[2]
+
+    @property
+    def end_physical_offset(self) -> int:
+        return self.header()[3]
+
+    @property
+    def index_count(self) -> int:
+        return self.header()[5]
+
+    @property
+    def is_full(self) -> bool:
+        return self.index_count >= self.max_index_nums
+
+    def preset(self, timestamp: int, physical_offset: int) -> None:
+        """Header of a rolled file: begin and end are the previous file's end (getAndCreateLastIndexFile)."""
+        HEADER.pack_into(self.view, 0, timestamp, timestamp, physical_offset, physical_offset, 0, 1)
+
+    def fault(self) -> str | None:
+        """What is wrong with the header, if something is."""
+        begin, end, begin_offset, end_offset, slots, count = self.header()
+        if not 0 <= count <= self.max_index_nums:
+            return f"its entry count {count} is outside 0…{self.max_index_nums}"
+        if not 0 <= slots <= min(self.slot_nums, max(count, 0)):
+            return f"its slot count {slots} is outside 0…{min(self.slot_nums, count)}"
+        if not (0 <= begin and 0 <= end and 0 <= begin_offset <= end_offset):
+            return f"its range is {begin_offset}…{end_offset}, {begin}…{end}"
+        return None
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """(key hash, physical offset, seconds since begin, previous entry)."""
+        return _ENTRY.unpack_from(self.view, HEADER_SIZE + SLOT_SIZE * self.slot_nums + ENTRY_SIZE * number)
+
+    def trailing_entries(self, physical_offset: int) -> int:
+        """How many of the newest entries are of the record at `physical_offset`."""
+        number = self.index_count - 1
+        found = 0
+        while number > 0 and self.entry(number)[1] == physical_offset:
+            number -= 1
+            found += 1
+        return found
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        """Does [begin, end] meet the file's time range?"""
+        first, last = self.begin_timestamp, self.end_timestamp
+        return (begin < first and end > last) or first <= begin <= last or first <= end <= last
+
+    def select(self, key_hash: int, begin: int, end: int) -> Iterator[int]:
+        """Physical offsets of entries with this hash whose time is in [begin, end], newest first
+        (IndexFile.selectPhyOffset). A key may share its hash with others: the caller compares."""
+        slot = _SLOT.unpack_from(self.view, HEADER_SIZE + SLOT_SIZE * (key_hash % self.slot_nums))[0]
+        count = self.index_count
+        first = self.begin_timestamp
+        number = slot if 0 < slot <= count and count > 1 else 0
+        while number:
+            stored_hash, physical_offset, seconds, previous = self.entry(number)
+            if seconds < 0:
+                return
+            time = first + seconds * 1000
+            if stored_hash == key_hash and begin <= time <= end:
+                yield physical_offset
+            if not 0 < previous < number or time < begin:  # chains lead to older entries; anything else is damage
+                return
+            number = previous
+
+    def flush(self) -> None:
+        """Make all entries durable. Blocks."""
+        if self._region is not None:
+            count = self.index_count
+            self._region.flush(0, self.size)
+            self.flushed_count = count
+
+    def release(self) -> None:
+        """Give up the mapping."""
+        region, self._region = self._region, None
+        if region is not None:
+            region.close()
+
+    def destroy(self) -> None:
+        """Delete the file. Blocks."""
+        self.release()
+        if self._disk.exists(self.path):
+            self._disk.delete(self.path)

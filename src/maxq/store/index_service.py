@@ -1,0 +1,169 @@
+"""The index files of a store, oldest to newest (IndexService.java)."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from maxq.store.index_file import IndexFile, index_file_size
+from maxq.store.log_cy import IndexTail, jhash
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+_NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
+
+
+def index_key(topic: str, key: str) -> str:
+    """The text whose hash is stored."""
+    return f"{topic}#{key}"
+
+
+def index_key_hash(text: str) -> int:
+    """jhash made non-negative (IndexFile.indexKeyHashMethod)."""
+    value = abs(jhash(text))
+    return 0 if value == 1 << 31 else value
+
+
+class IndexService:
+    """Appends through `tail`, rolls files, answers queries.
+
+    Attributes:
+        tail: writing end of the newest file; not attached before the first key comes.
+        on_full: called with a file that has become full: it must be flushed, then its end time is the checkpoint's
+            index time.
+    """
+
+    def __init__(self, context: StoreContext, on_full: Callable[[IndexFile], None]) -> None:
+        self._context = context
+        self.on_full = on_full
+        self.tail = IndexTail()
+        self.files: list[IndexFile] = []
+        self.folder = context.root / "index"
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        config = self._context.config
+        return config.max_hash_slot_num, config.max_index_num
+
+    def load(self, *, newest_safe_timestamp: int | None) -> list[str]:
+        """List the files; what cannot be trusted is deleted, with everything newer, and comes back by dispatch.
+
+        Args:
+            newest_safe_timestamp: after an unclean exit the checkpoint's index time: files that end later were perhaps
+                not durable. None after a clean exit.
+
+        Returns:
+            What was deleted and why, one line a file.
+        """
+        deleted: list[str] = []
+        for entry in self._context.disk.list(self.folder):
+            if entry.is_dir or not entry.name.isdigit():
+                continue
+            file = IndexFile(self._context.disk, self.folder / entry.name, *self._shape)
+            reason = "it follows a file that was deleted" if deleted else self._fault(file, entry.size, newest_safe_timestamp)
+            if reason is None:
+                file.flushed_count = file.index_count
+                self.files.append(file)
+            else:
+                file.destroy()
+                deleted.append(f"index file {file.path} was deleted to be built anew: {reason}")
+        return deleted
+
+    def _fault(self, file: IndexFile, size: int, newest_safe_timestamp: int | None) -> str | None:
+        if size != index_file_size(*self._shape):
+            return f"{size} bytes where {index_file_size(*self._shape)} are expected (maxHashSlotNum, maxIndexNum)"
+        fault = file.fault()
+        if fault is not None:
+            return fault
+        if newest_safe_timestamp is not None and file.end_timestamp > newest_safe_timestamp:
+            return f"after an unclean exit its end time {file.end_timestamp} is above the checkpoint's {newest_safe_timestamp}"
+        return None
+
+    def attach_last(self) -> None:
+        """Go on writing in the newest file."""
+        if self.files:
+            self.tail.attach(self.files[-1].view, *self._shape)
+
+    def roll(self) -> None:
+        """Attach a new file behind the newest one."""
+        previous = self.files[-1] if self.files else None
+        file = IndexFile(self._context.disk, self.folder / self._next_name(), *self._shape)
+        if previous is None:
+            file.preset(0, 0)
+        else:
+            header = previous.header()
+            file.preset(header[1], header[3])
+        self.files.append(file)
+        self.tail.attach(file.view, *self._shape)
+        if previous is not None:
+            self.on_full(previous)
+
+    def _next_name(self) -> str:
+        now = datetime.fromtimestamp(self._context.clock.wall_ms() / 1000)  # local time, as the names say
+        name = _file_name(now)
+        last = self.files[-1].name if self.files else ""
+        while name <= last:
+            try:
+                now = max(now, datetime.strptime(last[:_NAME_DIGITS], "%Y%m%d%H%M%S%f")) + timedelta(milliseconds=1)
+                name = _file_name(now)
+            except ValueError:
+                return str(int(last) + 1)
+        return name
+
+    def put_keys(self, topic: str, keys: list[str], physical_offset: int, store_timestamp: int) -> None:
+        """Index one record's keys, in this order."""
+        for key in keys:
+            key_hash = index_key_hash(index_key(topic, key))
+            if not self.tail.put_key(key_hash, physical_offset, store_timestamp):
+                self.roll()
+                self.tail.put_key(key_hash, physical_offset, store_timestamp)
+
+    def query(self, text: str, max_num: int, begin: int, end: int) -> tuple[list[int], int, int]:
+        """Physical offsets of records that have an entry with the hash of `text` and a time in [begin, end].
+
+        Returns:
+            offsets in the order found (newest file first), and the newest file's end timestamp and end offset.
+        """
+        found: list[int] = []
+        if not self.files:
+            return found, 0, 0
+        newest = self.files[-1].header()
+        key_hash = index_key_hash(text)
+        for file in reversed(self.files):
+            if file.overlaps(begin, end):
+                for physical_offset in file.select(key_hash, begin, end):
+                    found.append(physical_offset)
+                    if len(found) >= max_num:
+                        return found, newest[1], newest[3]
+            if file.begin_timestamp < begin:
+                break
+        return found, newest[1], newest[3]
+
+    def delete_expired(self, min_physical_offset: int) -> list[IndexFile]:
+        """Take off files that end below `min_physical_offset`, never the newest; the caller destroys them."""
+        gone: list[IndexFile] = []
+        while len(self.files) > 1 and self.files[0].end_physical_offset < min_physical_offset:
+            gone.append(self.files.pop(0))
+        return gone
+
+    def flush_last(self) -> None:
+        """Make the newest file durable. Blocks."""
+        if self.files and self.files[-1].flushed_count != self.files[-1].index_count:
+            self.files[-1].flush()
+
+    def destroy(self) -> None:
+        """Delete all files. Blocks."""
+        self.tail.attach(None, *self._shape)
+        for file in self.files:
+            file.destroy()
+        self.files.clear()
+
+    def release(self) -> None:
+        """Give up all mappings: shutdown."""
+        self.tail.attach(None, *self._shape)
+        for file in self.files:
+            file.release()
+
+
+def _file_name(moment: datetime) -> str:
+    return moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond // 1000:03d}"

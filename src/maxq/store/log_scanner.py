@@ -1,0 +1,197 @@
+"""Reads the end of the log record by record: where it ends, and what in it is damaged.
+
+The compiled scanner goes over each file in large steps. Where it stops at something that is not a good record, the
+question is whether good records follow, in the same file or a later one: then the bytes between are damage in the
+middle and the log goes on behind them; else it is a torn tail and the log ends there.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from maxq.store import record_cy
+from maxq.store.commit_log import CommitLog
+from maxq.store.damage import DamagedPlace, DamagedRange
+from maxq.store.mapped_file import MappedFile
+
+_ROWS = 4096
+_REASONS = {
+    record_cy.STOP_ZERO: "zeros",
+    record_cy.STOP_BAD_MAGIC: "no magic code of a message",
+    record_cy.STOP_BAD_SIZE: "the size is not the sum of the parts",
+    record_cy.STOP_BAD_CRC: "the body does not have the CRC that the record says",
+    record_cy.STOP_BAD_OFFSET: "the physical offset in it is not this place",
+    record_cy.STOP_END: "too short for a record",
+}
+
+
+@runtime_checkable
+class ExtentRegion(Protocol):
+    """A region that knows which parts of its file hold data at all."""
+
+    def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [start, end) that are not holes."""
+        ...
+
+
+@dataclass(slots=True)
+class LogScan:
+    """What the scan found.
+
+    Attributes:
+        end_offset: physical offset behind the last good record.
+        damages: ranges before `end_offset` that are no records.
+        last_record_offset: start of the last good record; -1 if there is none.
+        last_store_timestamp: its store time; 0 if there is none.
+        records, bytes_read: good records, and bytes looked at.
+        torn_reason: why the log ends where it does, if not at zeros.
+    """
+
+    end_offset: int = 0
+    damages: list[DamagedRange] = field(default_factory=list)
+    last_record_offset: int = -1
+    last_store_timestamp: int = 0
+    records: int = 0
+    bytes_read: int = 0
+    torn_reason: str = ""
+
+
+class LogScanner:
+    """One pass over files of a CommitLog."""
+
+    def __init__(self, commit_log: CommitLog, *, check_crc: bool, check_prop_crc: bool) -> None:
+        self._files: Sequence[MappedFile] = commit_log.files.files
+        self._check_crc = check_crc
+        self._check_prop_crc = check_prop_crc
+        self._rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
+
+    def run(self, first: int) -> LogScan:
+        """Scan from the start of file number `first` to the end of the log."""
+        scan = LogScan(end_offset=self._files[first].file_from_offset)
+        bad: list[DamagedRange] = []  # seen, but no good record behind them yet
+        for number in range(first, len(self._files)):
+            file = self._files[number]
+            position, stop = self._scan_file(scan, file, bad)
+            if stop == record_cy.STOP_END:
+                continue
+            rest = _damage(file, position, file.file_size, stop, scan)
+            if not self._anything_behind(number):
+                if not bad:
+                    scan.torn_reason = "" if stop == record_cy.STOP_ZERO else rest.reason
+                break
+            bad.append(rest)
+        if bad:
+            scan.end_offset = bad[0].physical_offset
+            scan.torn_reason = bad[0].reason
+        return scan
+
+    def _scan_file(self, scan: LogScan, file: MappedFile, bad: list[DamagedRange]) -> tuple[int, int]:
+        """Go through one file.
+
+        Returns:
+            The position where its good part ends, and why (a STOP_ code); STOP_END if the log goes on in the next file.
+        """
+        view, size = file.view, file.file_size
+        position = 0
+        while True:
+            count, after, stop = record_cy.scan(
+                view, position, size, file.file_from_offset, self._rows,
+                check_crc=self._check_crc, check_prop_crc=self._check_prop_crc,
+            )  # fmt: skip
+            scan.bytes_read += after - position
+            position = after
+            if count:
+                self._take(scan, file, count, after, bad)
+            if stop == record_cy.STOP_ROWS_FULL:
+                continue
+            if stop == record_cy.STOP_BLANK:
+                self._confirm(scan, bad)
+            if stop == record_cy.STOP_BLANK or (stop == record_cy.STOP_END and size - position < 8):
+                scan.end_offset = file.end_offset
+                return size, record_cy.STOP_END
+            damage = self._whole_header(file, position, scan) if stop == record_cy.STOP_BAD_CRC else None
+            if damage is None:
+                found = self._find(file, position + 1)
+                if found < 0:
+                    return position, stop
+                damage = _damage(file, position, found, stop, scan)
+            bad.append(damage)
+            position = damage.position + damage.size
+
+    def _take(self, scan: LogScan, file: MappedFile, count: int, after: int, bad: list[DamagedRange]) -> None:
+        base = (count - 1) * record_cy.SCAN_WIDTH
+        scan.records += count
+        scan.last_record_offset = self._rows[base + record_cy.C_PHYSICAL_OFFSET]
+        scan.last_store_timestamp = self._rows[base + record_cy.C_STORE_TIMESTAMP]
+        scan.end_offset = file.file_from_offset + after
+        self._confirm(scan, bad)
+
+    def _confirm(self, scan: LogScan, bad: list[DamagedRange]) -> None:
+        """Something good follows: what was bad is damage in the middle."""
+        scan.damages += bad
+        bad.clear()
+
+    def _whole_header(self, file: MappedFile, position: int, scan: LogScan) -> DamagedRange | None:
+        """The record at `position` has a wrong body CRC, but its structure is whole: damage of exactly this record."""
+        count, after, _ = record_cy.scan(
+            file.view, position, file.file_size, file.file_from_offset, array("q", bytes(8 * record_cy.SCAN_WIDTH)),
+            check_crc=False,
+        )  # fmt: skip
+        if count != 1:
+            return None
+        place = _place(file.view[position:after])
+        reason = _REASONS[record_cy.STOP_BAD_CRC]
+        return DamagedRange(file.file_from_offset, position, after - position, reason, scan.last_store_timestamp, place)
+
+    def damage_at(self, offset: int) -> DamagedRange:
+        """There is no record at `offset`, in the middle of the log: the range up to the next good one."""
+        file = next(file for file in self._files if file.file_from_offset <= offset < file.end_offset)
+        position = offset - file.file_from_offset
+        found = self._find(file, position + 1)
+        return _damage(file, position, found if found >= 0 else file.file_size, record_cy.STOP_BAD_MAGIC, LogScan())
+
+    def _find(self, file: MappedFile, start: int) -> int:
+        for begin, end in data_ranges(file, start):
+            found = record_cy.find_record(file.view[:end], max(start, begin - 8), end, file.file_from_offset)
+            if found >= 0:
+                return found
+        return -1
+
+    def _anything_behind(self, number: int) -> bool:
+        """Does a later file hold a good record?"""
+        return any(self._find(file, 0) >= 0 for file in self._files[number + 1 :])
+
+
+def data_ranges(file: MappedFile, start: int) -> Iterator[tuple[int, int]]:
+    """The parts of a file from `start` on that may hold something; holes of a sparse file are left out."""
+    region = file.region
+    if isinstance(region, ExtentRegion):
+        yield from region.data_ranges(start, file.file_size)
+    else:
+        yield start, file.file_size
+
+
+def _damage(file: MappedFile, position: int, end: int, stop: int, scan: LogScan) -> DamagedRange:
+    return DamagedRange(file.file_from_offset, position, end - position, _REASONS[stop], scan.last_store_timestamp)
+
+
+def _place(record: memoryview) -> DamagedPlace | None:
+    """Topic, queue id and queue offset of a record whose structure is whole."""
+    rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
+    count, _, _ = record_cy.scan(record, 0, len(record), 0, rows, check_crc=False, check_offset=False)
+    if count != 1:
+        return None
+    start = rows[record_cy.C_TOPIC_POSITION]
+    topic = bytes(record[start : start + rows[record_cy.C_TOPIC_SIZE]])
+    try:
+        return DamagedPlace(topic.decode(), rows[record_cy.C_QUEUE_ID], rows[record_cy.C_QUEUE_OFFSET])
+    except UnicodeDecodeError:
+        return None
+
+
+def first_store_timestamp(file: MappedFile) -> int:
+    """Store time of the first record of a file; 0 if there is no good one."""
+    rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
+    count, _, _ = record_cy.scan(file.view, 0, file.file_size, file.file_from_offset, rows, check_crc=False)
+    return rows[record_cy.C_STORE_TIMESTAMP] if count else 0

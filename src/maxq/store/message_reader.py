@@ -1,0 +1,287 @@
+"""Reading: by queue offset, by time, by key (DefaultMessageStore.getMessage, getOffsetInQueueByTime, queryMessage)."""
+
+import logging
+from collections.abc import Collection
+from typing import Protocol
+
+from maxq.protocol.enums import BoundaryType
+from maxq.store.batch_consume_queue import BatchConsumeQueue
+from maxq.store.commit_log import CommitLog
+from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, ConsumeQueue
+from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.index_service import IndexService, index_key
+from maxq.store.log_cy import UnitScan, collect
+from maxq.store.record_cy import check_chain
+from maxq.store.store_context import StoreContext
+from maxq.store.store_results import GetMessageResult, GetMessageStatus, QueryMessageResult
+
+log = logging.getLogger(__name__)
+
+_MAX_PULL_BYTES = 128 << 20
+_MIN_PULL_BYTES = 100
+
+
+class TagFilter(Protocol):
+    """What the store needs of a subscription (SubscriptionData)."""
+
+    @property
+    def sub_string(self) -> str: ...
+    @property
+    def code_set(self) -> Collection[int]: ...
+    @property
+    def expression_type(self) -> str: ...
+
+
+class MessageReader:
+    """All reads of one store.
+
+    Attributes:
+        memory_bytes: physical memory of the machine; what lies further back than accessMessageInMemoryMaxRatio percent of
+            it counts as being on disk.
+        damaged_units: queue units met whose record is not where they say.
+    """
+
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService,
+        memory_bytes: int,
+    ) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._queues = queues
+        self._index = index
+        self.memory_bytes = memory_bytes
+        self.damaged_units = 0
+
+    # --- by queue offset ---
+
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_nums: int, subscription: TagFilter | None, max_bytes: int
+    ) -> GetMessageResult:
+        """See MessageStore.get_message."""
+        batch = self._queues.batch_queues.get((topic, queue_id))
+        if batch is not None:
+            return self._get_batch(batch, offset, max_nums, max_bytes)
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, next_begin_offset=self._corrected(offset, 0))
+        low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
+        result = GetMessageResult(GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=low, max_offset=high)
+        if high == 0:
+            result.status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
+            result.next_begin_offset = self._corrected(offset, 0)
+        elif offset < low:
+            result.status = GetMessageStatus.OFFSET_TOO_SMALL
+            result.next_begin_offset = self._corrected(offset, low)
+        elif offset == high:
+            result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
+        elif offset > high:
+            result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
+            result.next_begin_offset = self._corrected(offset, high)
+        else:
+            self._collect(queue, offset, max_nums, subscription, max_bytes, result)
+        return result
+
+    def _corrected(self, old: int, new: int) -> int:
+        config = self._context.config
+        return old if config.broker_role == "SLAVE" and not config.offset_check_in_slave else new
+
+    def _collect(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        max_nums: int,
+        subscription: TagFilter | None,
+        max_bytes: int,
+        result: GetMessageResult,
+    ) -> None:
+        config = self._context.config
+        units = queue.units_from(offset)
+        if units is None:
+            result.status = GetMessageStatus.OFFSET_FOUND_NULL
+            result.next_begin_offset = self._corrected(offset, queue.next_file_index(offset))
+            return
+        view, start, end = units
+        max_physical = self._commit_log.max_offset
+        in_memory = self.memory_bytes * config.access_message_in_memory_max_ratio // 100
+        scan = collect(
+            view, start, end, offset, _codes(subscription), max(max_nums, 1),
+            max(_MIN_PULL_BYTES, min(max_bytes, _MAX_PULL_BYTES)), max_physical, in_memory,
+            (
+                config.max_transfer_bytes_on_message_in_memory,
+                config.max_transfer_count_on_message_in_memory,
+                config.max_transfer_bytes_on_message_in_disk,
+                config.max_transfer_count_on_message_in_disk,
+            ),
+            self._commit_log.min_offset,
+            max(config.max_filter_message_size, max_nums * CQ_STORE_UNIT_SIZE) // CQ_STORE_UNIT_SIZE,
+        )  # fmt: skip
+        for physical_offset, size in scan.ranges:
+            buffer = self._commit_log.get(physical_offset, size)
+            if buffer is None or not check_chain(buffer, 0, size):
+                self._collect_singly(queue, offset, scan, result)
+                break
+            result.buffers.append(buffer)
+        else:
+            result.message_count, result.total_bytes = scan.message_count, scan.total_bytes
+        result.next_begin_offset = scan.next_index
+        result.last_physical_offset = scan.last_physical_offset
+        result.suggest_pulling_from_slave = max_physical - scan.last_physical_offset > in_memory
+        if not result.buffers:
+            gone = scan.message_count > 0
+            result.status = GetMessageStatus.MESSAGE_WAS_REMOVING if gone else GetMessageStatus.NO_MATCHED_MESSAGE
+
+    def _collect_singly(self, queue: ConsumeQueue, offset: int, scan: UnitScan, result: GetMessageResult) -> None:
+        """Some unit of the scan does not point to a record: take those that do, name the others."""
+        result.buffers.clear()
+        ranges = scan.ranges
+        for index in range(offset, scan.next_index):
+            unit = queue.unit(index)
+            if unit is None or not any(start <= unit[0] < start + size for start, size in ranges):
+                continue
+            if self._commit_log.record_size(unit[0]) == unit[1]:
+                buffer = self._commit_log.get(unit[0], unit[1])
+                assert buffer is not None, "a record of known size is in the log"
+                result.buffers.append(buffer)
+                result.message_count += 1
+                result.total_bytes += unit[1]
+            else:
+                self.damaged_units += 1
+                log.error(
+                    "%s: unit %d of queue %s-%d (%d bytes at physical offset %d) is not of a record; it is passed over",
+                    queue.files.folder, index, queue.topic, queue.queue_id, unit[1], unit[0],
+                )  # fmt: skip
+
+    def _get_batch(self, queue: BatchConsumeQueue, offset: int, max_nums: int, max_bytes: int) -> GetMessageResult:
+        low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
+        result = GetMessageResult(GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=low, max_offset=high)
+        if high == 0:
+            result.status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
+            result.next_begin_offset = self._corrected(offset, 0)
+        elif offset < low:
+            result.status = GetMessageStatus.OFFSET_TOO_SMALL
+            result.next_begin_offset = self._corrected(offset, low)
+        elif offset >= high:
+            one = offset == high
+            result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE if one else GetMessageStatus.OFFSET_OVERFLOW_BADLY
+            result.next_begin_offset = offset if one else self._corrected(offset, high)
+        else:
+            self._collect_batch(queue, offset, max_nums, max_bytes, result)
+        return result
+
+    def _collect_batch(
+        self, queue: BatchConsumeQueue, offset: int, max_nums: int, max_bytes: int, result: GetMessageResult
+    ) -> None:
+        limit = min(max_bytes, self._context.config.max_transfer_bytes_on_message_in_memory)
+        for unit in queue.units(queue.find_index(offset)):
+            full = result.message_count + unit.batch_size > max_nums or result.total_bytes + unit.size > limit
+            if result.buffers and full:
+                break
+            buffer = self._commit_log.get(unit.physical_offset, unit.size)
+            result.next_begin_offset = unit.base_offset + unit.batch_size
+            result.last_physical_offset = unit.physical_offset
+            if buffer is not None:
+                result.buffers.append(buffer)
+                result.message_count += unit.batch_size
+                result.total_bytes += unit.size
+        if not result.buffers:
+            result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+
+    # --- by time ---
+
+    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store time of message `offset`, ms; -1 if there is none."""
+        batch = self._queues.batch_queues.get((topic, queue_id))
+        if batch is not None:
+            unit = batch.unit(batch.find_index(offset))
+            return -1 if unit is None else unit.store_timestamp
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not 0 <= offset < queue.max_offset:
+            return -1
+        return self._time(queue, offset)
+
+    def _time(self, queue: ConsumeQueue, offset: int) -> int:
+        unit = queue.unit(offset)
+        if unit is None or unit[1] == BLANK_UNIT_SIZE:
+            return -1
+        return self._commit_log.store_timestamp(unit[0], unit[1])
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType) -> int:
+        """See MessageStore.offset_by_time."""
+        batch = self._queues.batch_queues.get((topic, queue_id))
+        if batch is not None:
+            return self._batch_offset_by_time(batch, timestamp, boundary)
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
+        if low >= high:
+            return high
+        return self._search(queue, low, high, timestamp, boundary)
+
+    def _search(self, queue: ConsumeQueue, low: int, high: int, timestamp: int, boundary: BoundaryType) -> int:
+        """LOWER: the first message stored at or after `timestamp`, `high` if there is none. UPPER: the last one stored
+        at or before it; `low` if there is none, `high - 1` if none is younger."""
+        inclusive = boundary is BoundaryType.UPPER
+        start, stop = low, high
+        while low < high:
+            middle = (low + high) // 2
+            time = self._time(queue, middle)
+            if time < timestamp or (inclusive and time == timestamp):
+                low = middle + 1
+            else:
+                high = middle
+        if not inclusive:
+            return low
+        return max(start, low - 1) if low <= stop else stop
+
+    def _batch_offset_by_time(self, queue: BatchConsumeQueue, timestamp: int, boundary: BoundaryType) -> int:
+        low, high = queue.first_index, queue.count
+        inclusive = boundary is BoundaryType.UPPER
+        while low < high:
+            middle = (low + high) // 2
+            unit = queue.unit(middle)
+            time = -1 if unit is None else unit.store_timestamp
+            if time < timestamp or (inclusive and time == timestamp):
+                low = middle + 1
+            else:
+                high = middle
+        unit = queue.unit(low - 1 if inclusive and low > queue.first_index else low)
+        return queue.max_offset if unit is None else unit.base_offset
+
+    # --- by key ---
+
+    def query_message(
+        self, topic: str, key: str, max_num: int, begin: int, end: int, index_type: str
+    ) -> QueryMessageResult:
+        """See MessageStore.query_message."""
+        result = QueryMessageResult()
+        text = index_key(topic, f"T#{key}" if index_type == "T" else key)
+        max_num = min(max_num, self._context.config.max_msgs_num_batch)
+        last = end
+        for _ in range(3):
+            offsets, timestamp, physical_offset = self._index.query(text, max_num, begin, last)
+            result.index_last_update_timestamp = timestamp
+            result.index_last_update_physical_offset = physical_offset
+            if not offsets:
+                break
+            offsets.sort()
+            first_time = self._commit_log.store_timestamp(offsets[0])
+            last = first_time if first_time >= 0 else last
+            for offset in offsets:
+                record = self._commit_log.record(offset)
+                if record is not None:
+                    result.buffers.append(record)
+            if result.buffers or last < begin:
+                break
+        return result
+
+
+def _codes(subscription: TagFilter | None) -> list[int] | None:
+    """The tag hashes wanted; None for every message."""
+    if subscription is None or subscription.sub_string == "*" or subscription.expression_type not in ("TAG", "", None):
+        return None
+    return list(subscription.code_set) or None

@@ -1,0 +1,473 @@
+"""The store: the only door to messages on disk (DefaultMessageStore.java).
+
+Life: `load()` recovers and returns a RecoveryReport; `start()`, on a running loop, begins flushing, cleaning and
+preallocation; `shutdown()` makes everything durable and removes the abort file. Without a loop (offline tools)
+`load()`, `put_message`, the reads and `close()` work too; flushes then happen inline.
+
+Everything runs on the loop's thread; what blocks leaves it through `run_in_executor`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.protocol.enums import BoundaryType
+from maxq.protocol.message import MessageExt, decode_record
+from maxq.runtime.interfaces import Clock, Disk, Rng
+from maxq.store.clean import CleanService
+from maxq.store.commit_log import CommitLog
+from maxq.store.consume_queue import ConsumeQueue
+from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
+from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.dispatch import DispatchRequest, DispatchService
+from maxq.store.file_allocator import FileAllocator
+from maxq.store.flush import CommitLogFlusher
+from maxq.store.index_file import IndexFile
+from maxq.store.index_service import IndexService
+from maxq.store.log_cy import QueueTail, TopicTail
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_reader import MessageReader, TagFilter
+from maxq.store.message_writer import MessageWriter
+from maxq.store.queue_loader import load_queues
+from maxq.store.recovery import Recovery, RecoveryReport
+from maxq.store.running_flags import RunningFlags
+from maxq.store.store_checkpoint import StoreCheckpoint
+from maxq.store.store_context import StoreContext, StoreIdentity
+from maxq.store.store_files import AbortFile, StoreLock, machine_memory, refuse_foreign_store, refusing
+from maxq.store.store_inventory import InventoryFile
+from maxq.store.store_results import GetMessageResult, PutMessageResult, QueryMessageResult
+from maxq.store.store_stats import StoreStats
+
+log = logging.getLogger(__name__)
+
+_MAX_PULL_BYTES = 128 << 20
+
+
+class MessageStore:
+    """One broker's messages.
+
+    Attributes:
+        topics: topic bytes → TopicTail, as the compiled send path looks it up.
+        flags: why the store may not be written, if so.
+        stats: counters for GET_BROKER_RUNTIME_INFO.
+        report: what the last `load` found and did.
+    """
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        *,
+        disk: Disk,
+        clock: Clock,
+        rng: Rng,
+        broker: StoreIdentity,
+        memory_bytes: int | None = None,
+        populate_ahead: bool = True,
+    ) -> None:
+        """
+        Args:
+            rng: not used yet; later parts of the store (timer wheel) draw from it.
+            memory_bytes: physical memory of the machine, for the cold/hot decision; None reads it from the disk's
+                /proc/meminfo.
+            populate_ahead: touch log pages ahead of the writer on the executor.
+        """
+        self._context = StoreContext(config, disk, clock, broker)
+        context = self._context
+        self._allocator = FileAllocator(context, populate_ahead=populate_ahead)
+        self.commit_log = CommitLog(context, self._allocator)
+        self.queues = ConsumeQueueStore(context)
+        self.checkpoint = StoreCheckpoint(context)
+        self.index = IndexService(context, self._on_index_full)
+        self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index)
+        self._inventory_file = InventoryFile(context)
+        self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
+        self.queue_flusher = ConsumeQueueFlusher(
+            context, self.commit_log, self.flusher, self.queues, self.index, self.dispatch.dispatcher, self.checkpoint,
+            self._inventory_file,
+        )  # fmt: skip
+        self.stats = StoreStats(context)
+        memory = machine_memory(disk) if memory_bytes is None else memory_bytes
+        self.reader = MessageReader(context, self.commit_log, self.queues, self.index, memory)
+        self.writer = MessageWriter(
+            context, self.commit_log, self.queues, self.flusher, self.dispatch, self._on_appended
+        )
+        self.cleaner = CleanService(
+            context, self.commit_log, self.queues, self.index, self.queue_flusher, self.dispatch
+        )
+        self._lock = StoreLock(context)
+        self._abort = AbortFile(context)
+        self._services: list[asyncio.Task[None]] = []
+        self._on_service_failed: Callable[[str, BaseException], None] | None = None
+        self._loaded = False
+        self.report = RecoveryReport()
+
+    # --- life ---
+
+    @property
+    def config(self) -> MessageStoreConfig:
+        return self._context.config
+
+    def update_config(self, config: MessageStoreConfig) -> None:
+        """Take live settings."""
+        self._context.config = config
+
+    @property
+    def identity(self) -> StoreIdentity:
+        return self._context.identity
+
+    @property
+    def flags(self) -> RunningFlags:
+        return self._context.flags
+
+    @property
+    def topics(self) -> dict[bytes, TopicTail]:
+        return self.queues.topics
+
+    def load(self) -> RecoveryReport:
+        """Lock the folder, find everything, recover. Blocks.
+
+        Raises:
+            StoreRefusedError: the store is another process's, of a kind that MaxQ cannot read, on a disk that cannot be written,
+                or a CommitLog file is missing or has the wrong size; says which file, what is wrong and what to do.
+        """
+        with refusing(self._context):
+            return self._load()
+
+    def _load(self) -> RecoveryReport:
+        context = self._context
+        began = context.clock.monotonic_ms()
+        refuse_foreign_store(context)
+        self._lock.take()
+        try:
+            report = self.report = RecoveryReport(clean_exit=not self._abort.exists())
+            self.commit_log.load()
+            queue_faults = load_queues(context, self.queues)
+            report.faults += [fault.text for fault in queue_faults]
+            fault = self.checkpoint.load()
+            report.faults += [fault] if fault else []
+            inventory = self._inventory_file.load()
+            safe = None if report.clean_exit else self.checkpoint.index_msg_timestamp
+            if self.config.message_index_enable:
+                report.faults += self.index.load(newest_safe_timestamp=safe)
+            # from here on files change: a crash must be seen by the next start
+            self._abort.create()
+            Recovery(
+                context, self.commit_log, self.queues, self.index, self.dispatch, self.checkpoint, inventory,
+                queue_faults, report,
+            ).run()  # fmt: skip
+        except BaseException:
+            self._lock.release()
+            raise
+        self.index.attach_last()
+        self.checkpoint.confirm_physical_offset = min(self.checkpoint.confirm_physical_offset, self.commit_log.max_offset)
+        self.flusher.appended_timestamp = max(self.checkpoint.physic_msg_timestamp, self.dispatch.dispatcher.last_store_timestamp)
+        self.queue_flusher.flush_inline()
+        report.queues = sum(1 for _ in self.queues) + len(self.queues.batch_queues)
+        report.duration_ms = context.clock.monotonic_ms() - began
+        self._loaded = True
+        self.stats.damaged_ranges += len(report.damages)
+        for line in report.lines():
+            log.info("recovery: %s", line)
+        return report
+
+    def start(self) -> None:
+        """Begin the services; needs a running loop."""
+        assert self._loaded, "load() comes before start()"
+        loop = asyncio.get_running_loop()
+        for name, run in (
+            ("commit log flush", self.flusher.run()),
+            ("consume queue flush", self.queue_flusher.run()),
+            ("clean", self.cleaner.run()),
+        ):
+            task = loop.create_task(run, name=f"store: {name}")
+            task.add_done_callback(self._service_ended)
+            self._services.append(task)
+        current = self.commit_log.current
+        if current is not None:
+            self._allocator.prepare(current.end_offset, current.end_offset + current.file_size)
+            self.commit_log.prepare_ahead()
+
+    def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
+        """`callback(name, error)` is told when a service ends by an error: the process should stop."""
+        self._on_service_failed = callback
+
+    def _service_ended(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            log.critical("%s failed", task.get_name(), exc_info=error)
+            if self._on_service_failed is not None:
+                self._on_service_failed(task.get_name(), error)
+
+    async def shutdown(self) -> None:
+        """End the services, make everything durable, remove the abort file (kept if something could not be written)."""
+        if not self._loaded:
+            return
+        for task in self._services:
+            task.cancel()
+        await asyncio.gather(*self._services, return_exceptions=True)
+        self._services.clear()
+        await self.flusher.flush_all()
+        await self._allocator.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+        self.flusher.close()
+
+    def close(self) -> None:
+        """`shutdown` for a store without a loop. Blocks."""
+        if not self._loaded:
+            return
+        if self.flusher.failure is None:
+            self.flusher.flush_inline()
+        self._allocator.discard()
+        self._close()
+
+    def _close(self) -> None:
+        self._loaded = False
+        end = self.commit_log.max_offset
+        self.dispatch.run(self.commit_log.flushed_offset)
+        complete = self.dispatch.dispatcher.dispatched_offset >= end and self.flags.cq_writable and self.flusher.failure is None
+        if complete:
+            self.index.flush_last()
+            self.checkpoint.physic_msg_timestamp = max(self.checkpoint.physic_msg_timestamp, self.flusher.appended_timestamp)
+            self.queue_flusher.flush_inline(log_end=end)
+        else:
+            log.error("the abort file stays: dispatch is at %d of %d; %s", self.dispatch.dispatcher.dispatched_offset, end, self.flags.why())
+        self.checkpoint.close()
+        self.commit_log.release_tail()
+        self.commit_log.files.release()
+        self.queues.release_all()
+        self.index.release()
+        if complete:
+            self._abort.remove()
+        self._lock.release()
+
+    # --- writing ---
+
+    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """Store one message. Never raises for what a client did wrong: the result says it.
+
+        The message is visible at once with ASYNC_FLUSH, after the group commit with SYNC_FLUSH. It is durable when
+        `durable(result.end_offset)` says so.
+        """
+        return self.writer.put_message(message)
+
+    def put_batch(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """Store the messages of a batch body (MessageDecoder.encodeMessages), all or none, one after the other."""
+        return self.writer.put_batch(message)
+
+    def append_rows(
+        self,
+        source: bytearray | memoryview,
+        scratch: bytearray,
+        rows: Any,
+        first: int,
+        count: int,
+        born_host: bytes,
+        suffix: bytes,
+    ) -> int:
+        """Store send rows (see protocol/frames_cy): the batch path. Rows that are stored get their physical offset,
+        queue offset, size and count filled in.
+
+        Returns:
+            How many of rows [first, first + count) were stored. Fewer: row first + n must take `put_message`.
+        """
+        return self.writer.append_rows(source, scratch, rows, first, count, born_host, suffix)
+
+    def durable(self, end_offset: int) -> "asyncio.Future[bool] | None":
+        """When is everything below `end_offset` durable?
+
+        Returns:
+            None: nothing to wait for (ASYNC_FLUSH, or durable already). Else a future: True, or False after
+            syncFlushTimeout or a failed flush.
+        """
+        return self.flusher.durable(end_offset)
+
+    def refusal(self) -> str | None:
+        """Why nothing can be stored now, for a remark; None if it can. Page-cache-busy is not in it (see writer.busy)."""
+        return self.writer.refusal()
+
+    @property
+    def is_writable(self) -> bool:
+        return self._loaded and self.flags.writable
+
+    def _on_appended(self) -> None:
+        if self.flusher.is_sync:
+            self.flusher.commit()
+        else:
+            self.dispatch.run(self.commit_log.max_offset)
+        self.commit_log.prepare_ahead()
+
+    def _on_durable(self) -> None:
+        if self.flusher.is_sync:
+            self.dispatch.run(self.commit_log.flushed_offset)
+
+    def _on_index_full(self, file: IndexFile) -> None:
+        def flush() -> None:
+            file.flush()
+            self.checkpoint.index_msg_timestamp = max(self.checkpoint.index_msg_timestamp, file.end_timestamp)
+            self.checkpoint.flush()
+
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            flush()
+            return
+        loop.run_in_executor(None, flush)
+
+    # --- reading ---
+
+    def get_message(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_nums: int,
+        subscription: TagFilter | None,
+        max_bytes: int = _MAX_PULL_BYTES,
+    ) -> GetMessageResult:
+        """Messages from queue offset `offset` on (DefaultMessageStore.getMessage; rules: store-format §19.1).
+
+        Args:
+            group: who asks; for the statistics.
+            max_nums, max_bytes: at most so much; at least one message is returned even if it is larger.
+            subscription: tag filter; None takes every message. SQL92 is not filtered here.
+        """
+        result = self.reader.get_message(topic, queue_id, offset, max_nums, subscription, max_bytes)
+        self.stats.count_get(result.message_count, result.total_bytes)
+        return result
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Smallest queue offset still there; -1 for an unknown queue."""
+        batch = self.queues.batch_queues.get((topic, queue_id))
+        if batch is not None:
+            return batch.min_offset(self.commit_log.min_offset)
+        queue = self.queues.find(topic, queue_id)
+        return -1 if queue is None else queue.min_offset(self.commit_log.min_offset)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset behind the last visible message; 0 for an unknown queue."""
+        batch = self.queues.batch_queues.get((topic, queue_id))
+        if batch is not None:
+            return batch.max_offset
+        queue = self.queues.find(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER) -> int:
+        """Queue offset for a store time in ms: LOWER the first message at or after it, UPPER the last at or before it;
+        clamped to the queue."""
+        return self.reader.offset_by_time(topic, queue_id, timestamp, boundary)
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """Store time of the oldest message of a queue, ms; -1 if there is none."""
+        return self.reader.store_time_at(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def earliest_message_time(self) -> int:
+        """Store time of the oldest message of the log, ms; -1 if there is none."""
+        return self.commit_log.store_timestamp(self.commit_log.min_offset)
+
+    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store time of message `offset`, ms; -1 if there is none."""
+        return self.reader.store_time_at(topic, queue_id, offset)
+
+    def select_one_message(self, physical_offset: int) -> memoryview | None:
+        """The record at `physical_offset`; None if none starts there. The offset may come from anybody."""
+        record = self.commit_log.record(physical_offset)
+        if record is None or int.from_bytes(record[28:36], "big") != physical_offset:
+            return None
+        return record
+
+    def look_message_by_offset(self, physical_offset: int) -> MessageExt | None:
+        """The decoded record at `physical_offset`."""
+        record = self.select_one_message(physical_offset)
+        return None if record is None else decode_record(record)
+
+    def query_message(
+        self, topic: str, key: str, max_num: int, begin: int, end: int, index_type: str = "K"
+    ) -> QueryMessageResult:
+        """Records whose key (or unique key; index_type T: tag) has this hash, stored in [begin, end] ms. Only hashes are
+        compared: the asker checks the text."""
+        return self.reader.query_message(topic, key, max_num, begin, end, index_type)
+
+    # --- queues and topics ---
+
+    def topic_tail(self, topic: str) -> TopicTail:
+        """What append and dispatch know of a topic; made if missing. The broker sets `plain`, `max_queue_id` …"""
+        return self.queues.topic_tail(topic)
+
+    def open_queues(self, topic: str, count: int) -> None:
+        """Make queues 0 … count - 1 known, so that the compiled send path finds them."""
+        for queue_id in range(count):
+            self.queues.open(topic, queue_id)
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self.queues.find(topic, queue_id)
+
+    def watch(self, topic: str, queue_id: int) -> None:
+        """Tell the arrival listener once, when the queue gets its next message."""
+        self.queues.open(topic, queue_id).tail.watched = True
+
+    def set_arrival_listener(self, callback: Callable[[list[QueueTail]], None]) -> None:
+        """`callback(tails)` is called after each dispatch in which watched queues got messages."""
+        self.dispatch.on_arrival = callback
+
+    def hook(self, topic: str, function: Callable[[DispatchRequest], None]) -> None:
+        """Let `function` see every record of `topic` when it is dispatched."""
+        self.dispatch.hook(topic, function)
+
+    def set_batch_topics(self, is_batch_topic: Callable[[str], bool]) -> None:
+        """How the store learns which topics have the attribute queue.type=BatchCQ."""
+        self.writer.is_batch_topic = is_batch_topic
+
+    async def delete_topics(self, topics: Iterable[str]) -> int:
+        """Delete all queues of these topics; their records stay in the log until it is cleaned. Returns how many
+        queues were deleted."""
+        return await self.cleaner.delete_topics(set(topics))
+
+    async def clean_unused_topics(self, keep: Iterable[str]) -> int:
+        """Delete the queues of topics that are not in `keep` (system topics stay)."""
+        return await self.cleaner.clean_unused_topics(set(keep))
+
+    async def clean_expired_consume_queues(self) -> int:
+        """Delete queues whose last message was cleaned away (system topics stay). Returns how many."""
+        return await self.cleaner.clean_expired_consume_queues()
+
+    def execute_delete_files_manually(self) -> None:
+        """Clean at the next opportunity, whatever the hour."""
+        self.cleaner.request()
+
+    # --- facts ---
+
+    @property
+    def min_physical_offset(self) -> int:
+        return self.commit_log.min_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        return self.commit_log.max_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is durable."""
+        return self.commit_log.flushed_offset
+
+    @property
+    def confirm_offset(self) -> int:
+        """Everything below may be seen by readers."""
+        return self.dispatch.dispatcher.dispatched_offset
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """Bytes of log that are not dispatched yet."""
+        return self.commit_log.max_offset - self.confirm_offset
+
+    def runtime_info(self) -> dict[str, str]:
+        """The store's part of GET_BROKER_RUNTIME_INFO, by RocketMQ's names."""
+        return self.stats.runtime_info(self)
+
+    def disk_ratios(self) -> tuple[float, float]:
+        """Used share of the partitions of CommitLog and ConsumeQueue, 0…1; -1 unknown."""
+        return self.cleaner.disk_ratios()

@@ -1,0 +1,366 @@
+"""Into the log: the general path for one message, batches, and the door of the compiled batch path
+(CommitLog.asyncPutMessage, DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.message import decode_batch
+from maxq.protocol.message_const import (
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
+)
+from maxq.protocol.message_id import offset_message_id
+from maxq.protocol.message_properties import encode_properties
+from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
+from maxq.store.consume_queue_store import DELAY_TOPIC, ConsumeQueueStore
+from maxq.store.dispatch import LMQ_PREFIX, DispatchService
+from maxq.store.flush import CommitLogFlusher
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.record_cy import crc31
+from maxq.store.store_context import StoreContext
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
+
+_MAX_PROPERTIES = 32767
+_MAX_TOPIC = 127
+_MAX_RETRY_TOPIC = 255
+_PROP_CRC_SIZE = 20
+_RETRY_PREFIX = "%RETRY%"
+_INNER_BATCH = 0x80
+_MULTI_TAGS = 0x2
+_NO_QUEUE_OFFSET = (0x4, 0xC)  # transaction types prepared and rollback
+_IGNORE_BUSY_MS = 10_000_000
+
+
+class MessageWriter:
+    """Checks, assigns queue offsets, appends, rolls files.
+
+    Attributes:
+        is_batch_topic: tells which topics are BatchCQ.
+    """
+
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        flusher: CommitLogFlusher,
+        dispatch: DispatchService,
+        on_appended: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._queues = queues
+        self._flusher = flusher
+        self._dispatch = dispatch
+        self._on_appended = on_appended
+        self._busy_until_ms = 0
+        self._slow_append_ms = 0
+        self.is_batch_topic: Callable[[str], bool] = lambda topic: False
+
+    # --- may it be stored? ---
+
+    def refusal(self) -> str | None:
+        """Why nothing can be stored now; None if it can."""
+        flags = self._context.flags
+        if self._context.config.broker_role == "SLAVE":
+            return "this broker is a SLAVE: it copies its master and takes no messages; send to the master"
+        if not flags.writable:
+            return f"the store is not writable: {flags.why()}"
+        return None
+
+    def busy(self) -> str | None:
+        """Why the page cache counts as busy; None if it does not.
+
+        An append that took longer than osPageCacheBusyTimeOutMills held up the whole loop; requests that piled up behind
+        it are refused for as long as it took, as Java refuses those that find the append lock held.
+        """
+        if self._busy_until_ms and self._context.clock.monotonic_ms() < self._busy_until_ms:
+            limit = self._context.config.os_page_cache_busy_time_out_mills
+            return (
+                f"[PCBUSY_CLEAN_QUEUE]broker busy: an append took {self._slow_append_ms} ms, the limit "
+                f"osPageCacheBusyTimeOutMills is {limit} ms; the disk does not keep up, send less or retry later"
+            )
+        self._busy_until_ms = 0
+        return None
+
+    def _check(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
+        refusal = self.refusal()
+        if refusal is not None:
+            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark=refusal)
+        size = len(message.topic.encode())
+        limit = _MAX_RETRY_TOPIC if message.topic.startswith(_RETRY_PREFIX) else _MAX_TOPIC
+        if size > limit:
+            return _illegal(f"the topic has {size} bytes, at most {limit} are allowed; choose a shorter name")
+        busy = self.busy()
+        if busy is not None:
+            return PutMessageResult(PutMessageStatus.OS_PAGE_CACHE_BUSY, remark=busy)
+        limit = self._context.config.max_message_size
+        if len(message.body) > limit:
+            return _illegal(
+                f"the message body has {len(message.body)} bytes, at most {limit} are allowed (maxMessageSize); "
+                "send less in one message or raise the setting"
+            )
+        return None
+
+    # --- one message ---
+
+    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """See MessageStore.put_message."""
+        refused = self._check(message) or self._check_inner_batch(message)
+        if refused is not None:
+            return refused
+        if message.sys_flag & _INNER_BATCH:
+            return self._put_inner_batch(message)
+        if self._is_multi_dispatch(message):
+            return self._put_multi_dispatch(message)
+        tail = self._queues.open(message.topic, message.queue_id).tail
+        counted = message.sys_flag & 0xC not in _NO_QUEUE_OFFSET
+        result = self._append(message, tail.next_queue_offset if counted else 0, message.encoded_properties())
+        if result.ok:
+            tail.next_queue_offset += 1 if counted else 0
+            self._on_appended()
+        return result
+
+    def _append(self, message: MessageExtBrokerInner, queue_offset: int, properties: bytes) -> PutMessageResult:
+        """Write one record. Counters and dispatch are the caller's."""
+        config = self._context.config
+        reserved = _PROP_CRC_SIZE if config.enabled_append_prop_crc else 0
+        if len(properties) + reserved > _MAX_PROPERTIES:
+            return PutMessageResult(
+                PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
+                remark=f"the properties have {len(properties) + reserved} bytes, at most {_MAX_PROPERTIES} are allowed; "
+                "send fewer or shorter properties",
+            )
+        topic = message.topic.encode()
+        store_host = message.store_host or self._context.identity.store_host
+        sys_flag = message.sys_flag & ~0x30
+        sys_flag |= (0x10 if len(message.born_host) == 20 else 0) | (0x20 if len(store_host) == 20 else 0)
+        topic_tail = self._queues.topic_tail(message.topic)
+        if topic_tail.multi_tags:
+            sys_flag |= _MULTI_TAGS
+        size = 95 + 24 + len(message.body) + len(topic) + len(properties) + reserved
+        if size + END_FILE_MIN_BLANK_LENGTH > config.mapped_file_size_commit_log:
+            return _illegal(
+                f"the message takes {size} bytes of log, a CommitLog file has {config.mapped_file_size_commit_log} "
+                "(mappedFileSizeCommitLog); send less in one message"
+            )
+        began = self._context.clock.monotonic_ms()
+        now = self._context.clock.wall_ms()
+        crc = crc31(message.body)
+        log = self._commit_log
+        for _ in range(2):
+            written = log.tail.append_record(
+                topic, message.queue_id, message.flag, queue_offset, sys_flag, message.born_timestamp,
+                message.born_host, now, store_host, message.reconsume_times, message.prepared_transaction_offset,
+                memoryview(message.body), properties, crc, config.enabled_append_prop_crc,
+            )  # fmt: skip
+            if written > 0:
+                break
+            refused = self._roll()
+            if refused is not None:
+                return refused
+        self._took(began)
+        end = log.max_offset
+        topic_tail.put_nums += 1
+        topic_tail.put_bytes += written
+        self._flusher.appended_timestamp = now
+        return PutMessageResult(
+            PutMessageStatus.PUT_OK, end - written, end, written, queue_offset, now,
+            offset_message_id(store_host, end - written), 1,
+        )  # fmt: skip
+
+    def _roll(self) -> PutMessageResult | None:
+        try:
+            self._commit_log.roll()
+        except OSError as error:
+            return PutMessageResult(
+                PutMessageStatus.CREATE_MAPPED_FILE_FAILED,
+                remark=f"the next CommitLog file could not be made: {error}; free space or repair the disk",
+            )
+        return None
+
+    def _took(self, began_ms: int) -> None:
+        now = self._context.clock.monotonic_ms()
+        limit = self._context.config.os_page_cache_busy_time_out_mills
+        if now - began_ms > limit and limit < _IGNORE_BUSY_MS:
+            self._slow_append_ms = now - began_ms
+            self._busy_until_ms = now + min(self._slow_append_ms, limit)
+
+    # --- batches ---
+
+    def put_batch(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """See MessageStore.put_batch."""
+        refused = self._check(message)
+        if refused is not None:
+            return refused
+        if message.topic.startswith(_RETRY_PREFIX) or message.sys_flag & 0xC:
+            return _illegal("a batch cannot go to a retry topic and cannot be part of a transaction; send single messages")
+        try:
+            parts = decode_batch(message.body, message.topic)
+        except RemoteProtocolError as error:
+            return _illegal(f"the batch body is malformed: {error}")
+        if not parts:
+            return _illegal("the batch holds no message")
+        common = message.encoded_properties()
+        encoded = [_joined(encode_properties(part.properties).encode(), common) for part in parts]
+        size = sum(
+            95 + 24 + len(message.topic.encode()) + len(part.body) + len(properties) + _PROP_CRC_SIZE
+            for part, properties in zip(parts, encoded, strict=True)
+        )
+        if any(len(properties) + _PROP_CRC_SIZE > _MAX_PROPERTIES for properties in encoded):
+            return PutMessageResult(
+                PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
+                remark=f"the properties of a message of the batch have more than {_MAX_PROPERTIES - _PROP_CRC_SIZE} bytes; "
+                "send fewer or shorter properties",
+            )
+        if size + END_FILE_MIN_BLANK_LENGTH > self._context.config.mapped_file_size_commit_log:
+            return _illegal(
+                f"the batch takes up to {size} bytes of log, a CommitLog file has "
+                f"{self._context.config.mapped_file_size_commit_log} (mappedFileSizeCommitLog); send fewer messages at a time"
+            )
+        tail = self._commit_log.tail
+        if size + END_FILE_MIN_BLANK_LENGTH > tail.file_size - tail.wrote_position:  # a batch goes into one file
+            failed = self._roll()
+            if failed is not None:
+                return failed
+        return self._put_parts(message, [(part.body, part.flag) for part in parts], encoded)
+
+    def _put_parts(
+        self, message: MessageExtBrokerInner, parts: list[tuple[bytes, int]], encoded: list[bytes]
+    ) -> PutMessageResult:
+        queue = self._queues.open(message.topic, message.queue_id).tail
+        ids: list[str] = []
+        first: PutMessageResult | None = None
+        size = 0
+        for (body, flag), properties in zip(parts, encoded, strict=True):
+            single = MessageExtBrokerInner(
+                message.topic, message.queue_id, body, {}, None, flag, message.sys_flag, message.born_timestamp,
+                message.born_host, message.store_host, message.reconsume_times,
+            )  # fmt: skip
+            result = self._append(single, queue.next_queue_offset, properties)
+            assert result.ok, f"space was checked, yet: {result.remark}"
+            queue.next_queue_offset += 1
+            ids.append(result.msg_id)
+            size += result.size
+            first = first or result
+        assert first is not None, "a batch has messages"
+        self._on_appended()
+        first.end_offset = first.physical_offset + size
+        first.size, first.msg_id, first.message_count = size, ",".join(ids), len(ids)
+        return first
+
+    def append_rows(
+        self,
+        source: bytearray | memoryview,
+        scratch: bytearray,
+        rows: Any,
+        first: int,
+        count: int,
+        born_host: bytes,
+        suffix: bytes,
+    ) -> int:
+        """See MessageStore.append_rows."""
+        config = self._context.config
+        if self.refusal() is not None or self.busy() is not None or config.enabled_append_prop_crc:
+            return 0
+        began = self._context.clock.monotonic_ms()
+        now = self._context.clock.wall_ms()
+        tail = self._commit_log.tail
+        done = 0
+        while True:
+            done += tail.append_rows(
+                source, scratch, rows, first + done, count - done, self._queues.topics, born_host,
+                self._context.identity.store_host, now, suffix, config.max_message_size,
+            )  # fmt: skip
+            if done == count or not tail.full or (tail.file_size and not tail.wrote_position) or self._roll() is not None:
+                break
+        if done:
+            self._took(began)
+            self._flusher.appended_timestamp = now
+            self._on_appended()
+        return done
+
+    # --- BatchCQ topics ---
+
+    def _check_inner_batch(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
+        inner = bool(message.sys_flag & _INNER_BATCH)
+        if PROPERTY_INNER_NUM in message.properties and not inner:
+            return _illegal("the message has INNER_NUM but is no inner batch; leave the property away")
+        if inner and not self.is_batch_topic(message.topic):
+            return _illegal(f"topic {message.topic} is no BatchCQ topic; set its attribute queue.type=BatchCQ or send a plain batch")
+        return None
+
+    def _put_inner_batch(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        text = message.properties.get(PROPERTY_INNER_NUM, "1")
+        if not text.isdigit() or not 0 < int(text) <= 32767:
+            return _illegal(f"INNER_NUM is {text!r}; it must be 1…32767")
+        queue = self._queues.open_batch(message.topic, message.queue_id)
+        base = queue.next_queue_offset
+        properties = {**message.properties, PROPERTY_INNER_NUM: text, PROPERTY_INNER_BASE: str(base)}
+        result = self._append(message, base, encode_properties(properties).encode())
+        if result.ok:
+            queue.next_queue_offset = base + int(text)
+            self._on_appended()
+        return result
+
+    # --- several queues ---
+
+    def _is_multi_dispatch(self, message: MessageExtBrokerInner) -> bool:
+        return (
+            self._context.config.enable_multi_dispatch
+            and bool(message.properties.get(PROPERTY_INNER_MULTI_DISPATCH))
+            and not message.topic.startswith((_RETRY_PREFIX, "rmq_sys_"))
+            and message.topic != DELAY_TOPIC
+        )
+
+    def _put_multi_dispatch(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        names = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(",")
+        refused = self._check_multi_dispatch(names)
+        if refused is not None:
+            return refused
+        tails = [self._queues.open(name, 0).tail for name in names]
+        offsets: list[str] = []
+        for number, tail in enumerate(tails):  # a name may be listed twice: each listing takes an offset
+            offsets.append(str(tail.next_queue_offset + names[:number].count(names[number])))
+        properties = {**message.properties, PROPERTY_INNER_MULTI_QUEUE_OFFSET: ",".join(offsets)}
+        own = self._queues.open(message.topic, message.queue_id).tail
+        result = self._append(message, own.next_queue_offset, encode_properties(properties).encode())
+        if result.ok:
+            own.next_queue_offset += 1
+            for tail in tails:
+                tail.next_queue_offset += 1
+            self._on_appended()
+        return result
+
+    def _check_multi_dispatch(self, names: list[str]) -> PutMessageResult | None:
+        for name in names:
+            if not name.startswith(LMQ_PREFIX) or "/" in name or len(name) == len(LMQ_PREFIX):
+                return _illegal(
+                    f"INNER_MULTI_DISPATCH names {name!r}; only light queues ({LMQ_PREFIX}…, without '/') can be named"
+                )
+        if not self._context.config.enable_lmq:
+            return _illegal("INNER_MULTI_DISPATCH names light queues, but enableLmq is false; set it in broker.conf")
+        limit = self._context.config.max_lmq_consume_queue_num
+        known = sum(1 for topic in self._queues.topics.values() if topic.topic.startswith(LMQ_PREFIX))
+        new = sum(1 for name in set(names) if self._queues.find(name, 0) is None)
+        if new and known + new > limit:
+            return PutMessageResult(
+                PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
+                remark=f"there are {known} light queues, at most {limit} are allowed (maxLmqConsumeQueueNum); "
+                "use fewer queues or raise the setting",
+            )
+        return None
+
+
+def _illegal(remark: str) -> PutMessageResult:
+    return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, remark=remark)
+
+
+def _joined(own: bytes, common: bytes) -> bytes:
+    """Properties of a message of a batch: its own, then those of the batch (MessageExtEncoder)."""
+    if common and not common.endswith(b"\x02"):
+        common += b"\x02"
+    return own + common

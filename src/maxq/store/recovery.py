@@ -1,0 +1,429 @@
+"""From files on disk to a store that can be written (DefaultMessageStore.load and recover, CommitLog.recover*).
+
+The order, with the mission's ids:
+
+1. exit kind by the abort file (LR-03); CommitLog files (LR-05); ConsumeQueue folders (LR-06); checkpoint, inventory; index
+   files (LR-07).
+2. The end of the log: scanned with CRC from the third last file after a clean exit (LR-09), from the newest file whose
+   first message is older than the checkpoint's times after an unclean one (LR-10), and to the end in both cases. A torn tail is
+   cut; damage in the middle is sealed and stepped over (log_scanner.py, damage.py).
+3. Where dispatch must start so that queues and index lack nothing (LR-13): see `_dispatch_start`.
+4. Every queue is cut there (LR-08) and what follows is dispatched again, through the same `Dispatcher.run` as every day. So what
+   the queues say above that offset is never believed, and the log is the only truth.
+5. Next offsets and minimum offsets follow from the queues (LR-11).
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+from maxq.store.commit_log import CommitLog
+from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, ConsumeQueue
+from maxq.store.consume_queue_store import MAX_GAP, ConsumeQueueStore
+from maxq.store.damage import DamagedRange, seal
+from maxq.store.dispatch import DispatchService
+from maxq.store.index_file import IndexFile
+from maxq.store.index_service import IndexService
+from maxq.store.log_cy import DAMAGED_TAGS_CODE, Dispatcher
+from maxq.store.log_scanner import LogScan, LogScanner, first_store_timestamp
+from maxq.store.mapped_file import clear
+from maxq.store.queue_loader import QueueFault
+from maxq.store.store_checkpoint import StoreCheckpoint
+from maxq.store.store_context import StoreContext
+from maxq.store.store_inventory import StoreInventory
+
+log = logging.getLogger(__name__)
+
+#: Files at the end of the log that are checked after a clean exit.
+_NORMAL_RECOVERY_FILES = 3
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What the start found and did; printed by `maxq store recover`.
+
+    Attributes:
+        clean_exit: no abort file was there.
+        end_offset: physical end of the log.
+        cut_bytes: bytes behind the end that looked like data: a torn tail; `cut_reason` says why.
+        damages: damage in the middle of the log: named, sealed, stepped over.
+        scanned_bytes, records: read with CRC to find the end.
+        dispatch_from: physical offset from which queues and index were built anew; `end_offset` if they lacked nothing.
+        dispatched_records: records dispatched again.
+        rebuild_reasons: why more than the usual was built anew, one line each.
+        faults: files that were wrong and what became of them, one line each.
+        queues: number of queues known afterwards.
+        duration_ms: all of it.
+    """
+
+    clean_exit: bool = True
+    min_offset: int = 0
+    end_offset: int = 0
+    cut_bytes: int = 0
+    cut_reason: str = ""
+    damages: list[DamagedRange] = field(default_factory=list)
+    scanned_bytes: int = 0
+    records: int = 0
+    dispatch_from: int = 0
+    dispatched_records: int = 0
+    rebuild_reasons: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    queues: int = 0
+    duration_ms: int = 0
+
+    def lines(self) -> list[str]:
+        """For people."""
+        return [
+            f"exit before: {'clean' if self.clean_exit else 'unclean (abort file present)'}",
+            f"log: {self.min_offset} … {self.end_offset}; {self.records} records in {self.scanned_bytes} bytes checked",
+            *([f"torn tail cut: {self.cut_bytes} bytes: {self.cut_reason}"] if self.cut_bytes else []),
+            *(f"damage: {damage}" for damage in self.damages),
+            *(f"fault: {fault}" for fault in self.faults),
+            *(f"built anew: {reason}" for reason in self.rebuild_reasons),
+            f"dispatched again: {self.dispatched_records} records from {self.dispatch_from}",
+            f"queues: {self.queues}; took {self.duration_ms} ms",
+        ]
+
+
+class Recovery:
+    """One run of recovery over the parts of a store."""
+
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService,
+        dispatch: DispatchService,
+        checkpoint: StoreCheckpoint,
+        inventory: StoreInventory | None,
+        queue_faults: list[QueueFault],
+        report: RecoveryReport,
+    ) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._queues = queues
+        self._index = index
+        self._dispatch = dispatch
+        self._checkpoint = checkpoint
+        self._inventory = inventory
+        self._queue_faults = queue_faults
+        self._report = report
+        self._first_checked = 0  # start offset of the first file that was scanned
+        self._numbers: dict[ConsumeQueue, int] = {}  # how far numbering had come where files are built anew
+
+    def run(self) -> None:
+        """Recover; the log is then open for writing and everything in it is dispatched. Blocks."""
+        if not self._commit_log.files.files:
+            self._without_log()
+            return
+        scan = self._scan()
+        end = scan.end_offset
+        self._report.min_offset, self._report.end_offset = self._commit_log.min_offset, end
+        start = self._dispatch_start(end)
+        orphans = self._units_in(scan.damages)
+        self._cut_log(scan)
+        for damage in scan.damages:
+            seal(self._context, self._commit_log, damage)
+        index_start = self._index_start(end)
+        self._queues.max_gap = max(MAX_GAP, sum(damage.size for damage in scan.damages) // 91)
+        if start < end or not self._complete(end):
+            self._cut_queues(start)
+        self._replay(start, index_start, end, scan.damages)
+        for queue, index, damage in orphans:
+            while queue.max_offset <= index:
+                queue.append(damage.physical_offset, damage.size, DAMAGED_TAGS_CODE)
+        self._settle_offsets()
+
+    # --- the log ---
+
+    def _without_log(self) -> None:
+        """No log: queues and index cannot be right (they are of another log, or the log is gone)."""
+        for queue in list(self._queues):
+            self._queues.remove(queue)
+        for batch in self._queues.batch_queues.values():
+            batch.destroy()
+        self._index.destroy()
+        self._commit_log.open_at(0)
+        self._dispatch.dispatcher.dispatched_offset = 0
+
+    def _scan(self) -> LogScan:
+        config = self._context.config
+        first = self._first_file()
+        self._first_checked = self._commit_log.files.files[first].file_from_offset
+        scanner = LogScanner(
+            self._commit_log,
+            check_crc=config.check_crc_on_recover and not config.force_verify_prop_crc,
+            check_prop_crc=config.force_verify_prop_crc,
+        )
+        scan = scanner.run(first)
+        self._report.scanned_bytes, self._report.records = scan.bytes_read, scan.records
+        self._report.damages = scan.damages
+        for damage in scan.damages:
+            log.error("damage in the middle of the log: %s", damage)
+        return scan
+
+    def _first_file(self) -> int:
+        """Number of the file from which the log is checked."""
+        files = self._commit_log.files.files
+        if self._report.clean_exit:
+            return max(0, len(files) - _NORMAL_RECOVERY_FILES)
+        safe = self._checkpoint.min_timestamp
+        if self._context.config.message_index_enable and self._context.config.message_index_safe:
+            safe = self._checkpoint.min_timestamp_index
+        for number in range(len(files) - 1, 0, -1):
+            if 0 < first_store_timestamp(files[number]) <= safe:
+                return number
+        return 0
+
+    def _cut_log(self, scan: LogScan) -> None:
+        commit_log = self._commit_log
+        end = scan.end_offset
+        file = commit_log.files.find(end)
+        if scan.torn_reason and file is not None:
+            self._report.cut_reason = scan.torn_reason
+            self._report.cut_bytes = _used_bytes(bytes(file.view[end - file.file_from_offset :][: 64 << 20]))
+            log.warning("the log is cut at %d: %s (%d bytes)", end, scan.torn_reason, self._report.cut_bytes)
+        if file is not None:
+            # whole records behind the end must not come back when the log grows up to them again
+            clear(file.region, end - file.file_from_offset, file.file_size)
+        commit_log.open_at(end)
+
+    # --- queues ---
+
+    def _dispatch_start(self, end: int) -> int:
+        """Physical offset from which the queues are built anew.
+
+        Usually the inventory's offset: below it the queues were complete and durable. After an unclean exit not above the
+        file that the checkpoint selected. The start of the log if there is no inventory (a Java broker wrote the
+        store last before the first start of this one), or if a queue has less than it had.
+        """
+        oldest = self._commit_log.min_offset
+        inventory = self._inventory
+        if inventory is None:
+            if end > oldest:
+                self._report.rebuild_reasons.append("there is no inventory of the queues: all queues, from the whole log")
+            return oldest
+        lacking = [fault.text for fault in self._queue_faults]
+        if inventory.dispatched_offset > end:
+            lacking.append(f"the log ends at {end}, but queues were complete up to {inventory.dispatched_offset}")
+        else:
+            lacking += self._lacking(inventory)
+        if lacking:
+            self._report.rebuild_reasons += lacking[:20]
+            return oldest
+        start = max(oldest, inventory.dispatched_offset)
+        return start if self._report.clean_exit else max(oldest, min(start, self._first_checked))
+
+    def _lacking(self, inventory: StoreInventory) -> list[str]:
+        """Queues that have less than the inventory says, in words."""
+        found: list[str] = []
+        for topic, ends in inventory.queues.items():
+            for queue_id, recorded in ends.items():
+                queue = self._queues.find(topic, queue_id)
+                unit = None if queue is None else queue.unit(recorded - 1)
+                if unit is None or unit[1] <= 0 or not 0 <= unit[0] < inventory.dispatched_offset:
+                    found.append(f"queue {topic}-{queue_id} has lost units below {recorded}")
+                elif queue is not None and not self._points_home(queue, recorded - 1, unit):
+                    found.append(f"queue {topic}-{queue_id}: unit {recorded - 1} {unit} is not of its record")
+                if queue is not None:
+                    self._queues.release(queue)
+        return found
+
+    def _points_home(self, queue: ConsumeQueue, queue_offset: int, unit: tuple[int, int, int]) -> bool:
+        """Is the record that a unit points to really of this size? Units of records that were cleaned away, and of
+        damaged ones, are believed."""
+        if unit[0] < self._commit_log.min_offset or unit[2] == DAMAGED_TAGS_CODE:
+            return True
+        file = self._commit_log.files.find(unit[0])
+        if file is None:
+            return False
+        position = unit[0] - file.file_from_offset
+        return int.from_bytes(file.view[position : position + 4], "big") == unit[1]
+
+    def _complete(self, end: int) -> bool:
+        """Do the queues hold exactly what a clean shutdown at this end of the log left?"""
+        inventory = self._inventory
+        return (
+            inventory is not None
+            and self._report.clean_exit
+            and inventory.log_end == inventory.dispatched_offset == end
+            and self._adopt(inventory)
+        )
+
+    def _adopt(self, inventory: StoreInventory) -> bool:
+        """Take the ends of all queues from the inventory, which `_lacking` compared already."""
+        for queue in self._queues:
+            recorded = inventory.queues.get(queue.topic, {}).get(queue.queue_id, 0)
+            unit = queue.unit(recorded - 1) if recorded else None
+            queue.end_at(recorded, -1 if unit is None else unit[0] + unit[1])
+            self._queues.release(queue)
+        for batch in self._queues.batch_queues.values():
+            batch.cut(inventory.dispatched_offset)
+        return True
+
+    def _cut_queues(self, start: int) -> None:
+        """Let every queue end before the first record at or behind `start`.
+
+        What the inventory says a queue held is believed, for `_lacking` has compared it; what it does not know is younger
+        than `start`. When everything is built anew no file is kept, only how far the numbering had come.
+        """
+        everything = start <= self._commit_log.min_offset
+        inventory = self._inventory
+        for queue in self._queues:
+            recorded = 0 if inventory is None else inventory.queues.get(queue.topic, {}).get(queue.queue_id, 0)
+            if everything:
+                self._numbers[queue] = max(recorded, cut_point(queue, start, None)[0])
+                queue.destroy()
+            else:
+                queue.end_at(*cut_point(queue, start, recorded))
+            self._queues.release(queue)
+        for batch in self._queues.batch_queues.values():
+            batch.cut(start)
+            batch.release()
+
+    def _replay(self, start: int, index_start: int, end: int, damages: list[DamagedRange]) -> None:
+        dispatch = self._dispatch
+        begin = min(start, index_start)
+        self._report.dispatch_from = begin
+        plain, indexed = dispatch.unindexed, dispatch.dispatcher
+        if begin < index_start and self._context.config.message_index_enable:
+            self._advance(plain, begin, index_start, damages)
+            begin = index_start
+        self._advance(indexed, begin, end, damages)
+        self._report.dispatched_records = plain.records + indexed.records
+        indexed.records = 0
+        indexed.dispatched_offset = end
+
+    def _advance(self, dispatcher: Dispatcher, begin: int, end: int, damages: list[DamagedRange]) -> None:
+        """Dispatch [begin, end); damaged ranges, and what else is no record in files that were not scanned, are
+        stepped over."""
+        holes = [damage for damage in damages if damage.end_offset > begin]
+        dispatcher.dispatched_offset = begin
+        while dispatcher.dispatched_offset < end:
+            if holes and dispatcher.dispatched_offset >= holes[0].physical_offset:
+                damage = holes.pop(0)
+                dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, damage.end_offset)
+                self._keep_place(damage)
+                continue
+            stop = holes[0].physical_offset if holes else end
+            stopped = self._dispatch.advance(dispatcher, min(stop, end))
+            if stopped < min(stop, end):
+                dispatcher.dispatched_offset = self._step_over(stopped)
+
+    def _step_over(self, offset: int) -> int:
+        """Bytes at `offset`, in a file that was not scanned, are no record: seal them, return where the next begins."""
+        scan = LogScanner(self._commit_log, check_crc=False, check_prop_crc=False)
+        damage = scan.damage_at(offset)
+        log.error("damage in the middle of the log: %s", damage)
+        self._report.damages.append(damage)
+        seal(self._context, self._commit_log, damage)
+        return damage.end_offset
+
+    # --- damaged places ---
+
+    def _units_in(self, damages: list[DamagedRange]) -> list[tuple[ConsumeQueue, int, DamagedRange]]:
+        """Units of the queues, as they are on disk, that point into damaged ranges: they tell whose places these were."""
+        found: list[tuple[ConsumeQueue, int, DamagedRange]] = []
+        for damage in damages:
+            if damage.place is not None:
+                continue
+            for queue in self._queues:
+                index, _ = cut_point(queue, damage.physical_offset, None)
+                unit = queue.unit(index)
+                while unit is not None and damage.physical_offset <= unit[0] < damage.end_offset and unit[1] > 0:
+                    found.append((queue, index, damage))
+                    index += 1
+                    unit = queue.unit(index)
+                self._queues.release(queue)
+        return found
+
+    def _keep_place(self, damage: DamagedRange) -> None:
+        """A unit for a damaged message whose header says where it belongs."""
+        place = damage.place
+        if place is not None:
+            self._dispatch.put_unit(
+                place.topic, place.queue_id, place.queue_offset, damage.physical_offset, damage.size, DAMAGED_TAGS_CODE
+            )
+
+    def _settle_offsets(self) -> None:
+        """Next offsets follow from the queues. An offset is never given twice: where all messages of a queue were
+        cleaned away and its files are gone, numbering goes on where it was."""
+        recorded = self._inventory.queues if self._inventory is not None else {}
+        for topic, ends in recorded.items():
+            for queue_id, end in ends.items():
+                queue = self._queues.open(topic, queue_id)
+                self._numbers[queue] = max(self._numbers.get(queue, 0), end)
+        for queue in self._queues:
+            if not queue.files.files:
+                queue.tail.write_offset = max(queue.tail.write_offset, self._numbers.get(queue, 0) * CQ_STORE_UNIT_SIZE)
+            queue.tail.next_queue_offset = queue.max_offset
+            queue.reset_min()
+
+    # --- index ---
+
+    def _index_start(self, end: int) -> int:
+        """Physical offset from which the index is built anew."""
+        if not self._context.config.message_index_enable:
+            return end
+        if not self._index.files:
+            return self._commit_log.min_offset
+        inventory = self._inventory
+        newest = self._index.files[-1]
+        self._index.attach_last()
+        if (
+            inventory is not None
+            and self._report.clean_exit
+            and inventory.log_end == end
+            and inventory.index_files == [file.name for file in self._index.files]
+            and inventory.index_count == newest.index_count
+        ):
+            return end
+        if newest.end_physical_offset >= end or newest.end_physical_offset < self._commit_log.min_offset:
+            self._report.rebuild_reasons.append(
+                f"the index ends at physical offset {newest.end_physical_offset}, the log is "
+                f"{self._commit_log.min_offset} … {end}: the whole index"
+            )
+            self._index.destroy()
+            return self._commit_log.min_offset
+        return self._finish_last_indexed(newest)
+
+    def _finish_last_indexed(self, newest: IndexFile) -> int:
+        """The record that the newest file ends with may lack some of its keys (they would have gone into the next
+        file): add them. Returns where the record behind it starts."""
+        from_offset = newest.end_physical_offset
+        return self._dispatch.finish_index(from_offset, newest.trailing_entries(from_offset))
+
+
+def cut_point(queue: ConsumeQueue, physical_offset: int, most: int | None) -> tuple[int, int]:
+    """How many units of a queue, as its files hold them, are of records below `physical_offset`.
+
+    Args:
+        most: it can be no more than this many; None if nothing is known.
+
+    Returns:
+        (queue offset behind the last of them, end of that one's record or -1).
+    """
+    last = queue.files.last
+    if last is None:
+        return queue.max_offset, -1
+    low = first = queue.files.min_offset // CQ_STORE_UNIT_SIZE
+    high = last.end_offset // CQ_STORE_UNIT_SIZE
+    if most is not None:
+        high = max(low, min(high, most))
+    while low < high:
+        middle = (low + high) // 2
+        unit = queue.unit(middle)
+        if unit is not None and unit[1] > 0 and 0 <= unit[0] < physical_offset:
+            low = middle + 1
+        else:
+            high = middle
+    unit = queue.unit(low - 1) if low > first else None
+    if unit is None:
+        return low, -1
+    if unit[1] == BLANK_UNIT_SIZE:  # nothing but pre-blank units: the queue begins with its first message
+        return first, -1
+    return low, unit[0] if unit[2] == DAMAGED_TAGS_CODE else unit[0] + unit[1]
+
+
+def _used_bytes(data: bytes) -> int:
+    return len(data.rstrip(b"\0"))

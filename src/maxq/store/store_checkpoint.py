@@ -1,0 +1,99 @@
+"""How far what is durable reaches: one page (StoreCheckpoint.java).
+
+    0 physicMsgTimestamp:8   8 logicsMsgTimestamp:8   16 indexMsgTimestamp:8   24 masterFlushedOffset:8
+    32 confirmPhyOffset:8   40 logicsPhysicalOffset:8 (5.5; 0 in older files)   rest of 4096 bytes: kept as it is
+
+Times are store timestamps in milliseconds; everything stored up to them is durable in the log, the ConsumeQueues,
+and the full index files.
+"""
+
+import logging
+import struct
+
+from maxq.runtime.interfaces import MappedRegion
+from maxq.store.mapped_file import OS_PAGE_SIZE
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+_FIELDS = struct.Struct(">qqqqqq")
+#: What a crash may have kept back although a younger record was flushed.
+_SLACK_MS = 3000
+
+
+class StoreCheckpoint:
+    """The six numbers in memory; `flush` writes them."""
+
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
+        self.path = context.root / "checkpoint"
+        self._region: MappedRegion | None = None
+        self.physic_msg_timestamp = 0
+        self.logics_msg_timestamp = 0
+        self.index_msg_timestamp = 0
+        self.master_flushed_offset = 0
+        self.confirm_physical_offset = 0
+        self.logics_physical_offset = 0
+
+    def load(self) -> str | None:
+        """Map the file and read it. Numbers that cannot be are taken as 0: everything is then looked at again.
+
+        Returns:
+            What was wrong, in words; None if nothing.
+        """
+        fault = None
+        try:
+            self._region = self._context.disk.map(self.path, OS_PAGE_SIZE)
+        except ValueError as error:
+            fault = f"checkpoint {error}: started anew"
+            self._context.disk.delete(self.path)
+            self._region = self._context.disk.map(self.path, OS_PAGE_SIZE)
+        values = _FIELDS.unpack_from(self._region.view)
+        if any(value < 0 for value in values):
+            fault = f"checkpoint {self.path} holds negative numbers {values}: started anew"
+            values = (0,) * 6
+        (
+            self.physic_msg_timestamp,
+            self.logics_msg_timestamp,
+            self.index_msg_timestamp,
+            self.master_flushed_offset,
+            self.confirm_physical_offset,
+            self.logics_physical_offset,
+        ) = values
+        return fault
+
+    @property
+    def min_timestamp(self) -> int:
+        """Records stored before this are surely durable in log and queues (getMinTimestamp)."""
+        return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _SLACK_MS)
+
+    @property
+    def min_timestamp_index(self) -> int:
+        """The same with the index (getMinTimestampIndex)."""
+        return min(self.min_timestamp, self.index_msg_timestamp)
+
+    def write(self) -> MappedRegion:
+        """Put the numbers into the page; the caller flushes the region."""
+        assert self._region is not None, "checkpoint is not loaded"
+        _FIELDS.pack_into(
+            self._region.view,
+            0,
+            self.physic_msg_timestamp,
+            self.logics_msg_timestamp,
+            self.index_msg_timestamp,
+            self.master_flushed_offset,
+            self.confirm_physical_offset,
+            self.logics_physical_offset,
+        )
+        return self._region
+
+    def flush(self) -> None:
+        """Write the numbers and make them durable. Blocks."""
+        self.write().flush(0, OS_PAGE_SIZE)
+
+    def close(self) -> None:
+        """Flush and give up the mapping."""
+        if self._region is not None:
+            self.flush()
+            self._region.close()
+            self._region = None

@@ -1,0 +1,106 @@
+"""Small files that guard a store: lock, abort; and the reasons for not starting on one."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from maxq.errors import StoreRefusedError
+from maxq.runtime.interfaces import Disk, DiskLock
+from maxq.store.store_context import StoreContext
+
+_DEFAULT_MEMORY = 8 << 30
+
+
+class StoreLock:
+    """`lock`: one process at a time (exclusive lock of its first byte; content `lock`)."""
+
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
+        self._held: DiskLock | None = None
+
+    def take(self) -> None:
+        """
+        Raises:
+            StoreRefusedError: another process holds it.
+        """
+        path = self._context.root / "lock"
+        try:
+            self._held = self._context.disk.lock(path, b"lock")
+        except BlockingIOError:
+            raise StoreRefusedError(
+                f"{path} is locked: another broker runs on this store. Stop it, or set storePathRootDir to another folder."
+            ) from None
+
+    def release(self) -> None:
+        if self._held is not None:
+            self._held.release()
+            self._held = None
+
+
+class AbortFile:
+    """`abort`: there while a broker runs; found at start it means that the last exit was not clean."""
+
+    def __init__(self, context: StoreContext) -> None:
+        self._disk = context.disk
+        self.path = context.root / "abort"
+
+    def exists(self) -> bool:
+        return self._disk.exists(self.path)
+
+    def create(self) -> None:
+        if not self.exists():
+            self._disk.write(self.path, b"maxq")
+
+    def remove(self) -> None:
+        if self.exists():
+            self._disk.delete(self.path)
+
+
+def refuse_foreign_store(context: StoreContext) -> None:
+    """Stores whose queues are in RocksDB cannot be read here, and must not be rebuilt in silence.
+
+    Raises:
+        StoreRefusedError: such a store.
+    """
+    for folder in ("consumequeue", "consumequeue_rocksdb"):
+        path = context.root / folder / "CURRENT"
+        if context.disk.exists(path):
+            raise StoreRefusedError(
+                f"{path} is there: the ConsumeQueues of this store are in RocksDB (storeType=defaultRocksDB), which MaxQ does "
+                f"not read. Let the Java broker write files (rocksdbCQDoubleWriteEnable), or move {path.parent} away: "
+                "the queues are then built anew from the log."
+            )
+    if context.config.combine_cq_use_rocksdb_for_lmq:
+        raise StoreRefusedError(
+            "combineCQUseRocksdbForLmq=true: light queues would be in RocksDB only, which MaxQ does not read. Set it to false."
+        )
+
+
+@contextlib.contextmanager
+def refusing(context: StoreContext) -> Iterator[None]:
+    """Turn errors of the disk at start into a refusal that says what to do.
+
+    Raises:
+        StoreRefusedError: instead of PermissionError and other OSError.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        raise StoreRefusedError(
+            f"the store {context.root} cannot be written: {error}. Give this user write permission, or set storePathRootDir."
+        ) from error
+    except OSError as error:
+        raise StoreRefusedError(
+            f"the store {context.root} cannot be used: {error}. Mount it writable, free space, or set storePathRootDir."
+        ) from error
+
+
+def machine_memory(disk: Disk) -> int:
+    """Physical memory in bytes, from /proc/meminfo; 8 GiB where there is none."""
+    try:
+        for line in disk.read(PurePath("/proc/meminfo")).decode().splitlines():
+            if line.startswith("MemTotal:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return _DEFAULT_MEMORY

@@ -1,0 +1,85 @@
+"""What the queues and the index held at a moment: MaxQ's own file `inventory.json` in the store's root.
+
+RocketMQ keeps nothing that says which queues there should be, so a Java broker that finds ConsumeQueues missing after a
+crash dispatches only from the checkpoint's file and never notices the rest. This file closes the hole: written after
+every thorough flush and at shutdown, it says "everything below `dispatched_offset` was in these queues, durable". At
+start each queue is compared with it; what is short, missing or rubbish is rebuilt from the log. Without the file (a
+store that comes from a Java broker, or an old one) everything is rebuilt once. A Java broker ignores it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from maxq.runtime.interfaces import Disk
+from maxq.store.store_context import StoreContext
+
+_VERSION = 1
+
+
+@dataclass(slots=True)
+class StoreInventory:
+    """A snapshot.
+
+    Attributes:
+        dispatched_offset: physical offset up to which the queues were complete and durable.
+        log_end: physical end of the log at a clean shutdown; -1 while running.
+        queues: topic → queue id → queue offset behind the last unit.
+        index_files: names of the index files, oldest first.
+        index_count: next entry number of the newest one.
+    """
+
+    dispatched_offset: int = 0
+    log_end: int = -1
+    queues: dict[str, dict[int, int]] = field(default_factory=dict)
+    index_files: list[str] = field(default_factory=list)
+    index_count: int = 0
+
+    def encode(self) -> bytes:
+        return orjson.dumps(
+            {
+                "version": _VERSION,
+                "dispatchedOffset": self.dispatched_offset,
+                "logEnd": self.log_end,
+                "queues": self.queues,
+                "indexFiles": self.index_files,
+                "indexCount": self.index_count,
+            },
+            option=orjson.OPT_NON_STR_KEYS,
+        )
+
+
+def decode_inventory(data: bytes) -> StoreInventory | None:
+    """The snapshot, or None if the bytes are not one (it is then as if the file were missing)."""
+    try:
+        found: Any = orjson.loads(data)
+        if found["version"] != _VERSION:
+            return None
+        queues = {
+            str(topic): {int(queue_id): int(end) for queue_id, end in ends.items()}
+            for topic, ends in found["queues"].items()
+        }
+        names = [str(name) for name in found["indexFiles"]]
+        return StoreInventory(
+            int(found["dispatchedOffset"]), int(found["logEnd"]), queues, names, int(found["indexCount"])
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+class InventoryFile:
+    """Reads and writes the file."""
+
+    def __init__(self, context: StoreContext) -> None:
+        self._disk: Disk = context.disk
+        self.path = context.root / "inventory.json"
+
+    def load(self) -> StoreInventory | None:
+        if not self._disk.exists(self.path):
+            return None
+        return decode_inventory(self._disk.read(self.path))
+
+    def save(self, inventory: StoreInventory) -> None:
+        """Atomic and durable. Blocks."""
+        self._disk.replace(self.path, inventory.encode())

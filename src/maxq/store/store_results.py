@@ -1,0 +1,96 @@
+"""Outcomes of the store's calls: values, not exceptions."""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+
+class PutMessageStatus(Enum):
+    """PutMessageStatus.java, as far as it can happen here."""
+
+    PUT_OK = auto()
+    FLUSH_DISK_TIMEOUT = auto()
+    SERVICE_NOT_AVAILABLE = auto()
+    CREATE_MAPPED_FILE_FAILED = auto()
+    MESSAGE_ILLEGAL = auto()
+    PROPERTIES_SIZE_EXCEEDED = auto()
+    OS_PAGE_CACHE_BUSY = auto()
+    UNKNOWN_ERROR = auto()
+    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = auto()
+
+
+@dataclass(slots=True)
+class PutMessageResult:
+    """What became of a put.
+
+    Attributes:
+        physical_offset, size: of the record, or of all records of a batch together; bytes.
+        end_offset: physical_offset + size: wait for it with `MessageStore.durable`.
+        queue_offset: of the (first) message.
+        msg_id: offset id; ids of a batch joined with commas.
+        message_count: messages stored.
+        remark: if it was refused: cause, measured value, limit, remedy.
+    """
+
+    status: PutMessageStatus
+    physical_offset: int = -1
+    end_offset: int = -1
+    size: int = 0
+    queue_offset: int = -1
+    store_timestamp: int = 0
+    msg_id: str = ""
+    message_count: int = 0
+    remark: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status is PutMessageStatus.PUT_OK
+
+
+class GetMessageStatus(Enum):
+    """GetMessageStatus.java."""
+
+    FOUND = auto()
+    NO_MATCHED_MESSAGE = auto()
+    MESSAGE_WAS_REMOVING = auto()
+    OFFSET_FOUND_NULL = auto()
+    OFFSET_OVERFLOW_BADLY = auto()
+    OFFSET_OVERFLOW_ONE = auto()
+    OFFSET_TOO_SMALL = auto()
+    NO_MATCHED_LOGIC_QUEUE = auto()
+    NO_MESSAGE_IN_QUEUE = auto()
+
+
+@dataclass(slots=True)
+class GetMessageResult:
+    """What a pull gets.
+
+    Attributes:
+        buffers: slices of the mapped log: whole records, neighbours joined. They keep their file's mapping alive.
+        total_bytes: sum of the buffers.
+        next_begin_offset: queue offset to ask for next.
+        suggest_pulling_from_slave: what was read lies so far back that it is not in memory.
+        last_physical_offset: of the last unit examined; 0 if none was.
+    """
+
+    status: GetMessageStatus
+    buffers: list[memoryview] = field(default_factory=list)
+    message_count: int = 0
+    total_bytes: int = 0
+    next_begin_offset: int = 0
+    min_offset: int = 0
+    max_offset: int = 0
+    suggest_pulling_from_slave: bool = False
+    last_physical_offset: int = 0
+
+
+@dataclass(slots=True)
+class QueryMessageResult:
+    """Records found by key: slices of the mapped log, and how far the index reaches."""
+
+    buffers: list[memoryview] = field(default_factory=list)
+    index_last_update_timestamp: int = 0
+    index_last_update_physical_offset: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(len(buffer) for buffer in self.buffers)

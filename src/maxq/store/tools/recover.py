@@ -1,0 +1,246 @@
+"""`maxq store recover`: what the broker does at start, without a broker. `maxq store rehearse`: the same on a copy.
+
+A store of a Java broker is taken over by recovering it. The rehearsal does that on an overlay (nothing in the store
+changes), then compares every ConsumeQueue with the original, unit by unit, and checks the result against the log.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from maxq.config.loader import load
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import MaxQError, StoreError
+from maxq.runtime.interfaces import Clock, Disk, Rng
+from maxq.store.message_store import MessageStore
+from maxq.store.recovery import RecoveryReport
+from maxq.store.store_context import StoreIdentity
+from maxq.store.tools.check import StoreCheck
+from maxq.store.tools.expectation import LMQ_PREFIX
+from maxq.store.tools.index_files import infer_geometry
+from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
+from maxq.store.tools.queue_files import MAX_EXT_ADDRESS, ExtFiles, QueueFiles, Unit
+from maxq.store.tools.store_files import StoreFiles
+
+
+def config_of(files: StoreFiles) -> MessageStoreConfig:
+    """Settings under which a broker would open this store: broker.conf if it was given, and the files' own sizes.
+
+    Raises:
+        ConfigError: broker.conf holds a value that is not allowed.
+        StoreError: the geometry of the index files cannot be told.
+    """
+    (config,) = load([MessageStoreConfig()], files.settings.properties, source="broker.conf").configs
+    sizes: dict[str, str] = {"storePathRootDir": str(files.root)}
+    if files.log and not files.dledger:
+        sizes["mappedFileSizeCommitLog"] = str(files.log[0].size)
+    for name, queues in (
+        ("mappedFileSizeConsumeQueue", files.queues),
+        ("mapperFileSizeBatchConsumeQueue", files.batch_queues),
+    ):
+        found = [file.size for sequence in queues.values() for file in sequence]
+        if found:
+            sizes[name] = str(max(set(found), key=found.count))
+    if any(topic.startswith(LMQ_PREFIX) for topic, _ in files.queues):
+        sizes["enableLmq"] = sizes["enableMultiDispatch"] = "true"
+    geometry = infer_geometry(files, files.index[0]) if files.index else None
+    if geometry is not None:
+        sizes["maxHashSlotNum"], sizes["maxIndexNum"] = str(geometry.slots), str(geometry.entries)
+    (config,) = load([config], sizes, source="the store's files").configs
+    return config  # type: ignore[no-any-return]
+
+
+def recover(files: StoreFiles, clock: Clock, rng: Rng, *, rebuild: bool = False) -> RecoveryReport:
+    """Load the store as a broker does at its start, then close it cleanly.
+
+    Args:
+        rebuild: forget queues, index and checkpoint first, so that all of them are built anew from the log.
+
+    Raises:
+        StoreRefusedError: a broker would not start on it; says why.
+    """
+    if files.dledger:
+        raise StoreError(f"{files.root}: the log is a DLedger one (dledger-*/data); this version cannot open it")
+    config = config_of(files)
+    if rebuild:
+        _forget_indexes(files.disk, files)
+    store = MessageStore(config, disk=files.disk, clock=clock, rng=rng, broker=StoreIdentity())
+    report = store.load()
+    store.close()
+    return report
+
+
+def recovery_json(report: RecoveryReport) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "cleanExit": report.clean_exit,
+        "logStart": report.min_offset,
+        "logEnd": report.end_offset,
+        "recordsChecked": report.records,
+        "bytesChecked": report.scanned_bytes,
+        "cutBytes": report.cut_bytes,
+        "cutReason": report.cut_reason,
+        "damages": [
+            {
+                "file": f"commitlog/{damage.file_from_offset:020d}",
+                "position": damage.position,
+                "size": damage.size,
+                "reason": damage.reason,
+            }
+            for damage in report.damages
+        ],
+        "faults": report.faults,
+        "rebuilt": report.rebuild_reasons,
+        "dispatchedFrom": report.dispatch_from,
+        "dispatchedRecords": report.dispatched_records,
+        "queues": report.queues,
+        "durationMs": report.duration_ms,
+    }
+
+
+def _forget_indexes(disk: Disk, files: StoreFiles) -> None:
+    for name in ("inventory.json", "checkpoint"):
+        if disk.exists(files.root / name):
+            disk.delete(files.root / name)
+    for name in ("consumequeue", "batchconsumequeue", "index"):
+        disk.delete_tree(files.root / name)
+
+
+@dataclass(slots=True)
+class RehearsalReport:
+    """Could MaxQ take over this store?
+
+    Attributes:
+        obstacles: what stands in the way; none: yes.
+        remarks: worth knowing, no obstacles.
+        units, equal: queue entries of the original that still count, and how many are the same afterwards.
+        repaired: entries that the original lacks or has wrong, and recovery made right.
+    """
+
+    obstacles: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    recovery: RecoveryReport | None = None
+    queues: int = 0
+    units: int = 0
+    equal: int = 0
+    repaired: int = 0
+
+    @property
+    def possible(self) -> bool:
+        return not self.obstacles
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "answer": "yes" if self.possible else "no",
+            "obstacles": self.obstacles,
+            "remarks": self.remarks,
+            "recovery": self.recovery.lines() if self.recovery else [],
+            "queues": self.queues,
+            "units": self.units,
+            "equal": self.equal,
+            "repaired": self.repaired,
+        }
+
+    def lines(self) -> list[str]:
+        """For people; the last line begins with yes or no."""
+        found = [f"recovery: {line}" for line in (self.recovery.lines() if self.recovery else [])]
+        found += [f"remark: {remark}" for remark in self.remarks]
+        found += [f"obstacle: {obstacle}" for obstacle in self.obstacles]
+        compared = (
+            f"{self.queues} queues compared, {self.equal} of {self.units} entries equal, {self.repaired} repaired"
+        )
+        return [*found, f"{'yes' if self.possible else 'no'}: {compared}"]
+
+
+class Rehearsal:
+    """One rehearsal.
+
+    Args:
+        original: the store, which is only read.
+        copy: the same store on a disk where it may change (OverlayDisk).
+    """
+
+    def __init__(
+        self, original: StoreFiles, copy: StoreFiles, clock: Clock, rng: Rng, progress: Progress = no_progress
+    ) -> None:
+        self._original = original
+        self._copy = copy
+        self._clock = clock
+        self._rng = rng
+        self._progress = progress
+        self._report = RehearsalReport()
+
+    def run(self) -> RehearsalReport:
+        """Recover the copy and compare."""
+        report = self._report
+        try:
+            report.recovery = recover(self._copy, self._clock, self._rng)
+        except MaxQError as error:
+            report.obstacles.append(str(error))
+            return report
+        recovered = StoreFiles(
+            self._copy.disk,
+            self._copy.root,
+            hash_slots=self._copy.settings.hash_slots,
+            index_entries=self._copy.settings.index_entries,
+        )
+        self._compare_queues(recovered)
+        check = StoreCheck(recovered, self._progress).run()
+        report.obstacles += [f"after recovery: {fault}" for fault in check.faults]
+        self._add_remarks(check.damaged_ranges)
+        return report
+
+    def _compare_queues(self, recovered: StoreFiles) -> None:
+        log = LogWalk(self._original)
+        start = self._original.log[0].from_offset if self._original.log else 0
+        for number, key in enumerate(sorted(self._original.queues)):
+            before = QueueFiles(self._original, self._original.queues[key])
+            after = QueueFiles(recovered, recovered.queues.get(key, []))
+            self._compare_queue(key, before, after, log, start)
+            before.close()
+            after.close()
+            self._report.queues += 1
+            self._progress("queues", number + 1, len(self._original.queues))
+        for key in recovered.queues.keys() - self._original.queues.keys():
+            queue = QueueFiles(recovered, recovered.queues[key])
+            self._report.repaired += sum(1 for _ in queue.units())
+            queue.close()
+        log.close()
+
+    def _compare_queue(
+        self, key: tuple[str, int], before: QueueFiles, after: QueueFiles, log: LogWalk, log_start: int
+    ) -> None:
+        report = self._report
+        ext = ExtFiles(self._original, self._original.ext_queues.get(key, []))
+        index = before.first_index - 1
+        for index, unit in before.units():
+            if unit.is_pre_blank or unit.physical_offset < log_start:
+                continue
+            found = after.unit(index)
+            if found is not None and _same(unit, found, ext):
+                report.units += 1
+                report.equal += 1
+            elif log.record_at(unit.physical_offset) is None:
+                report.remarks.append(f"queue {key[0]}/{key[1]}: entry {index} pointed to no message")
+            elif found is not None and found.is_good:
+                report.units += 1
+                report.repaired += 1  # the check tells whether it is right now
+            else:
+                report.units += 1
+                report.obstacles.append(f"queue {key[0]}/{key[1]}: entry {index} would be lost")
+        report.repaired += sum(1 for _ in after.units(index + 1))
+        ext.close()
+
+    def _add_remarks(self, damaged_ranges: int) -> None:
+        if damaged_ranges:
+            self._report.remarks.append(f"{damaged_ranges} damaged ranges of the log are sealed and stepped over")
+        if self._original.has_abort:
+            self._report.remarks.append("the broker still runs or did not end cleanly; stop it before taking over")
+        if self._original.disk.exists(self._original.root / "timerwheel"):
+            self._report.remarks.append("timer messages are kept in the log; this version does not deliver them yet")
+
+
+def _same(before: Unit, after: Unit, ext: ExtFiles) -> bool:
+    """Equal, or equal but for a ConsumeQueueExt address where the tags code itself stands now."""
+    if before.tags_code > MAX_EXT_ADDRESS or after.tags_code <= MAX_EXT_ADDRESS:
+        return before == after
+    return before[:2] == after[:2] and ext.tags_code(before.tags_code) == after.tags_code
