@@ -13,7 +13,7 @@ Source:
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import orjson
@@ -212,36 +212,66 @@ def _as_key(value: Any) -> Any:
 
 
 def _resolve_references(root: Any) -> Any:
-    """Replace `{"$ref":path}` by the value at `path`, which must be complete before the reference stands.
+    return _References(root).resolve() if isinstance(root, dict | list) else root
+
+
+class _References:
+    """Replaces `{"$ref":path}` by the value at `path`, which must be complete before the reference stands.
 
     fastjson writes an object in full where it comes first and refers to it later; a reference forwards or to an
-    enclosing object would make a cycle and is refused.
+    enclosing object would make a cycle and is refused. Values are shared, not copied, so nothing grows.
     """
-    complete: set[int] = set()
-    # (container, its keys still to visit): walked without recursion, in document order
-    stack: list[tuple[Any, Iterable[Any]]] = []
-    def enter(container: Any) -> None:
-        stack.append((container, iter(list(container) if isinstance(container, dict) else range(len(container)))))
 
-    if isinstance(root, dict | list):
-        enter(root)
-    while stack:
-        container, keys = stack[-1]
-        for key in keys:
-            value = container[key]
-            path = _reference(value)
-            if path is not None:
-                target = _find(root, path)
-                if isinstance(target, dict | list) and id(target) not in complete:
-                    raise RemoteProtocolError(f"not JSON: $ref {path!r:.80} names a value not complete before it")
-                container[key] = target
-            elif isinstance(value, dict | list):
-                enter(value)
-                break
-        else:
-            complete.add(id(container))
-            stack.pop()
-    return root
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._complete: set[int] = set()
+        self._queue_names: dict[int, dict[str, Any]] = {}  # by id of the map: its MessageQueue keys as text
+
+    def resolve(self) -> Any:
+        """Walks in document order and without recursion."""
+        stack = [(self._root, _keys(self._root))]
+        while stack:
+            container, keys = stack[-1]
+            for key in keys:
+                value = container[key]
+                path = _reference(value)
+                if path is not None:
+                    container[key] = self._target(path)
+                elif isinstance(value, dict | list):
+                    stack.append((value, _keys(value)))
+                    break
+            else:
+                self._complete.add(id(container))
+                stack.pop()
+        return self._root
+
+    def _target(self, path: str) -> Any:
+        value = self._root
+        for step in _steps(path):
+            if isinstance(value, list) and isinstance(step, int) and step < len(value):
+                value = value[step]
+            elif isinstance(value, dict):
+                value = self._member(value, str(step), path)
+            else:
+                raise RemoteProtocolError(f"not JSON: $ref {path!r:.80} names nothing")
+        if isinstance(value, dict | list) and id(value) not in self._complete:
+            raise RemoteProtocolError(f"not JSON: $ref {path!r:.80} names a value not complete before it")
+        return value
+
+    def _member(self, container: dict[Any, Any], name: str, path: str) -> Any:
+        if name in container:
+            return container[name]
+        names = self._queue_names.get(id(container))
+        if names is None:
+            names = {str(key): key for key in container if isinstance(key, MessageQueue)}
+            self._queue_names[id(container)] = names
+        if name not in names:
+            raise RemoteProtocolError(f"not JSON: $ref {path!r:.80} names nothing")
+        return container[names[name]]
+
+
+def _keys(container: Any) -> Iterator[Any]:
+    return iter(list(container) if isinstance(container, dict) else range(len(container)))
 
 
 def _reference(value: Any) -> str | None:
@@ -251,31 +281,10 @@ def _reference(value: Any) -> str | None:
     return None
 
 
-def _find(root: Any, path: str) -> Any:
-    if not path.startswith("$"):
-        raise RemoteProtocolError(f"not JSON: $ref {path!r:.80} is not a path from the root")
-    value = root
-    for step in _steps(path):
-        if isinstance(value, list) and isinstance(step, int) and step < len(value):
-            value = value[step]
-        elif isinstance(value, dict):
-            value = _member(value, str(step), path)
-        else:
-            raise RemoteProtocolError(f"not JSON: $ref {path!r:.80} names nothing")
-    return value
-
-
-def _member(container: dict[Any, Any], name: str, path: str) -> Any:
-    if name in container:
-        return container[name]
-    for key, value in container.items():
-        if isinstance(key, MessageQueue) and str(key) == name:
-            return value
-    raise RemoteProtocolError(f"not JSON: $ref {path!r:.80} names nothing")
-
-
 def _steps(path: str) -> list[str | int]:
     """`$.a.b[0]` → ["a", "b", 0]. A backslash takes the next character as it is."""
+    if not path.startswith("$"):
+        raise RemoteProtocolError(f"not JSON: $ref {path!r:.80} is not a path from the root")
     steps: list[str | int] = []
     position = 1
     while position < len(path):

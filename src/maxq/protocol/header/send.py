@@ -6,7 +6,7 @@ Source:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from maxq.codes import RequestCode
 from maxq.protocol.header_fields import CommandHeader, Long
@@ -63,7 +63,9 @@ class SendMessageRequestHeader(CommandHeader):
 
 @dataclass(slots=True)
 class SendMessageResponseHeader(CommandHeader):
-    """Answer to any send. `msg_id`: offset message id, or several with commas."""
+    """Answer to any send. `msg_id`: offset message id, or several with commas. Clients trace when `trace_on`."""
+
+    WIRE: ClassVar[Mapping[str, str]] = {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"}
 
     msg_id: str
     queue_id: int
@@ -71,6 +73,8 @@ class SendMessageResponseHeader(CommandHeader):
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
     recall_handle: str | None = None
+    msg_region: str | None = None
+    trace_on: bool | None = None
 
 
 @dataclass(slots=True)
