@@ -15,7 +15,7 @@ class BrokerConfig:
         "", "Name of the group of one master and its slaves; empty means the host name.", form=NAME
     )
     broker_cluster_name: str = setting("DefaultCluster", "Cluster this broker registers in.", form=NAME)
-    broker_id: int = setting(0, "0 is the master, any other number a slave.", low=0)
+    broker_id: int = setting(0, "0 is the master, a larger number a slave; -1 stands in DLedger groups' files.", low=-1)
     broker_ip1: str = setting("", "Address given to clients; empty means detect.", form=ADDRESS, wire="brokerIP1")
     broker_ip2: str = setting(
         "", "Address given to slaves for replication; empty means brokerIP1.", form=ADDRESS, wire="brokerIP2"
@@ -27,13 +27,13 @@ class BrokerConfig:
 
     # --- Registration with name servers ---
     register_name_server_period: int = setting(
-        30_000, "Between two registrations with every name server.", unit="ms", low=10_000, high=60_000
+        30_000, "Between two registrations with every name server.", unit="ms", low=1, high=60_000
     )
     register_broker_timeout_mills: int = setting(
         24_000, "Longest wait for a name server's answer to a registration.", unit="ms", low=1
     )
     update_name_server_addr_period: int = setting(
-        120_000, "Between two resolutions of the names in namesrvAddr.", unit="ms", low=1000
+        120_000, "Between two resolutions of the names in namesrvAddr.", unit="ms", low=1
     )
     force_register: bool = setting(
         True,

@@ -100,13 +100,13 @@ class MessageStoreConfig:
         10_000, "Between two looks at what can be cleaned.", unit="ms", low=1, live=True
     )
     disk_max_used_space_ratio: int = setting(
-        75, "Use of the partition from which files go at any hour.", unit="%", low=10, high=95, live=True
+        75, "Use of the partition from which files go at any hour.", unit="%", low=1, high=100, live=True
     )
     disk_space_clean_forcibly_ratio: int = setting(
-        85, "Use from which even files that have not expired go.", unit="%", low=10, high=95, live=True
+        85, "Use from which even files that have not expired go.", unit="%", low=1, high=100, live=True
     )
     disk_space_warning_level_ratio: int = setting(
-        90, "Use from which sends are refused.", unit="%", low=35, high=100, live=True
+        90, "Use from which sends are refused.", unit="%", low=1, high=100, live=True
     )
     clean_file_forcibly_enable: bool = setting(True, "Let full disks take files that have not expired.", live=True)
     delete_file_batch_max: int = setting(10, "Most CommitLog files deleted in one round.", low=1, live=True)
