@@ -55,7 +55,7 @@ def _section(config: type, title: str) -> Iterator[str]:
         yield "|---|---|---|---|---|"
         yield from map(_row, acted)
         yield ""
-    refused = [row for row in rows if row.unsupported]
+    refused = [row for row in rows if row.unsupported and not row.acted]
     if refused:
         yield "Only the default is accepted:\n"
         yield from (f"* `{row.name}` = {_value(row)}: {row.unsupported}" for row in refused)

@@ -17,6 +17,7 @@ class MessageStoreConfig:
         "ASYNC_MASTER",
         "ASYNC_MASTER and SYNC_MASTER take messages, SLAVE copies them.",
         choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
+        unsupported="replication is not built yet",
     )
     store_type: str = setting("default", "Kind of ConsumeQueue: files of 20-byte units.", choices=("default",))
 

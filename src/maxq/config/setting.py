@@ -44,6 +44,7 @@ def setting(
     choices: Sequence[str] = (),
     form: Form | None = None,
     secret: bool = False,
+    unsupported: str = "",
 ) -> T:
     """A row that MaxQ acts on.
 
@@ -57,8 +58,11 @@ def setting(
         choices: the only texts allowed.
         form: what the text must look like, where there is no list of choices.
         secret: shown as *** wherever settings are printed.
+        unsupported: reason why only the default is taken for now.
     """
-    row = _Row(default, doc, unit, low, high, live, wire, tuple(choices), form, secret, acted=True, unsupported="")
+    row = _Row(
+        default, doc, unit, low, high, live, wire, tuple(choices), form, secret, acted=True, unsupported=unsupported
+    )
     made: T = field(default=default, metadata={_ROW: row})
     return made
 
@@ -177,6 +181,8 @@ class Setting:
     @property
     def allowed(self) -> str:
         """What may be given, in words."""
+        if self.unsupported:
+            return f"only {self.format(self.default) or 'empty'}: {self.unsupported}"
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.form is not None:

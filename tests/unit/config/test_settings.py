@@ -46,7 +46,7 @@ def test_update_refuses_by_name_and_then_changes_nothing(name: str, value: str, 
 def test_update_refuses_a_value_out_of_bounds_and_then_changes_nothing() -> None:
     settings = BrokerSettings()
     before = settings.snapshot()
-    with pytest.raises(ConfigError, match=r"diskMaxUsedSpaceRatio='200'.*from 10 to 95 %"):
+    with pytest.raises(ConfigError, match=r"diskMaxUsedSpaceRatio='200'.*from 1 to 100 %"):
         settings.update({"fileReservedTime": "48", "diskMaxUsedSpaceRatio": "200"})
     assert settings.snapshot() == before
 
