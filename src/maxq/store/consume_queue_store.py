@@ -29,6 +29,8 @@ class ConsumeQueueStore:
 
     Attributes:
         topics: what append and dispatch look up: topic bytes → TopicTail, whose `queues` are the tails.
+        is_batch_topic: tells which topics have the attribute queue.type=BatchCQ. A topic with a batch queue on disk, or with
+            an inner batch in the log, is one anyway.
         max_gap: largest gap of a queue that is filled with the places of damaged messages, in units.
     """
 
@@ -37,7 +39,7 @@ class ConsumeQueueStore:
         self.topics: dict[bytes, TopicTail] = {}
         self.batch_queues: dict[tuple[str, int], BatchConsumeQueue] = {}
         self.max_gap = MAX_GAP
-        self.on_topic_made: Callable[[TopicTail], None] | None = None
+        self.is_batch_topic: Callable[[str], bool] = lambda topic: False
         self._mapped: dict[ConsumeQueue, None] = {}
         size = context.config.mapped_file_size_consume_queue
         self.file_size = -(-size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
@@ -53,8 +55,7 @@ class ConsumeQueueStore:
         if tail is None:
             tail = self.topics[name] = TopicTail(topic)
             tail.delay_levels = topic == DELAY_TOPIC
-            if self.on_topic_made is not None:
-                self.on_topic_made(tail)
+            tail.batch = self.is_batch_topic(topic)
         return tail
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -82,6 +83,7 @@ class ConsumeQueueStore:
             folder = self._context.root / BATCH_UNIT_NAME
             found = BatchConsumeQueue(self._context.disk, folder, topic, queue_id, self.batch_file_size)
             self.batch_queues[topic, queue_id] = found
+            self.topic_tail(topic).batch = True
         return found
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -123,8 +125,7 @@ class ConsumeQueueStore:
         """A record of an unknown topic or queue was met. For an unknown topic only its TopicTail is asked for."""
         name = topic.decode("utf-8", "replace")
         if topic not in self.topics:
-            tail = self.topics[topic] = self.topic_tail(name)
-            tail.delay_levels = name == DELAY_TOPIC
+            self.topics[topic] = self.topic_tail(name)
             return None
         return self.open(name, queue_id).tail
 

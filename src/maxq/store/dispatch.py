@@ -144,7 +144,7 @@ class DispatchService:
             if DAMAGED_PROPERTY in properties:
                 self.put_unit(message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE)
             return
-        if message.sys_flag & _INNER_BATCH:
+        if message.sys_flag & _INNER_BATCH or self._queues.topic_tail(message.topic).batch:
             self._put_batch_unit(message, physical_offset, size)
         if PROPERTY_INNER_MULTI_DISPATCH in properties and self._context.config.enable_multi_dispatch:
             self._multi_dispatch(message, physical_offset, size)
@@ -153,7 +153,10 @@ class DispatchService:
             hook(DispatchRequest(message, physical_offset, size))
 
     def _put_batch_unit(self, message: MessageExt, physical_offset: int, size: int) -> None:
-        base, count = _number(message.properties.get(PROPERTY_INNER_BASE)), _number(message.properties.get(PROPERTY_INNER_NUM))
+        base, count = message.queue_offset, 1  # a single message in a batch queue
+        if message.sys_flag & _INNER_BATCH:
+            base = _number(message.properties.get(PROPERTY_INNER_BASE))
+            count = _number(message.properties.get(PROPERTY_INNER_NUM))
         if base < 0 or not 0 < count <= 32767:
             log.warning("the inner batch at physical offset %d has no INNER_BASE and INNER_NUM", physical_offset)
             return

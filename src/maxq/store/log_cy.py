@@ -228,6 +228,7 @@ class TopicTail:
     topic_bytes = cython.declare(bytes, visibility="public")
     plain = cython.declare(cython.bint, visibility="public")
     hooked = cython.declare(cython.bint, visibility="public")
+    batch = cython.declare(cython.bint, visibility="public")
     max_queue_id = cython.declare(cython.int, visibility="public")
     write_queue_nums = cython.declare(cython.int, visibility="public")
     multi_tags = cython.declare(cython.bint, visibility="public")
@@ -242,6 +243,7 @@ class TopicTail:
         self.topic_bytes = topic.encode()
         self.plain = False
         self.hooked = False
+        self.batch = False
         self.max_queue_id = -1
         self.write_queue_nums = 0
         self.multi_tags = False
@@ -578,7 +580,7 @@ class LogTail:
             flags = row[0]
             topic = self._topic_of(topics, src, row[2], row[3])
             queue_id = row[4]
-            if topic is None or not topic.plain or queue_id < 0 or queue_id > topic.max_queue_id:
+            if topic is None or not topic.plain or topic.batch or queue_id < 0 or queue_id > topic.max_queue_id:
                 return done
             if queue_id >= len(topic.queues) or topic.queues[queue_id] is None:
                 return done
@@ -880,7 +882,7 @@ class Dispatcher:
         indexed: cython.bint = index is not None and transaction != 0xC and physical_offset >= index.end_physical_offset
         tags_code: cython.longlong = 0
         delay: cython.longlong = 0
-        special: cython.bint = topic.hooked or (sys_flag & 0x80) != 0 or transaction == 0xC
+        special: cython.bint = topic.hooked or topic.batch or (sys_flag & 0x80) != 0 or transaction == 0xC
         keys: cython.longlong = 0
         keys_end: cython.longlong = 0
         tags: cython.longlong = 0
@@ -919,7 +921,7 @@ class Dispatcher:
         if delay > 0:
             tags_code = store_timestamp + self._delay_ms(delay)
         if transaction == 0 or transaction == 8:
-            if not sys_flag & 0x80:
+            if not sys_flag & 0x80 and not topic.batch:
                 self._put_unit(topic, _i32(buf, p + 12), _i64(buf, p + 20), physical_offset, total, tags_code)
         if indexed:
             if unique:

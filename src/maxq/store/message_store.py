@@ -419,8 +419,8 @@ class MessageStore:
         self.dispatch.hook(topic, function)
 
     def set_batch_topics(self, is_batch_topic: Callable[[str], bool]) -> None:
-        """How the store learns which topics have the attribute queue.type=BatchCQ."""
-        self.writer.is_batch_topic = is_batch_topic
+        """How the store learns which topics have the attribute queue.type=BatchCQ; set before `load`."""
+        self.queues.is_batch_topic = is_batch_topic
 
     async def delete_topics(self, topics: Iterable[str]) -> int:
         """Delete all queues of these topics; their records stay in the log until it is cleaned. Returns how many

@@ -35,11 +35,7 @@ _IGNORE_BUSY_MS = 10_000_000
 
 
 class MessageWriter:
-    """Checks, assigns queue offsets, appends, rolls files.
-
-    Attributes:
-        is_batch_topic: tells which topics are BatchCQ.
-    """
+    """Checks, assigns queue offsets, appends, rolls files."""
 
     def __init__(
         self,
@@ -58,7 +54,6 @@ class MessageWriter:
         self._on_appended = on_appended
         self._busy_until_ms = 0
         self._slow_append_ms = 0
-        self.is_batch_topic: Callable[[str], bool] = lambda topic: False
 
     # --- may it be stored? ---
 
@@ -112,8 +107,8 @@ class MessageWriter:
         refused = self._check(message) or self._check_inner_batch(message)
         if refused is not None:
             return refused
-        if message.sys_flag & _INNER_BATCH:
-            return self._put_inner_batch(message)
+        if self._queues.topic_tail(message.topic).batch:
+            return self._put_in_batch_queue(message)
         if self._is_multi_dispatch(message):
             return self._put_multi_dispatch(message)
         tail = self._queues.open(message.topic, message.queue_id).tail
@@ -289,20 +284,24 @@ class MessageWriter:
         inner = bool(message.sys_flag & _INNER_BATCH)
         if PROPERTY_INNER_NUM in message.properties and not inner:
             return _illegal("the message has INNER_NUM but is no inner batch; leave the property away")
-        if inner and not self.is_batch_topic(message.topic):
+        if inner and not self._queues.topic_tail(message.topic).batch:
             return _illegal(f"topic {message.topic} is no BatchCQ topic; set its attribute queue.type=BatchCQ or send a plain batch")
         return None
 
-    def _put_inner_batch(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        text = message.properties.get(PROPERTY_INNER_NUM, "1")
-        if not text.isdigit() or not 0 < int(text) <= 32767:
-            return _illegal(f"INNER_NUM is {text!r}; it must be 1…32767")
+    def _put_in_batch_queue(self, message: MessageExtBrokerInner) -> PutMessageResult:
         queue = self._queues.open_batch(message.topic, message.queue_id)
-        base = queue.next_queue_offset
-        properties = {**message.properties, PROPERTY_INNER_NUM: text, PROPERTY_INNER_BASE: str(base)}
-        result = self._append(message, base, encode_properties(properties).encode())
+        base, count = queue.next_queue_offset, 1
+        data = message.encoded_properties()
+        if message.sys_flag & _INNER_BATCH:
+            text = message.properties.get(PROPERTY_INNER_NUM, "1")
+            if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 32767:
+                return _illegal(f"INNER_NUM is {text!r}; it must be 1…32767")
+            count = int(text)
+            properties = {**message.properties, PROPERTY_INNER_NUM: text, PROPERTY_INNER_BASE: str(base)}
+            data = encode_properties(properties).encode()
+        result = self._append(message, base, data)
         if result.ok:
-            queue.next_queue_offset = base + int(text)
+            queue.next_queue_offset = base + count
             self._on_appended()
         return result
 

@@ -18,6 +18,7 @@ from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.expectation import LMQ_PREFIX
 from maxq.store.tools.index_files import infer_geometry
 from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
+from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.queue_files import MAX_EXT_ADDRESS, ExtFiles, QueueFiles, Unit
 from maxq.store.tools.store_files import StoreFiles
 
@@ -64,6 +65,8 @@ def recover(files: StoreFiles, clock: Clock, rng: Rng, *, rebuild: bool = False)
     if rebuild:
         _forget_indexes(files.disk, files)
     store = MessageStore(config, disk=files.disk, clock=clock, rng=rng, broker=StoreIdentity())
+    for topic in sorted(TopicNames(files).batch):  # a broker tells the store so when it has read topics.json
+        store.topic_tail(topic).batch = True
     report = store.load()
     store.close()
     return report
