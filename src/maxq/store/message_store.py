@@ -10,6 +10,7 @@ Everything runs on the loop's thread; what blocks leaves it through `run_in_exec
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from maxq.config.message_store_config import MessageStoreConfig
@@ -116,6 +117,10 @@ class MessageStore:
     @property
     def identity(self) -> StoreIdentity:
         return self._context.identity
+
+    def set_store_host(self, store_host: bytes) -> None:
+        """The address that records carry from now on: a broker on port 0 learns its port after `load`."""
+        self._context.identity = replace(self._context.identity, store_host=store_host)
 
     @property
     def flags(self) -> RunningFlags:
