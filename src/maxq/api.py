@@ -10,28 +10,22 @@ asynchronous clients underneath, for programs with an event loop. Settings are t
 keyword.
 """
 
-import asyncio
-import os
-import socket
-from pathlib import Path
 from typing import Any
 
 from maxq.client import lite_pull_consumer, producer, push_consumer, sync, sync_admin
 from maxq.client.admin import admin
 from maxq.client.client_config import (
     ClientConfig,
-    ClientSeams,
     LitePullConsumerConfig,
     ProducerConfig,
     PushConsumerConfig,
 )
 from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
-from maxq.client.loop_thread import LoopFactory
 from maxq.client.send_result import SendResult, SendStatus
+from maxq.machine import new_event_loop, system_seams
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
 from maxq.protocol.message import Message, MessageExt
 from maxq.protocol.message_queue import MessageQueue
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 __all__ = [
     "Admin",
@@ -54,39 +48,6 @@ __all__ = [
     "system_seams",
 ]
 
-try:
-    import uvloop
-except ImportError:  # not on Windows
-    _loop_factory: LoopFactory = asyncio.new_event_loop
-else:
-    _loop_factory = uvloop.new_event_loop
-
-
-def system_seams(namesrv_addr: str = "") -> ClientSeams:
-    """The real outside world. With `namesrv_addr`, the client's address is the one this machine uses towards it."""
-    return ClientSeams(
-        clock=SystemClock(),
-        rng=SystemRng(),
-        disk=SystemDisk(),
-        host_ip=_own_address(namesrv_addr),
-        pid=os.getpid(),
-        home=Path.home(),
-    )
-
-
-def _own_address(namesrv_addr: str) -> str:
-    host, _, port = namesrv_addr.split(";")[0].strip().rpartition(":")
-    if not host or not port.isdigit():
-        return "127.0.0.1"
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((host.strip("[]"), int(port)))  # datagram: nothing is sent
-            return str(probe.getsockname()[0])
-    except OSError:
-        return "127.0.0.1"
-
-
 class Producer(sync.Producer):
     """Blocking producer.
 
@@ -98,7 +59,7 @@ class Producer(sync.Producer):
 
     def __init__(self, producer_group: str, namesrv_addr: str, **settings: Any) -> None:
         config = ProducerConfig(producer_group=producer_group, namesrv_addr=namesrv_addr, **settings)
-        super().__init__(config, system_seams(namesrv_addr), loop_factory=_loop_factory)
+        super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
 
 
 class PushConsumer(sync.PushConsumer):
@@ -122,7 +83,7 @@ class PushConsumer(sync.PushConsumer):
         **settings: Any,
     ) -> None:
         config = PushConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
-        super().__init__(config, system_seams(namesrv_addr), listener, orderly=orderly, loop_factory=_loop_factory)
+        super().__init__(config, system_seams(namesrv_addr), listener, orderly=orderly, loop_factory=new_event_loop)
 
 
 class LitePullConsumer(sync.LitePullConsumer):
@@ -130,7 +91,7 @@ class LitePullConsumer(sync.LitePullConsumer):
 
     def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Any) -> None:
         config = LitePullConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
-        super().__init__(config, system_seams(namesrv_addr), loop_factory=_loop_factory)
+        super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
 
 
 class Admin(sync_admin.Admin):
@@ -138,7 +99,7 @@ class Admin(sync_admin.Admin):
 
     def __init__(self, namesrv_addr: str, **settings: Any) -> None:
         config = ClientConfig(namesrv_addr=namesrv_addr, **settings)
-        super().__init__(config, system_seams(namesrv_addr), loop_factory=_loop_factory)
+        super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
 
 
 def async_producer(producer_group: str, namesrv_addr: str, **settings: Any) -> producer.Producer:

@@ -20,7 +20,9 @@ from typing import Self
 
 from maxq.broker.controller import BrokerController
 from maxq.config import BrokerSettings, NamesrvSettings
+from maxq.config.host import broker_on
 from maxq.errors import MaxQError
+from maxq.machine import new_event_loop, system_host
 from maxq.namesrv.controller import NamesrvController
 from maxq.runtime.interfaces import Clock, Disk, Rng
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
@@ -96,10 +98,10 @@ class StandaloneServer:
             "haListenPort": str(self._broker_port + 1),
             "namesrvAddr": self.namesrv_address,
             "storePathRootDir": str(self.store),
-            "storePathCommitLog": str(self.store / "commitlog"),
         }
         base, _ = BrokerSettings.from_properties(own, source="standalone")
-        return base.overlay(given, source="--set")
+        settings, warnings = base.overlay(given, source="--set")
+        return broker_on(settings, system_host()), warnings
 
     async def start(self) -> None:
         """Listen on both ports; the broker is registered on return.
@@ -107,9 +109,14 @@ class StandaloneServer:
         Raises:
             PortInUseError; StoreRefusedError: the store is damaged, foreign or in use by another broker.
         """
-        settings, _ = NamesrvSettings.from_properties(
-            {"listenPort": str(self._namesrv_port), "bindAddress": self.host}, source="standalone"
-        )
+        folder = self.store / "namesrv"
+        namesrv = {
+            "listenPort": str(self._namesrv_port),
+            "bindAddress": self.host,
+            "kvConfigPath": str(folder / "kvConfig.json"),
+            "configStorePath": str(folder / "namesrv.properties"),
+        }
+        settings, _ = NamesrvSettings.from_properties(namesrv, source="standalone")
         self._namesrv = NamesrvController(settings, disk=self._disk, clock=self._clock, rng=self._rng)
         with naming_port(self.host, self._namesrv_port, "name server"):
             await self._namesrv.start()
@@ -219,15 +226,6 @@ class Standalone:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed, else asyncio's."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 @contextlib.contextmanager

@@ -16,9 +16,11 @@ import typer
 
 from maxq.cli.options import split_assignments
 from maxq.config import BrokerSettings, NamesrvSettings
+from maxq.config.host import broker_on, namesrv_on
 from maxq.config.properties import format_properties, parse_properties
 from maxq.config.settings import DEFAULT_BROKER_PORT, DEFAULT_NAMESRV_PORT
 from maxq.errors import ConfigError
+from maxq.machine import new_event_loop, system_host
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 app = typer.Typer(rich_markup_mode=None)
@@ -85,6 +87,7 @@ def namesrv(
     if port is not None:
         settings, _ = settings.overlay({"listenPort": str(port)}, source="-p")
     warn(warnings)
+    settings = namesrv_on(settings, system_host())
     server = NamesrvController(settings, **_seams())
 
     async def start() -> None:
@@ -122,6 +125,7 @@ def broker(
         settings, _ = settings.overlay({"namesrvAddr": namesrv}, source="-n")
     settings, more = settings.overlay(split_assignments(set_ or ()), source="--set")
     warn((*warnings, *more))
+    settings = broker_on(settings, system_host())
     if print_settings:
         print(format_properties(settings.snapshot()), end="")
         return
@@ -155,7 +159,6 @@ def serve(
 
     The ready file is removed first and again at the end: it exists only while the server answers.
     """
-    from maxq.standalone import new_event_loop
 
     async def run() -> None:
         stop = asyncio.Event()

@@ -6,6 +6,7 @@ All but `recover` never write, and may be run beside a broker that is writing.
 import contextlib
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
 from typing import Annotated, Any
@@ -17,7 +18,9 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 from rich.progress import Progress as RichProgress
 
 from maxq.errors import MaxQError, StoreError
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.overlay_disk import OverlayDisk
+from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.store.tools import recover as recovering
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.log_walk import LogWalk, Progress
 from maxq.store.tools.message_json import messages_of
@@ -77,6 +80,54 @@ def check(
         for line in report.lines():
             print(line)
     if report.faults:
+        raise typer.Exit(1)
+
+
+@app.command()
+def recover(
+    directory: Directory,
+    as_json: Json = False,
+    conf: Conf = None,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Build queues, index and checkpoint anew from the whole log.")
+    ] = False,
+    hash_slots: HashSlots = 0,
+    index_entries: IndexEntries = 0,
+) -> None:
+    """Do what the broker does at its start, end cleanly, and say what was done. The broker must not be running."""
+    with _errors_to_stderr(), Console(stderr=True).status("recovering"):
+        files = _open(directory, conf, hash_slots, index_entries)
+        report = recovering.recover(files, SystemClock(), SystemRng(), rebuild=rebuild)
+    if as_json:
+        _print_json(recovering.recovery_json(report))
+        return
+    for line in report.lines():
+        print(line)
+
+
+@app.command()
+def rehearse(
+    directory: Directory,
+    as_json: Json = False,
+    conf: Conf = None,
+    hash_slots: HashSlots = 0,
+    index_entries: IndexEntries = 0,
+) -> None:
+    """Could MaxQ take over this (Java) store? Recovers it on an overlay, nothing changes, and compares every queue."""
+    with _errors_to_stderr(), _progress() as progress, tempfile.TemporaryDirectory(prefix="maxq-rehearse-") as upper:
+        original = _open(directory, conf, hash_slots, index_entries)
+        copy = StoreFiles(
+            OverlayDisk(PurePath(directory), PurePath(upper)),
+            PurePath(directory),
+            original.settings,
+        )
+        report = recovering.Rehearsal(original, copy, SystemClock(), SystemRng(), progress).run()
+    if as_json:
+        _print_json(report.to_json())
+    else:
+        for line in report.lines():
+            print(line)
+    if not report.possible:
         raise typer.Exit(1)
 
 

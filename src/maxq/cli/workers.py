@@ -6,7 +6,6 @@ One process is one event loop and one core; this is how a machine's cores are us
 
 import asyncio
 import signal
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -34,16 +33,16 @@ class Worker:
 
 
 def derive_workers(settings: BrokerSettings, count: int) -> list[Worker]:
-    """Names, ports and folders of `count` workers."""
-    name = settings.broker.broker_name or socket.gethostname()
+    """Names, ports and folders of `count` workers; `settings` are complete (config.host.broker_on)."""
     root = Path(settings.store.store_path_root_dir)
-    log = settings.store.store_path_commit_log
+    log = Path(settings.store.store_path_commit_log)
     workers = []
     for number in range(count):
         store = root / f"worker-{number}"
-        commit_log = Path(log) / f"worker-{number}" if log else store / "commitlog"
+        # A log that has a place of its own keeps it; otherwise it lies in the worker's store.
+        commit_log = store / log.relative_to(root) if log.is_relative_to(root) else log / f"worker-{number}"
         own = {
-            "brokerName": f"{name}-{number}",
+            "brokerName": f"{settings.broker.broker_name}-{number}",
             "listenPort": str(settings.server.listen_port + PORT_STEP * number),
             "haListenPort": str(settings.store.ha_listen_port + PORT_STEP * number),
             "storePathRootDir": str(store),

@@ -303,16 +303,21 @@ public class Driver {
         return true;
     }
 
-    /** One mqadmin command in this JVM: its standard output. */
+    /** One mqadmin command in this JVM: its standard output, and its stack trace if it has one. */
     static Object mqadmin(JSONObject request) throws Exception {
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        ByteArrayOutputStream said = new ByteArrayOutputStream();
+        ByteArrayOutputStream failed = new ByteArrayOutputStream();
         PrintStream out = System.out;
-        System.setOut(new PrintStream(bytes, true, "UTF-8"));
+        PrintStream err = System.err;
+        System.setOut(new PrintStream(said, true, "UTF-8"));
+        System.setErr(new PrintStream(failed, true, "UTF-8"));
         try {
             MQAdminStartup.main0(((JSONArray) request.get("args")).toArray(new String[0]), null);
         } finally {
             System.setOut(out);
+            System.setErr(err);
         }
-        return bytes.toString("UTF-8");
+        String trace = failed.toString("UTF-8");
+        return said.toString("UTF-8") + (trace.contains("Exception") ? trace : "");
     }
 }

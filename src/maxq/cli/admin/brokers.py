@@ -1,0 +1,276 @@
+"""Broker and cluster commands of mqadmin."""
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+import typer
+
+from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
+from maxq.cli.report import Report, done_report, pairs_report
+from maxq.cli.times import format_time
+from maxq.client.admin.admin import Admin
+from maxq.errors import BrokerError, ClientError, ConfigError
+from maxq.protocol.body.broker_stats import BrokerStatsData
+from maxq.protocol.json_body import to_plain
+
+app = typer.Typer(rich_markup_mode=None)
+
+_CLUSTER_COLUMNS = {
+    "cluster": "#Cluster Name",
+    "brokerName": "#Broker Name",
+    "brokerId": "#BID",
+    "address": "#Addr",
+    "version": "#Version",
+    "inTps": "#InTPS(LOAD)",
+    "outTps": "#OutTPS(LOAD)",
+    "timer": "#Timer(Progress)",
+    "pageCacheWait": "#PCWait(ms)",
+    "hour": "#Hour",
+    "space": "#SPACE",
+    "activated": "#ACTIVATED",
+}
+_MORE_COLUMNS = {
+    "cluster": "#Cluster Name",
+    "brokerName": "#Broker Name",
+    "inTotalYesterday": "#InTotalYest",
+    "outTotalYesterday": "#OutTotalYest",
+    "inTotalToday": "#InTotalToday",
+    "outTotalToday": "#OutTotalToday",
+}
+_HOUR_MS = 3_600_000
+
+
+@command(app, "clusterList")
+async def cluster_list(
+    admin: Admin,
+    more: Annotated[bool, typer.Option("-m", "--moreStats", help="Totals of yesterday and today.")] = False,
+    only: Annotated[str | None, typer.Option("-c", "--clusterName", help="Only this cluster.")] = None,
+) -> Report:
+    """All clusters and brokers."""
+    info = await admin.cluster_info()
+    rows: list[tuple[Any, ...]] = []
+    for cluster, names in sorted(info.cluster_addr_table.items()):
+        for name in sorted(names) if only in (None, cluster) else ():
+            brokers = info.broker_addr_table[name].broker_addrs if name in info.broker_addr_table else {}
+            for number, address in sorted(brokers.items()):
+                state = await admin.brokers.runtime_info(address)
+                rows.append(_totals(cluster, name, state) if more else _state(cluster, name, number, address, state))
+    return Report(_MORE_COLUMNS if more else _CLUSTER_COLUMNS, rows)
+
+
+def _state(cluster: str, name: str, number: int, address: str, state: dict[str, str]) -> tuple[Any, ...]:
+    def first(key: str) -> str:
+        return (state.get(key, "").split() or ["0"])[0]
+
+    put = f"{float(first('putTps')):.2f}({state.get('sendThreadPoolQueueSize', '0')},"
+    put += f"{state.get('sendThreadPoolQueueHeadWaitTimeMills', '0')}ms)"
+    out = f"{float(first('getTransferredTps')):.2f}({state.get('pullThreadPoolQueueSize', '0')},"
+    out += f"{state.get('pullThreadPoolQueueHeadWaitTimeMills', '0')}ms)"
+    earliest = int(state.get("earliestMessageTimeStamp", "-1"))
+    now = int(state.get("currentTimeMillis", "0") or 0)
+    hours = (now - earliest) / _HOUR_MS if earliest > 0 and now > earliest else 0.0
+    space = state.get("commitLogDiskRatio", "")
+    timer = f"{state.get('timerReadBehind', '0')}-{state.get('timerOffsetBehind', '0')}"
+    wait = state.get("pageCacheLockTimeMills", "0")
+    version = state.get("brokerVersionDesc", "")
+    active = state.get("brokerActive", "true")
+    return (cluster, name, number, address, version, put, out, timer, wait, f"{hours:.2f}", space, active)
+
+
+def _totals(cluster: str, name: str, state: dict[str, str]) -> tuple[Any, ...]:
+    def number(key: str) -> int:
+        return int(state.get(key, "0") or 0)
+
+    put_yesterday = number("msgPutTotalTodayMorning") - number("msgPutTotalYesterdayMorning")
+    get_yesterday = number("msgGetTotalTodayMorning") - number("msgGetTotalYesterdayMorning")
+    put_today = number("msgPutTotalTodayNow") - number("msgPutTotalTodayMorning")
+    get_today = number("msgGetTotalTodayNow") - number("msgGetTotalTodayMorning")
+    return cluster, name, put_yesterday, get_yesterday, put_today, get_today
+
+
+@command(app, "brokerStatus")
+async def broker_status(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
+    """State and statistics of brokers."""
+    targets = await addresses(admin, broker, cluster, masters=False)
+    if broker is not None:
+        return pairs_report(dict(sorted((await admin.brokers.runtime_info(broker)).items())))
+    found = {target: dict(sorted((await admin.brokers.runtime_info(target)).items())) for target in targets}
+    rows = [(target, key, value) for target, state in found.items() for key, value in state.items()]
+    text = "".join(f"{target:<24}{key:<32}: {value}\n" for target, key, value in rows)
+    return Report({"address": "#Address", "key": "#Key", "value": "#Value"}, rows, value=found, text=text)
+
+
+@command(app, "getBrokerConfig")
+async def get_broker_config(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
+    """All settings of brokers."""
+    if (broker is None) == (cluster is None):
+        raise ConfigError("one of -b/--brokerAddr and -c/--clusterName is needed")
+    heads = {broker: broker} if broker else await _heads(admin, cluster or "")
+    found = {address: await admin.brokers.config(address) for address in heads if address}
+    rows = [(address, key, value) for address, config in found.items() for key, value in config.items()]
+    text = "".join(
+        f"============{heads[address]}============\n"
+        + "".join(f"{key:<50}=  {value}\n" for key, value in config.items())
+        for address, config in found.items()
+    )
+    value = found[broker] if broker else found
+    return Report({"address": "#Address", "key": "#Key", "value": "#Value"}, rows, value=value, text=text)
+
+
+async def _heads(admin: Admin, cluster: str) -> dict[str | None, str]:
+    """mqadmin's head line of each broker of a cluster, by address."""
+    heads: dict[str | None, str] = {}
+    for data in await admin.brokers.of_cluster(cluster):
+        master = data.master_address
+        for number, address in sorted(data.broker_addrs.items()):
+            heads[address] = f"Master: {address}" if number == 0 else f"My Master: {master}=====Slave: {address}"
+    return heads
+
+
+@command(app, "updateBrokerConfig")
+async def update_broker_config(
+    admin: Admin,
+    key: Annotated[str, typer.Option("-k", "--key", help="Property, by RocketMQ's name.")],
+    value: Annotated[str, typer.Option("-v", "--value")],
+    broker: BrokerAddr = None,
+    cluster: ClusterName = None,
+    everywhere: Annotated[bool, typer.Option("-a", "--updateAllBroker", help="With -c: slaves too.")] = False,
+) -> Report:
+    """Change a setting of running brokers."""
+    targets = await addresses(admin, broker, cluster, masters=not everywhere)
+    for target in targets:
+        await admin.brokers.update_config(target, {key: value})
+    return done_report(
+        "\n".join(f"update broker config success, {target}" for target in targets),
+        brokers=targets,
+        key=key,
+        value=value,
+    )
+
+
+@command(app, "brokerConsumeStats")
+async def broker_consume_stats(
+    admin: Admin,
+    broker: Annotated[str, typer.Option("-b", "--brokerAddr", help="Broker, host:port.")],
+    timeout_ms: Annotated[int, typer.Option("-t", "--timeoutMillis", min=1)] = 50_000,
+    level: Annotated[int, typer.Option("-l", "--level", min=0, help="Only queues that far behind.")] = 0,
+    order: Annotated[str, typer.Option("-o", "--order", metavar="true|false")] = "false",
+) -> Report:
+    """Progress of all groups on a broker."""
+    is_order = order.lower() == "true"
+    found = await admin.brokers.consume_stats(broker, is_order=is_order, timeout_ms=timeout_ms)
+    rows = []
+    for table in found.consume_stats_list:
+        for group, all_stats in sorted(table.items()):
+            for stats in all_stats:
+                for queue, at in sorted(stats.offset_table.items()):
+                    diff = at.broker_offset - at.consumer_offset
+                    if diff >= level:
+                        place = (queue.topic, group, queue.broker_name, queue.queue_id)
+                        offsets = (at.broker_offset, at.consumer_offset, diff)
+                        rows.append((*place, *offsets, format_time(at.last_timestamp)))
+    columns = {"topic": "#Topic", "group": "#Group", "brokerName": "#Broker Name", "queueId": "#QID"}
+    columns |= {"brokerOffset": "#Broker Offset", "consumerOffset": "#Consumer Offset", "diff": "#Diff"}
+    return Report(columns | {"lastTime": "#LastTime"}, rows, notes=["", f"Diff Total: {found.total_diff}"])
+
+
+_STATS_COLUMNS = {
+    "topic": "#Topic",
+    "consumerGroup": "#Consumer Group",
+    "accumulation": "#Accumulation",
+    "inTps": "#InTPS",
+    "outTps": "#OutTPS",
+    "inMessages24h": "#InMsg24Hour",
+    "outMessages24h": "#OutMsg24Hour",
+}
+
+
+@command(app, "statsAll")
+async def stats_all(
+    admin: Admin,
+    active: Annotated[bool, typer.Option("-a", "--activeTopic", help="Only topics with messages today.")] = False,
+    only: Annotated[str | None, typer.Option("-t", "--topic", help="Only this topic.")] = None,
+) -> Report:
+    """Rates and backlog of topics and groups."""
+    rows: list[tuple[Any, ...]] = []
+    for topic in await admin.topics.names():
+        if topic.startswith(("%RETRY%", "%DLQ%")) or only not in (None, topic):
+            continue
+        masters = [data.master_address for data in (await admin.topics.route(topic)).broker_datas]
+        brokers = [address for address in masters if address]
+        in_tps, in_day = await _rates(admin, brokers, "TOPIC_PUT_NUMS", topic)
+        if active and not in_day:
+            continue
+        for group in await admin.topics.consumed_by(topic):
+            out_tps, out_day = await _rates(admin, brokers, "GROUP_GET_NUMS", f"{topic}@{group}")
+            rows.append((topic, group, await _backlog(admin, group, topic), in_tps, out_tps, in_day, out_day))
+        if not rows or rows[-1][0] != topic:
+            rows.append((topic, "", 0, in_tps, "", in_day, "NO_CONSUMER"))
+    return Report(_STATS_COLUMNS, rows)
+
+
+async def _backlog(admin: Admin, group: str, topic: str) -> int:
+    try:
+        return max((await admin.groups.consume_stats(group, topic)).total_diff, 0)
+    except (BrokerError, ClientError):
+        return 0
+
+
+async def _rates(admin: Admin, brokers: list[str], name: str, key: str) -> tuple[float, int]:
+    """Messages a second in the last minute, and messages in the last day, over all brokers."""
+    tps, day = 0.0, 0
+    for address in brokers:
+        try:
+            found: BrokerStatsData = await admin.brokers.stats(address, name, key)
+        except BrokerError:  # nothing counted under this key yet
+            continue
+        tps += found.stats_minute.tps
+        day += found.stats_day.sum or found.stats_hour.sum or found.stats_minute.sum
+    return tps, day
+
+
+@command(app, "haStatus")
+async def ha_status(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
+    """Replication as each broker sees it."""
+    rows = []
+    value = {}
+    for target in await addresses(admin, broker, cluster):
+        found = await admin.brokers.ha_status(target)
+        value[target] = to_plain(found)
+        rows.append(
+            (target, found.master_commit_log_max_offset, len(found.ha_connection_info), found.in_sync_slave_nums)
+        )
+    columns = {"masterAddr": "#MasterAddr", "maxOffset": "#MasterCommitLogMaxOffset"}
+    return Report(columns | {"slaves": "#SlaveNum", "inSyncSlaves": "#InSyncSlaveNum"}, rows, value=value)
+
+
+async def _on_each(
+    admin: Admin, broker: str | None, cluster: str | None, do: Callable[[str], Coroutine[Any, Any, None]]
+) -> Report:
+    targets = (
+        await addresses(admin, broker, cluster)
+        if broker or cluster
+        else [data.master_address for data in (await admin.cluster_info()).broker_addr_table.values()]
+    )
+    for target in targets:
+        if target is not None:
+            await do(target)
+    return done_report("success", brokers=targets)
+
+
+@command(app, "cleanExpiredCQ")
+async def clean_expired_cq(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
+    """Delete queue files whose messages are gone; without -b or -c on all brokers."""
+    return await _on_each(admin, broker, cluster, admin.brokers.clean_expired_consume_queue)
+
+
+@command(app, "cleanUnusedTopic")
+async def clean_unused_topic(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
+    """Delete queues of topics that are gone; without -b or -c on all brokers."""
+    return await _on_each(admin, broker, cluster, admin.brokers.clean_unused_topic)
+
+
+@command(app, "deleteExpiredCommitLog")
+async def delete_expired_commit_log(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
+    """Delete log files older than they must be kept; without -b or -c on all brokers."""
+    return await _on_each(admin, broker, cluster, admin.brokers.delete_expired_commit_log)

@@ -1,0 +1,332 @@
+"""Group and connection commands of mqadmin."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, addresses, command
+from maxq.cli.admin.topics import is_true, read_json_list
+from maxq.cli.report import Report, done_report
+from maxq.cli.times import format_time
+from maxq.cli.versions import version_name
+from maxq.client.admin.admin import Admin
+from maxq.errors import BrokerError, ClientError, ConfigError, RemotingError
+from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
+from maxq.protocol.body.heartbeat import Connection, ConsumerConnection
+from maxq.protocol.body.offsets import ConsumeStats
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.enums import ConsumeType, MessageModel, MessageRequestMode
+from maxq.protocol.json_body import to_plain
+from maxq.protocol.message_queue import MessageQueue
+
+app = typer.Typer(rich_markup_mode=None)
+
+Group = Annotated[str, typer.Option("-g", "--groupName", "--consumerGroup", help="Consumer group.")]
+
+
+@command(app, "updateSubGroup")
+async def update_sub_group(
+    admin: Admin,
+    group: Group,
+    broker: BrokerAddr = None,
+    cluster: ClusterName = None,
+    consume_enable: Annotated[str, typer.Option("-s", "--consumeEnable", metavar="true|false")] = "true",
+    from_min: Annotated[str, typer.Option("-m", "--consumeFromMinEnable", metavar="true|false")] = "false",
+    broadcast: Annotated[str, typer.Option("-d", "--consumeBroadcastEnable", metavar="true|false")] = "false",
+    orderly: Annotated[str, typer.Option("-o", "--consumeMessageOrderly", metavar="true|false")] = "false",
+    retry_queues: Annotated[int, typer.Option("-q", "--retryQueueNums", min=0)] = 1,
+    retry_times: Annotated[int, typer.Option("-r", "--retryMaxTimes")] = 16,
+    broker_id: Annotated[int, typer.Option("-i", "--brokerId", min=0, help="Where it reads.")] = 0,
+    slow_broker: Annotated[
+        int, typer.Option("-w", "--whichBrokerWhenConsumeSlowly", min=0, help="Where it reads when far behind.")
+    ] = 1,
+    notify: Annotated[str, typer.Option("-a", "--notifyConsumerIdsChanged", metavar="true|false")] = "true",
+) -> Report:
+    """Create or change a consumer group."""
+    config = SubscriptionGroupConfig(
+        group,
+        is_true("-s", consume_enable),
+        is_true("-m", from_min),
+        is_true("-d", broadcast),
+        is_true("-o", orderly),
+        retry_queues,
+        retry_times,
+        broker_id=broker_id,
+        which_broker_when_consume_slowly=slow_broker,
+        notify_consumer_ids_changed_enable=is_true("-a", notify),
+    )
+    targets = await addresses(admin, broker, cluster)
+    for target in targets:
+        await admin.groups.create(target, config)
+    members = ", ".join(f"{name}={value}" for name, value in config.to_json().items())
+    lines = [f"create subscription group to {target} success." for target in targets]
+    text = "\n".join([*lines, f"SubscriptionGroupConfig{{{members}}}"]) + "\n"
+    return Report({}, [], value={"brokers": targets, "group": config.to_json()}, text=text)
+
+
+@command(app, "updateSubGroupList")
+async def update_sub_group_list(
+    admin: Admin,
+    file: Annotated[Path, typer.Option("-f", "--filename", help="JSON array of group configurations.")],
+    broker: BrokerAddr = None,
+    cluster: ClusterName = None,
+) -> Report:
+    """Create or change the consumer groups of a JSON file."""
+    configs = [SubscriptionGroupConfig.from_json(value) for value in read_json_list(file)]
+    targets = await addresses(admin, broker, cluster)
+    for target in targets:
+        await admin.groups.create_list(target, configs)
+    sentence = "\n".join(
+        f"submit batch of group config to {target} success, please check the result later." for target in targets
+    )
+    return done_report(sentence, brokers=targets, groups=len(configs))
+
+
+@command(app, "deleteSubGroup")
+async def delete_sub_group(
+    admin: Admin,
+    group: Group,
+    broker: BrokerAddr = None,
+    cluster: ClusterName = None,
+    remove_offset: Annotated[str, typer.Option("-r", "--removeOffset", metavar="true|false")] = "false",
+) -> Report:
+    """Delete a consumer group; with -c its retry and dead-letter topics too."""
+    clean = is_true("-r", remove_offset)
+    if cluster is None:
+        (target,) = await addresses(admin, broker, cluster)
+        await admin.groups.delete(target, group, clean_offset=clean)
+        return done_report(f"delete subscription group [{group}] from broker [{target}] success.", brokers=[target])
+    targets = await admin.groups.delete_in_cluster(group, cluster, clean_offset=clean)
+    lines = [
+        f"delete subscription group [{group}] from broker [{target}] in cluster [{cluster}] success."
+        for target in targets
+    ]
+    return done_report("\n".join(lines), brokers=targets)
+
+
+@command(app, "getConsumerConfig")
+async def get_consumer_config(admin: Admin, group: Group) -> Report:
+    """Settings of a consumer group on every broker."""
+    rows = []
+    value = []
+    text = ""
+    for name, data in sorted((await admin.cluster_info()).broker_addr_table.items()):
+        if data.master_address is None:
+            continue
+        table = (await admin.groups.all_configs(data.master_address)).subscription_group_table
+        if group not in table:
+            continue
+        found = table[group].to_json()
+        value.append({"cluster": data.cluster, "brokerName": name, **found})
+        text += f"============================={data.cluster}:{name}=============================\n"
+        text += "".join(f"{key:<40}=  {item}\n" for key, item in found.items())
+        rows += [(data.cluster, name, key, item) for key, item in found.items()]
+    if not rows:
+        raise ClientError(f"no broker has a consumer group {group}")
+    columns = {"cluster": "#Cluster", "brokerName": "#Broker Name", "key": "#Key", "value": "#Value"}
+    return Report(columns, rows, value=value, text=text)
+
+
+_PROGRESS_COLUMNS = {
+    "topic": "#Topic",
+    "brokerName": "#Broker Name",
+    "queueId": "#QID",
+    "brokerOffset": "#Broker Offset",
+    "consumerOffset": "#Consumer Offset",
+    "clientIp": "#Client IP",
+    "diff": "#Diff",
+    "inflight": "#Inflight",
+    "lastTime": "#LastTime",
+}
+_GROUPS_COLUMNS = {
+    "group": "#Group",
+    "count": "#Count",
+    "version": "#Version",
+    "type": "#Type",
+    "model": "#Model",
+    "tps": "#TPS",
+    "diffTotal": "#Diff Total",
+}
+
+
+@command(app, "consumerProgress")
+async def consumer_progress(
+    admin: Admin,
+    group: Annotated[str | None, typer.Option("-g", "--groupName", help="One group; without it all of them.")] = None,
+    topic: Annotated[str | None, typer.Option("-t", "--topicName", help="Only this topic.")] = None,
+    show_ip: Annotated[str, typer.Option("-s", "--showClientIP", metavar="true|false")] = "false",
+) -> Report:
+    """Where consumer groups are, and how far behind."""
+    if group is None:
+        return await _all_groups(admin)
+    stats = await admin.groups.consume_stats(group, topic)
+    if not stats.offset_table:
+        raise ClientError(f"group {group} has committed no offsets" + (f" of topic {topic}" if topic else ""))
+    clients = await _clients_by_queue(admin, group) if is_true("-s", show_ip) else {}
+    columns = dict(_PROGRESS_COLUMNS)
+    if not clients:
+        del columns["clientIp"]
+    rows = []
+    for queue, at in sorted(stats.offset_table.items()):
+        client = [clients.get(queue, "N/A")] if clients else []
+        place = (queue.topic, queue.broker_name, queue.queue_id, at.broker_offset, at.consumer_offset)
+        behind = (at.broker_offset - at.consumer_offset, at.pull_offset - at.consumer_offset)
+        rows.append((*place, *client, *behind, format_time(at.last_timestamp)))
+    notes = ["", f"Consume TPS: {stats.consume_tps:.2f}", f"Consume Diff Total: {stats.total_diff}"]
+    return Report(columns, rows, notes=[*notes, f"Consume Inflight Total: {stats.inflight_total_diff}"])
+
+
+async def _clients_by_queue(admin: Admin, group: str) -> dict[MessageQueue, str]:
+    found = {}
+    for connection in (await admin.groups.connections(group)).connection_set:
+        info = await admin.groups.running_info(group, connection.client_id or "")
+        ip = (connection.client_addr or "").rpartition(":")[0]
+        found.update(dict.fromkeys(info.mq_table, ip))
+    return found
+
+
+async def _all_groups(admin: Admin) -> Report:
+    rows = []
+    for group in await admin.groups.names():
+        try:
+            stats = await admin.groups.consume_stats(group)
+        except (BrokerError, ClientError, RemotingError):
+            stats = ConsumeStats()
+        try:
+            members = await admin.groups.connections(group)
+        except (BrokerError, ClientError, RemotingError):
+            members = ConsumerConnection()
+        oldest = min((connection.version for connection in members.connection_set), default=None)
+        rows.append(
+            (
+                group,
+                len(members.connection_set),
+                "OFFLINE" if oldest is None else version_name(oldest),
+                _type_name(members.consume_type),
+                _model_name(members.message_model),
+                stats.consume_tps,
+                stats.total_diff,
+            )
+        )
+    return Report(_GROUPS_COLUMNS, sorted(rows, key=lambda row: -row[6]))
+
+
+def _type_name(kind: ConsumeType | None) -> str:
+    return "" if kind is None else "PULL" if kind is ConsumeType.CONSUME_ACTIVELY else "PUSH"
+
+
+def _model_name(model: MessageModel | None) -> str:
+    return "" if model is None else model.name
+
+
+_CONNECTION_COLUMNS = {
+    "clientId": "#ClientId",
+    "clientAddr": "#ClientAddr",
+    "language": "#Language",
+    "version": "#Version",
+}
+
+
+def _connection_rows(connections: Iterable[Connection]) -> list[tuple[str, ...]]:
+    return sorted(
+        (found.client_id or "", found.client_addr or "", found.language or "", version_name(found.version))
+        for found in connections
+    )
+
+
+@command(app, "consumerConnection")
+async def consumer_connection(admin: Admin, group: Group, broker: BrokerAddr = None) -> Report:
+    """Members and subscriptions of a consumer group."""
+    found = await admin.groups.connections(group, broker)
+    notes = ["", "Below is subscription:", "#Topic  #SubExpression"]
+    notes += [f"{topic}  {data.sub_string}" for topic, data in sorted(found.subscription_table.items())]
+    kind, model, start = found.consume_type, found.message_model, found.consume_from_where
+    notes += [
+        "",
+        f"ConsumeType: {kind.name if kind is not None else ''}",
+        f"MessageModel: {_model_name(model)}",
+        f"ConsumeFromWhere: {start.name if start is not None else ''}",
+    ]
+    return Report(_CONNECTION_COLUMNS, _connection_rows(found.connection_set), value=to_plain(found), notes=notes)
+
+
+@command(app, "consumerStatus")
+async def consumer_status(
+    admin: Admin,
+    group: Group,
+    client_id: Annotated[str | None, typer.Option("-i", "--clientId", help="One member, in full.")] = None,
+    broker: BrokerAddr = None,
+    jstack: Annotated[bool, typer.Option("-s", "--jstack", help="With the stacks of its threads.")] = False,
+) -> Report:
+    """What the members of a consumer group say of themselves."""
+    if client_id is not None:
+        info = await admin.groups.running_info(group, client_id, jstack=jstack)
+        queues = sorted(info.mq_table.items())
+        rows = [
+            (queue.topic, queue.broker_name, queue.queue_id, held.commit_offset, held.cached_msg_count, held.locked)
+            for queue, held in queues
+        ]
+        columns = {"topic": "#Topic", "brokerName": "#Broker Name", "queueId": "#QID", "offset": "#Consumer Offset"}
+        columns |= {"cached": "#Cached", "locked": "#Locked"}
+        notes = ["", *(f"{name} = {value}" for name, value in sorted(info.properties.items()))]
+        return Report(columns, rows, value=to_plain(info), notes=[*notes, *([info.jstack] if info.jstack else [])])
+    members = await admin.groups.connections(group, broker)
+    subscriptions = set()
+    member_rows = []
+    for number, (name, address, _, version) in enumerate(_connection_rows(members.connection_set), 1):
+        info = await admin.groups.running_info(group, name)
+        subscriptions.add(frozenset((data.topic, data.sub_string) for data in info.subscription_set))
+        member_rows.append((f"{number:03d}", name, address, version, len(info.mq_table)))
+    same = len(subscriptions) <= 1
+    note = f"{'Same' if same else 'WARN: Different'} subscription in the same group of consumer"
+    columns = {"index": "#Index", "clientId": "#ClientId", "clientAddr": "#ClientAddr", "version": "#Version"}
+    return Report(columns | {"queues": "#Queues"}, member_rows, notes=["", note])
+
+
+@command(app, "producerConnection")
+async def producer_connection(
+    admin: Admin, topic: Topic, group: Annotated[str, typer.Option("-g", "--producerGroup", help="Producer group.")]
+) -> Report:
+    """Members of a producer group."""
+    rows = _connection_rows((await admin.groups.producer_connections(group, topic)).connection_set)
+    lines = [f"{number:04d}  {'  '.join(row)}" for number, row in enumerate(rows, 1)]
+    return Report(_CONNECTION_COLUMNS, rows, text="\n".join(lines) + "\n")
+
+
+@command(app, "producer")
+async def producer(
+    admin: Admin, broker: Annotated[str, typer.Option("-b", "--broker", help="Broker, host:port.")]
+) -> Report:
+    """All producers of a broker."""
+    table = (await admin.groups.all_producers(broker)).data
+    rows = [
+        (group, found.client_id, found.remote_ip, found.language, version_name(found.version))
+        for group, producers in sorted(table.items())
+        for found in producers
+    ]
+    columns = {"producerGroup": "#ProducerGroup"} | _CONNECTION_COLUMNS
+    return Report(columns, rows)
+
+
+@command(app, "setConsumeMode")
+async def set_consume_mode(
+    admin: Admin,
+    topic: Annotated[str, typer.Option("-t", "--topicName", help="Topic.")],
+    group: Group,
+    mode: Annotated[str, typer.Option("-m", "--mode", help="PULL or POP.")],
+    broker: BrokerAddr = None,
+    cluster: ClusterName = None,
+    share: Annotated[int, typer.Option("-q", "--popShareQueueNum", min=0)] = 0,
+) -> Report:
+    """Pull or pop for a topic and group."""
+    if mode not in ("PULL", "POP"):
+        raise ConfigError(f"-m {mode!r} is not allowed: it must be PULL or POP")
+    body = SetMessageRequestModeRequestBody(topic, group, MessageRequestMode[mode], share)
+    targets = await addresses(admin, broker, cluster)
+    for target in targets:
+        await admin.groups.set_message_request_mode(target, body)
+    lines = [f"set consume mode to {target} success." for target in targets]
+    lines.append(f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]")
+    return done_report("\n".join(lines), brokers=targets, mode=mode)

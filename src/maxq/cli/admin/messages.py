@@ -1,0 +1,331 @@
+"""Message commands of mqadmin."""
+
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
+from typing import Annotated, Any
+
+import typer
+
+from maxq.cli.admin.command import Topic, command
+from maxq.cli.message_json import message_object
+from maxq.cli.report import Report
+from maxq.cli.times import format_time, parse_time
+from maxq.client.admin.admin import Admin
+from maxq.client.client_config import ProducerConfig
+from maxq.client.producer import Producer
+from maxq.errors import BrokerError, ClientError, ConfigError, MaxQError
+from maxq.machine import system_seams
+from maxq.protocol.json_body import to_plain
+from maxq.protocol.message import Message, MessageExt
+from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.system import SystemClock
+
+app = typer.Typer(rich_markup_mode=None)
+
+TOOLS_PRODUCER = "TOOLS_PRODUCER"
+_DEFAULT_COUNT = 128
+
+MsgId = Annotated[str, typer.Option("-i", "--msgId", help="Message id.")]
+BrokerName = Annotated[str, typer.Option("-b", "--brokerName", help="Broker name.")]
+QueueId = Annotated[int, typer.Option("-i", "--queueId", min=0)]
+Begin = Annotated[str | None, typer.Option("-b", "--beginTimestamp", help="Stored at this time or later.")]
+End = Annotated[str | None, typer.Option("-e", "--endTimestamp", help="Stored at this time or earlier.")]
+Tags = Annotated[str, typer.Option("-s", "--subExpression", help="Tags, such as 'a || b'.")]
+
+_COLUMNS = {
+    "msgId": "#Message ID",
+    "queueId": "#QID",
+    "queueOffset": "#Offset",
+    "tags": "#Tags",
+    "keys": "#Keys",
+    "storeTime": "#Store Time",
+}
+
+
+def _list_report(messages: Iterable[MessageExt]) -> Report:
+    found = list(messages)
+    rows = [
+        (
+            message.msg_id,
+            message.queue_id,
+            message.queue_offset,
+            message.tags,
+            message.keys,
+            format_time(message.store_timestamp),
+        )
+        for message in found
+    ]
+    return Report(_COLUMNS, rows, value=[message_object(message) for message in found])
+
+
+async def _one_report(admin: Admin, message: MessageExt) -> Report:
+    """All of one message, under mqadmin's labels, and how far each group is with it."""
+    body = message.body.decode("utf-8", errors="replace")
+    labels = {
+        "OffsetID": message.offset_msg_id,
+        "Message ID": message.msg_id,
+        "Topic": message.topic,
+        "Tags": f"[{message.tags or ''}]",
+        "Keys": f"[{message.keys or ''}]",
+        "Queue ID": message.queue_id,
+        "Queue Offset": message.queue_offset,
+        "CommitLog Offset": message.physical_offset,
+        "Reconsume Times": message.reconsume_times,
+        "Born Timestamp": format_time(message.born_timestamp),
+        "Store Timestamp": format_time(message.store_timestamp),
+        "Born Host": message.born_host_text,
+        "Store Host": message.store_host_text,
+        "System Flag": message.sys_flag,
+        "Properties": message.properties,
+        "Message Body": body,
+    }
+    value = message_object(message)
+    try:
+        tracks = await admin.messages.track(message)
+    except MaxQError as error:  # the message was found: that nobody can say who read it is no reason to hide it
+        print(f"maxq: warning: who consumed it is not known: {error}", file=sys.stderr)
+        tracks = []
+    value["tracks"] = [
+        {"group": track.consumer_group, "type": track.track_type.name, "exception": track.exception_desc}
+        for track in tracks
+    ]
+    lines = [f"{name + ':':<20} {text}" for name, text in labels.items()]
+    lines += ["", *(f"{track.consumer_group:<40} {track.track_type.name}" for track in tracks)]
+    return Report(
+        {"label": "#Label", "value": "#Value"}, list(labels.items()), value=value, text="\n".join(lines) + "\n"
+    )
+
+
+@command(app, "queryMsgById")
+async def query_msg_by_id(
+    admin: Admin,
+    msg_id: MsgId,
+    topic: Topic,
+    group: Annotated[str | None, typer.Option("-g", "--consumerGroup", help="Have it consumed, with -d.")] = None,
+    client_id: Annotated[str | None, typer.Option("-d", "--clientId", help="By this member.")] = None,
+) -> Report:
+    """A message by its offset id, or by its unique key."""
+    return await _show_or_consume(admin, topic, msg_id, group, client_id)
+
+
+@command(app, "queryMsgByUniqueKey")
+async def query_msg_by_unique_key(
+    admin: Admin,
+    msg_id: MsgId,
+    topic: Topic,
+    group: Annotated[str | None, typer.Option("-g", "--consumerGroup", help="Have it consumed, with -d.")] = None,
+    client_id: Annotated[str | None, typer.Option("-d", "--clientId", help="By this member.")] = None,
+    show_all: Annotated[bool, typer.Option("-a", "--showAll", help="Every message with this id.")] = False,
+) -> Report:
+    """Messages by the id that their producer gave them."""
+    if show_all:
+        return _list_report(await admin.messages.query_by_unique_key(topic, msg_id))
+    if group is not None:
+        return await _show_or_consume(admin, topic, msg_id, group, client_id)
+    found = await admin.messages.query_by_unique_key(topic, msg_id)
+    if not found:
+        raise ClientError(f"no message {msg_id} in topic {topic}")
+    return await _one_report(admin, found[0])
+
+
+async def _show_or_consume(admin: Admin, topic: str, msg_id: str, group: str | None, client_id: str | None) -> Report:
+    if (group is None) != (client_id is None):
+        raise ConfigError("-g/--consumerGroup and -d/--clientId go together")
+    if group is None or client_id is None:
+        return await _one_report(admin, await admin.messages.view(topic, msg_id))
+    result = await admin.messages.consume_directly(group, client_id, topic, msg_id)
+    outcome = result.consume_result.name if result.consume_result is not None else ""
+    columns = {"result": "#Result", "spentMs": "#Spent(ms)", "remark": "#Remark"}
+    return Report(columns, [(outcome, result.spent_time_mills, result.remark)], value=to_plain(result))
+
+
+@command(app, "queryMsgByKey")
+async def query_msg_by_key(
+    admin: Admin,
+    topic: Topic,
+    key: Annotated[str, typer.Option("-k", "--msgKey", help="Key, or with -p T a tag.")],
+    begin: Begin = None,
+    end: End = None,
+    maximum: Annotated[int, typer.Option("-m", "--maxNum", min=1, max=64)] = 64,
+    key_type: Annotated[str, typer.Option("-p", "--keyType", help="K: key, T: tag.")] = "K",
+) -> Report:
+    """Messages by key."""
+    if key_type not in ("K", "T"):
+        raise ConfigError(f"-p {key_type!r} is not allowed: it must be K or T")
+    ask = admin.messages.query_by_key if key_type == "K" else admin.messages.query_by_tag
+    clock = SystemClock()
+    span: dict[str, Any] = {}
+    if begin is not None:
+        span["begin_ms"] = parse_time(begin, clock)
+    if end is not None:
+        span["end_ms"] = parse_time(end, clock)
+    return _list_report(await ask(topic, key, max_num=maximum, **span))
+
+
+@command(app, "queryMsgByOffset")
+async def query_msg_by_offset(
+    admin: Admin,
+    topic: Topic,
+    broker: BrokerName,
+    queue: QueueId,
+    offset: Annotated[int, typer.Option("-o", "--offset", min=0)],
+) -> Report:
+    """The message at an offset of a queue."""
+    message = await admin.messages.view_by_queue_offset(MessageQueue(topic, broker, queue), offset)
+    return await _one_report(admin, message)
+
+
+async def _scanned(
+    admin: Admin,
+    topic: str,
+    queues: list[MessageQueue] | None,
+    begin: str | None,
+    end: str | None,
+    expression: str,
+    limit: int | None = None,
+) -> list[MessageExt]:
+    clock = SystemClock()
+    begin_ms = parse_time(begin, clock) if begin is not None else None
+    end_ms = parse_time(end, clock) if end is not None else None
+    found: list[MessageExt] = []
+    scan: AsyncIterator[MessageExt] = admin.messages.scan(
+        topic, queues=queues, begin_ms=begin_ms, end_ms=end_ms, expression=expression
+    )
+    async with aclosing(scan) as messages:  # type: ignore[type-var]
+        async for message in messages:
+            found.append(message)
+            if limit is not None and len(found) >= limit:
+                break
+    return found
+
+
+def _printed(messages: list[MessageExt], with_body: bool) -> Report:
+    report = _list_report(messages)
+    lines = []
+    for message in messages:
+        body = f" BODY: {message.body.decode('utf-8', errors='replace')}" if with_body else ""
+        where = f"queueId={message.queue_id}, queueOffset={message.queue_offset}"
+        lines.append(f"MSGID: {message.msg_id} {where}, properties={message.properties}{body}\n")
+    return Report(report.columns, report.rows, value=report.value, text="".join(lines))
+
+
+@command(app, "printMsg")
+async def print_msg(
+    admin: Admin,
+    topic: Topic,
+    expression: Tags = "*",
+    begin: Begin = None,
+    end: End = None,
+    with_body: Annotated[str, typer.Option("-d", "--printBody", metavar="true|false")] = "true",
+) -> Report:
+    """All messages of a topic, or those of a time."""
+    messages = await _scanned(admin, topic, None, begin, end, expression)
+    return _printed(messages, with_body.lower() == "true")
+
+
+@command(app, "printMsgByQueue")
+async def print_msg_by_queue(
+    admin: Admin,
+    topic: Topic,
+    broker: Annotated[str, typer.Option("-a", "--brokerName", help="Broker name.")],
+    queue: QueueId,
+    expression: Tags = "*",
+    begin: Begin = None,
+    end: End = None,
+    with_messages: Annotated[str, typer.Option("-p", "--printMsg", metavar="true|false")] = "false",
+    with_body: Annotated[str, typer.Option("-d", "--printBody", metavar="true|false")] = "false",
+    calculate: Annotated[str, typer.Option("-f", "--calculate", metavar="true|false", help="Count tags.")] = "false",
+) -> Report:
+    """All messages of a queue, or how many there are of each tag."""
+    messages = await _scanned(admin, topic, [MessageQueue(topic, broker, queue)], begin, end, expression)
+    printed = _printed(messages, with_body.lower() == "true")
+    counts = Counter(message.tags or "" for message in messages).most_common()
+    tags = "".join(f"Tag: {tag:<30} Count: {count}\n" for tag, count in counts)
+    text = (printed.text or "") * (with_messages.lower() == "true") + tags * (calculate.lower() == "true")
+    value = {"messages": printed.value, "tags": dict(counts)}
+    return Report(printed.columns, printed.rows, value=value, text=text)
+
+
+@command(app, "consumeMessage")
+async def consume_message(
+    admin: Admin,
+    topic: Topic,
+    broker: Annotated[str | None, typer.Option("-b", "--brokerName", help="Broker name, with -i.")] = None,
+    queue: Annotated[int | None, typer.Option("-i", "--queueId", min=0)] = None,
+    offset: Annotated[int | None, typer.Option("-o", "--offset", min=0, help="With -b and -i.")] = None,
+    begin: Annotated[str | None, typer.Option("-s", "--beginTimestamp", help="Stored at this time or later.")] = None,
+    end: End = None,
+    count: Annotated[int, typer.Option("-c", "--MessageNumber", min=1)] = _DEFAULT_COUNT,
+) -> Report:
+    """Messages of a topic, or of one queue from an offset on; no group's offset moves."""
+    if (broker is None) != (queue is None) or (offset is not None and queue is None):
+        raise ConfigError("-b/--brokerName and -i/--queueId go together, and -o/--offset needs them")
+    if broker is None or queue is None:
+        return _printed(await _scanned(admin, topic, None, begin, end, "*", count), True)
+    place = MessageQueue(topic, broker, queue)
+    if offset is None:
+        return _printed(await _scanned(admin, topic, [place], begin, end, "*", count), True)
+    found: list[MessageExt] = []
+    while len(found) < count:
+        result = await admin.messages.pull(place, offset, max_nums=min(32, count - len(found)))
+        found += result.messages
+        if not result.messages and result.next_begin_offset <= offset:
+            break
+        offset = result.next_begin_offset
+    return _printed(found[:count], True)
+
+
+@command(app, "sendMessage")
+async def send_message(
+    admin: Admin,
+    topic: Topic,
+    body: Annotated[str, typer.Option("-p", "--body", help="Text.")],
+    key: Annotated[str | None, typer.Option("-k", "--key", help="Keys, separated by blanks.")] = None,
+    tags: Annotated[str | None, typer.Option("-c", "--tags", help="Tag.")] = None,
+    broker: Annotated[str | None, typer.Option("-b", "--broker", help="Broker name, with -i.")] = None,
+    queue: Annotated[int | None, typer.Option("-i", "--qid", min=0)] = None,
+) -> Report:
+    """Send one message."""
+    if (broker is None) != (queue is None):
+        raise ConfigError("-b/--broker and -i/--qid go together")
+    message = Message(topic, body.encode())
+    if tags:
+        message.tags = tags
+    if key:
+        message.keys = key
+    servers = ";".join(admin.name_servers.addresses)
+    place = MessageQueue(topic, broker, queue) if broker is not None and queue is not None else None
+    config = ProducerConfig(namesrv_addr=servers, producer_group=TOOLS_PRODUCER)
+    async with Producer(config, system_seams(servers)) as producer:
+        result = await producer.send(message, queue=place)
+    columns = {"brokerName": "#Broker Name", "queueId": "#QID", "status": "#Send Result", "msgId": "#MsgId"}
+    sent = result.message_queue
+    return Report(columns, [(sent.broker_name, sent.queue_id, result.send_status.name, result.msg_id)])
+
+
+@command(app, "queryCq")
+async def query_cq(
+    admin: Admin,
+    topic: Topic,
+    queue: Annotated[int, typer.Option("-q", "--queue", min=0)],
+    index: Annotated[int, typer.Option("-i", "--index", min=0)],
+    count: Annotated[int, typer.Option("-c", "--count", min=1)] = 10,
+    broker: Annotated[str | None, typer.Option("-b", "--broker", help="Broker, host:port.")] = None,
+    group: Annotated[str | None, typer.Option("-g", "--consumer", help="Which of them this group would get.")] = None,
+) -> Report:
+    """Units of a ConsumeQueue."""
+    if broker is None:
+        masters = [data.master_address for data in (await admin.topics.route(topic)).broker_datas]
+        broker = next((address for address in masters if address), None)
+    if broker is None:
+        raise BrokerError(1, f"no master has topic {topic}")
+    found = await admin.messages.query_consume_queue(broker, MessageQueue(topic, "", queue), index, count, group)
+    rows = [
+        (index + number, unit.physic_offset, unit.physic_size, unit.tags_code, unit.eval)
+        for number, unit in enumerate(found.queue_data)
+    ]
+    columns = {"index": "#Index", "physicalOffset": "#Physical Offset", "size": "#Size", "tagsCode": "#Tags Code"}
+    note = f"Queue data: max: {found.max_queue_index}, min: {found.min_queue_index}"
+    return Report(columns | {"matches": "#Matches"}, rows, value=to_plain(found), notes=["", note])

@@ -1,0 +1,277 @@
+"""Topic commands of mqadmin."""
+
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, addresses, command
+from maxq.cli.report import Report, done_report
+from maxq.cli.times import format_time
+from maxq.client.admin.admin import Admin
+from maxq.client.admin.name_servers import NAMESPACE_ORDER_TOPIC_CONFIG
+from maxq.client.rebalance import AllocateMessageQueueAveragely
+from maxq.errors import ConfigError
+from maxq.protocol.body.topic_config import TopicConfig, perm_text
+
+app = typer.Typer(rich_markup_mode=None)
+
+UNIT, HAS_UNIT_SUB = 1, 2  # bits of topicSysFlag
+Perm = Annotated[int | None, typer.Option("-p", "--perm", min=0, max=7, help="2 write, 4 read, 6 both.")]
+
+
+@command(app, "updateTopic")
+async def update_topic(
+    admin: Admin,
+    topic: Topic,
+    broker: BrokerAddr = None,
+    cluster: ClusterName = None,
+    read_queues: Annotated[int, typer.Option("-r", "--readQueueNums", min=1)] = 8,
+    write_queues: Annotated[int, typer.Option("-w", "--writeQueueNums", min=1)] = 8,
+    perm: Perm = 6,
+    order: Annotated[str, typer.Option("-o", "--order", metavar="true|false", help="Is its order guarded?")] = "false",
+    unit: Annotated[str, typer.Option("-u", "--unit", metavar="true|false")] = "false",
+    has_unit_sub: Annotated[str, typer.Option("-s", "--hasUnitSub", metavar="true|false")] = "false",
+    attributes: Annotated[str, typer.Option("-a", "--attributes", help="+name=value,-name")] = "",
+) -> Report:
+    """Create or change a topic on one broker (-b) or on the masters of a cluster (-c)."""
+    flags = UNIT * is_true("-u", unit) | HAS_UNIT_SUB * is_true("-s", has_unit_sub)
+    given = dict(part.strip().partition("=")[::2] for part in attributes.split(",") if part.strip())
+    config = TopicConfig(
+        topic, read_queues, write_queues, 6 if perm is None else perm, topic_sys_flag=flags, attributes=given
+    )
+    config.order = is_true("-o", order)
+    targets = await addresses(admin, broker, cluster)
+    for target in targets:
+        await admin.topics.create(target, config)
+    lines = [f"create topic to {target} success." for target in targets]
+    if config.order:
+        lines.append(await _put_order(admin, topic, cluster, write_queues, targets))
+    lines.append(describe(config))
+    return Report({}, [], value={"brokers": targets, "topic": config.to_json()}, text="\n".join(lines) + "\n")
+
+
+def is_true(option: str, text: str) -> bool:
+    """mqadmin's options with a true or false behind them."""
+    if text.strip().lower() not in ("true", "false"):
+        raise ConfigError(f"{option} {text!r} is not allowed: it must be true or false")
+    return text.strip().lower() == "true"
+
+
+async def _put_order(admin: Admin, topic: str, cluster: str | None, queues: int, targets: list[str]) -> str:
+    """Write how many queues each broker name has, so that their number stays when one is away."""
+    info = await admin.cluster_info()
+    names = [name for name, data in info.broker_addr_table.items() if set(data.broker_addrs.values()) & set(targets)]
+    order_conf = ";".join(f"{name}:{queues}" for name in sorted(names))
+    await admin.name_servers.put_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic, order_conf)
+    whose = "cluster" if cluster else "broker"
+    return f"set {whose} orderConf. isOrder=true, orderConf=[{order_conf}]"
+
+
+def describe(config: TopicConfig) -> str:
+    """TopicConfig as Java prints it."""
+    attributes = ", ".join(f"{name}={value}" for name, value in config.attributes.items())
+    return (
+        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
+        f"writeQueueNums={config.write_queue_nums}, perm={perm_text(config.perm)}, "
+        f"topicFilterType={config.topic_filter_type.name}, topicSysFlag={config.topic_sys_flag}, "
+        f"order={'true' if config.order else 'false'}, attributes={{{attributes}}}]"
+    )
+
+
+def read_json_list(path: Path) -> list[object]:
+    """A JSON array from a file.
+
+    Raises:
+        ConfigError: the file is not there, not JSON, or no array.
+    """
+    try:
+        found = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"file {path} can not be read: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
+        raise ConfigError(f"file {path} is not JSON: {error}") from None
+    if not isinstance(found, list):
+        raise ConfigError(f"file {path} must be a JSON array")
+    return found
+
+
+@command(app, "updateTopicList")
+async def update_topic_list(
+    admin: Admin,
+    file: Annotated[Path, typer.Option("-f", "--filename", help="JSON array of topic configurations.")],
+    broker: BrokerAddr = None,
+    cluster: ClusterName = None,
+) -> Report:
+    """Create or change the topics of a JSON file."""
+    configs = [TopicConfig.from_json(value) for value in read_json_list(file)]
+    targets = await addresses(admin, broker, cluster)
+    for target in targets:
+        await admin.topics.create_list(target, configs)
+    sentence = "\n".join(
+        f"submit batch of topic config to {target} success, please check the result later." for target in targets
+    )
+    return done_report(sentence, brokers=targets, topics=len(configs))
+
+
+@command(app, "updateTopicPerm")
+async def update_topic_perm(
+    admin: Admin,
+    topic: Topic,
+    perm: Annotated[int, typer.Option("-p", "--perm", min=0, max=7, help="2 write, 4 read, 6 both.")],
+    broker: BrokerAddr = None,
+    cluster: ClusterName = None,
+) -> Report:
+    """Change who may read and write a topic."""
+    rows = []
+    for target in await addresses(admin, broker, cluster):
+        config = await admin.topics.config(target, topic)
+        old = config.perm
+        if old != perm:
+            changed = TopicConfig(
+                topic,
+                config.read_queue_nums,
+                config.write_queue_nums,
+                perm,
+                config.topic_filter_type,
+                config.topic_sys_flag,
+                config.order,
+            )
+            await admin.topics.create(target, changed)
+        rows.append((target, old, perm))
+    lines = [
+        f"update topic perm from {old} to {new} in {target} success."
+        if old != new
+        else "new perm equals to the old one!"
+        for target, old, new in rows
+    ]
+    return Report({"broker": "#Broker", "oldPerm": "#Old", "newPerm": "#New"}, rows, text="\n".join(lines) + "\n")
+
+
+@command(app, "deleteTopic")
+async def delete_topic(
+    admin: Admin, topic: Topic, cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster.")]
+) -> Report:
+    """Delete a topic from the brokers of a cluster and from the name servers."""
+    await admin.topics.delete(topic, cluster)
+    return done_report(
+        f"delete topic [{topic}] from cluster [{cluster}] success.\ndelete topic [{topic}] from NameServer success.",
+        topic=topic,
+        cluster=cluster,
+    )
+
+
+@command(app, "topicList")
+async def topic_list(
+    admin: Admin,
+    with_clusters: Annotated[bool, typer.Option("-c", "--clusterModel", help="With clusters and groups.")] = False,
+) -> Report:
+    """All topics."""
+    topics = await admin.topics.names()
+    if not with_clusters:
+        text = "".join(f"{topic}\n" for topic in topics)
+        return Report({"topic": "#Topic"}, [(topic,) for topic in topics], value=topics, text=text)
+    rows = []
+    for topic in topics:
+        if topic.startswith(("%RETRY%", "%DLQ%")):
+            continue
+        clusters = await admin.topics.clusters(topic)
+        groups = await admin.topics.consumed_by(topic) or [""]
+        rows += [(cluster, topic, group) for cluster in clusters for group in groups]
+    return Report({"cluster": "#Cluster Name", "topic": "#Topic", "consumerGroup": "#Consumer Group"}, rows)
+
+
+_ROUTE_COLUMNS = {
+    "cluster": "#ClusterName",
+    "brokerName": "#BrokerName",
+    "brokerAddrs": "#BrokerAddrs",
+    "readQueueNums": "#ReadQueue",
+    "writeQueueNums": "#WriteQueue",
+    "perm": "#Perm",
+}
+
+
+@command(app, "topicRoute")
+async def topic_route(
+    admin: Admin, topic: Topic, as_list: Annotated[bool, typer.Option("-l", "--list", help="As a table.")] = False
+) -> Report:
+    """The brokers and queues of a topic."""
+    route = await admin.topics.route(topic)
+    brokers = {data.broker_name: data for data in route.broker_datas}
+    rows = []
+    for queues in sorted(route.queue_datas, key=lambda data: data.broker_name):
+        data = brokers.get(queues.broker_name)
+        hosts = data.broker_addrs if data else {}
+        shown = ",".join(f"{number}:{address}" for number, address in sorted(hosts.items()))
+        cluster = data.cluster if data else ""
+        counts = (queues.read_queue_nums, queues.write_queue_nums, queues.perm)
+        rows.append((cluster, queues.broker_name, shown, *counts))
+    total = f"Total: {len(rows)}  {sum(row[3] for row in rows)}  {sum(row[4] for row in rows)}"
+    value = route.to_json()
+    pretty = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode() + "\n"
+    return Report(_ROUTE_COLUMNS, rows, value=value, notes=[total], text=None if as_list else pretty)
+
+
+@command(app, "topicStatus")
+async def topic_status(admin: Admin, topic: Topic) -> Report:
+    """Offsets of a topic's queues."""
+    stats = await admin.topics.stats(topic)
+    rows = [
+        (queue.broker_name, queue.queue_id, at.min_offset, at.max_offset, format_time(at.last_update_timestamp))
+        for queue, at in sorted(stats.offset_table.items())
+    ]
+    columns = {
+        "brokerName": "#Broker Name",
+        "queueId": "#QID",
+        "minOffset": "#Min Offset",
+        "maxOffset": "#Max Offset",
+        "lastUpdated": "#Last Updated",
+    }
+    return Report(columns, rows, notes=["", f"Topic Put TPS: {stats.topic_put_tps}"])
+
+
+@command(app, "topicClusterList")
+async def topic_cluster_list(admin: Admin, topic: Topic) -> Report:
+    """The clusters that have a topic."""
+    clusters = await admin.topics.clusters(topic)
+    text = "".join(f"{cluster}\n" for cluster in clusters)
+    return Report({"cluster": "#Cluster Name"}, [(cluster,) for cluster in clusters], value=clusters, text=text)
+
+
+@command(app, "updateOrderConf")
+async def update_order_conf(
+    admin: Admin,
+    topic: Topic,
+    method: Annotated[str, typer.Option("-m", "--method", help="get, put or delete.")],
+    order_conf: Annotated[str, typer.Option("-v", "--orderConf", help="brokerName:queues;…")] = "",
+) -> Report:
+    """Get, put or delete the order configuration of a topic."""
+    if method == "put":
+        if not order_conf:
+            raise ConfigError("-v/--orderConf is needed to put an order configuration")
+        await admin.name_servers.put_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic, order_conf)
+    elif method == "delete":
+        await admin.name_servers.delete_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic)
+    elif method == "get":
+        order_conf = await admin.name_servers.get_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic) or ""
+    else:
+        raise ConfigError(f"-m {method!r} is not allowed: it must be get, put or delete")
+    verb = {"put": "update"}.get(method, method)
+    sentence = f"{verb} orderConf success. topic=[{topic}], orderConf=[{order_conf}]"
+    return done_report(sentence, topic=topic, orderConf=order_conf)
+
+
+@command(app, "allocateMQ")
+async def allocate_mq(
+    admin: Admin, topic: Topic, ips: Annotated[str, typer.Option("-i", "--ipList", help="Consumers, comma separated.")]
+) -> Report:
+    """How the queues of a topic would be shared out among consumers."""
+    consumers = sorted({ip for ip in ips.split(",") if ip})
+    queues = await admin.offsets.queues(topic)
+    strategy = AllocateMessageQueueAveragely()
+    shares = {ip: strategy.allocate("", ip, queues, consumers) for ip in consumers}
+    rows = [(ip, queue.broker_name, queue.queue_id) for ip, mine in shares.items() for queue in mine]
+    value = {"result": {ip: [queue.to_json() for queue in mine] for ip, mine in shares.items()}}
+    text = orjson.dumps(value).decode() + "\n"
+    return Report({"ip": "#IP", "brokerName": "#Broker Name", "queueId": "#QID"}, rows, value=value, text=text)

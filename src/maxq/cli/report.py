@@ -1,0 +1,107 @@
+"""What a command has found, in the form that was asked for: text, --json, --table or --csv.
+
+Text is what mqadmin prints, as far as scripts may depend on it: column heads that begin with '#', padded columns. rich
+is imported for --table only.
+"""
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class Style(Enum):
+    """How to print."""
+
+    TEXT = "text"
+    JSON = "json"
+    TABLE = "table"
+    CSV = "csv"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Rows under columns.
+
+    Attributes:
+        columns: JSON name → head of the column in text, such as {"brokerName": "#Broker Name"}.
+        rows: a value for each column.
+        value: what --json prints instead of the rows as objects.
+        notes: lines after the table, in text only.
+        text: replaces the table in text.
+    """
+
+    columns: Mapping[str, str]
+    rows: Sequence[Sequence[Any]]
+    value: Any = None
+    notes: Sequence[str] = ()
+    text: str | None = None
+
+    def objects(self) -> Any:
+        """What --json prints."""
+        if self.value is not None:
+            return self.value
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+def pairs_report(values: Mapping[str, Any]) -> Report:
+    """Names and values; as JSON one object, as text `name: value` lines with mqadmin's width of 32."""
+    text = "".join(f"{name:<32}: {value}\n" for name, value in values.items())
+    return Report({"key": "#Key", "value": "#Value"}, list(values.items()), value=dict(values), text=text)
+
+
+def done_report(sentence: str, **facts: Any) -> Report:
+    """Something was done: mqadmin's sentence, and the facts of it for --json."""
+    columns = {name: f"#{name}" for name in facts}
+    return Report(columns, [list(facts.values())], value={"done": sentence, **facts}, text=sentence + "\n")
+
+
+def show(report: Report, style: Style) -> None:
+    """Print it on standard output."""
+    out = sys.stdout
+    if style is Style.JSON:
+        out.write(json.dumps(report.objects(), ensure_ascii=False, default=str) + "\n")
+    elif style is Style.CSV:
+        writer = csv.writer(out)
+        writer.writerow(report.columns)
+        writer.writerows([_cell(value) for value in row] for row in report.rows)
+    elif style is Style.TABLE:
+        _show_table(report)
+    elif report.text is not None:
+        out.write(report.text)
+    else:
+        out.write(_aligned(report))
+
+
+def _aligned(report: Report) -> str:
+    lines = [list(report.columns.values()), *([_cell(value) for value in row] for row in report.rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(report.columns))]
+    padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return "\n".join((*padded, *report.notes)) + "\n"
+
+
+def _show_table(report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*(head.removeprefix("#") for head in report.columns.values()))
+    for row in report.rows:
+        table.add_row(*(_cell(value) for value in row))
+    console = Console()
+    console.print(table)
+    for note in report.notes:
+        console.print(note, markup=False)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, (list, tuple, set)):
+        return ",".join(str(item) for item in value) or "-"
+    text = str(value)
+    return text if text and value is not None else "-"
