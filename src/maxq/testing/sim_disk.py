@@ -133,6 +133,7 @@ class SimDisk:
         self.other_bytes = 0  # taken by somebody else on the same partition
         self.read_only = False
         self.operations = 0  # mutating steps so far: the scale of cut_power_after
+        self.lost_at = ""  # the operation, and its path, in which cut_power_after let the power go
         self._write_back = write_back
         self._metadata_in_order = metadata_in_order
         self._files: dict[str, _Inode] = {}
@@ -222,6 +223,7 @@ class SimDisk:
         if inode is None or (not inode.live and not read_only):
             if read_only:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+            self._step("create", key)
             inode = self._create(key, size)
         if len(inode.live) != size:
             raise ValueError(f"{path}: {len(inode.live)} bytes, expected {size}")
@@ -236,57 +238,57 @@ class SimDisk:
 
     def write(self, path: PurePath, data: bytes) -> None:
         key = _key(path)
-        self._step()
+        self._step("write", key)
         self._check_writable(key)
         self._check_space(key, len(data))
         inode = self._files.get(key)
         if inode is None:
             inode = self._create(key, 0)
-        self._step()
+        self._step("write", key)
         self._set_content(key, inode, b"")
-        self._step()
+        self._step("write", key)
         self._set_content(key, self._files[key], data)
-        self._step()
+        self._step("write", key)
         self._sync_whole(key)
-        self._step()
+        self._step("write", key)
         self._sync_folder(_parent(key))
 
     def replace(self, path: PurePath, data: bytes) -> None:
         key = _key(path)
         temporary = key + ".tmp"
-        self._step()
+        self._step("replace", key)
         self._check_writable(key)
         self._check_space(temporary, len(data))
         self._create(temporary, 0)
         self._set_content(temporary, self._files[temporary], data)
-        self._step()
+        self._step("replace", key)
         self._sync_whole(temporary)
-        self._step()
+        self._step("replace", key)
         self._move(temporary, key)
-        self._step()
+        self._step("replace", key)
         self._sync_folder(_parent(key))
 
     def rename(self, source: PurePath, target: PurePath) -> None:
-        self._step()
+        self._step("rename", _key(source))
         self._check_writable(_key(source))
         self._inode(_key(source))
         self._move(_key(source), _key(target))
-        self._step()
+        self._step("rename", _key(source))
         self._sync_folder(_parent(_key(target)))
 
     def delete(self, path: PurePath) -> None:
         key = _key(path)
-        self._step()
+        self._step("delete", key)
         self._check_writable(key)
         self._inode(key)
         self._unlink(key)
 
     def delete_tree(self, path: PurePath) -> None:
-        self._step()
         prefix = _key(path)
+        self._step("delete", prefix)
         self._check_writable(prefix)
         for key in [key for key in self._files if key.startswith(prefix + "/")]:
-            self._step()
+            self._step("delete", key)
             self._unlink(key)
         self._folders = {folder for folder in self._folders if folder != prefix and not folder.startswith(prefix + "/")}
 
@@ -322,7 +324,7 @@ class SimDisk:
 
     def lock(self, path: PurePath, content: bytes) -> SimDiskLock:
         key = _key(path)
-        self._step()
+        self._step("lock", key)
         self._check_writable(key)
         if key in self._locks:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), key)
@@ -339,7 +341,7 @@ class SimDisk:
 
     def flush_inode(self, path: str, inode: _Inode, start: int, end: int) -> None:
         """fdatasync of a range, with the file's length and its directory entries."""
-        self._step()
+        self._step("flush", path)
         if self.read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
         pages = range(start // PAGE, -(-end // PAGE))
@@ -352,7 +354,7 @@ class SimDisk:
             self._store_page(inode, page)
         self._commit_changes([change for change in self._journal if change.inode is inode])
         inode.modified_ms = self.clock.wall_ms()
-        self._step()
+        self._step("flush", path)
 
     def check_alive(self) -> None:
         """PowerLoss if there is no power any more."""
@@ -361,7 +363,7 @@ class SimDisk:
 
     # -- steps and checks --
 
-    def _step(self) -> None:
+    def _step(self, kind: str, path: str) -> None:
         """Between two mutating steps: the power may go, the kernel may write back."""
         self.check_alive()
         self.operations += 1
@@ -370,6 +372,7 @@ class SimDisk:
         if self._countdown >= 0:
             self._countdown -= 1
             if self._countdown < 0:
+                self.lost_at = f"{kind} {path}"
                 self.cut_power()
                 raise PowerLoss("power lost")
 

@@ -1,0 +1,61 @@
+"""A small store on a simulated disk, and the tools to look at it from outside."""
+
+from pathlib import PurePath
+from typing import Final
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+from maxq.store.store_context import StoreIdentity
+from maxq.store.tools.check import CheckReport, StoreCheck
+from maxq.store.tools.log_walk import LogWalk
+from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.store_files import StoreFiles
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_rng import SimRng
+
+ROOT: Final = PurePath("store")
+LOG_FILE_SIZE: Final = 8192
+HASH_SLOTS: Final = 50
+INDEX_ENTRIES: Final = 60
+
+
+def store_config(rng: SimRng) -> MessageStoreConfig:
+    """Small files, so that every kind of roll-over happens often; the rest is drawn."""
+    return MessageStoreConfig(
+        store_path_root_dir=str(ROOT),
+        mapped_file_size_commit_log=LOG_FILE_SIZE,
+        mapped_file_size_consume_queue=20 * rng.choice((5, 20, 50)),
+        max_hash_slot_num=HASH_SLOTS,
+        max_index_num=INDEX_ENTRIES,
+        flush_disk_type=rng.choice(("SYNC_FLUSH", "ASYNC_FLUSH")),
+        flush_interval_commit_log=rng.choice((20, 500)),
+        flush_interval_consume_queue=rng.choice((20, 1000)),
+        flush_commit_log_thorough_interval=rng.choice((50, 10_000)),
+        flush_consume_queue_thorough_interval=rng.choice((50, 60_000)),
+        file_reserved_time=rng.choice((1, 48)),
+        clean_resource_interval=1000,
+    )
+
+
+def new_store(config: MessageStoreConfig, disk: SimDisk, clock: Clock, rng: SimRng) -> MessageStore:
+    return MessageStore(
+        config, disk=disk, clock=clock, rng=rng.fork("store"), broker=StoreIdentity(), memory_bytes=1 << 30
+    )
+
+
+def store_files(disk: SimDisk) -> StoreFiles:
+    return StoreFiles(disk, ROOT, hash_slots=HASH_SLOTS, index_entries=INDEX_ENTRIES)
+
+
+def check(disk: SimDisk) -> CheckReport:
+    """The offline check, an implementation of its own of what queues and index must hold."""
+    return StoreCheck(store_files(disk)).run()
+
+
+def messages_on_disk(disk: SimDisk) -> dict[int, dict[str, object]]:
+    """What `maxq store messages` lists, by physical offset."""
+    walk = LogWalk(store_files(disk))
+    found = {message["physicalOffset"]: message for batch in walk.batches() for message in messages_of(batch)}
+    walk.close()
+    return found
