@@ -22,9 +22,6 @@ class NamesrvConfig:
     scan_not_active_broker_interval: int = setting(
         5000, "Between two looks for brokers that stopped registering.", unit="ms", low=10, live=True
     )
-    un_register_broker_queue_capacity: int = setting(
-        3000, "Brokers that may wait to be removed; more are refused.", low=1
-    )
     support_acting_master: bool = setting(
         False,
         "Show the smallest slave of a group without master as its master, where the group asks for it.",
@@ -58,3 +55,4 @@ class NamesrvConfig:
     client_request_thread_pool_queue_capacity: int = parity(50_000)
     default_thread_pool_queue_capacity: int = parity(10_000)
     enable_controller_in_namesrv: bool = parity(False, unsupported="the controller is not built yet")
+    un_register_broker_queue_capacity: int = parity(3000)
