@@ -137,6 +137,7 @@ class LitePullConsumer:
         instance = self._instance
         if instance is None:
             return
+        await self._rebalance.close()
         tasks = [assigned.task for assigned in self._assigned.values() if assigned.task is not None]
         for task in tasks:
             task.cancel()
@@ -144,7 +145,7 @@ class LitePullConsumer:
         self._finish_given_out()
         if self._config.auto_commit:
             self._commit_to_memory()
-        await self._offsets.persist_all(list(self._assigned))
+        await self._offsets.persist_all(list(self._assigned), certain=True)
         self._instance = None
         await self._rebalance.destroy()
         await instance.unregister_consumer(self.group)
@@ -474,7 +475,7 @@ class LitePullConsumer:
             assigned.task.cancel()
         if assigned.consume_offset >= 0 and self._config.auto_commit:
             self._offsets.update(queue, assigned.consume_offset, increase_only=False)
-        await self._offsets.persist(queue)
+        await self._offsets.persist(queue, certain=True)
         self._offsets.remove(queue)
         self._pull_api.forget(queue)
 

@@ -95,11 +95,15 @@ class OffsetStore(ABC):
         return {queue: entry.value for queue, entry in self._table.items() if topic is None or queue.topic == topic}
 
     @abstractmethod
-    async def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """Make the offsets of these queues last. Failures are logged; the timer comes again."""
+    async def persist_all(self, queues: Collection[MessageQueue], *, certain: bool = False) -> None:
+        """Make the offsets of these queues last. Failures are logged; the timer comes again.
+
+        Args:
+            certain: wait until they are stored, so that whoever gets the queues next finds them.
+        """
 
     @abstractmethod
-    async def persist(self, queue: MessageQueue) -> None:
+    async def persist(self, queue: MessageQueue, *, certain: bool = False) -> None:
         """The same for one queue."""
 
     @abstractmethod
@@ -114,14 +118,14 @@ class RemoteBrokerOffsetStore(OffsetStore):
         self._instance = instance
         self._group = group
 
-    async def persist_all(self, queues: Collection[MessageQueue]) -> None:
+    async def persist_all(self, queues: Collection[MessageQueue], *, certain: bool = False) -> None:
         wanted = set(queues)
         for queue in [queue for queue in self._table if queue not in wanted]:
             self.remove(queue)
-        for queue in sorted(wanted & self._table.keys()):
-            await self.persist(queue)
+        held = sorted(wanted & self._table.keys())
+        await asyncio.gather(*(self.persist(queue, certain=certain) for queue in held))
 
-    async def persist(self, queue: MessageQueue) -> None:
+    async def persist(self, queue: MessageQueue, *, certain: bool = False) -> None:
         entry = self._table.get(queue)
         if entry is None or entry.value < 0:
             return
@@ -129,7 +133,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
         try:
             # Also when nothing changed: a one-way commit, and a broker that crashed after it, may have lost the last
             # one.
-            await self.commit(queue, value, oneway=True)
+            await self.commit(queue, value, oneway=not certain)
         except (RemotingError, BrokerError, ClientError) as error:
             log.warning("offset %d of %s was not committed for group %s: %s", value, queue, self._group, error)
 
@@ -190,14 +194,14 @@ class LocalFileOffsetStore(OffsetStore):
             )
         return {}
 
-    async def persist_all(self, queues: Collection[MessageQueue]) -> None:
+    async def persist_all(self, queues: Collection[MessageQueue], *, certain: bool = False) -> None:
         wanted = set(queues)
         fresh = {queue: entry.value for queue, entry in self._table.items() if queue in wanted and entry.value >= 0}
         merged = {**self._stored, **fresh}
         if merged != self._stored:
             await self._write(merged)
 
-    async def persist(self, queue: MessageQueue) -> None:
+    async def persist(self, queue: MessageQueue, *, certain: bool = False) -> None:
         await self.persist_all([queue])
 
     async def _write(self, table: dict[MessageQueue, int]) -> None:

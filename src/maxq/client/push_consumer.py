@@ -240,12 +240,13 @@ class PushConsumer:
         instance, self._instance = self._instance, None
         if instance is None:
             return
+        await self._rebalance.close()
         tasks = [*self._pullers.values(), *self._background]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._service.shutdown(await_termination_ms)
-        await self._offsets.persist_all(list(self._rebalance.process_queues))
+        await self._offsets.persist_all(list(self._rebalance.process_queues), certain=True)
         await self._rebalance.destroy()
         await instance.unregister_consumer(self.group)
         await self._manager.release(instance)
@@ -321,7 +322,7 @@ class PushConsumer:
             puller.cancel()
         if not await self._service.release(queue, process_queue):
             return False
-        await self._offsets.persist(queue)
+        await self._offsets.persist(queue, certain=True)
         self._offsets.remove(queue)
         self._pull_api.forget(queue)
         return True

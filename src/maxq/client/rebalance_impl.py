@@ -24,8 +24,6 @@ from maxq.protocol.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
 
-UNLOCK_DELAY_MS = 20_000  # a queue with messages at the listener is unlocked that much later
-
 
 class RebalanceListener(Protocol):
     """What a consumer does when its share changes."""
@@ -66,7 +64,7 @@ class RebalanceImpl:
         self._orderly = orderly and config.message_model is MessageModel.CLUSTERING
         self._clock = instance.seams.clock
         self._lock = asyncio.Lock()
-        self._delayed_unlocks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.process_queues: dict[MessageQueue, ProcessQueue] = {}
 
@@ -75,6 +73,8 @@ class RebalanceImpl:
     async def do_rebalance(self) -> bool:
         """One round over all topics; True if we hold exactly what we should."""
         async with self._lock:
+            if self._is_closed:
+                return True
             balanced = True
             for topic in list(self.subscriptions):
                 try:
@@ -153,7 +153,9 @@ class RebalanceImpl:
         if self.process_queues.get(queue) is process_queue:
             del self.process_queues[queue]
         if self._orderly:
-            self._unlock_later(queue, process_queue)
+            # Java waits 20 s for a listener that may still be at work; `on_queue_removed` has made sure that none is.
+            process_queue.locked = False
+            await self.unlock([queue], oneway=True)
         return True
 
     async def _drop_unsubscribed(self) -> None:
@@ -168,16 +170,18 @@ class RebalanceImpl:
             process_queue.dropped = True
             await self._listener.on_queue_removed(queue, process_queue)
 
-    async def destroy(self) -> None:
-        """Give up everything, at shutdown."""
-        for task in self._delayed_unlocks:
-            task.cancel()
+    async def close(self) -> None:
+        """Shutdown begins: no more rounds; one that is under way ends first."""
         async with self._lock:
-            for process_queue in self.process_queues.values():
-                process_queue.dropped = True
-            if self._orderly:
-                await self.unlock_all(oneway=False)
-            self.process_queues.clear()
+            self._is_closed = True
+
+    async def destroy(self) -> None:
+        """Give up everything, at the end of a shutdown."""
+        for process_queue in self.process_queues.values():
+            process_queue.dropped = True
+        if self._orderly:
+            await self.unlock_all(oneway=False)
+        self.process_queues.clear()
 
     # --- where to start ---
 
@@ -256,16 +260,3 @@ class RebalanceImpl:
             process_queue.locked = False
             by_broker.setdefault(queue.broker_name, []).append(queue)
         await asyncio.gather(*(self.unlock(queues, oneway=oneway) for queues in by_broker.values()))
-
-    def _unlock_later(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
-        process_queue.locked = False
-        delay_ms = UNLOCK_DELAY_MS if process_queue.has_messages() else 0
-
-        async def unlock() -> None:
-            await asyncio.sleep(delay_ms / 1000)
-            if queue not in self.process_queues:
-                await self.unlock([queue], oneway=True)
-
-        task = asyncio.create_task(unlock(), name=f"maxq-unlock-{queue.queue_id}")
-        self._delayed_unlocks.add(task)
-        task.add_done_callback(self._delayed_unlocks.discard)

@@ -1,0 +1,54 @@
+"""Broadcasting: every member gets every message, and remembers by itself how far it is."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from maxq.api import Message, MessageModel, async_producer, async_push_consumer
+from maxq.client.push_consumer import PushConsumer
+from tests.integration.client.helpers import FROM_FIRST, Collector
+
+Name = Callable[[str], str]
+
+
+def member(namesrv: str, group: str, topic: str, got: Collector, folder: Path, instance: str) -> PushConsumer:
+    consumer = async_push_consumer(
+        group,
+        namesrv,
+        got,
+        message_model=MessageModel.BROADCASTING,
+        instance_name=instance,
+        local_offset_store_dir=str(folder),
+        consume_from_where=FROM_FIRST,
+    )
+    consumer.subscribe(topic)
+    return consumer
+
+
+async def test_every_member_gets_every_message(namesrv: str, name: Name, tmp_path: Path) -> None:
+    topic, group, got = name("T"), name("G"), [Collector(), Collector()]
+    async with async_producer(name("P"), namesrv) as producer:
+        await producer.send_many([Message(topic, b"%d" % n) for n in range(40)])
+        async with (
+            member(namesrv, group, topic, got[0], tmp_path, "one"),
+            member(namesrv, group, topic, got[1], tmp_path, "two"),
+        ):
+            for collector in got:
+                await collector.wait_for(40)
+    expected = Counter(b"%d" % n for n in range(40))
+    assert got[0].counts() == expected
+    assert got[1].counts() == expected
+
+
+async def test_a_member_goes_on_from_its_local_file(namesrv: str, name: Name, tmp_path: Path) -> None:
+    topic, group, first, second = name("T"), name("G"), Collector(), Collector()
+    async with async_producer(name("P"), namesrv) as producer:
+        await producer.send_many([Message(topic, b"a%d" % n) for n in range(20)])
+        async with member(namesrv, group, topic, first, tmp_path, "one"):
+            await first.wait_for(20)
+        (stored,) = tmp_path.rglob("offsets.json")
+        assert b'"offsetTable":{' in stored.read_bytes()
+        await producer.send_many([Message(topic, b"b%d" % n) for n in range(20)])
+        async with member(namesrv, group, topic, second, tmp_path, "one"):
+            await second.wait_for(20)
+    assert second.counts() == Counter(b"b%d" % n for n in range(20))
