@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from maxq.runtime.interfaces import Disk
+from maxq.store.log_cy import QueueTail
 from maxq.store.mapped_file import MappedFile
 from maxq.store.mapped_file_queue import MappedFileQueue
 
@@ -36,6 +37,7 @@ class BatchConsumeQueue:
 
     Attributes:
         next_queue_offset: base offset of the next record that is appended to the log.
+        tail: carries no units; for arrivals: `watched`, and 20 × the maximum offset as `write_offset`.
     """
 
     def __init__(self, disk: Disk, base: PurePath, topic: str, queue_id: int, file_size: int) -> None:
@@ -44,6 +46,7 @@ class BatchConsumeQueue:
         self.files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
         self.count = 0  # units; unit i is at logical byte 46 × i
         self.next_queue_offset = 0
+        self.tail = QueueTail(topic, queue_id, self)
         self.max_physical_offset = -1  # start of the last record that has a unit
 
     @property
@@ -112,6 +115,7 @@ class BatchConsumeQueue:
         self.count += 1
         self.max_physical_offset = unit.physical_offset
         self.next_queue_offset = max(self.next_queue_offset, unit.base_offset + unit.batch_size)
+        self.tail.write_offset = 20 * (unit.base_offset + unit.batch_size)
         file.wrote_position = position + BATCH_UNIT_SIZE - file.file_from_offset
         return True
 

@@ -11,6 +11,7 @@ from maxq.store.file_allocator import FileAllocator
 from maxq.store.log_cy import LogTail
 from maxq.store.mapped_file import MappedFile
 from maxq.store.mapped_file_queue import MappedFileQueue
+from maxq.store.page_populator import PagePopulator
 from maxq.store.store_context import StoreContext
 
 BLANK_MAGIC = 0xCBD43194
@@ -31,9 +32,11 @@ class CommitLog:
     it is durable.
     """
 
-    def __init__(self, context: StoreContext, allocator: FileAllocator) -> None:
+    def __init__(self, context: StoreContext, allocator: FileAllocator, populate_ahead: int) -> None:
+        """`populate_ahead`: bytes in front of the writer whose pages are made ready; 0 for none."""
         self._context = context
         self._allocator = allocator
+        self._populator = PagePopulator(allocator.in_executor, populate_ahead)
         self.files = MappedFileQueue(
             context.disk, context.commit_log_folder, "", context.config.mapped_file_size_commit_log
         )
@@ -79,6 +82,7 @@ class CommitLog:
         else:
             position = offset - last.file_from_offset
             self.tail.attach(last.view, last.file_from_offset, last.file_size, position)
+            self._populator.attach(last.region, position, last.file_size)
 
     def roll(self) -> None:
         """Close the current file with a BLANK record and go on in the next one.
@@ -97,17 +101,25 @@ class CommitLog:
         file = self.files.create(offset, region)
         self._current = file
         self.tail.attach(file.view, offset, file.file_size, 0)
+        self._populator.attach(file.region, 0, file.file_size)
+        self._populator.move_to(0)
         self._allocator.prepare(offset + file.file_size, offset + 2 * file.file_size)
 
     def prepare_ahead(self) -> None:
-        """Have pages ahead of the writer ready."""
+        """Have pages ahead of the writer ready. Cheap when there is nothing to do."""
+        self._populator.move_to(self.tail.wrote_position)
+
+    def create_ahead(self) -> None:
+        """Have the next files ready: start of the services."""
         current = self._current
         if current is not None:
-            self._allocator.populate(current.region, current.file_from_offset, self.tail.wrote_position, current.file_size)
+            self._allocator.prepare(current.end_offset, current.end_offset + current.file_size)
+            self.prepare_ahead()
 
     def release_tail(self) -> None:
         """Detach the writing end: shutdown."""
         self._settle()
+        self._populator.attach(None, 0, 0)
         self.tail.attach(None, self.max_offset, 0, 0)
         self._current = None
 

@@ -161,7 +161,10 @@ class DispatchService:
             log.warning("the inner batch at physical offset %d has no INNER_BASE and INNER_NUM", physical_offset)
             return
         unit = BatchUnit(physical_offset, size, _tags_code(message), message.store_timestamp, base, count)
-        self._queues.open_batch(message.topic, message.queue_id).append(unit)
+        queue = self._queues.open_batch(message.topic, message.queue_id)
+        if queue.append(unit) and queue.tail.watched:
+            queue.tail.watched = False
+            self.dispatcher.arrived.append(queue.tail)
 
     def _multi_dispatch(self, message: MessageExt, physical_offset: int, size: int) -> None:
         names = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(",")

@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from maxq.store.index_file import IndexFile, index_file_size
+from maxq.store.file_allocator import FileAllocator
+from maxq.store.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexFile, index_file_size
 from maxq.store.log_cy import IndexTail, jhash
+from maxq.store.page_populator import PagePopulator
 from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
@@ -33,8 +35,12 @@ class IndexService:
             index time.
     """
 
-    def __init__(self, context: StoreContext, on_full: Callable[[IndexFile], None]) -> None:
+    def __init__(
+        self, context: StoreContext, allocator: FileAllocator, on_full: Callable[[IndexFile], None], populate_ahead: int
+    ) -> None:
         self._context = context
+        self._allocator = allocator
+        self._populator = PagePopulator(allocator.in_executor, populate_ahead)
         self.on_full = on_full
         self.tail = IndexTail()
         self.files: list[IndexFile] = []
@@ -83,6 +89,20 @@ class IndexService:
         """Go on writing in the newest file."""
         if self.files:
             self.tail.attach(self.files[-1].view, *self._shape)
+            self._populate(self.files[-1])
+
+    def _populate(self, file: IndexFile) -> None:
+        """Entries are written in order, slots anywhere: the slot table is made ready at once, entries ahead."""
+        entries = HEADER_SIZE + SLOT_SIZE * file.slot_nums
+        if self.tail.index_count <= 1:
+            region = file.region
+            self._allocator.in_executor(lambda: region.populate(0, entries))
+        self._populator.attach(file.region, entries + ENTRY_SIZE * self.tail.index_count, file.size)
+
+    def prepare_ahead(self) -> None:
+        """Have pages ahead of the newest entry ready. Cheap when there is nothing to do."""
+        tail = self.tail
+        self._populator.move_to(HEADER_SIZE + SLOT_SIZE * self._context.config.max_hash_slot_num + ENTRY_SIZE * tail.index_count)
 
     def roll(self) -> None:
         """Attach a new file behind the newest one."""
@@ -95,6 +115,7 @@ class IndexService:
             file.preset(header[1], header[3])
         self.files.append(file)
         self.tail.attach(file.view, *self._shape)
+        self._populate(file)
         if previous is not None:
             self.on_full(previous)
 
@@ -153,6 +174,7 @@ class IndexService:
 
     def destroy(self) -> None:
         """Delete all files. Blocks."""
+        self._populator.attach(None, 0, 0)
         self.tail.attach(None, *self._shape)
         for file in self.files:
             file.destroy()
@@ -160,6 +182,7 @@ class IndexService:
 
     def release(self) -> None:
         """Give up all mappings: shutdown."""
+        self._populator.attach(None, 0, 0)
         self.tail.attach(None, *self._shape)
         for file in self.files:
             file.release()

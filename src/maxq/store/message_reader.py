@@ -129,6 +129,7 @@ class MessageReader:
             result.message_count, result.total_bytes = scan.message_count, scan.total_bytes
         result.next_begin_offset = scan.next_index
         result.last_physical_offset = scan.last_physical_offset
+        result.cold = bool(scan.ranges) and max_physical - scan.ranges[0][0] > in_memory
         result.suggest_pulling_from_slave = max_physical - scan.last_physical_offset > in_memory
         if not result.buffers:
             gone = scan.message_count > 0

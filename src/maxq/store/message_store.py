@@ -30,7 +30,7 @@ from maxq.store.index_service import IndexService
 from maxq.store.log_cy import QueueTail, TopicTail
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_reader import MessageReader, TagFilter
-from maxq.store.message_writer import MessageWriter
+from maxq.store.message_writer import MessageWriter, RowsAppended
 from maxq.store.queue_loader import load_queues
 from maxq.store.recovery import Recovery, RecoveryReport
 from maxq.store.running_flags import RunningFlags
@@ -38,12 +38,14 @@ from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext, StoreIdentity
 from maxq.store.store_files import AbortFile, StoreLock, machine_memory, refuse_foreign_store, refusing
 from maxq.store.store_inventory import InventoryFile
-from maxq.store.store_results import GetMessageResult, PutMessageResult, QueryMessageResult
+from maxq.store.store_results import GetMessageResult, PutMessageResult, PutMessageStatus, QueryMessageResult
 from maxq.store.store_stats import StoreStats
 
 log = logging.getLogger(__name__)
 
 _MAX_PULL_BYTES = 128 << 20
+#: Default of `populate_ahead`.
+POPULATE_AHEAD = 8 << 20
 
 
 class MessageStore:
@@ -65,22 +67,23 @@ class MessageStore:
         rng: Rng,
         broker: StoreIdentity,
         memory_bytes: int | None = None,
-        populate_ahead: bool = True,
+        populate_ahead: int = POPULATE_AHEAD,
     ) -> None:
         """
         Args:
             rng: not used yet; later parts of the store (timer wheel) draw from it.
             memory_bytes: physical memory of the machine, for the cold/hot decision; None reads it from the disk's
                 /proc/meminfo.
-            populate_ahead: touch log pages ahead of the writer on the executor.
+            populate_ahead: bytes of log and index in front of their writers whose pages are made ready on the executor;
+                0 for none.
         """
         self._context = StoreContext(config, disk, clock, broker)
         context = self._context
-        self._allocator = FileAllocator(context, populate_ahead=populate_ahead)
-        self.commit_log = CommitLog(context, self._allocator)
+        self._allocator = FileAllocator(context)
+        self.commit_log = CommitLog(context, self._allocator, populate_ahead)
         self.queues = ConsumeQueueStore(context)
         self.checkpoint = StoreCheckpoint(context)
-        self.index = IndexService(context, self._on_index_full)
+        self.index = IndexService(context, self._allocator, self._on_index_full, populate_ahead // 4)
         self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index)
         self._inventory_file = InventoryFile(context)
         self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
@@ -189,10 +192,7 @@ class MessageStore:
             task = loop.create_task(run, name=f"store: {name}")
             task.add_done_callback(self._service_ended)
             self._services.append(task)
-        current = self.commit_log.current
-        if current is not None:
-            self._allocator.prepare(current.end_offset, current.end_offset + current.file_size)
-            self.commit_log.prepare_ahead()
+        self.commit_log.create_ahead()
 
     def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
         """`callback(name, error)` is told when a service ends by an error: the process should stop."""
@@ -272,12 +272,16 @@ class MessageStore:
         count: int,
         born_host: bytes,
         suffix: bytes,
-    ) -> int:
-        """Store send rows (see protocol/frames_cy): the batch path. Rows that are stored get their physical offset,
-        queue offset, size and count filled in.
+    ) -> RowsAppended:
+        """Store send rows (see protocol/frames_cy): the batch path, into one CommitLog file a call. Rows that are stored
+        get their physical offset, queue offset, size and count filled in. Ask `refusal` first.
+
+        Args:
+            suffix: property bytes put behind those of every row.
 
         Returns:
-            How many of rows [first, first + count) were stored. Fewer: row first + n must take `put_message`.
+            How many of rows [first, first + count) were stored. Fewer: call again for the rest; 0: row `first` must take
+            `put_message`.
         """
         return self.writer.append_rows(source, scratch, rows, first, count, born_host, suffix)
 
@@ -290,9 +294,13 @@ class MessageStore:
         """
         return self.flusher.durable(end_offset)
 
-    def refusal(self) -> str | None:
-        """Why nothing can be stored now, for a remark; None if it can. Page-cache-busy is not in it (see writer.busy)."""
-        return self.writer.refusal()
+    def refusal(self) -> PutMessageStatus | None:
+        """May messages be stored now? None if so. Cheap: ask before every batch."""
+        return self.writer.refusal() if self._loaded else PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+    def refusal_remark(self) -> str:
+        """The cause of `refusal`, with measured value, limit and remedy; empty if there is none."""
+        return self.writer.remark() if self._loaded else "the store is closed: this broker is starting or shutting down"
 
     @property
     def is_writable(self) -> bool:
@@ -304,6 +312,7 @@ class MessageStore:
         else:
             self.dispatch.run(self.commit_log.max_offset)
         self.commit_log.prepare_ahead()
+        self.index.prepare_ahead()
 
     def _on_durable(self) -> None:
         if self.flusher.is_sync:
@@ -413,7 +422,16 @@ class MessageStore:
 
     def watch(self, topic: str, queue_id: int) -> None:
         """Tell the arrival listener once, when the queue gets its next message."""
-        self.queues.open(topic, queue_id).tail.watched = True
+        self._tail(topic, queue_id).watched = True
+
+    def unwatch(self, topic: str, queue_id: int) -> None:
+        """Nobody waits for this queue any more."""
+        self._tail(topic, queue_id).watched = False
+
+    def _tail(self, topic: str, queue_id: int) -> QueueTail:
+        if self.queues.topic_tail(topic).batch:
+            return self.queues.open_batch(topic, queue_id).tail
+        return self.queues.open(topic, queue_id).tail
 
     def set_arrival_listener(self, callback: Callable[[list[QueueTail]], None]) -> None:
         """`callback(tails)` is called after each dispatch in which watched queues got messages."""

@@ -2,6 +2,7 @@
 (CommitLog.asyncPutMessage, DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from maxq.errors import RemoteProtocolError
@@ -34,6 +35,25 @@ _NO_QUEUE_OFFSET = (0x4, 0xC)  # transaction types prepared and rollback
 _IGNORE_BUSY_MS = 10_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class RowsAppended:
+    """Outcome of `append_rows`.
+
+    Attributes:
+        count: rows stored; 0: the first one must take the general way.
+        end_offset: physical end of the last record, for `MessageStore.durable`.
+        log: view of the file they were written to, which begins at physical offset `file_from_offset`.
+    """
+
+    count: int
+    end_offset: int
+    log: memoryview
+    file_from_offset: int
+
+
+_NO_ROWS = RowsAppended(0, 0, memoryview(b""), 0)
+
+
 class MessageWriter:
     """Checks, assigns queue offsets, appends, rolls files."""
 
@@ -57,41 +77,42 @@ class MessageWriter:
 
     # --- may it be stored? ---
 
-    def refusal(self) -> str | None:
-        """Why nothing can be stored now; None if it can."""
-        flags = self._context.flags
-        if self._context.config.broker_role == "SLAVE":
-            return "this broker is a SLAVE: it copies its master and takes no messages; send to the master"
-        if not flags.writable:
-            return f"the store is not writable: {flags.why()}"
+    def refusal(self) -> PutMessageStatus | None:
+        """May messages be stored now? None if so.
+
+        Page cache busy: an append that took longer than osPageCacheBusyTimeOutMills held up the whole loop; requests that
+        piled up behind it are refused for as long as it took, as Java refuses those that find the append lock held.
+        """
+        if not self._context.flags.writable or self._context.config.broker_role == "SLAVE":
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        if self._busy_until_ms:
+            if self._context.clock.monotonic_ms() < self._busy_until_ms:
+                return PutMessageStatus.OS_PAGE_CACHE_BUSY
+            self._busy_until_ms = 0
         return None
 
-    def busy(self) -> str | None:
-        """Why the page cache counts as busy; None if it does not.
-
-        An append that took longer than osPageCacheBusyTimeOutMills held up the whole loop; requests that piled up behind
-        it are refused for as long as it took, as Java refuses those that find the append lock held.
-        """
-        if self._busy_until_ms and self._context.clock.monotonic_ms() < self._busy_until_ms:
+    def remark(self) -> str:
+        """The cause of `refusal` in words; empty if there is none."""
+        if self._context.config.broker_role == "SLAVE":
+            return "this broker is a SLAVE: it copies its master and takes no messages; send to the master"
+        if not self._context.flags.writable:
+            return f"the store is not writable: {self._context.flags.why()}"
+        if self._busy_until_ms:
             limit = self._context.config.os_page_cache_busy_time_out_mills
             return (
                 f"[PCBUSY_CLEAN_QUEUE]broker busy: an append took {self._slow_append_ms} ms, the limit "
                 f"osPageCacheBusyTimeOutMills is {limit} ms; the disk does not keep up, send less or retry later"
             )
-        self._busy_until_ms = 0
-        return None
+        return ""
 
     def _check(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
         refusal = self.refusal()
         if refusal is not None:
-            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark=refusal)
+            return PutMessageResult(refusal, remark=self.remark())
         size = len(message.topic.encode())
         limit = _MAX_RETRY_TOPIC if message.topic.startswith(_RETRY_PREFIX) else _MAX_TOPIC
         if size > limit:
             return _illegal(f"the topic has {size} bytes, at most {limit} are allowed; choose a shorter name")
-        busy = self.busy()
-        if busy is not None:
-            return PutMessageResult(PutMessageStatus.OS_PAGE_CACHE_BUSY, remark=busy)
         limit = self._context.config.max_message_size
         if len(message.body) > limit:
             return _illegal(
@@ -256,27 +277,31 @@ class MessageWriter:
         count: int,
         born_host: bytes,
         suffix: bytes,
-    ) -> int:
+    ) -> RowsAppended:
         """See MessageStore.append_rows."""
-        config = self._context.config
-        if self.refusal() is not None or self.busy() is not None or config.enabled_append_prop_crc:
-            return 0
-        began = self._context.clock.monotonic_ms()
-        now = self._context.clock.wall_ms()
-        tail = self._commit_log.tail
+        context = self._context
+        log = self._commit_log
+        tail = log.tail
+        began = context.clock.monotonic_ms()
+        now = context.clock.wall_ms()
         done = 0
-        while True:
-            done += tail.append_rows(
-                source, scratch, rows, first + done, count - done, self._queues.topics, born_host,
-                self._context.identity.store_host, now, suffix, config.max_message_size,
-            )  # fmt: skip
-            if done == count or not tail.full or (tail.file_size and not tail.wrote_position) or self._roll() is not None:
-                break
-        if done:
-            self._took(began)
-            self._flusher.appended_timestamp = now
-            self._on_appended()
-        return done
+        if not context.config.enabled_append_prop_crc:  # the general path writes that property
+            for _ in range(2):
+                done = tail.append_rows(
+                    source, scratch, rows, first, count, self._queues.topics, born_host,
+                    context.identity.store_host, now, suffix, context.config.max_message_size,
+                )  # fmt: skip
+                fresh = tail.file_size > 0 and tail.wrote_position == 0
+                if done or not tail.full or fresh or self._roll() is not None:
+                    break
+        if done == 0:
+            return _NO_ROWS
+        end, file = log.max_offset, log.current
+        assert file is not None, "something was written, so there is a file"
+        self._took(began)
+        self._flusher.appended_timestamp = now
+        self._on_appended()
+        return RowsAppended(done, end, file.view, file.file_from_offset)
 
     # --- BatchCQ topics ---
 

@@ -70,6 +70,7 @@ class GetMessageResult:
         next_begin_offset: queue offset to ask for next.
         suggest_pulling_from_slave: what was read lies so far back that it is not in memory.
         last_physical_offset: of the last unit examined; 0 if none was.
+        cold: some of it is probably not in memory: touch it off the loop before it is sent.
     """
 
     status: GetMessageStatus
@@ -81,6 +82,7 @@ class GetMessageResult:
     max_offset: int = 0
     suggest_pulling_from_slave: bool = False
     last_physical_offset: int = 0
+    cold: bool = False
 
 
 @dataclass(slots=True)

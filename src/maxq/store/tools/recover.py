@@ -50,10 +50,13 @@ def config_of(files: StoreFiles) -> MessageStoreConfig:
     return config  # type: ignore[no-any-return]
 
 
-def recover(files: StoreFiles, clock: Clock, rng: Rng, *, rebuild: bool = False) -> RecoveryReport:
+def recover(
+    files: StoreFiles, clock: Clock, rng: Rng, *, rebuild: bool = False, config: MessageStoreConfig | None = None
+) -> RecoveryReport:
     """Load the store as a broker does at its start, then close it cleanly.
 
     Args:
+        config: the broker's settings; by default those that the files show.
         rebuild: forget queues, index and checkpoint first, so that all of them are built anew from the log.
 
     Raises:
@@ -61,7 +64,7 @@ def recover(files: StoreFiles, clock: Clock, rng: Rng, *, rebuild: bool = False)
     """
     if files.dledger:
         raise StoreError(f"{files.root}: the log is a DLedger one (dledger-*/data); this version cannot open it")
-    config = config_of(files)
+    config = config or config_of(files)
     if rebuild:
         _forget_indexes(files.disk, files)
     store = MessageStore(config, disk=files.disk, clock=clock, rng=rng, broker=StoreIdentity())
