@@ -48,6 +48,7 @@ __all__ = [
     "system_seams",
 ]
 
+
 class Producer(sync.Producer):
     """Blocking producer.
 
