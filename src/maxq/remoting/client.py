@@ -92,13 +92,13 @@ class RemotingClient(RemotingEndpoint):
         if left_ms <= 0:
             text = f"invoke <{address}> timeout, {timeout_ms}(ms) went by before the request was sent"
             raise RemotingTimeoutError(text, address=address, timeout_ms=timeout_ms)
-        connection.active = False
+        arrivals = connection.arrivals
         try:
             return await connection.invoke(command, left_ms)
         except RemotingTimeoutError:
             # Java closes the socket when there was time enough to wait. Here only if it stayed silent all the time:
             # then it may be half open, while an answer that is merely late harms nobody.
-            if self._config.client_close_socket_if_timeout and not connection.active:
+            if self._config.client_close_socket_if_timeout and connection.arrivals == arrivals:
                 log.warning("%s did not answer within %d ms and was silent; closed", address, left_ms)
                 connection.abort("silent until the timeout of a request")
             raise

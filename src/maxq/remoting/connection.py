@@ -75,8 +75,9 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_detecting", "_endpoint", "_in_pass", "_loop", "_out", "_out_size", "_own", "_own_filled", "_partial",
-        "_paused", "_pending", "_remote_host", "_tls", "_transport", "active", "attributes", "close_reason",
-        "excluded_codes", "idle_ticks", "is_closed", "local_address", "opened_ms", "ready", "remote_address",
+        "_paused", "_pending", "_remote_host", "_tls", "_transport", "active", "arrivals", "attributes",
+        "close_reason", "excluded_codes", "idle_ticks", "is_closed", "local_address", "opened_ms", "ready",
+        "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -115,6 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close_reason = ""
         self.opened_ms = 0  # monotonic
         self.active = True  # bytes moved since the endpoint's last look
+        self.arrivals = 0  # how often bytes came
         self.idle_ticks = 0  # looks in a row that found it inactive
         self.ready: asyncio.Future[None] | None = None  # a client waits for the TLS handshake
 
@@ -255,6 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closed:
             return
         self.active = True
+        self.arrivals += 1
         if self._tls is not None:
             self._tls_received(self._endpoint.receive_view[:nbytes])
         elif self._detecting:

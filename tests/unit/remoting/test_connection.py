@@ -1,0 +1,266 @@
+"""One connection on a transport that the test holds: arrivals, answers, memory."""
+
+import asyncio
+import dataclasses
+import gc
+import tracemalloc
+
+import pytest
+
+from maxq.config.netty_server_config import NettyServerConfig
+from maxq.errors import RemotingSendError, RemotingTimeoutError
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, address_text
+from maxq.remoting.server import Connection, RemotingServer
+from maxq.runtime.system import SystemClock
+from tests.unit.remoting.peers import ECHO, SILENT, FakeTransport, arrive, echo, frames_of, silent, until
+
+
+def make_server(**settings: int) -> RemotingServer:
+    server = RemotingServer(dataclasses.replace(NettyServerConfig(), **settings), clock=SystemClock())
+    server.register(ECHO, echo)
+    server.register(SILENT, silent)
+    return server
+
+
+def open_connection(server: RemotingServer) -> tuple[Connection, FakeTransport]:
+    connection, transport = Connection(server), FakeTransport()
+    connection.connection_made(transport)
+    return connection, transport
+
+
+async def test_all_answers_of_one_arrival_leave_in_one_write() -> None:
+    connection, transport = open_connection(make_server())
+    arrive(connection, b"".join(RemotingCommand(ECHO, body=b"x", opaque=i).encode() for i in range(100)))
+    assert len(transport.writes) == 1
+    assert [frame.opaque for frame in frames_of(transport.writes[0])] == list(range(100))
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 100])
+async def test_frames_may_arrive_in_any_pieces(step: int) -> None:
+    connection, transport = open_connection(make_server())
+    stream = b"".join(RemotingCommand(ECHO, {"n": str(i)}, b"b" * i, opaque=i).encode() for i in range(20))
+    for at in range(0, len(stream), step):
+        arrive(connection, stream[at : at + step])
+    assert [frame.body_length for frame in frames_of(b"".join(transport.writes))] == list(range(20))
+
+
+async def test_frames_larger_than_the_shared_buffer_are_received_and_their_memory_is_given_back() -> None:
+    connection, transport = open_connection(make_server())
+    for size in (RECEIVE_BUFFER_SIZE // 2 - 200, RECEIVE_BUFFER_SIZE // 2 + 1, RECEIVE_BUFFER_SIZE, 5_000_000):
+        before = RemotingCommand(ECHO, body=b"before").encode()
+        after = RemotingCommand(ECHO, body=b"after").encode()
+        arrive(connection, before + RemotingCommand(ECHO, body=bytes(size)).encode() + after)
+        answers = frames_of(b"".join(transport.writes))
+        assert [answer.body_length for answer in answers] == [6, size, 5]
+        assert (connection._own, connection._partial) == (None, b"")
+        transport.writes.clear()
+
+
+async def test_an_announced_length_takes_no_memory_before_the_bytes_arrive() -> None:
+    connection, _ = open_connection(make_server())
+    gc.collect()
+    tracemalloc.start()
+    arrive(connection, (16_000_000).to_bytes(4, "big") + bytes(100))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 200_000
+
+
+async def test_two_connections_share_the_buffer_without_mixing() -> None:
+    server = make_server()
+    pairs = [open_connection(server) for _ in range(3)]
+    frames = [RemotingCommand(ECHO, body=bytes([65 + i]) * 200).encode() for i in range(3)]
+    for at in range(0, len(frames[0]), 11):
+        for (connection, _), frame in zip(pairs, frames, strict=True):
+            arrive(connection, frame[at : at + 11])
+    bodies = [frames_of(b"".join(transport.writes))[0].body for _, transport in pairs]
+    assert bodies == [b"A" * 200, b"B" * 200, b"C" * 200]
+
+
+async def test_ten_thousand_idle_connections_take_less_than_three_kilobytes_each() -> None:
+    server = make_server()
+    transports = [FakeTransport() for _ in range(10_000)]
+    gc.collect()
+    tracemalloc.start()
+    connections = []
+    for transport in transports:
+        connection = Connection(server)
+        connection.connection_made(transport)
+        arrive(connection, RemotingCommand(SILENT).encode() + b"\0\0")  # a request, and the start of the next
+        connections.append(connection)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size / len(connections) < 3072
+    for connection in connections:
+        connection.connection_lost(None)
+    assert not server.connections
+
+
+async def test_the_batch_path_takes_leading_frames_and_the_rest_goes_to_processors() -> None:
+    server = make_server()
+    taken: list[tuple[int, int]] = []
+    frame = RemotingCommand(77, body=b"batch").encode()
+
+    def batch_path(connection: Connection, buffer: bytearray, start: int, end: int) -> int:
+        assert isinstance(buffer, bytearray)
+        first = start
+        while buffer[start : start + len(frame)] == frame and start + len(frame) <= end:
+            start += len(frame)
+            connection.write([b"\0\0\0\x17\0\0\0\x13", b'{"code":0,"flag":1}'])
+        taken.append((first, start))
+        return start
+
+    server.batch_path = batch_path
+    connection, transport = open_connection(server)
+    request = RemotingCommand(ECHO, body=b"x").encode()
+    arrive(connection, frame * 3 + request + frame + request[:10])
+    arrive(connection, request[10:] + frame)
+    assert [len(frames_of(data)) for data in transport.writes] == [5, 2]
+    bodies = [answer.body for answer in frames_of(b"".join(transport.writes))]
+    assert bodies == [None, None, None, b"x", None, b"x", None]
+    assert sum(end - start for start, end in taken) == 5 * len(frame)
+
+
+async def test_a_peer_that_does_not_read_is_not_read_and_its_frames_wait() -> None:
+    server = make_server()
+    connection, transport = open_connection(server)
+    answered: list[int] = []
+
+    def answer(connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        answered.append(command.opaque)
+        if len(answered) == 5:
+            connection.pause_writing()  # what the transport does above its high mark
+        return command.reply()
+
+    server.register(9, answer)
+    frames = [RemotingCommand(9, opaque=i).encode() for i in range(20)]
+    arrive(connection, b"".join(frames) + frames[0][:30])
+    assert answered == [0, 1, 2, 3, 4] and not transport.reading
+    assert len(frames_of(b"".join(transport.writes))) == 5
+    connection.resume_writing()
+    assert answered == list(range(20)) and transport.reading
+    arrive(connection, frames[0][30:])
+    assert answered == [*range(20), 0]
+
+
+async def test_bytes_that_arrive_in_spite_of_a_pause_are_kept_in_order() -> None:
+    server = make_server()
+    connection, transport = open_connection(server)
+    connection.pause_writing()
+    frames = [RemotingCommand(ECHO, body=bytes(50_000), opaque=i).encode() for i in range(20)]
+    for frame in frames:
+        arrive(connection, frame)
+    assert not transport.writes
+    connection.resume_writing()
+    assert [frame.opaque for frame in frames_of(b"".join(transport.writes))] == list(range(20))
+
+
+async def test_a_peer_that_does_not_read_is_closed_above_the_limit_and_the_reason_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = make_server(max_unsent_bytes=65536)
+    connection, transport = open_connection(server)
+    connection.pause_writing()
+    transport.held = 65536
+    connection.send(RemotingCommand(40))
+    assert transport.state == "open"
+    transport.held = 65537
+    connection.send(RemotingCommand(40))
+    assert (transport.state, connection.is_closed) == ("aborted", True)
+    assert connection.close_reason == "does not read its answers"
+    assert "65537 bytes unsent, the limit is 65536 (maxUnsentBytes)" in caplog.text
+
+
+async def test_marks_of_the_configuration_reach_the_transport() -> None:
+    assert open_connection(make_server())[1].limits == (1024 * 1024, 256 * 1024)
+    assert open_connection(make_server(write_buffer_high_water_mark=4000))[1].limits == (4000, 1000)
+
+
+async def test_garbage_closes_the_connection_after_what_came_before_was_answered() -> None:
+    connection, transport = open_connection(make_server())
+    arrive(connection, RemotingCommand(ECHO, body=b"fine").encode() + b"GET / HTTP/1.1\r\n\r\n")
+    assert [frame.body for frame in frames_of(b"".join(transport.writes))] == [b"fine"]
+    assert transport.state == "closed" and "the limit is" in connection.close_reason
+    arrive(connection, RemotingCommand(ECHO).encode())
+    assert len(transport.writes) == 1
+
+
+async def test_a_failing_batch_path_closes_only_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    server = make_server()
+
+    def batch_path(connection: Connection, buffer: bytearray, start: int, end: int) -> int:
+        raise ValueError("broken")
+
+    server.batch_path = batch_path
+    connection, transport = open_connection(server)
+    arrive(connection, RemotingCommand(ECHO).encode())
+    assert transport.state == "aborted" and "broken" in caplog.text
+
+
+async def test_requests_over_a_connection_are_matched_by_opaque_in_any_order() -> None:
+    connection, transport = open_connection(make_server())
+    tasks = [asyncio.create_task(connection.invoke(RemotingCommand(40), 5000)) for _ in range(10)]
+    await until(lambda: len(transport.writes) == 10, "ten requests")
+    sent = frames_of(b"".join(transport.writes))
+    assert len({frame.opaque for frame in sent}) == 10
+    for frame in reversed(sent):
+        arrive(connection, frame.reply(0, str(frame.opaque)).encode())
+    assert [(await task).remark for task in tasks] == [str(frame.opaque) for frame in sent]
+    arrive(connection, sent[0].reply().encode())  # late: dropped
+    assert transport.state == "open"
+
+
+async def test_requests_fail_when_time_is_up_or_the_connection_ends() -> None:
+    connection, _ = open_connection(make_server())
+    with pytest.raises(RemotingTimeoutError, match=r"10\.0\.0\.9:4711.*timeout, 5") as caught:
+        await connection.invoke(RemotingCommand(40), 5)
+    assert (caught.value.address, caught.value.timeout_ms) == ("10.0.0.9:4711", 5)
+    task = asyncio.create_task(connection.invoke(RemotingCommand(40), 5000))
+    await until(lambda: connection._pending, "request sent")
+    connection.connection_lost(ConnectionResetError("gone"))
+    with pytest.raises(RemotingSendError, match="gone"):
+        await task
+    with pytest.raises(RemotingSendError, match="gone"):
+        await connection.invoke(RemotingCommand(40), 5)
+    assert not connection._pending
+
+
+async def test_too_many_requests_on_one_connection_are_refused_with_the_limit() -> None:
+    connection, _ = open_connection(make_server(server_async_semaphore_value=2))
+    tasks = [asyncio.create_task(connection.invoke(RemotingCommand(40), 5000)) for _ in range(2)]
+    await until(lambda: len(connection._pending) == 2, "two wait")
+    with pytest.raises(RemotingSendError, match="2 requests wait"):
+        await connection.invoke(RemotingCommand(40), 5000)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert not connection._pending
+
+
+async def test_opaques_wrap_within_int32() -> None:
+    server = make_server()
+    server._opaque = 0x7FFFFFFF
+    assert [server.next_opaque(), server.next_opaque()] == [0x7FFFFFFF, 0]
+
+
+async def test_one_way_requests_carry_the_flag() -> None:
+    connection, transport = open_connection(make_server())
+    connection.send_oneway(RemotingCommand(40, {"consumerGroup": "G"}))
+    (frame,) = frames_of(transport.writes[0])
+    assert frame.is_oneway and not frame.is_response
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [(("1.2.3.4", 5), "1.2.3.4:5"), (("::1", 5, 0, 0), "[::1]:5"), (("::ffff:1.2.3.4", 5, 0, 0), "1.2.3.4:5"),
+     (None, ""), ("/tmp/socket", "/tmp/socket")],
+)  # fmt: skip
+def test_addresses_are_shown_as_host_and_port(name: object, text: str) -> None:
+    assert address_text(name) == text
+
+
+async def test_the_peer_is_packed_as_born_host() -> None:
+    connection, _ = open_connection(make_server())
+    assert connection.remote_host.hex() == "0a00000900001267"
+    assert connection.local_address == "10.0.0.1:10911"
