@@ -8,10 +8,13 @@ import asyncio
 import os
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from maxq.client.client_config import ClientSeams
-from maxq.config.host import Host
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+
+if TYPE_CHECKING:
+    from maxq.config.host import Host
 
 _ELSEWHERE = ("192.0.2.1", 9)  # TEST-NET-1: nothing is sent there, the kernel only chooses an interface
 
@@ -28,8 +31,10 @@ def system_seams(namesrv_addr: str = "") -> ClientSeams:
     )
 
 
-def system_host() -> Host:
+def system_host() -> "Host":
     """What a server's defaults depend on."""
+    from maxq.config.host import Host  # brings the tables of a broker's settings, which clients do not need
+
     return Host(socket.gethostname(), own_address(_ELSEWHERE), Path.home())
 
 
