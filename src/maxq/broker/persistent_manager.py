@@ -29,7 +29,6 @@ class PersistentManager(ConfigManager):
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
-        self._path = path
         self._requested = 0  # number of the newest change
         self._written = 0  # … of the newest change that is on disk; <= _requested
         self._writer: asyncio.Task[None] | None = None
@@ -52,8 +51,9 @@ class PersistentManager(ConfigManager):
 
     def decode(self, data: bytes) -> None:
         value = json_dialect.loads(data)
-        if isinstance(value, dict):
-            self.from_json(value)
+        if not isinstance(value, dict):
+            raise RemoteProtocolError(f"a configuration table is a JSON object, not {type(value).__name__}")
+        self.from_json(value)
 
     def request_persist(self) -> None:
         """The table changed: have it written soon. Without a running loop it is written now."""
@@ -64,15 +64,20 @@ class PersistentManager(ConfigManager):
             return
         self._requested += 1
         if self._writer is None or self._writer.done():
-            self._writer = loop.create_task(self._write(), name=f"persist {self._path.name}")
+            self._writer = loop.create_task(self._write(), name=f"persist {self._file.name}")
             self._writer.add_done_callback(self._on_written)
+
+    async def flush(self) -> None:
+        """Write the file now, and return when it is durable. Never two writes at once, unlike `persist`."""
+        self.request_persist()
+        await self.persisted()
 
     async def persisted(self) -> None:
         """Return when every change so far is durable. OSError if it cannot be written; the next change tries again."""
         wanted = self._requested
         while self._written < wanted:
             if self._writer is None or self._writer.done():
-                self._writer = asyncio.get_running_loop().create_task(self._write(), name=f"persist {self._path.name}")
+                self._writer = asyncio.get_running_loop().create_task(self._write(), name=f"persist {self._file.name}")
                 self._writer.add_done_callback(self._on_written)
             await asyncio.shield(self._writer)
 
@@ -85,7 +90,7 @@ class PersistentManager(ConfigManager):
 
     def _on_written(self, writer: asyncio.Task[None]) -> None:
         if not writer.cancelled() and writer.exception() is not None:
-            log.error("cannot write %s: %s; it is tried again with the next change", self._path, writer.exception())
+            log.error("cannot write %s: %s; it is tried again with the next change", self._file, writer.exception())
 
 
 def next_version(version: DataVersion, now_ms: int) -> DataVersion:

@@ -35,7 +35,6 @@ class ConsumerOffsetManager(PersistentManager):
         """`other_path` is read when neither `path` nor its backup exists: enableLmq was switched, and with it the
         name of the file."""
         super().__init__(disk, path)
-        self._disk_of_other = disk
         self._other_path = other_path
         self._settings = settings
         self._clock = clock
@@ -190,9 +189,10 @@ class ConsumerOffsetManager(PersistentManager):
         """Read the file, its backup, or the file of the other name."""
         super().load()
         other = self._other_path
-        if not self.offset_table and other is not None and self._disk_of_other.exists(other):
-            log.info("%s is empty or missing: taking over the offsets in %s", self._path, other)
-            self.decode(self._disk_of_other.read(other))
+        if not self.offset_table and other is not None and self._disk.exists(other):
+            log.info("%s is empty or missing: taking over the offsets in %s", self._file, other)
+            self.decode(self._disk.read(other))
+            self._is_dirty = True
 
     def to_json(self) -> dict[str, Any]:
         offsets = {key: dict(table) for key, table in list(self.offset_table.items())}

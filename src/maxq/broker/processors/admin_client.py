@@ -162,7 +162,7 @@ class AdminClientProcessor(RequestProcessor):
     def _message_of(self, request: RemotingCommand, message_id: str | None) -> bytes:
         if not message_id:
             return request.body_bytes
-        physical_offset = decode_message_id(message_id).physical_offset
+        _, physical_offset = decode_message_id(message_id)
         message = self._store.select_one_message(physical_offset)
         if message is None:
             raise RequestRefusedError(

@@ -54,16 +54,16 @@ class AdminStoreProcessor(RequestProcessor):
 
     # --- cleaning -----------------------------------------------------------------------------------------------------
 
-    def clean_expired_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def clean_expired_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """306. Queue files whose messages are gone from the log."""
         log.warning("clean expired consume queues, called by %s", connection.remote_address)
-        self._store.clean_expired_consume_queues()
+        await self._store.clean_expired_consume_queues()
         return request.reply()
 
     def delete_expired_commit_log(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """329. Log files older than fileReservedTime, whatever the hour."""
         log.warning("delete expired commit log, called by %s", connection.remote_address)
-        self._store.delete_expired_commit_log()
+        self._store.execute_delete_files_manually()
         return request.reply()
 
     # --- looking ------------------------------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ class AdminTopicProcessor(RequestProcessor):
             self._offsets.clean_offset_by_topic(name)
             if self._settings.broker.auto_delete_unused_stats:
                 self._stats.on_topic_deleted(name)
-        self._store.delete_topics(set(doomed))
+        await self._store.delete_topics(doomed)
         self._offsets.request_persist()
         await self._topics.persisted()
         await self._offsets.persisted()
@@ -157,10 +157,10 @@ class AdminTopicProcessor(RequestProcessor):
         candidates = [name for group in groups for name in pop_retry_topics(topic, group)]
         return [name for name in candidates if name in self._topics.topic_config_table]
 
-    def clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """316. Queues of topics that no longer exist go."""
         log.warning("clean unused topics, called by %s", connection.remote_address)
-        self._store.clean_unused_topics(set(self._topics.topic_config_table))
+        await self._store.clean_unused_topics(list(self._topics.topic_config_table))
         return request.reply()
 
     # --- show ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,279 @@
+"""A broker's managers and processors on a simulated disk, with a store and connections that tests look into."""
+
+import inspect
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, cast
+
+import pytest
+
+from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
+from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.client.producer_manager import ProducerManager
+from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
+from maxq.broker.processors.assembly import AdminParts, admin_processors
+from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import LanguageCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import MaxQError, RemotingSendError
+from maxq.protocol import json_dialect
+from maxq.protocol.body.route import QueueData, TopicRouteData
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.enums import BoundaryType
+from maxq.protocol.remoting_command import RemotingCommand, decode_frame
+from maxq.remoting.connection import Connection
+from maxq.store.message_store import MessageStore
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_rng import SimRng
+
+CONFIG_DIR = PurePath("/store/config")
+GOLDEN = Path(__file__).parents[3].parent / "shared" / "golden"
+
+
+class FakeConnection:
+    """What a client would see: `sent` has the frames, `answers` what it answers to requests."""
+
+    def __init__(self, remote_address: str = "10.0.0.9:40000") -> None:
+        self.remote_address = remote_address
+        self.is_closed = False
+        self.sent: list[RemotingCommand] = []
+        self.answers: list[RemotingCommand | Exception] = []
+
+    def write(self, buffers: list[bytes]) -> None:
+        frame = b"".join(buffers)
+        self.sent.append(decode_frame(frame[4:]))
+
+    def send_oneway(self, command: RemotingCommand) -> None:
+        command.flag |= 2
+        self.sent.append(decode_frame(command.encode()[4:]))
+
+    async def invoke(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        self.sent.append(decode_frame(command.encode()[4:]))
+        if not self.answers:
+            raise RemotingSendError("send request failed", address=self.remote_address)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self, reason: str = "") -> None:
+        self.is_closed = True
+
+    def codes(self) -> list[int]:
+        return [command.code for command in self.sent]
+
+
+def connection(fake: FakeConnection) -> Connection:
+    return cast(Connection, fake)
+
+
+@dataclass
+class FakeStore:
+    """Queues as lists of store times, oldest first, and the offset of the first of them."""
+
+    times: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    first: dict[tuple[str, int], int] = field(default_factory=dict)
+    messages: dict[int, bytes] = field(default_factory=dict)
+    on_disk: bool = False  # are the messages too old to be in memory?
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+    max_physical_offset: int = 16910
+
+    def fill(self, topic: str, queue_id: int, times: list[int], *, first: int = 0) -> None:
+        self.times[topic, queue_id] = times
+        self.first[topic, queue_id] = first
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        return self.first.get((topic, queue_id), 0)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        return self.min_offset(topic, queue_id) + len(self.times.get((topic, queue_id), ()))
+
+    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
+        times = self.times.get((topic, queue_id), [])
+        index = offset - self.min_offset(topic, queue_id)
+        return times[index] if 0 <= index < len(times) else -1
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        return self.store_time_at(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType) -> int:
+        times = self.times.get((topic, queue_id), [])
+        first = self.min_offset(topic, queue_id)
+        if boundary == BoundaryType.LOWER:
+            return first + sum(1 for time in times if time < timestamp)
+        return max(first + sum(1 for time in times if time <= timestamp) - 1, 0)
+
+    def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
+        return not self.on_disk
+
+    def select_one_message(self, physical_offset: int) -> memoryview | None:
+        message = self.messages.get(physical_offset)
+        return None if message is None else memoryview(message)
+
+    def queue_units(self, topic: str, queue_id: int, index: int, count: int) -> list[tuple[int, int, int]]:
+        end = min(index + count, self.max_offset(topic, queue_id))
+        return [(offset * 100, 100, offset % 2 + 1) for offset in range(index, end)]
+
+    async def delete_topics(self, topics: list[str]) -> None:
+        self.calls.append(("delete_topics", set(topics)))
+
+    async def clean_unused_topics(self, keep: list[str]) -> None:
+        self.calls.append(("clean_unused_topics", set(keep)))
+
+    async def clean_expired_consume_queues(self) -> None:
+        self.calls.append(("clean_expired_consume_queues", None))
+
+    def execute_delete_files_manually(self) -> None:
+        self.calls.append(("execute_delete_files_manually", None))
+
+
+class BrokerWorld:
+    """All parts of one broker but sending, pulling and querying messages."""
+
+    def __init__(self, mapping: dict[str, str] | None = None, *, disk: SimDisk | None = None) -> None:
+        self.clock = SimClock()
+        self.disk = disk or SimDisk(SimRng(1), self.clock)
+        given = {"brokerName": "broker-w", "brokerClusterName": "WireCluster", **(mapping or {})}
+        self.settings, _ = BrokerSettings.from_properties(given, source="test")
+        settings, clock = self.settings, self.clock
+        self.topics = TopicConfigManager(self.disk, CONFIG_DIR / "topics.json", settings=settings, clock=clock)
+        self.groups = SubscriptionGroupManager(
+            self.disk, CONFIG_DIR / "subscriptionGroup.json", settings=settings, clock=clock
+        )
+        self.offsets = create_consumer_offset_manager(self.disk, CONFIG_DIR, settings=settings, clock=clock)
+        self.consumers = ConsumerManager(settings=settings, clock=clock)
+        self.producers = ProducerManager(settings=settings, clock=clock)
+        self.notifier = ConsumerIdsNotifier(self.consumers, settings=settings)
+        self.locks = RebalanceLockManager(clock=clock)
+        self.modes = MessageRequestModeManager(self.disk, CONFIG_DIR / "messageRequestMode.json")
+        self.stats = BrokerStatsManager(
+            "WireCluster", clock=clock, is_system_topic=self.topics.is_system_topic, detail=True
+        )
+        self.store = FakeStore()
+        self.runtime: dict[str, str] = {}
+        self.routes: dict[str, TopicRouteData] = {}
+        self.route_error: Exception | None = None
+        self.routes_asked = 0
+        self.registrations = 0
+        self.topics.create_system_topics()
+        self.groups.create_system_groups()
+        self.handlers: dict[int, Any] = {}
+        for processor in admin_processors(self._parts()):
+            for code, handler in processor.routes().items():
+                assert code not in self.handlers, f"two processors for {code}"
+                self.handlers[int(code)] = handler
+
+    def _parts(self) -> AdminParts:
+        return AdminParts(
+            settings=self.settings,
+            disk=self.disk,
+            clock=self.clock,
+            broker_address=lambda: "127.0.0.2:20911",
+            store=cast(MessageStore, self.store),
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            consumers=self.consumers,
+            producers=self.producers,
+            locks=self.locks,
+            request_modes=self.modes,
+            stats=self.stats,
+            runtime_info=lambda: self.runtime,
+            topic_route=self._topic_route,
+            on_permission_changed=self._register,
+        )
+
+    async def _topic_route(self, topic: str) -> TopicRouteData | None:
+        self.routes_asked += 1
+        if self.route_error is not None:
+            raise self.route_error
+        return self.routes.get(topic)
+
+    def _register(self) -> None:
+        self.registrations += 1
+
+    async def send(self, request: RemotingCommand, fake: FakeConnection | None = None) -> RemotingCommand:
+        """What the server would answer: errors become answers as in remoting/endpoint.py."""
+        try:
+            answer = self.handlers[request.code](connection(fake or FakeConnection()), request)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except MaxQError as error:
+            return request.reply(error.response_code, str(error))
+        return cast(RemotingCommand, answer)
+
+    async def call(
+        self,
+        code: int,
+        ext: dict[str, str] | None = None,
+        body: bytes | dict[str, Any] | None = None,
+        *,
+        fake: FakeConnection | None = None,
+        language: int = LanguageCode.JAVA,
+        version: int = 513,
+    ) -> RemotingCommand:
+        data = json_dialect.dumps(body) if isinstance(body, dict) else body
+        return await self.send(RemotingCommand(code, ext or {}, data, language=language, version=version), fake)
+
+    def take_golden_config(self, store: str, name: str) -> None:
+        """Put a file that a Java broker wrote into the config folder."""
+        source = GOLDEN / "stores" / store / "config" / name
+        if not source.exists():
+            pytest.skip(f"{source} is not on this machine")
+        self.disk.make_dirs(CONFIG_DIR)
+        self.disk.write(CONFIG_DIR / name, source.read_bytes())
+
+    def add_topic(self, name: str, queues: int = 2, **changes: Any) -> TopicConfig:
+        config = TopicConfig(name, queues, queues, **changes)
+        self.topics.update_topic_config(config)
+        return config
+
+    def add_route(self, topic: str, queues: int, *brokers: str) -> None:
+        rows = [QueueData(broker, queues, queues, 6, 0) for broker in brokers]
+        self.routes[topic] = TopicRouteData(queue_datas=rows)
+
+    async def heartbeat(
+        self,
+        fake: FakeConnection,
+        client_id: str,
+        group: str = "G",
+        topics: dict[str, int] | None = None,
+        *,
+        model: str = "CLUSTERING",
+        producers: tuple[str, ...] = (),
+        language: int = LanguageCode.JAVA,
+        **members: Any,
+    ) -> RemotingCommand:
+        """One heartbeat of one consumer group; `topics` maps a topic to its subVersion."""
+        subscriptions = [
+            {"topic": topic, "subString": "*", "subVersion": version, "tagsSet": [], "codeSet": []}
+            for topic, version in ({"T": 1} if topics is None else topics).items()
+        ]
+        consumer = {
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": model,
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "subscriptionDataSet": subscriptions,
+            "unitMode": False,
+        }
+        body = {
+            "clientID": client_id,
+            "consumerDataSet": [consumer] if group else [],
+            "producerDataSet": [{"groupName": name} for name in producers],
+            "heartbeatFingerprint": 0,
+            "withoutSub": False,
+            **members,
+        }
+        return await self.call(34, None, body, fake=fake, language=language)
+
+
+def parsed(answer: RemotingCommand) -> Any:
+    """The JSON body of a successful answer."""
+    assert answer.code == 0, answer.remark
+    return json_dialect.loads(answer.body_bytes)

@@ -1,0 +1,188 @@
+"""Offsets of groups: commits, resets, what tools ask, and the two files."""
+
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager, create_consumer_offset_manager
+from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
+
+
+def reloaded(world: BrokerWorld) -> ConsumerOffsetManager:
+    manager = create_consumer_offset_manager(
+        world.disk, CONFIG_DIR, settings=world.settings, clock=world.clock
+    )
+    manager.load()
+    return manager
+
+
+def test_first_commits_of_many_queues_are_all_kept() -> None:
+    offsets = BrokerWorld().offsets
+    for queue_id in range(200):
+        offsets.commit_offset("c:1", "G", "T", queue_id, queue_id * 10)
+    assert [offsets.query_offset("G", "T", queue_id) for queue_id in range(200)] == list(range(0, 2000, 10))
+
+
+def test_what_was_never_committed_is_minus_one() -> None:
+    offsets = BrokerWorld().offsets
+    offsets.commit_offset("c:1", "G", "T", 0, 5)
+    assert offsets.query_offset("G", "T", 1) == -1
+    assert offsets.query_offset("H", "T", 0) == -1
+    assert offsets.query_offsets("H", "T") == {}
+
+
+def test_smaller_and_negative_offsets_are_taken() -> None:
+    offsets = BrokerWorld().offsets
+    offsets.commit_offset("c:1", "G", "T", 0, 5)
+    offsets.commit_offset("c:1", "G", "T", 0, 2)
+    assert offsets.query_offset("G", "T", 0) == 2
+    offsets.commit_offset("c:1", "G", "T", 0, -1)
+    assert offsets.query_offset("G", "T", 0) == -1
+
+
+def test_the_version_moves_once_in_500_commits() -> None:
+    offsets = BrokerWorld().offsets
+    for number in range(1001):
+        offsets.commit_offset("c:1", "G", "T", 0, number)
+    assert offsets.data_version.counter == 2
+
+
+def test_pull_offsets_stand_beside_the_committed_ones() -> None:
+    offsets = BrokerWorld().offsets
+    offsets.commit_offset("c:1", "G", "T", 0, 5)
+    assert offsets.query_pull_offset("G", "T", 0) == 5
+    offsets.commit_pull_offset("c:1", "G", "T", 0, 9)
+    assert offsets.query_pull_offset("G", "T", 0) == 9
+    assert offsets.query_offset("G", "T", 0) == 5
+
+
+def test_a_reset_is_handed_out_once_and_stays_committed() -> None:
+    offsets = BrokerWorld().offsets
+    offsets.commit_offset("c:1", "G", "T", 0, 50)
+    offsets.assign_reset_offset("T", "G", 0, 7)
+    assert offsets.has_offset_reset("T", "G", 0)
+    assert not offsets.has_offset_reset("T", "G", 1)
+    offsets.commit_offset("c:1", "G", "T", 0, 51)
+    assert offsets.query_offset("G", "T", 0) == 7
+    assert offsets.query_then_erase_reset_offset("T", "G", 0) == 7
+    assert offsets.query_then_erase_reset_offset("T", "G", 0) is None
+    assert offsets.query_offset("G", "T", 0) == 51
+
+
+def test_topics_and_groups_find_each_other() -> None:
+    offsets = BrokerWorld().offsets
+    for group, topic in (("G", "T"), ("G", "%RETRY%G"), ("H", "T")):
+        offsets.commit_offset("c:1", group, topic, 0, 1)
+    assert offsets.which_topic_by_consumer("G") == {"T", "%RETRY%G"}
+    assert offsets.which_group_by_topic("T") == {"G", "H"}
+
+
+def test_removing_a_group_or_topic_takes_all_its_offsets_and_no_others() -> None:
+    offsets = BrokerWorld().offsets
+    for group, topic in (("G", "T"), ("G2", "T"), ("G", "T2")):
+        offsets.commit_offset("c:1", group, topic, 0, 1)
+        offsets.commit_pull_offset("c:1", group, topic, 0, 3)
+        offsets.assign_reset_offset(topic, group, 0, 2)
+    offsets.remove_offset("G")
+    assert set(offsets.offset_table) == {"T@G2"}
+    assert not offsets.has_offset_reset("T", "G", 0)
+    offsets.clean_offset_by_topic("T")
+    assert offsets.offset_table == {}
+    assert offsets.query_pull_offset("G2", "T", 0) == -1
+
+
+def test_the_smallest_offset_of_all_groups_leaves_out_filtered_groups_and_what_the_store_lost() -> None:
+    offsets = BrokerWorld().offsets
+    for group, offset in (("A", 30), ("B", 20), ("C", 10), ("D", 1)):
+        offsets.commit_offset("c:1", group, "T", 0, offset)
+    assert offsets.query_min_offset_in_all_group("T", ["C"], lambda topic, queue_id: 5) == {0: 20}
+    assert offsets.query_offset("C", "T", 0) == 10, "asking with a filter must not remove the filtered groups"
+
+
+def test_a_clone_goes_its_own_way() -> None:
+    offsets = BrokerWorld().offsets
+    offsets.commit_offset("c:1", "G", "T", 0, 5)
+    offsets.clone_offset("G", "H", "T")
+    offsets.clone_offset("Unknown", "I", "T")
+    offsets.commit_offset("c:1", "H", "T", 0, 6)
+    assert offsets.query_offset("G", "T", 0) == 5
+    assert offsets.which_group_by_topic("T") == {"G", "H"}
+
+
+def test_the_table_survives_a_restart_and_resets_do_not() -> None:
+    world = BrokerWorld()
+    world.offsets.commit_offset("c:1", "G", "T", 3, 5)
+    world.offsets.assign_reset_offset("T", "G", 4, 7)
+    world.offsets.persist()
+    again = reloaded(world)
+    assert again.offset_table == {"T@G": {3: 5, 4: 7}}
+    assert not again.has_offset_reset("T", "G", 4)
+
+
+def test_the_file_is_only_written_when_something_changed() -> None:
+    world = BrokerWorld()
+    path = CONFIG_DIR / "consumerOffset.json"
+    world.offsets.commit_offset("c:1", "G", "T", 0, 5)
+    world.offsets.persist()
+    world.disk.delete(path)
+    world.offsets.persist()
+    assert not world.disk.exists(path)
+    world.offsets.commit_offset("c:1", "G", "T", 0, 5)
+    world.offsets.persist()
+    assert world.disk.exists(path)
+
+
+def test_the_file_looks_as_java_writes_it() -> None:
+    world = BrokerWorld()
+    world.offsets.commit_offset("c:1", "G", "T", 0, 5)
+    text = world.offsets.encode().decode()
+    assert '\n\t"groupTopicMap":{\n\t\t"G":["T"]\n\t},' in text
+    assert "\n\t\t\t0:5\n" in text
+    assert world.offsets.encode_compact().endswith(b'"offsetTable":{"T@G":{"0":5}}}')
+
+
+def test_java_s_file_is_read() -> None:
+    world = BrokerWorld()
+    world.take_golden_config("clean", "consumerOffset.json")
+    offsets = reloaded(world)
+    assert offsets.query_offsets("Gd_G_Simple", "Gd_Simple") == {0: 225, 1: 225, 2: 225, 3: 225}
+    assert offsets.query_offsets("Gd_G_Part", "Gd_Keys") == {0: 10, 1: 10}
+    assert offsets.data_version.timestamp == 1795229796208
+
+
+def lmq_world() -> BrokerWorld:
+    return BrokerWorld({"enableLmq": "true"})
+
+
+def test_groups_of_light_message_queues_have_a_flat_table() -> None:
+    world = lmq_world()
+    offsets = world.offsets
+    assert isinstance(offsets, LmqConsumerOffsetManager)
+    offsets.commit_offset("c:1", "%LMQ%g", "%LMQ%q", 0, 8)
+    offsets.commit_offset("c:1", "G", "T", 1, 5)
+    assert offsets.lmq_offset_table == {"%LMQ%q@%LMQ%g": 8}
+    assert offsets.query_offset("%LMQ%g", "%LMQ%q", 0) == 8
+    assert offsets.query_offsets("%LMQ%g", "%LMQ%q") == {0: 8}
+    offsets.assign_reset_offset("%LMQ%q", "%LMQ%g", 0, 3)
+    assert offsets.query_then_erase_reset_offset("%LMQ%q", "%LMQ%g", 0) == 3
+    assert offsets.query_offset("%LMQ%g", "%LMQ%q", 0) == 3
+    offsets.persist()
+    again = reloaded(world)
+    assert again.query_offset("%LMQ%g", "%LMQ%q", 0) == 3
+    assert again.query_offset("G", "T", 1) == 5
+    again.remove_offset("%LMQ%g")
+    assert again.query_offset("%LMQ%g", "%LMQ%q", 0) == -1
+
+
+def test_java_s_lmq_file_is_read() -> None:
+    world = lmq_world()
+    world.take_golden_config("lmq-cqext", "lmqConsumerOffset.json")
+    assert reloaded(world).query_offsets("Gd_G_Sql", "Gd_Sql") == {0: 90}
+
+
+def test_switching_light_message_queues_on_and_off_keeps_the_offsets() -> None:
+    world = BrokerWorld()
+    world.offsets.commit_offset("c:1", "G", "T", 0, 5)
+    world.offsets.persist()
+    on = BrokerWorld({"enableLmq": "true"}, disk=world.disk)
+    on.offsets.load()
+    assert on.offsets.query_offset("G", "T", 0) == 5
+    on.offsets.persist()
+    assert world.disk.exists(CONFIG_DIR / "lmqConsumerOffset.json")

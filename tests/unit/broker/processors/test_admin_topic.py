@@ -1,0 +1,158 @@
+"""Topics made, changed, deleted and shown by administrators."""
+
+from typing import Any
+
+import pytest
+
+from maxq.protocol.body.data_version import DataVersion
+from tests.unit.broker.broker_world import BrokerWorld, parsed
+
+CREATE = {
+    "topic": "T", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "2", "perm": "6",
+    "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false", "attributes": "", "force": "false",
+}  # fmt: skip
+
+
+async def test_a_topic_is_made_registered_and_on_disk_before_the_answer() -> None:
+    world = BrokerWorld()
+    changed: list[str] = []
+    world.topics.add_change_listener(lambda configs, deleted: changed.extend(c.topic_name for c in configs))
+    answer = await world.call(17, CREATE)
+    assert (answer.code, answer.remark) == (0, None)
+    assert changed == ["T"]
+    again = BrokerWorld(disk=world.disk)
+    again.topics.load()
+    assert again.topics.topic_config_table["T"].read_queue_nums == 4
+
+
+async def test_the_same_topic_again_changes_nothing() -> None:
+    world = BrokerWorld()
+    await world.call(17, CREATE)
+    version = world.topics.data_version
+    assert (await world.call(17, CREATE)).code == 0
+    assert world.topics.data_version == version
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "remark"),
+    [
+        ({"topic": "bad name!"}, 29, "allowing only ^[%|a-zA-Z0-9_-]+$"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, 29, "The topic[SCHEDULE_TOPIC_XXXX] is conflict with system topic."),
+        ({"topic": "WireCluster"}, 29, "is conflict with system topic"),
+        ({"attributes": "+no.such=x"}, 1, "unsupported key: no.such"),
+        ({"attributes": "+message.type=Unheard"}, 1, "value is not in set"),
+        ({"attributes": "message.type=FIFO"}, 1, "format is wrong"),
+        ({"attributes": "-message.type"}, 1, "only add attribute is supported while creating topic"),
+        ({"attributes": "+reserve.time=5"}, 1, "needs a tiered store"),
+        ({"attributes": "+message.type=MIXED"}, 29, "MIXED message type is not supported"),
+        ({"readQueueNums": "65536"}, 29, "readQueueNums of topic T is 65536, allowed is 0 to 65535"),
+        ({"writeQueueNums": "-1"}, 29, "allowed is 0 to 65535"),
+        ({"perm": "99"}, 29, "perm of topic T is 99"),
+        ({"topicFilterType": "OTHER"}, 29, "OTHER"),
+        ({"perm": "x"}, 1, "the custom field <perm> is null"),
+    ],
+)
+async def test_what_cannot_be_made_is_refused_with_the_reason(change: dict[str, str], code: int, remark: str) -> None:
+    world = BrokerWorld()
+    answer = await world.call(17, {**CREATE, **change})
+    assert answer.code == code
+    assert remark in (answer.remark or "")
+    assert not world.topics.contains_topic("T")
+
+
+@pytest.mark.parametrize("attribute", ["message.type=LITE", "message.type=PRIORITY", "lite.topic.expiration=30"])
+async def test_attributes_of_5_5_are_taken_and_shown(attribute: str) -> None:
+    world = BrokerWorld()
+    assert (await world.call(17, {**CREATE, "attributes": "+" + attribute})).code == 0
+    name, _, value = attribute.partition("=")
+    assert parsed(await world.call(351, {"topic": "T"}))["attributes"] == {name: value}
+
+
+async def test_fixed_attributes_stay_as_they_were_made() -> None:
+    world = BrokerWorld()
+    await world.call(17, {**CREATE, "attributes": "+queue.type=BatchCQ"})
+    answer = await world.call(17, {**CREATE, "attributes": "+queue.type=SimpleCQ"})
+    assert answer.code == 1
+    assert "attempt to update an unchangeable attribute. key: queue.type" in (answer.remark or "")
+
+
+async def test_a_list_of_topics_is_made_whole_or_not_at_all() -> None:
+    world = BrokerWorld()
+    topics = [{"topicName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6} for name in ("A", "B")]
+    refused = await world.call(18, None, {"topicConfigList": [*topics, {"topicName": "bad name!"}]})
+    assert refused.code == 29
+    assert not world.topics.contains_topic("A")
+    world.add_topic("A", 1)
+    assert (await world.call(18, None, {"topicConfigList": topics})).code == 0
+    assert world.topics.contains_topic("B"), "a known topic in the list must not hide the others"
+
+
+async def test_a_deleted_topic_takes_its_offsets_queues_and_pop_retry_topics_with_it() -> None:
+    world = BrokerWorld()
+    for name in ("T", "%RETRY%G_T", "%RETRY%G"):
+        world.topics.create_topic_in_send_message_back_method(name, 1, 6, 0)
+    world.offsets.commit_offset("c:1", "G", "T", 0, 5)
+    deleted: list[str] = []
+    world.topics.add_change_listener(lambda configs, names: deleted.extend(names))
+    assert (await world.call(215, {"topic": "T"})).code == 0
+    assert deleted == ["T", "%RETRY%G_T"]
+    assert world.topics.contains_topic("%RETRY%G")
+    assert world.offsets.query_offset("G", "T", 0) == -1
+    assert world.store.calls == [("delete_topics", {"T", "%RETRY%G_T"})]
+    again = BrokerWorld(disk=world.disk)
+    again.topics.load()
+    again.offsets.load()
+    assert not again.topics.contains_topic("T")
+    assert again.offsets.query_offset("G", "T", 0) == -1
+
+
+async def test_blank_and_system_topics_cannot_be_deleted() -> None:
+    world = BrokerWorld()
+    assert (await world.call(215, {"topic": " "})).remark == "The specified topic is blank."
+    assert (await world.call(215, {"topic": "BenchmarkTest"})).code == 29
+
+
+async def test_all_topics_come_in_one_answer_or_in_pages() -> None:
+    world = BrokerWorld()
+    whole = await world.call(21)
+    table: dict[str, Any] = parsed(whole)["topicConfigTable"]
+    assert set(table) == set(world.topics.topic_config_table)
+    assert whole.ext == {"totalTopicNum": str(len(table))}
+    assert {"dataVersion", "mappingDataVersion", "topicQueueMappingDetailMap"} <= set(parsed(whole))
+    version = world.topics.data_version.encode().decode()
+    seen: list[str] = []
+    while len(seen) < len(table):
+        ext = {"topicSeq": str(len(seen)), "maxTopicNum": "5", "dataVersion": version}
+        page = parsed(await world.call(21, ext))["topicConfigTable"]
+        assert 0 < len(page) <= 5
+        seen.extend(page)
+    assert sorted(seen) == sorted(table)
+    stale = {"topicSeq": "5", "maxTopicNum": "5", "dataVersion": DataVersion(99).encode().decode()}
+    assert set(parsed(await world.call(21, stale))["topicConfigTable"]) == set(sorted(table)[:5])
+
+
+async def test_an_unknown_topic_is_17() -> None:
+    world = BrokerWorld()
+    missing = await world.call(351, {"topic": "Unknown"})
+    assert (missing.code, missing.remark) == (17, "No topic in this broker. topic: Unknown")
+    assert (await world.call(202, {"topic": "Unknown"})).code == 17
+
+
+async def test_statistics_of_a_topic_name_every_queue_as_java_reads_it() -> None:
+    world = BrokerWorld()
+    world.add_topic("T", 2)
+    world.store.fill("T", 1, [1000, 2000], first=3)
+    answer = await world.call(202, {"topic": "T"})
+    assert b'{{"brokerName":"broker-w","queueId":0,"topic":"T"}:{' in answer.body_bytes
+    rows = {queue.queue_id: row for queue, row in parsed(answer)["offsetTable"].items()}
+    assert rows[0] == {"lastUpdateTimestamp": 0, "maxOffset": 0, "minOffset": 0}
+    assert rows[1] == {"lastUpdateTimestamp": 2000, "maxOffset": 5, "minOffset": 3}
+    assert parsed(answer)["topicPutTps"] == 0.0
+
+
+async def test_system_topics_are_listed_and_unused_queues_cleaned() -> None:
+    world = BrokerWorld()
+    listed = parsed(await world.call(305))["topicList"]
+    assert {"TBW102", "CHECKPOINT_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "WireCluster", "broker-w"} <= set(listed)
+    assert (await world.call(316)).code == 0
+    assert world.store.calls == [("clean_unused_topics", set(world.topics.topic_config_table))]

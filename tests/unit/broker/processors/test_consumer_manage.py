@@ -1,0 +1,81 @@
+"""Members of a group, consumer offsets, queue locks."""
+
+from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, parsed
+
+PLACE = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
+
+
+async def test_members_are_listed_and_an_unknown_group_is_code_1() -> None:
+    world = BrokerWorld()
+    await world.heartbeat(FakeConnection("a:1"), "c1")
+    await world.heartbeat(FakeConnection("b:1"), "c2")
+    assert parsed(await world.call(38, {"consumerGroup": "G"})) == {"consumerIdList": ["c1", "c2"]}
+    answer = await world.call(38, {"consumerGroup": "H"})
+    assert (answer.code, answer.remark) == (1, "no consumer for this group, H")
+    world.notifier.close()
+
+
+async def test_an_offset_is_committed_and_found() -> None:
+    world = BrokerWorld()
+    world.add_topic("T")
+    assert (await world.call(15, {**PLACE, "commitOffset": "17"})).code == 0
+    assert (await world.call(14, PLACE)).ext == {"offset": "17"}
+
+
+async def test_the_commit_of_an_unknown_topic_group_or_without_place_says_what_is_missing() -> None:
+    world = BrokerWorld({"autoCreateSubscriptionGroup": "false"})
+    world.add_topic("T")
+    assert (await world.call(15, {**PLACE, "commitOffset": "1"})).code == 26
+    world.settings.update({"autoCreateSubscriptionGroup": "true"})
+    no_topic = await world.call(15, {**PLACE, "topic": "Unknown", "commitOffset": "1"})
+    assert (no_topic.code, no_topic.remark) == (17, "Topic Unknown not exist!")
+    assert (await world.call(15, {"consumerGroup": "G", "topic": "T", "commitOffset": "1"})).code == 29
+    assert (await world.call(15, PLACE)).code == 29
+    assert (await world.call(15, {"topic": "T"})).code == 1
+
+
+async def test_a_new_group_starts_at_0_of_a_young_queue() -> None:
+    world = BrokerWorld()
+    world.store.fill("T", 0, [1000, 2000])
+    assert (await world.call(14, PLACE)).ext == {"offset": "0"}
+    asked = await world.call(14, {**PLACE, "setZeroIfNotFound": "false"})
+    assert asked.code == 22
+    assert asked.remark == "Not found, do not set to zero, maybe this group boot first"
+
+
+async def test_a_new_group_decides_itself_where_to_start_in_an_old_queue() -> None:
+    world = BrokerWorld()
+    world.store.fill("T", 0, [1000, 2000], first=5)
+    answer = await world.call(14, PLACE)
+    assert (answer.code, answer.remark) == (22, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
+    world.store.fill("T", 0, [1000, 2000])
+    world.store.on_disk = True
+    assert (await world.call(14, PLACE)).code == 22
+
+
+async def test_commits_are_passed_over_while_a_reset_waits() -> None:
+    world = BrokerWorld()
+    world.add_topic("T")
+    world.offsets.assign_reset_offset("T", "G", 0, 3)
+    answer = await world.call(15, {**PLACE, "commitOffset": "17"})
+    assert (answer.code, answer.remark) == (0, "Offset has been previously reset")
+    assert world.offsets.query_offset("G", "T", 0) == 3
+    world.offsets.query_then_erase_reset_offset("T", "G", 0)
+    await world.call(15, {**PLACE, "commitOffset": "17"})
+    assert world.offsets.query_offset("G", "T", 0) == 17
+
+
+def lock_body(client_id: str) -> dict[str, object]:
+    queue = {"brokerName": "broker-w", "queueId": 0, "topic": "T"}
+    return {"clientId": client_id, "consumerGroup": "G", "mqSet": [queue], "onlyThisBroker": False}
+
+
+async def test_a_queue_is_locked_for_one_client_at_a_time() -> None:
+    world = BrokerWorld()
+    queue = {"brokerName": "broker-w", "queueId": 0, "topic": "T"}
+    assert parsed(await world.call(41, None, lock_body("a"))) == {"lockOKMQSet": [queue]}
+    assert parsed(await world.call(41, None, lock_body("b"))) == {"lockOKMQSet": []}
+    assert (await world.call(42, None, lock_body("b"))).code == 0
+    assert parsed(await world.call(41, None, lock_body("b"))) == {"lockOKMQSet": []}
+    assert (await world.call(42, None, lock_body("a"))).code == 0
+    assert parsed(await world.call(41, None, lock_body("b"))) == {"lockOKMQSet": [queue]}
