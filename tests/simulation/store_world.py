@@ -10,6 +10,8 @@ from maxq.store.store_context import StoreIdentity
 from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.queue_files import QueueFiles, Unit
+from maxq.store.tools.recover import recover
 from maxq.store.tools.store_files import StoreFiles
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
@@ -59,3 +61,21 @@ def messages_on_disk(disk: SimDisk) -> dict[int, dict[str, object]]:
     found = {message["physicalOffset"]: message for batch in walk.batches() for message in messages_of(batch)}
     walk.close()
     return found
+
+
+def rebuilt(disk: SimDisk, config: MessageStoreConfig, clock: Clock) -> SimDisk:
+    """A copy of the disk on which queues, index, checkpoint and inventory were built anew from nothing but the log."""
+    copy = disk.boot()
+    recover(store_files(copy), clock, SimRng(0), rebuild=True, config=config)
+    return copy
+
+
+def unit_bytes(disk: SimDisk) -> dict[tuple[str, int], dict[int, Unit]]:
+    """The good units of every ConsumeQueue whose records are in the log, by queue offset."""
+    files = store_files(disk)
+    start = files.log[0].from_offset if files.log else 0
+    found = {}
+    for key, sequence in files.queues.items():
+        units = {index: unit for index, unit in QueueFiles(files, sequence).units() if unit.physical_offset >= start}
+        found[key] = {index: unit for index, unit in units.items() if not unit.is_pre_blank}
+    return {key: units for key, units in found.items() if units}

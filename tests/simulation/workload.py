@@ -66,7 +66,11 @@ class Workload:
         topic, queue_id = rng.choice(TOPICS), rng.below(QUEUES)
         body = self._body(rng)
         key = f"key{self._number}"
-        properties = {"KEYS": f"{key} shared{rng.below(3)}", "TAGS": rng.choice(("TagA", "TagB")), "UNIQ_KEY": f"U{key}"}
+        properties = {
+            "KEYS": f"{key} shared{rng.below(3)}",
+            "TAGS": rng.choice(("TagA", "TagB")),
+            "UNIQ_KEY": f"U{key}",
+        }
         result = self._store.put_message(
             MessageExtBrokerInner(topic, queue_id, body, properties, born_timestamp=self._world.clock.wall_ms())
         )
@@ -145,8 +149,12 @@ class Workload:
         while True:
             content = b'{"version":%d,"x":"%s"}' % (len(ledger.settings), b"y" * rng.below(600))
             ledger.settings.append(content)
-            await self._world.loop.run_in_executor(None, self._world.disk.replace, SETTINGS, content)
-            ledger.settings_durable = len(ledger.settings) - 1
+            number = len(ledger.settings) - 1
+            try:
+                await self._world.loop.run_in_executor(None, self._world.disk.replace, SETTINGS, content)
+                ledger.settings_durable = max(ledger.settings_durable, number)
+            except OSError:  # the disk is full: the old content stays
+                self._marks.add("settings refused")
             await asyncio.sleep(rng.uniform(0, 0.2))
 
     async def _clean(self, rng: SimRng) -> None:

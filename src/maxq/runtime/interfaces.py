@@ -114,11 +114,12 @@ class Disk(Protocol):
         ...
 
     def delete(self, path: PurePath) -> None:
-        """Remove a file; FileNotFoundError if it is not there. Mappings of it stay usable."""
+        """Remove a file, durably: it does not come back after a power loss. FileNotFoundError if it is not there.
+        Mappings of it stay usable."""
         ...
 
     def delete_tree(self, path: PurePath) -> None:
-        """Remove a folder and all below; nothing if it is not there."""
+        """Remove a folder and all below, durably; nothing if it is not there. Not atomic."""
         ...
 
     def make_dirs(self, path: PurePath) -> None: ...

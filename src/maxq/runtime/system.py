@@ -193,10 +193,12 @@ class SystemDisk:
 
     def delete(self, path: PurePath) -> None:
         os.unlink(path)
+        _sync_folder(Path(path).parent)
 
     def delete_tree(self, path: PurePath) -> None:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
+            _sync_folder(Path(path).parent)
 
     def make_dirs(self, path: PurePath) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)

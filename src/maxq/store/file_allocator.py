@@ -22,11 +22,14 @@ class FileAllocator:
     def __init__(self, context: StoreContext) -> None:
         self._context = context
         self._ready: dict[int, MappedRegion] = {}
+        self._used_up_to = -1  # start offset of the newest file that the writer has begun
         self._pending: set[asyncio.Future[None]] = set()
         self._closed = False
 
     def take(self, offset: int) -> MappedRegion | None:
-        """The region of the file that starts at `offset`, if it is ready."""
+        """The region of the file that starts at `offset`, if it is ready. The writer begins this file now, and makes
+        it itself if it is not: then the executor may come too late with it, and it must not be deleted as unused."""
+        self._used_up_to = max(self._used_up_to, offset)
         return self._ready.pop(offset, None)
 
     def prepare(self, *offsets: int) -> None:
@@ -65,6 +68,8 @@ class FileAllocator:
         self._closed = True
         for offset, region in self._ready.items():
             region.close()
+            if offset <= self._used_up_to:
+                continue
             path = self._context.commit_log_folder / offset_to_file_name(offset)
             if self._context.disk.exists(path):
                 self._context.disk.delete(path)

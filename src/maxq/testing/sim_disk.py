@@ -1,9 +1,9 @@
 """A disk that can lose its power, flip bits, fill up, turn read-only and fail to sync.
 
 Every file has a **live** content, which the process sees, and a **durable** one, which is what the platters hold. The
-same goes for the directory: creations, deletions, renames and changes of length wait in a journal until their folder
-is synced, and a power loss keeps a random prefix of what waits (journaling file systems keep metadata in order; see
-`metadata_in_order`).
+same goes for the directory: creations, deletions, renames and lengths wait in a journal until something is synced,
+and a power loss keeps a random prefix of what waits, as journaling file systems do. With `metadata_in_order` off only
+what POSIX promises holds: a sync makes the one file or folder durable, and a crash keeps any subset of the rest.
 
 A power loss keeps what was flushed. Of the rest it keeps a random part: page by page (4096 bytes) nothing, all, or
 sector by sector (512 bytes) old, new, or torn within the sector at a drawn byte. Between operations the simulated
@@ -53,7 +53,7 @@ class _Inode:
 class _Change:
     """A change of the directory that is not durable yet."""
 
-    kind: str  # link, unlink, rename
+    kind: str  # link, resize (from nothing to its full length), unlink, rename
     path: str
     inode: _Inode | None = None
     target: str = ""
@@ -282,6 +282,8 @@ class SimDisk:
         self._check_writable(key)
         self._inode(key)
         self._unlink(key)
+        self._step("delete", key)
+        self._sync_folder(_parent(key))
 
     def delete_tree(self, path: PurePath) -> None:
         prefix = _key(path)
@@ -290,6 +292,7 @@ class SimDisk:
         for key in [key for key in self._files if key.startswith(prefix + "/")]:
             self._step("delete", key)
             self._unlink(key)
+            self._sync_folder(_parent(key))
         self._folders = {folder for folder in self._folders if folder != prefix and not folder.startswith(prefix + "/")}
 
     def make_dirs(self, path: PurePath) -> None:
@@ -416,6 +419,8 @@ class SimDisk:
         inode = _Inode(bytearray(size), bytearray(), self.clock.wall_ms())
         self._files[key] = inode
         self._journal.append(_Change("link", key, inode))
+        if size:
+            self._journal.append(_Change("resize", key, inode))
         return inode
 
     def _set_content(self, key: str, inode: _Inode, data: bytes) -> None:
@@ -456,12 +461,14 @@ class SimDisk:
         )
 
     def _commit_changes(self, changes: Sequence[_Change]) -> None:
-        # In order, and with everything that concerned the same paths before.
+        # A journaling file system commits with it everything that happened before; POSIX promises only what concerned
+        # the same paths.
         last = max((self._journal.index(change) for change in changes), default=-1)
         paths = {path for change in changes for path in (change.path, change.target) if path}
         kept = []
         for place, change in enumerate(self._journal):
-            if place <= last and (change.path in paths or change.target in paths):
+            concerned = self._metadata_in_order or change.path in paths or change.target in paths
+            if place <= last and concerned:
                 _apply(self._durable_files, change)
             else:
                 kept.append(change)
@@ -495,9 +502,7 @@ class SimDisk:
             return
         inode = self._files[self.rng.choice(list(self._files))]
         if len(inode.durable) != len(inode.live):
-            if len(inode.durable) > len(inode.live) or not self.rng.chance(0.5):
-                return
-            self._set_durable_length(inode)
+            return  # its length is not in the journal yet
         for page in _dirty_pages(inode):
             if self.rng.chance(0.5):
                 self._store_page(inode, page)
@@ -524,7 +529,7 @@ class SimDisk:
         """What the platters hold of a file after the power went."""
         kept = bytearray(inode.durable)
         if len(kept) < len(inode.live):
-            if not self.rng.chance(0.7):
+            if self._metadata_in_order or not self.rng.chance(0.7):
                 return kept
             kept.extend(bytes(len(inode.live) - len(kept)))
         elif len(kept) > len(inode.live):
@@ -562,6 +567,9 @@ def _apply(names: dict[str, _Inode], change: _Change) -> None:
     if change.kind == "link":
         assert change.inode is not None
         names[change.path] = change.inode
+    elif change.kind == "resize":
+        assert change.inode is not None
+        change.inode.durable.extend(bytes(len(change.inode.live) - len(change.inode.durable)))
     elif change.kind == "unlink":
         names.pop(change.path, None)
     else:

@@ -104,15 +104,38 @@ def test_creation_without_sync_may_vanish_and_flush_makes_the_entry_durable() ->
     assert empty > 0
 
 
-def test_deleted_files_may_come_back() -> None:
-    back = 0
+def test_deletion_is_durable_on_return_and_not_before() -> None:
+    back = set()
     for seed in range(40):
         disk = new_disk(seed)
         disk.put("f", b"old")
-        disk.delete(P("f"))
+        disk.cut_power_after(seed % 2)
+        with pytest.raises(PowerLoss):
+            disk.delete(P("f"))
+        back.add(disk.boot().exists(P("f")))
+        disk = new_disk(seed)
+        disk.put("g/f", b"old")
+        disk.delete_tree(P("g"))
+        disk.put("h", b"old")
+        disk.delete(P("h"))
         disk.cut_power()
-        back += disk.boot().exists(P("f"))
-    assert 5 < back < 35
+        assert disk.boot().paths() == []
+    assert back == {True, False}
+
+
+def test_a_journal_keeps_its_order_and_posix_does_not() -> None:
+    def survivors(in_order: bool) -> set[tuple[str, ...]]:
+        found = set()
+        for seed in range(60):
+            disk = new_disk(seed, metadata_in_order=in_order)
+            for name in "abc":
+                disk.map(P(name), PAGE)
+            disk.cut_power()
+            found.add(tuple(disk.boot().paths()))
+        return found
+
+    assert survivors(True) == {(), ("a",), ("a", "b"), ("a", "b", "c")}
+    assert ("b",) in survivors(False)
 
 
 def test_replace_is_atomic_wherever_the_power_goes() -> None:
