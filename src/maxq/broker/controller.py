@@ -14,6 +14,7 @@ import socket
 from ipaddress import ip_address
 from pathlib import PurePath
 
+from maxq.broker.attributes import QUEUE_TYPE
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
 from maxq.broker.client.consumer_manager import ConsumerManager
@@ -32,7 +33,7 @@ from maxq.broker.processors.pull_message import PullMessageProcessor
 from maxq.broker.processors.pull_subscription import PullSubscriptions
 from maxq.broker.processors.query_message import QueryMessageProcessor
 from maxq.broker.processors.reply_message import ReplyMessageProcessor
-from maxq.broker.processors.send_message import SendMessageProcessor
+from maxq.broker.processors.send_message import BATCH_CQ, SendMessageProcessor
 from maxq.broker.registration import BrokerRegistration
 from maxq.broker.runtime_info import RuntimeInfo
 from maxq.broker.schedule import BrokerSchedule, ScheduledParts
@@ -137,6 +138,7 @@ class BrokerController:
             self.store, clock=clock, long_polling=lambda: settings.broker.long_polling_enable
         )
         self.store.set_arrival_listener(self.hold_service.messages_arrived)
+        self.store.set_batch_topics(self._is_batch_topic)
         settings.on_change(lambda changes: self.store.update_config(settings.store))
         self.server = RemotingServer(settings.server, clock=clock, tls=ServerTls(settings.server, self._disk))
         self.client = RemotingClient(
@@ -161,9 +163,13 @@ class BrokerController:
         )
         self.server.add_listener(self.housekeeping)
         self.server.add_listener(_HeldPullsOfClosed(self.hold_service))
-        self.topic_puts = TopicPuts(self.store.topic_tails)
+        self.topic_puts = TopicPuts(lambda: self.store.topics.values())
         self.stats.add_source(self.topic_puts.sample)
         self.broker_stats = BrokerStats(self.topic_puts.total, self.stats.messages_got)
+
+    def _is_batch_topic(self, topic: str) -> bool:
+        config = self.topics.select_topic_config(topic)
+        return config is not None and config.attributes.get(QUEUE_TYPE) == BATCH_CQ
 
     def _build_processors(self) -> None:
         """Once the address is known."""
@@ -234,8 +240,10 @@ class BrokerController:
             stats=self.stats,
             runtime_info=RuntimeInfo(
                 settings=self._settings,
+                disk=self._disk,
                 clock=self._clock,
                 store=self.store,
+                stats=self.stats,
                 broker_stats=self.broker_stats,
                 fast_failure=self.fast_failure,
                 hold_service=self.hold_service,

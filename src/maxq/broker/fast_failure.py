@@ -25,6 +25,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
+from maxq.broker.stats.put_times import PutTimes
 from maxq.config.settings import BrokerSettings
 from maxq.runtime.interfaces import Clock
 
@@ -83,6 +84,7 @@ class FastFailure:
         self.queries = InFlight("query")
         self.replies = InFlight("reply")
         self.refused = Refusals()
+        self.put_times = PutTimes()
 
     def start(self) -> None:
         """Begin to mark the turns of the running loop."""
@@ -123,6 +125,7 @@ class FastFailure:
 
     def append_took(self, milliseconds: int) -> None:
         """Tell how long one append held the log. Above osPageCacheBusyTimeOutMills the rest of this turn is refused."""
+        self.put_times.took(milliseconds)
         limit_ms = self._settings.store.os_page_cache_busy_time_out_mills
         if limit_ms < milliseconds < _PAGE_CACHE_BUSY_CEILING_MS:
             self._busy_until_turn_ms = self._clock.monotonic_ms()

@@ -7,12 +7,15 @@ Source:
     broker/processor/AdminBrokerProcessor.java, prepareRuntimeInfo; broker-api.md §24.2.
 """
 
+from pathlib import PurePath
+
 from maxq.broker.fast_failure import FastFailure
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.stats.broker_stats import BrokerStats
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.codes import CURRENT_VERSION
 from maxq.config.settings import BrokerSettings
-from maxq.runtime.interfaces import Clock
+from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.message_store import MessageStore
 
 _NO_POOL = str(2**31 - 1)  # what Java tells of the transient store pool while it is off
@@ -26,14 +29,19 @@ class RuntimeInfo:
         self,
         *,
         settings: BrokerSettings,
+        disk: Disk,
         clock: Clock,
         store: MessageStore,
+        stats: BrokerStatsManager,
         broker_stats: BrokerStats,
         fast_failure: FastFailure,
         hold_service: PullRequestHoldService,
     ) -> None:
         self._settings = settings
+        self._disk = disk
+        self._log_folder = PurePath(settings.store.store_path_commit_log or settings.store.store_path_root_dir)
         self._clock = clock
+        self._stats = stats
         self._store = store
         self._broker_stats = broker_stats
         self._fast_failure = fast_failure
@@ -46,7 +54,24 @@ class RuntimeInfo:
         return {**self._idle(), **self._store_numbers(), **self._broker_numbers(), **self._totals(), **self._queues()}
 
     def _store_numbers(self) -> dict[str, str]:
-        return self._store.runtime_info()
+        store, times = self._store, self._fast_failure.put_times
+        numbers = store.runtime_info()
+        ratio, _ = store.disk_ratios()
+        usage = self._disk.usage(self._log_folder)
+        return {
+            **numbers,
+            "getTransferredTps": numbers["getTransferedTps"],  # both spellings have readers
+            f"commitLogDiskRatio_{self._log_folder}": str(ratio),
+            "commitLogDirCapacity": f"Total : {size_text(usage.total)}, Free : {size_text(usage.free)}.",
+            "remainHowManyDataToFlush": size_text(store.max_physical_offset - store.flushed_offset),
+            "dispatchMaxBuffer": "0",
+            "putMessageFailedTimes": str(times.failed),
+            "putMessageEntireTimeMax": str(times.longest_ms),
+            "putMessageDistributeTime": times.distribution(),
+            "putLatency99": times.percentile(0.99),
+            "putLatency999": times.percentile(0.999),
+            "getMessageEntireTimeMax": str(self._stats.longest_get_ms),
+        }
 
     def _broker_numbers(self) -> dict[str, str]:
         broker = self._settings.broker

@@ -30,6 +30,7 @@ water_mark_log = logging.getLogger("maxq.broker.watermark")
 _FIRST = 10.0
 _PROTECT_BROKER = 180.0
 _WATER_MARK = 1.0
+_STORE_SAMPLE = 1.0
 _DISPATCH_BEHIND = 60.0
 _CHANNEL_SCAN = 10.0
 
@@ -65,6 +66,7 @@ class BrokerSchedule:
         parts, every = self._parts, self._tasks.every
         broker = parts.settings.broker
         every("statistics", MINUTE_SAMPLE_SECONDS, parts.stats.sample)
+        every("store statistics", _STORE_SAMPLE, self.sample_store)
         every("broker stats record", self._until_midnight, parts.broker_stats.record)
         every("offset persist", self._offset_interval, parts.offsets.request_persist, first=_FIRST)
         every("protect broker", _PROTECT_BROKER, self.protect_broker)
@@ -83,6 +85,10 @@ class BrokerSchedule:
         return self._tasks.names()
 
     # ---- the tasks --------------------------------------------------------------------------------------------
+
+    def sample_store(self) -> None:
+        """The rates that GET_BROKER_RUNTIME_INFO shows."""
+        self._parts.store.stats.sample(self._parts.broker_stats.now().put)
 
     def protect_broker(self) -> None:
         """Switch off groups that read so far behind that they cost everybody else the page cache."""
@@ -108,7 +114,7 @@ class BrokerSchedule:
 
     def print_dispatch_behind(self) -> None:
         """Log how much of the log is not in the queues yet, while that is so."""
-        behind = self._parts.store.dispatch_behind_bytes()
+        behind = self._parts.store.dispatch_behind_bytes
         if behind or self._behind_before:
             log.info("dispatch task is behind the log by %d bytes", behind)
         self._behind_before = behind

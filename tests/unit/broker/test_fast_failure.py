@@ -104,7 +104,7 @@ async def test_started_it_marks_the_turns_of_the_loop_and_stopped_it_leaves_no_t
     broker = Broker()
     broker.fast_failure.start()
     broker.clock.advance_ms(400)
-    while broker.fast_failure.head_wait_ms():
+    while broker.fast_failure.head_wait_ms():  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     broker.fast_failure.stop()
     broker.clock.advance_ms(400)

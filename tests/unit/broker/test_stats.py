@@ -8,7 +8,9 @@ from maxq.testing.sim_clock import SimClock
 
 
 def manager(clock: SimClock, *, detail: bool = True) -> BrokerStatsManager:
-    return BrokerStatsManager("C", clock=clock, is_system_topic=lambda topic: topic.startswith("rmq_sys_"), detail=detail)
+    return BrokerStatsManager(
+        "C", clock=clock, is_system_topic=lambda topic: topic.startswith("rmq_sys_"), detail=detail
+    )
 
 
 def test_minute_view_is_what_happened_between_the_oldest_and_the_newest_of_seven_samples() -> None:

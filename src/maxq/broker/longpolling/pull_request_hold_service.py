@@ -46,9 +46,9 @@ class ArrivingQueue(Protocol):
 class WatchedStore(Protocol):
     """The part of MessageStore used here."""
 
-    def watch(self, topic: str, queue_id: int) -> None: ...
-
-    def unwatch(self, topic: str, queue_id: int) -> None: ...
+    def watch(self, topic: str, queue_id: int) -> None:
+        """Say once when the queue grows."""
+        ...
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 
@@ -120,9 +120,12 @@ class PullRequestHoldService:
     def messages_arrived(self, queues: Iterable[ArrivingQueue]) -> None:
         """Queues grew: answer who waits for them. Called by the store within the append."""
         for queue in queues:
-            parked = self._by_queue.get((queue.topic, queue.queue_id))
+            key = (queue.topic, queue.queue_id)
+            parked = self._by_queue.get(key)
             if parked:
                 self._try_all(list(parked))
+            if key in self._by_queue:
+                self._store.watch(*key)
 
     def notify_all(self) -> None:
         """Look at every parked pull (a role changed)."""
@@ -163,7 +166,6 @@ class PullRequestHoldService:
         self.held_count -= 1
         if not parked:
             del self._by_queue[held.key]
-            self._store.unwatch(*held.key)
         of_connection = self._by_connection[held.connection]
         del of_connection[held]
         if not of_connection:
@@ -187,6 +189,7 @@ class PullRequestHoldService:
             parked = self._by_queue.get(key)
             if not parked:
                 continue
+            self._store.watch(*key)  # a queue that was deleted and made again is another one
             max_offset = self._store.max_offset(*key)
             moved = [held for held in parked if held.offset > held.first_offset]
             behind = [held for held in parked if held.offset == held.first_offset and held.offset < max_offset]

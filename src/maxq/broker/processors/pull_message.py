@@ -46,6 +46,7 @@ _COMMIT_OFFSET = 1  # bits of the request's sysFlag
 _SUSPEND = 2
 _SUBSCRIPTION = 4
 _SHORT_POLLING_FLOOR_MS = 1
+_MAX_BYTES = 128 << 20  # of a pull that names no limit
 
 _CODES: dict[GetMessageStatus, ResponseCode] = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -232,8 +233,9 @@ class PullMessageProcessor:
             reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
             if reset is not None:
                 return self._moved(topic, queue_id, reset)
+        most = _MAX_BYTES if header.max_msg_bytes is None else header.max_msg_bytes
         result = self._store.get_message(
-            group, topic, queue_id, offset, header.max_msg_nums, pull.subscription, max_bytes=header.max_msg_bytes
+            group, topic, queue_id, offset, header.max_msg_nums, pull.subscription, max_bytes=most
         )
         return _Outcome(result, _response_code(result, offset), result.status.name)
 
@@ -304,6 +306,8 @@ class PullMessageProcessor:
         header = pull.header
         counter = self._stats.get_counter(header.consumer_group, header.topic, header.queue_id)
         latency_ms = self._clock.monotonic_ms() - pull.began_ms
+        if latency_ms > self._stats.longest_get_ms:
+            self._stats.longest_get_ms = latency_ms
         counter.add(result.message_count, result.total_bytes, latency_ms, result.suggest_pulling_from_slave)
         counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
 

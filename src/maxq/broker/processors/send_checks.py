@@ -7,7 +7,6 @@ from maxq.broker.processors.refusal import FAQ, Refusal, not_built
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import (
     AUTO_CREATE_TOPIC,
-    LMQ_PREFIX,
     is_not_allowed_send_topic,
     is_retry_topic,
     validate_topic,
@@ -98,21 +97,7 @@ class SendChecks:
         for name in _TIMER_PROPERTIES:
             if name in properties:
                 return not_built(f"timer messages ({name}={properties[name]}) are")
-        return self._multi_dispatch(properties)
-
-    def _multi_dispatch(self, properties: Mapping[str, str]) -> Refusal | None:
-        names = properties.get(const.PROPERTY_INNER_MULTI_DISPATCH)
-        if not names or not self._settings.store.enable_multi_dispatch:
-            return None
-        listed = names.split(",")
-        lmq = sum(name.startswith(LMQ_PREFIX) for name in listed)
-        if lmq in (0, len(listed)):
-            return None
-        return Refusal(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"{const.PROPERTY_INNER_MULTI_DISPATCH} names {lmq} queues of {LMQ_PREFIX} and {len(listed) - lmq} others: "
-            f"a message can go to one kind only; send it twice",
-        )
+        return None
 
 
 def describe_topic(config: TopicConfig) -> str:

@@ -40,7 +40,7 @@ from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
 
-_BATCH_CQ = "BatchCQ"
+BATCH_CQ = "BatchCQ"
 _INNER_BATCH_MOST = 32_767  # INNER_NUM is read as a 16-bit number
 
 
@@ -92,6 +92,7 @@ class SendMessageProcessor:
         is_inner_batch = message.sys_flag & MessageSysFlag.INNER_BATCH
         result = self._put(message, plain_batch=bool(header.batch) and not is_inner_batch)
         if not result.ok:
+            self._fast_failure.put_times.failed += 1
             return put_refusal(result, self._settings.store).reply_to(request, self._own_properties.for_reply())
         reply = request.reply(ext=self._response(message, result))
         topic_created = self._topics.data_version.counter != version_before
@@ -142,7 +143,7 @@ class SendMessageProcessor:
         if not properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX):
             properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self._unique_id()
         self._own_properties.add_to(properties)
-        if header.batch and config.attributes.get(QUEUE_TYPE) == _BATCH_CQ:
+        if header.batch and config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
             self._make_inner_batch(message)
         return message
 
@@ -180,7 +181,7 @@ class SendMessageProcessor:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}")
         if not messages:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is illegal: it holds no message")
-        inner = config.attributes.get(QUEUE_TYPE) == _BATCH_CQ
+        inner = config.attributes.get(QUEUE_TYPE) == BATCH_CQ
         if inner and len(messages) > _INNER_BATCH_MOST:
             return Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,

@@ -76,6 +76,7 @@ class BrokerStatsManager:
         self._puts: dict[tuple[str, int], PutCounter] = {}
         self._gets: dict[tuple[str, str, int], GetCounter] = {}
         self._sources: list[StatsSource] = []
+        self.longest_get_ms = 0
         self._next_hour_ms = 0
         self._next_day_ms = 0
         for name in (

@@ -1,0 +1,353 @@
+"""Sends to a running broker: what is stored, what is answered, and every refusal."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from maxq.codes import RequestCode
+from maxq.protocol.enums import TopicFilterType
+from maxq.protocol.header.send import SendMessageRequestHeader
+from maxq.protocol.message import Message, decode_message_id, encode_batch, encode_host
+from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.protocol.remoting_command import RemotingCommand, SerializeType
+from maxq.store.running_flags import DISK_FULL
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import RunningBroker
+
+V1, V2, BATCH = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
+
+
+@pytest.fixture
+async def topic(broker: RunningBroker) -> str:
+    broker.create_topic("T", queues=2)
+    return "T"
+
+
+@pytest.mark.parametrize("serialize_type", list(SerializeType))
+@pytest.mark.parametrize("code", [V1, V2])
+async def test_answer_names_where_the_message_is(
+    broker: RunningBroker, topic: str, code: RequestCode, serialize_type: SerializeType
+) -> None:
+    for expected_offset in range(2):
+        request = broker.send_request(topic, b"hello", code=code, queue_id=1, TAGS="TagA", KEYS="k")
+        request.serialize_type = serialize_type
+        reply = await broker.invoke(request)
+        assert reply.code == 0, reply.remark
+        assert reply.serialize_type == serialize_type
+        assert set(reply.ext) == {"msgId", "queueId", "queueOffset", "transactionId", "MSG_REGION", "TRACE_ON"}
+        assert (reply.ext["queueId"], reply.ext["queueOffset"]) == ("1", str(expected_offset))
+        assert (reply.ext["MSG_REGION"], reply.ext["TRACE_ON"]) == ("DefaultRegion", "true")
+        host, physical_offset = decode_message_id(reply.ext["msgId"])
+        assert host == encode_host("127.0.0.1", broker.controller.port)
+        stored = broker.controller.store.look_message_by_offset(physical_offset)
+        assert stored is not None
+        assert (stored.body, stored.queue_id, stored.queue_offset) == (b"hello", 1, expected_offset)
+        assert stored.uniq_key == reply.ext["transactionId"]
+
+
+async def test_stored_properties_are_the_senders_and_the_brokers(broker: RunningBroker, topic: str) -> None:
+    await broker.send(topic, b"x", TAGS="TagA", UNIQ_KEY="U1", POP_CK="forged", color="grün")
+    (message,) = await broker.pull_messages(topic)
+    assert message.properties == {
+        "TAGS": "TagA",
+        "UNIQ_KEY": "U1",
+        "color": "grün",
+        "CLUSTER": "DefaultCluster",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+    }
+    assert message.born_host_text.startswith("127.0.0.1:")
+    assert message.store_host_text == broker.address
+
+
+async def test_one_way_send_is_stored_and_not_answered(broker: RunningBroker, topic: str) -> None:
+    pull = asyncio.create_task(broker.pull(topic, wait_ms=8_000, sys_flag=6))
+    await broker.until_held(topic)
+    await broker.client.invoke_oneway(broker.address, broker.send_request(topic, b"one way"))
+    assert b"one way" in (await pull).body_bytes
+
+
+async def test_negative_queue_id_means_any_queue(broker: RunningBroker, topic: str) -> None:
+    queues = {(await broker.send(topic, b"x", queue_id=-1, POP_CK="x")).ext["queueId"] for _ in range(40)}
+    assert queues == {"0", "1"}
+
+
+async def test_unknown_topic_is_made_from_its_template_and_is_on_disk_before_the_answer(broker: RunningBroker) -> None:
+    reply = await broker.send("Fresh", b"x")
+    assert reply.code == 0
+    config = broker.controller.topics.select_topic_config("Fresh")
+    assert config is not None
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (4, 4, 6)
+    on_disk = (broker.folder / "config" / "topics.json").read_text()
+    assert '"Fresh"' in on_disk
+
+
+async def test_unknown_topic_without_automatic_creation_is_17(start_broker: Start) -> None:
+    broker = await start_broker(autoCreateTopicEnable="false")
+    reply = await broker.send("Fresh", b"x")
+    assert reply.code == 17
+    assert (reply.remark or "").startswith("topic[Fresh] not exist, apply first please!\nSee https://rocketmq.apache.org")
+    assert set(reply.ext) == {"MSG_REGION", "TRACE_ON"}
+
+
+async def test_refusals_by_name_and_queue(broker: RunningBroker, topic: str) -> None:
+    cases = {
+        "bad topic!": (29, "illegal characters"),
+        "x" * 128: (29, "longer than topic max length: 127 (128 characters)"),
+        "SCHEDULE_TOPIC_XXXX": (16, "Sending message to topic[SCHEDULE_TOPIC_XXXX] is forbidden."),
+        "%RETRY%G": (13, "not supported by this MaxQ release"),
+    }
+    for name, (code, remark) in cases.items():
+        reply = await broker.send(name, b"x")
+        assert (reply.code, remark in (reply.remark or "")) == (code, True), (name, reply.code, reply.remark)
+    reply = await broker.send(topic, b"x", queue_id=77)
+    assert reply.code == 29
+    assert "request queueId[77] is illegal, TopicConfig [topicName=T, readQueueNums=2, writeQueueNums=2, perm=RW-, " \
+        "topicFilterType=SINGLE_TAG, topicSysFlag=0, order=false, attributes={}] Producer: 127.0.0.1:" in reply.remark  # type: ignore[operator]
+    assert not broker.controller.topics.contains_topic("%RETRY%G")
+
+
+async def test_too_large_messages_are_13_with_size_and_limit(start_broker: Start) -> None:
+    broker = await start_broker(maxMessageSize=8192)
+    broker.create_topic("T")
+    assert (await broker.send("T", bytes(8192))).code == 0
+    reply = await broker.send("T", bytes(8193))
+    assert reply.code == 13
+    remark = reply.remark or ""
+    assert remark.startswith(
+        "the message is illegal, maybe msg body or properties length not matched. "
+        "msg body length limit 8192B, msg properties length limit 32KB."
+    )
+    assert "8193" in remark
+    reply = await broker.send("T", b"x", big="p" * 33_000)
+    assert reply.code == 13
+    assert "32767" in (reply.remark or "")
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"TRAN_MSG": "true"},
+        {"TRAN_MSG": "TRUE"},
+        {"DELAY": "3"},
+        {"TIMER_DELAY_SEC": "3"},
+        {"TIMER_DELAY_MS": "3"},
+        {"TIMER_DELIVER_MS": "99999999999999"},
+        {"TIMER_DEL_UNIQKEY": "u"},
+    ],
+)
+async def test_what_is_not_built_is_refused_and_not_stored(
+    broker: RunningBroker, topic: str, properties: dict[str, str]
+) -> None:
+    end = broker.controller.store.max_physical_offset
+    reply = await broker.send(topic, b"x", **properties)
+    assert reply.code == 13
+    assert "not supported by this MaxQ release: the message was not stored" in (reply.remark or "")
+    body = encode_batch([Message(topic, b"b", dict(properties))])
+    reply = await broker.send(topic, body, code=BATCH, batch=True)
+    assert reply.code == 13
+    assert broker.controller.store.max_physical_offset == end
+
+
+async def test_transaction_bits_without_the_property_are_refused_too(broker: RunningBroker, topic: str) -> None:
+    assert (await broker.send(topic, b"x", sys_flag=MessageSysFlag.TRANSACTION_PREPARED)).code == 13
+
+
+async def test_rejected_transactions_are_16(start_broker: Start) -> None:
+    broker = await start_broker(rejectTransactionMessage="true")
+    broker.create_topic("T")
+    assert (await broker.send("T", b"x", TRAN_MSG="true")).code == 16
+
+
+async def test_delay_level_zero_is_a_normal_message(broker: RunningBroker, topic: str) -> None:
+    assert (await broker.send(topic, b"x", DELAY="0", TRAN_MSG="false")).code == 0
+
+
+async def test_order_topic_of_a_broker_that_may_not_write_is_16(start_broker: Start) -> None:
+    broker = await start_broker(brokerPermission=4)
+    broker.create_topic("Ordered", order=True)
+    broker.create_topic("Other")
+    reply = await broker.send("Ordered", b"x")
+    assert reply.code == 16
+    assert "sending message is forbidden" in (reply.remark or "")
+    assert (await broker.send("Other", b"x")).code == 0
+
+
+async def test_compaction_topic_needs_a_key(broker: RunningBroker) -> None:
+    broker.create_topic("Compact", attributes={"+cleanup.policy": "COMPACTION"})
+    assert (await broker.send("Compact", b"x")).code == 13
+    assert (await broker.send("Compact", b"x", KEYS="k")).code == 0
+
+
+async def test_before_its_time_the_broker_takes_nothing(start_broker: Start) -> None:
+    broker = await start_broker(startAcceptSendRequestTimeStamp=4_102_444_800_000)
+    broker.create_topic("T")
+    reply = await broker.send("T", b"x")
+    assert reply.code == 1
+    assert "broker unable to service, until 2100-01-01" in (reply.remark or "")
+
+
+async def test_multi_tag_topics_mark_their_messages(broker: RunningBroker) -> None:
+    broker.create_topic("Multi", topic_filter_type=TopicFilterType.MULTI_TAG)
+    await broker.send("Multi", b"x", TAGS="a||b")
+    (message,) = await broker.pull_messages("Multi")
+    assert message.sys_flag & MessageSysFlag.MULTI_TAGS
+
+
+@pytest.mark.parametrize(("priority", "queue"), [("0", "0"), ("1", "1"), ("99", "3")])
+async def test_priority_chooses_the_queue(broker: RunningBroker, priority: str, queue: str) -> None:
+    broker.create_topic("Prio", queues=4)
+    reply = await broker.send("Prio", b"x", queue_id=2, _SYS_MSG_PRIORITY_=priority)
+    assert (reply.code, reply.ext["queueId"]) == (0, queue)
+
+
+async def test_priority_of_an_ordered_message_is_taken_from_it(broker: RunningBroker) -> None:
+    broker.create_topic("Prio", queues=4)
+    reply = await broker.send("Prio", b"x", queue_id=2, _SYS_MSG_PRIORITY_="1", __SHARDINGKEY="s")
+    assert reply.ext["queueId"] == "2"
+    (message,) = await broker.pull_messages("Prio", queue_id=2)
+    assert "_SYS_MSG_PRIORITY_" not in message.properties
+
+
+async def test_full_disk_is_14_with_the_cause(broker: RunningBroker, topic: str) -> None:
+    broker.controller.store.flags.set(DISK_FULL, "the disk is 91 % full, the limit is 90 %; free some of it")
+    reply = await broker.send(topic, b"x")
+    assert reply.code == 14
+    assert "91 % full" in (reply.remark or "")
+    broker.controller.store.flags.clear(DISK_FULL)
+    assert (await broker.send(topic, b"x")).code == 0
+
+
+async def test_missing_header_field_is_named(broker: RunningBroker, topic: str) -> None:
+    request = broker.send_request(topic, b"x")
+    del request.ext["e"]
+    reply = await broker.invoke(request)
+    assert (reply.code, reply.remark) == (1, "the custom field <queueId> is null")
+
+
+async def test_full_names_on_the_short_code_are_understood(broker: RunningBroker, topic: str) -> None:
+    request = broker.send_request(topic, b"x", code=V1)
+    request.code = V2
+    assert (await broker.invoke(request)).code == 0
+
+
+# ---- batches ------------------------------------------------------------------------------------------------------
+
+
+def three(topic: str) -> bytes:
+    return encode_batch([Message(topic, b"b%d" % i, {"TAGS": f"Tag{i}", "KEYS": f"key{i}"}, flag=i) for i in range(3)])
+
+
+@pytest.mark.parametrize("code", [V1, V2, BATCH])
+async def test_batch_becomes_single_messages_in_a_row(broker: RunningBroker, topic: str, code: RequestCode) -> None:
+    await broker.send(topic, b"before")
+    request = broker.send_request(topic, three(topic), code=code, batch=True, WAIT="true")
+    if code == V1:
+        request.ext["batch"] = "1"  # as the C++ client writes it
+    reply = await broker.invoke(request)
+    assert reply.code == 0, reply.remark
+    assert reply.ext["queueOffset"] == "1"
+    messages = await broker.pull_messages(topic, 1)
+    assert [message.body for message in messages] == [b"b0", b"b1", b"b2"]
+    assert [message.queue_offset for message in messages] == [1, 2, 3]
+    assert [message.tags for message in messages] == ["Tag0", "Tag1", "Tag2"]
+    assert [message.flag for message in messages] == [0, 1, 2]
+    assert all(message.properties["CLUSTER"] == "DefaultCluster" for message in messages)
+    assert reply.ext["msgId"].split(",") == [message.offset_msg_id for message in messages]
+    assert reply.ext["transactionId"]
+
+
+async def test_broken_batches_are_13(broker: RunningBroker, topic: str) -> None:
+    end = broker.controller.store.max_physical_offset
+    for body in (b"", three(topic)[:-1], b"\0\0\0\x05hello"):
+        reply = await broker.send(topic, body, code=BATCH, batch=True, UNIQ_KEY="u")
+        assert reply.code == 13, body
+        assert "the batch is illegal" in (reply.remark or "")
+    assert broker.controller.store.max_physical_offset == end
+
+
+async def test_batch_over_the_limit_is_13_and_nothing_of_it_is_stored(start_broker: Start) -> None:
+    broker = await start_broker(maxMessageSize=4096)
+    broker.create_topic("T")
+    end = broker.controller.store.max_physical_offset
+    body = encode_batch([Message("T", bytes(3000)), Message("T", bytes(3000))])
+    reply = await broker.send("T", body, code=BATCH, batch=True)
+    assert reply.code == 13
+    assert broker.controller.store.max_physical_offset == end
+
+
+# ---- mixed ways ---------------------------------------------------------------------------------------------------
+
+
+async def test_plain_and_general_sends_share_queues_and_statistics(broker: RunningBroker, topic: str) -> None:
+    for i in range(6):
+        more = {"UNIQ_KEY": f"U{i}"} if i % 2 else {"UNIQ_KEY": f"U{i}", "DELAY": "0"}  # DELAY: the general way
+        reply = await broker.send(topic, b"%d" % i, **more)
+        assert reply.ext["queueOffset"] == str(i)
+    messages = await broker.pull_messages(topic)
+    assert [message.body for message in messages] == [b"%d" % i for i in range(6)]
+    await broker.controller.stats.sample()
+    item = broker.controller.stats.view("TOPIC_PUT_NUMS", topic)
+    assert item is not None and item.value == 6
+
+
+async def test_topic_that_changes_counts_at_once(broker: RunningBroker, topic: str) -> None:
+    assert (await broker.send(topic, b"x", queue_id=3, UNIQ_KEY="u")).code == 29
+    broker.create_topic(topic, queues=4)
+    assert (await broker.send(topic, b"x", queue_id=3, UNIQ_KEY="u")).code == 0
+
+
+async def test_live_change_of_region_and_trace_reaches_answers_and_messages(broker: RunningBroker, topic: str) -> None:
+    broker.settings.update({"traceOn": "false"})
+    for more in ({"UNIQ_KEY": "u"}, {"DELAY": "0"}):
+        reply = await broker.send(topic, b"x", **more)
+        assert reply.ext["TRACE_ON"] == "false"
+    messages = await broker.pull_messages(topic)
+    assert [message.properties["TRACE_ON"] for message in messages] == ["false", "false"]
+
+
+async def test_data_version_of_topics_on_disk_follows_creation(broker: RunningBroker) -> None:
+    before = broker.controller.topics.data_version.counter
+    await broker.send("Fresh", b"x")
+    stored = json.loads((broker.folder / "config" / "topics.json").read_text())
+    assert stored["dataVersion"]["counter"] == broker.controller.topics.data_version.counter > before
+
+
+# ---- SYNC_FLUSH ---------------------------------------------------------------------------------------------------
+
+
+async def test_sync_flush_answers_after_the_disk_has_it(start_broker: Start) -> None:
+    broker = await start_broker(flushDiskType="SYNC_FLUSH")
+    broker.create_topic("T")
+    for more in ({"UNIQ_KEY": "u"}, {"DELAY": "0"}):
+        reply = await broker.send("T", b"x", **more)
+        assert reply.code == 0
+        _, offset = decode_message_id(reply.ext["msgId"])
+        assert broker.controller.store.flushed_offset > offset
+
+
+async def test_wait_false_does_not_wait_for_the_disk(start_broker: Start) -> None:
+    broker = await start_broker(flushDiskType="SYNC_FLUSH")
+    broker.create_topic("T")
+    reply = await broker.send("T", b"x", WAIT="false", DELAY="0")
+    assert reply.code == 0
+
+
+async def test_unfinished_sends_above_the_capacity_are_refused(start_broker: Start) -> None:
+    broker = await start_broker()
+    broker.create_topic("T")
+    broker.settings.broker = replace(broker.settings.broker, send_thread_pool_queue_capacity=1)
+    broker.controller.fast_failure.sends.enter()
+    reply = await broker.send("T", b"x")
+    assert reply.code == 2
+    assert (reply.remark or "").startswith("[OVERLOAD]system busy, start flow control for a while")
+    broker.controller.fast_failure.sends.leave()
+    assert (await broker.send("T", b"x")).code == 0
+    assert broker.controller.fast_failure.refused.by_cause == {"OVERLOAD": 1}
+
+
+async def test_header_of_v2_survives_the_way_back() -> None:
+    header = SendMessageRequestHeader("P", "T", "TBW102", 4, 0, 0, 1, 0, "a\x01b\x02", 0, False, False)
+    assert SendMessageRequestHeader.decode_for(V2, RemotingCommand(V2, header.encode_v2()).ext) == header
