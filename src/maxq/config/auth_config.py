@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from maxq.config.setting import parity
+from maxq.config.setting import SettingsTable, parity
 
 
-@dataclass(frozen=True)
-class AuthConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class AuthConfig(SettingsTable):
     """Access control. Nothing of it is built yet, so switching it on is refused."""
 
     # --- taken so that existing files load; MaxQ does not act on these ---

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from maxq.config.forms import ADDRESS, ADDRESSES, NAME
-from maxq.config.setting import parity, setting
+from maxq.config.setting import SettingsTable, parity, setting
 
 
-@dataclass(frozen=True)
-class BrokerConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class BrokerConfig(SettingsTable):
     """What one broker is and allows. Thread pools have no meaning here."""
 
     # --- Identity and addresses ---

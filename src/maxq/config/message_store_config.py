@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from maxq.config.forms import DELAYS, HOURS
-from maxq.config.setting import parity, setting
+from maxq.config.setting import SettingsTable, parity, setting
 
 
-@dataclass(frozen=True)
-class MessageStoreConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class MessageStoreConfig(SettingsTable):
     """Where messages lie, how they are flushed, recovered, read and cleaned."""
 
     # --- Where ---

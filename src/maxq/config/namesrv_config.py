@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from maxq.config.setting import parity, setting
+from maxq.config.setting import SettingsTable, parity, setting
 
 
-@dataclass(frozen=True)
-class NamesrvConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class NamesrvConfig(SettingsTable):
     """What one name server shows, and when it forgets a broker."""
 
     kv_config_path: str = setting(

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from maxq.config.setting import parity, setting
+from maxq.config.setting import SettingsTable, parity, setting
 
 
-@dataclass(frozen=True)
-class NettyClientConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class NettyClientConfig(SettingsTable):
     """Connections that we make to others."""
 
     connect_timeout_millis: int = setting(3000, "Longest wait for a connection.", unit="ms", low=1)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from maxq.config.forms import ADDRESS
-from maxq.config.setting import parity, setting
+from maxq.config.setting import SettingsTable, parity, setting
 
 
-@dataclass(frozen=True)
-class NettyServerConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class NettyServerConfig(SettingsTable):
     """Connections that others make to us."""
 
     bind_address: str = setting("0.0.0.0", "Address the server listens on.", form=ADDRESS)

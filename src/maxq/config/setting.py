@@ -82,8 +82,7 @@ def parity(default: T, *, wire: str = "", secret: bool = False, unsupported: str
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     default: Any
     doc: str
     unit: str
@@ -214,6 +213,26 @@ def wire_name(attribute: str) -> str:
     """Camel case: flush_interval_commit_log → flushIntervalCommitLog."""
     first, *rest = attribute.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+class SettingsTable:
+    """Base of the settings classes: equality and a short text, without the methods that dataclasses would compile for
+    hundreds of fields at every start."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        """Only what differs from the default, and no secret."""
+        given = (
+            f"{row.attribute}={'***' if row.secret else repr(value)}"
+            for row in settings_of(type(self))
+            if (value := getattr(self, row.attribute)) != row.default
+        )
+        return f"{type(self).__name__}({', '.join(given)})"
 
 
 _rows_of_class: dict[type, tuple[Setting, ...]] = {}

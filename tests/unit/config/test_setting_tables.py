@@ -81,3 +81,11 @@ def test_no_live_setting_names_a_file_a_command_or_an_address() -> None:
     assert [row.name for row in live if reaches.search(row.name)] == []
     texts = [row.name for row in live if row.kind is str and not row.choices and row.form is None]
     assert texts == []
+
+
+def test_tables_compare_by_value_and_show_what_differs_from_the_default() -> None:
+    given = NettyServerConfig(listen_port=5, tls_server_key_password="hush")
+    assert given == NettyServerConfig(listen_port=5, tls_server_key_password="hush")
+    assert given != NettyServerConfig()
+    assert hash(given) == hash(NettyServerConfig(listen_port=5, tls_server_key_password="hush"))
+    assert repr(given) == "NettyServerConfig(listen_port=5, tls_server_key_password=***)"
