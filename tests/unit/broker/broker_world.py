@@ -109,7 +109,7 @@ class FakeStore:
         return max(first + sum(1 for time in times if time <= timestamp) - 1, 0)
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
-        return not self.on_disk
+        return offset < self.max_offset(topic, queue_id) and not self.on_disk
 
     def select_one_message(self, physical_offset: int) -> memoryview | None:
         message = self.messages.get(physical_offset)
