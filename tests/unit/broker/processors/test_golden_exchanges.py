@@ -1,8 +1,8 @@
 """Every recorded exchange of the administration, clients and consumers, answered by our processors.
 
-The recordings are of a 5.3.3 broker. Its topics, clients and offsets are put up by replaying what its clients sent; then
-each request is answered anew, and code, header fields and the form of the body are compared. Values are compared only
-where the state says them.
+The recordings are of a 5.3.3 broker. Its topics, clients and offsets are put up by replaying what its clients sent;
+then each request is answered anew, and code, header fields and the form of the body are compared. Values are compared
+only where the state says them.
 """
 
 import json
