@@ -11,6 +11,7 @@ Source:
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import PurePath
 
@@ -95,6 +96,8 @@ class BrokerController:
             ha_port=settings.store.ha_listen_port,
         )
         self._running = False
+        self._on_failure: Callable[[str, BaseException], None] = self._stop_after_failure
+        self._stopping: asyncio.Task[None] | None = None
         self._build_tables()
         self._build_services()
 
@@ -102,6 +105,12 @@ class BrokerController:
     def port(self) -> int:
         """Where clients connect."""
         return self.address.port
+
+    def set_failure_listener(self, listener: Callable[[str, BaseException], None]) -> None:
+        """`listener(service, error)` is called when a service of the store has ended by an error, and should have the
+        process shut down: a broker that no longer flushes must not go on answering. Without a listener the broker shuts
+        itself down."""
+        self._on_failure = listener
 
     # ---- building ---------------------------------------------------------------------------------------------
 
@@ -139,6 +148,7 @@ class BrokerController:
         )
         self.store.set_arrival_listener(self.hold_service.messages_arrived)
         self.store.set_batch_topics(self._is_batch_topic)
+        self.store.set_service_failed(lambda name, error: self._on_failure(name, error))
         settings.on_change(lambda changes: self.store.update_config(settings.store))
         self.server = RemotingServer(settings.server, clock=clock, tls=ServerTls(settings.server, self._disk))
         self.client = RemotingClient(
@@ -288,7 +298,7 @@ class BrokerController:
         self.topics.create_system_topics()
         if self._settings.broker.enable_create_sys_group:
             self.groups.create_system_groups()
-        self.store.load()
+        await loop.run_in_executor(None, self.store.load)  # long after a crash; the loop hears signals meanwhile
         self.topic_tails.refresh_all()
         self.store.start()
 
@@ -357,6 +367,10 @@ class BrokerController:
         await self.pull_processor.drain()
         await self._close()
         log.info("broker %s has ended", self.address.broker_name)
+
+    def _stop_after_failure(self, service: str, error: BaseException) -> None:
+        log.critical("%s failed, the broker stops: %s", service, error)
+        self._stopping = asyncio.get_running_loop().create_task(self.shutdown())
 
     async def _close(self) -> None:
         """Close whatever is open, in the order of a shutdown; also after a start that failed half way."""

@@ -18,6 +18,7 @@ from maxq.protocol.message import MessageExt, decode_records
 from maxq.protocol.message_properties import encode_properties
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
+from maxq.runtime.interfaces import Disk
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 TIMEOUT_MS = 10_000
@@ -44,11 +45,11 @@ def small_store(folder: Path) -> dict[str, str]:
 class RunningBroker:
     """`controller` is the broker, `client` a RemotingClient for it."""
 
-    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str], disk: Disk | None = None) -> None:
         self.folder = folder
         self.settings, _ = BrokerSettings.from_properties(small_store(folder) | settings, source="test")
         self._clock, self._rng = SystemClock(), SystemRng()
-        self.controller = BrokerController(self.settings, disk=SystemDisk(), clock=self._clock, rng=self._rng)
+        self.controller = BrokerController(self.settings, disk=disk or SystemDisk(), clock=self._clock, rng=self._rng)
         self.client = RemotingClient(NettyClientConfig(), clock=self._clock, rng=self._rng)
 
     async def start(self) -> None:

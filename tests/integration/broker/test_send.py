@@ -2,19 +2,22 @@
 
 import asyncio
 import json
+import threading
 from dataclasses import replace
+from pathlib import Path, PurePath
 
 import pytest
 
 from maxq.codes import RequestCode
 from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message import Message, decode_message_id, encode_batch, encode_host
+from maxq.protocol.message import Message, decode_batch, decode_message_id, encode_batch, encode_host
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.protocol.remoting_command import RemotingCommand, SerializeType
+from maxq.runtime.system import SystemDisk, SystemMappedRegion
 from maxq.store.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
-from tests.integration.broker.harness import RunningBroker
+from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of, until
 
 V1, V2, BATCH = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
@@ -278,6 +281,20 @@ async def test_batch_over_the_limit_is_13_and_nothing_of_it_is_stored(start_brok
     assert broker.controller.store.max_physical_offset == end
 
 
+async def test_batch_queue_keeps_a_batch_as_one_record(broker: RunningBroker) -> None:
+    broker.create_topic("Bcq", queues=1, attributes={"+queue.type": "BatchCQ"})
+    pull = asyncio.create_task(broker.pull("Bcq", sys_flag=SUSPEND | SUBSCRIPTION, wait_ms=8_000))
+    await broker.until_held("Bcq")
+    reply = await broker.send("Bcq", three("Bcq"), code=BATCH, batch=True, UNIQ_KEY="whole")
+    assert (reply.code, reply.ext["queueOffset"], reply.ext["batchUniqId"]) == (0, "0", "whole"), reply.remark
+    (record,) = messages_of(await pull)
+    assert record.sys_flag & MessageSysFlag.INNER_BATCH
+    assert (record.properties["INNER_NUM"], record.properties["INNER_BASE"]) == ("3", "0")
+    assert [message.body for message in decode_batch(record.body, "Bcq")] == [b"b0", b"b1", b"b2"]
+    reply = await broker.send("Bcq", three("Bcq"), code=BATCH, batch=True)
+    assert reply.ext["queueOffset"] == "3"
+
+
 # ---- mixed ways ---------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +350,58 @@ async def test_wait_false_does_not_wait_for_the_disk(start_broker: Start) -> Non
     broker.create_topic("T")
     reply = await broker.send("T", b"x", WAIT="false", DELAY="0")
     assert reply.code == 0
+
+
+class StuckDisk(SystemDisk):
+    """A disk whose flushes wait until the test lets them go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+
+    def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
+        return StuckRegion(Path(path), size, read_only=read_only, let_go=self.let_go)
+
+
+class StuckRegion(SystemMappedRegion):
+    def __init__(self, path: Path, size: int, *, read_only: bool, let_go: threading.Event) -> None:
+        super().__init__(path, size, read_only=read_only)
+        self._let_go = let_go
+
+    def flush(self, start: int, end: int) -> None:
+        self._let_go.wait()
+        super().flush(start, end)
+
+
+@pytest.mark.parametrize("more", [{"UNIQ_KEY": "u"}, {"DELAY": "0"}], ids=["plain send", "general send"])
+async def test_disk_that_is_too_slow_is_10_with_the_whole_header(start_broker: Start, more: dict[str, str]) -> None:
+    disk = StuckDisk()
+    disk.let_go.set()
+    broker = await start_broker(disk=disk, flushDiskType="SYNC_FLUSH", syncFlushTimeout=50)
+    broker.create_topic("T")
+    disk.let_go.clear()
+    reply = await broker.send("T", b"x", **more)
+    assert reply.code == 10
+    assert set(reply.ext) >= {"msgId", "queueId", "queueOffset", "transactionId"}
+    assert (await broker.pull("T")).code == 19  # not durable: nobody may read it yet
+    disk.let_go.set()
+    await until(lambda: broker.controller.store.max_offset("T", 0) == 1)
+    assert [message.body for message in await broker.pull_messages("T")] == [b"x"]
+
+
+async def test_waiting_sends_are_bounded_while_the_disk_is_stuck(start_broker: Start) -> None:
+    disk = StuckDisk()
+    disk.let_go.set()
+    broker = await start_broker(disk=disk, flushDiskType="SYNC_FLUSH", sendThreadPoolQueueCapacity=3)
+    broker.create_topic("T")
+    disk.let_go.clear()
+    waiting = [asyncio.create_task(broker.send("T", b"x", DELAY="0")) for _ in range(3)]
+    await until(lambda: broker.controller.fast_failure.sends.count == 3)
+    reply = await broker.send("T", b"x", DELAY="0")
+    assert reply.code == 2
+    assert "3 sends wait for the disk, sendThreadPoolQueueCapacity is 3" in (reply.remark or "")
+    assert (await broker.pull("T")).code == 19  # other kinds go on
+    disk.let_go.set()
+    assert [reply.code for reply in await asyncio.gather(*waiting)] == [0, 0, 0]
 
 
 async def test_unfinished_sends_above_the_capacity_are_refused(start_broker: Start) -> None:
