@@ -150,9 +150,7 @@ class MockBroker:
         ]  # fmt: skip
         ids = ",".join(offset_message_id(m.store_host, m.physical_offset) for m in stored)
         first = stored[0]
-        return request.reply(
-            ext={"msgId": ids, "queueId": str(first.queue_id), "queueOffset": str(first.queue_offset)}
-        )
+        return request.reply(ext={"msgId": ids, "queueId": str(first.queue_id), "queueOffset": str(first.queue_offset)})
 
     async def _pull(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         ext = request.ext
@@ -306,9 +304,7 @@ class MockCluster:
         route = TopicRouteData(
             queue_datas=[QueueData(name, queues, queues, perm) for name in names],
             broker_datas=[
-                BrokerData(
-                    "DefaultCluster", name, {i: b.address for (n, i), b in self.brokers.items() if n == name}
-                )
+                BrokerData("DefaultCluster", name, {i: b.address for (n, i), b in self.brokers.items() if n == name})
                 for name in names
             ],
         )

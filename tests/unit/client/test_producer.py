@@ -41,7 +41,14 @@ def test_a_message_carries_its_header_and_the_answer_its_place() -> None:
         (request,) = cluster.broker.requests(SEND)
         ext = request.ext
         assert (ext["a"], ext["b"], ext["c"], ext["d"], ext["e"]) == ("P", "T", "TBW102", "4", "0")
-        assert (ext["f"], ext["h"], ext["j"], ext["k"], ext["m"], ext["n"]) == ("0", "3", "0", "false", "false", "broker-a")
+        assert (ext["f"], ext["h"], ext["j"], ext["k"], ext["m"], ext["n"]) == (
+            "0",
+            "3",
+            "0",
+            "false",
+            "false",
+            "broker-a",
+        )
         properties = decode_properties(ext["i"])
         assert properties["TAGS"] == "A"
         assert sent.msg_id == properties["UNIQ_KEY"] and len(sent.msg_id) == 32
