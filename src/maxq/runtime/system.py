@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -15,6 +16,8 @@ from maxq.runtime.interfaces import DiskUsage, FileInfo
 
 _PAGE = mmap.PAGESIZE
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
+_ALLOCATE_CHUNK = 64 << 20
+_ALLOCATE_FROM = 1 << 20  # smaller files and steps are not worth blocks of their own
 _libc = ctypes.CDLL(None)  # mmap.madvise keeps the interpreter lock; a call through ctypes lets it go
 _REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
 
@@ -68,6 +71,7 @@ class SystemMappedRegion:
             os.close(self._fd)
             raise
         self._view = memoryview(self._map)
+        self._allocated_end = 0  # bytes whose blocks `populate` has allocated
 
     @property
     def view(self) -> memoryview:
@@ -81,9 +85,15 @@ class SystemMappedRegion:
                 _sync_folder(self._unsynced_folders.pop())
 
     def populate(self, start: int, end: int) -> None:
-        # 4 MiB at a time cost 0.36 µs a KiB on ext4; the same pages touched one by one, 3.2 µs.
+        # On ext4, a KiB of fresh pages costs 3.2 µs touched one by one, 0.36 µs populated 4 MiB at a time, and 0.18 µs
+        # if their blocks were allocated before, 64 MiB at a time.
         first = start - start % _PAGE
         last = min(len(self._view), end)
+        if last - first >= _ALLOCATE_FROM and last > self._allocated_end:
+            chunk_end = min(len(self._view), -(-last // _ALLOCATE_CHUNK) * _ALLOCATE_CHUNK)
+            with contextlib.suppress(OSError):  # no room: the pages then fail one by one, where it is noticed
+                os.posix_fallocate(self._fd, first, chunk_end - first)
+            self._allocated_end = chunk_end
         if first < last:
             here = ctypes.addressof(ctypes.c_char.from_buffer(self._view, first))
             _libc.madvise(ctypes.c_void_p(here), ctypes.c_size_t(last - first), _POPULATE_WRITE)

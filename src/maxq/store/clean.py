@@ -167,15 +167,17 @@ class CleanService:
     async def _clean_queues(self, min_offset: int) -> None:
         loop = asyncio.get_running_loop()
         async with self._queue_flusher.lock:
-            for queue in list(self._queues):
-                if len(queue.files.files) < 2:
-                    continue
-                gone = queue.delete_expired(min_offset)
-                if gone:
-                    await loop.run_in_executor(None, _destroy_all, gone)
-                    await asyncio.sleep(self._context.config.delete_consume_queue_files_interval / 1000)
-            for batch in list(self._queues.batch_queues.values()):
-                await loop.run_in_executor(None, _destroy_all, batch.delete_expired(min_offset))
+            gone: list[list[MappedFile]] = []
+            for queue in self._queues:
+                if len(queue.files.files) > 1:
+                    gone.append(queue.delete_expired(min_offset))
+            gone += [batch.delete_expired(min_offset) for batch in self._queues.batch_queues.values()]
+            if any(gone):
+                # first the inventory, then the files: after a crash in between they are only too many
+                await self._queue_flusher.flush_thoroughly(loop)
+            for files in filter(None, gone):
+                await loop.run_in_executor(None, _destroy_all, files)
+                await asyncio.sleep(self._context.config.delete_consume_queue_files_interval / 1000)
             for file in self._index.delete_expired(min_offset):
                 await loop.run_in_executor(None, file.destroy)
 

@@ -7,10 +7,11 @@ one comes, reading by physical offset, and what is durable.
 import struct
 from collections.abc import Iterator
 
+from maxq.runtime.interfaces import FileInfo
 from maxq.store.file_allocator import FileAllocator
 from maxq.store.log_cy import LogTail
 from maxq.store.mapped_file import MappedFile
-from maxq.store.mapped_file_queue import MappedFileQueue
+from maxq.store.mapped_file_queue import MappedFileQueue, is_offset_name
 from maxq.store.page_populator import PagePopulator
 from maxq.store.store_context import StoreContext
 
@@ -51,8 +52,25 @@ class CommitLog:
         Raises:
             StoreRefusedError: a file has the wrong size, or one is missing between others.
         """
-        entries = self._context.disk.list(self.files.folder)
+        entries = list(self._context.disk.list(self.files.folder))
+        self._drop_made_ahead(entries)
         self.files.load(entries, setting="mappedFileSizeCommitLog")
+
+    def _drop_made_ahead(self, entries: list[FileInfo]) -> None:
+        """Files are made ahead of need; after a loss of power the next but one may be there and the next not. Files behind
+        a gap in which nothing was written are deleted."""
+        numbered = [entry for entry in entries if is_offset_name(entry.name)]
+        while len(numbered) > 1 and int(numbered[-1].name) != int(numbered[-2].name) + self.files.file_size:
+            last = numbered.pop()
+            path = self.files.folder / last.name
+            if last.size == self.files.file_size:
+                region = self._context.disk.map(path, last.size, read_only=True)
+                unused = not any(region.view[:MIN_RECORD_SIZE])
+                region.close()
+                if not unused:
+                    return
+            self._context.disk.delete(path)
+            entries.remove(last)
 
     @property
     def min_offset(self) -> int:

@@ -98,9 +98,13 @@ class ConsumeQueueFlusher:
         """What the queues and the index hold now."""
         inventory = StoreInventory(self._dispatcher.dispatched_offset)
         for topic in self._queues.topics.values():
-            ends = {tail.queue_id: tail.write_offset // 20 for tail in topic.queues if tail is not None and tail.write_offset}
-            if ends:
-                inventory.queues[topic.topic] = ends
+            bounds = {
+                tail.queue_id: (tail.owner.files.min_offset // 20, tail.write_offset // 20)
+                for tail in topic.queues
+                if tail is not None and tail.write_offset
+            }
+            if bounds:
+                inventory.queues[topic.topic] = bounds
         inventory.index_files = [file.name for file in self._index.files]
         inventory.index_count = self._index.tail.index_count if self._index.files else 0
         return inventory

@@ -20,7 +20,7 @@ from maxq.protocol.message_const import (
 from maxq.store.batch_consume_queue import BatchUnit
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.damage import DAMAGED_PROPERTY
+from maxq.store.damage import DAMAGED_PROPERTY, DAMAGED_TOPIC
 from maxq.store.index_service import IndexService
 from maxq.store.log_cy import DAMAGED_TAGS_CODE, Dispatcher, QueueTail, jhash
 from maxq.store.running_flags import INDEX_ERROR, LOGICS_ERROR
@@ -141,7 +141,7 @@ class DispatchService:
         message = decode_record(view[position : position + size])
         properties = message.properties
         if message.sys_flag & _ROLLBACK == _ROLLBACK:
-            if DAMAGED_PROPERTY in properties:
+            if DAMAGED_PROPERTY in properties and message.topic != DAMAGED_TOPIC:
                 self.put_unit(message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE)
             return
         if message.sys_flag & _INNER_BATCH or self._queues.topic_tail(message.topic).batch:

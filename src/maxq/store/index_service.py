@@ -176,6 +176,7 @@ class IndexService:
         """Delete all files. Blocks."""
         self._populator.attach(None, 0, 0)
         self.tail.attach(None, *self._shape)
+        self.tail.end_physical_offset = 0  # the guard against indexing a record twice
         for file in self.files:
             file.destroy()
         self.files.clear()

@@ -17,6 +17,7 @@ from maxq.store.store_results import GetMessageResult, GetMessageStatus, QueryMe
 
 log = logging.getLogger(__name__)
 
+_ROLLBACK = 0xC  # in the last byte of the system flag
 _MAX_PULL_BYTES = 128 << 20
 _MIN_PULL_BYTES = 100
 
@@ -204,6 +205,26 @@ class MessageReader:
             return -1
         return self._time(queue, offset)
 
+    def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
+        """See MessageStore.is_in_memory."""
+        batch = self._queues.batch_queues.get((topic, queue_id))
+        if batch is not None:
+            batch_unit = batch.unit(batch.find_index(offset)) if offset < batch.max_offset else None
+            physical_offset = -1 if batch_unit is None else batch_unit.physical_offset
+        else:
+            units = self.units(topic, queue_id, offset, 1)
+            physical_offset = units[0][0] if units else -1
+        in_memory = self.memory_bytes * self._context.config.access_message_in_memory_max_ratio // 100
+        return physical_offset >= 0 and self._commit_log.max_offset - physical_offset <= in_memory
+
+    def units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
+        """See MessageStore.queue_units."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or offset < 0:
+            return []
+        found = (queue.unit(at) for at in range(offset, min(offset + count, queue.max_offset)))
+        return [unit for unit in found if unit is not None and unit[1] != BLANK_UNIT_SIZE]
+
     def _time(self, queue: ConsumeQueue, offset: int) -> int:
         unit = queue.unit(offset)
         if unit is None or unit[1] == BLANK_UNIT_SIZE:
@@ -274,7 +295,7 @@ class MessageReader:
             last = first_time if first_time >= 0 else last
             for offset in offsets:
                 record = self._commit_log.record(offset)
-                if record is not None:
+                if record is not None and record[39] & _ROLLBACK != _ROLLBACK:  # a filler over damage is no message
                     result.buffers.append(record)
             if result.buffers or last < begin:
                 break

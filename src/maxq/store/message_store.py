@@ -33,7 +33,7 @@ from maxq.store.message_reader import MessageReader, TagFilter
 from maxq.store.message_writer import MessageWriter, RowsAppended
 from maxq.store.queue_loader import load_queues
 from maxq.store.recovery import Recovery, RecoveryReport
-from maxq.store.running_flags import RunningFlags
+from maxq.store.running_flags import INDEX_ERROR, RunningFlags
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext, StoreIdentity
 from maxq.store.store_files import AbortFile, StoreLock, machine_memory, refuse_foreign_store, refusing
@@ -320,16 +320,18 @@ class MessageStore:
 
     def _on_index_full(self, file: IndexFile) -> None:
         def flush() -> None:
-            file.flush()
-            self.checkpoint.index_msg_timestamp = max(self.checkpoint.index_msg_timestamp, file.end_timestamp)
-            self.checkpoint.flush()
+            try:
+                file.flush()
+                self.checkpoint.index_msg_timestamp = max(self.checkpoint.index_msg_timestamp, file.end_timestamp)
+                self.checkpoint.flush()
+            except OSError as error:
+                # as with the log, a later success would prove nothing
+                reason = f"flushing index file {file.path} failed: {error}; repair the disk and start again"
+                log.error(reason)
+                self.flags.set(INDEX_ERROR, reason)
 
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        if not self.flags.has(INDEX_ERROR) and self._allocator.in_executor(flush) is None:
             flush()
-            return
-        loop.run_in_executor(None, flush)
 
     # --- reading ---
 
@@ -386,6 +388,16 @@ class MessageStore:
     def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
         """Store time of message `offset`, ms; -1 if there is none."""
         return self.reader.store_time_at(topic, queue_id, offset)
+
+    def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Is message `offset` there, and near enough to the end of the log to count as being in memory
+        (accessMessageInMemoryMaxRatio)?"""
+        return self.reader.is_in_memory(topic, queue_id, offset)
+
+    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
+        """(physical offset, size, tags code) of up to `count` units from `offset` on. Queues of BatchCQ topics have no
+        such units."""
+        return self.reader.units(topic, queue_id, offset, count)
 
     def select_one_message(self, physical_offset: int) -> memoryview | None:
         """The record at `physical_offset`; None if none starts there. The offset may come from anybody."""

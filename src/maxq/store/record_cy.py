@@ -127,7 +127,7 @@ def _record(
         return 5
     body_size: cython.longlong = _i32(buf, q)
     body: cython.Py_ssize_t = q + 4
-    if body_size < 0 or body + body_size + 4 > limit:
+    if body_size < 0 or body + body_size + 3 > limit:
         return 5
     q = body + body_size
     topic_size: cython.Py_ssize_t
@@ -268,7 +268,7 @@ def find_record(
         while p + 91 <= end:
             # byte 4 of a record is 0xDA: the magic is what we look for, everything else is checked then
             if buf[p + 4] == 0xDA and buf[p + 5] == 0xA3 and buf[p + 6] == 0x20 and _record(
-                whole, buf, p, end, file_from_offset, row, True, False, True
+                whole, buf, p, end, file_from_offset, row, True, False, True  # noqa: F821 (a C array, declared above)
             ) == 0:
                 return p
             p += 1

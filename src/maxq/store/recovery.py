@@ -117,9 +117,13 @@ class Recovery:
             self._without_log()
             return
         scan = self._scan()
+        if not self._report.clean_exit:
+            self._checkpoint.not_later_than(scan.last_store_timestamp)
         end = scan.end_offset
         self._report.min_offset, self._report.end_offset = self._commit_log.min_offset, end
         start = self._dispatch_start(end)
+        if scan.damages:  # units of damaged messages are written anew, as places
+            start = max(self._commit_log.min_offset, min(start, scan.damages[0].physical_offset))
         orphans = self._units_in(scan.damages)
         self._cut_log(scan)
         for damage in scan.damages:
@@ -143,6 +147,7 @@ class Recovery:
         for batch in self._queues.batch_queues.values():
             batch.destroy()
         self._index.destroy()
+        self._checkpoint.not_later_than(0)
         self._commit_log.open_at(0)
         self._dispatch.dispatcher.dispatched_offset = 0
 
@@ -217,11 +222,13 @@ class Recovery:
     def _lacking(self, inventory: StoreInventory) -> list[str]:
         """Queues that have less than the inventory says, in words."""
         found: list[str] = []
-        for topic, ends in inventory.queues.items():
-            for queue_id, recorded in ends.items():
+        for topic, bounds in inventory.queues.items():
+            for queue_id, (first, recorded) in bounds.items():
                 queue = self._queues.find(topic, queue_id)
                 unit = None if queue is None else queue.unit(recorded - 1)
-                if unit is None or unit[1] <= 0 or not 0 <= unit[0] < inventory.dispatched_offset:
+                if queue is not None and queue.files.min_offset > first * CQ_STORE_UNIT_SIZE:
+                    found.append(f"queue {topic}-{queue_id} has lost its files below unit {queue.files.min_offset // 20}")
+                elif unit is None or unit[1] <= 0 or not 0 <= unit[0] < inventory.dispatched_offset:
                     found.append(f"queue {topic}-{queue_id} has lost units below {recorded}")
                 elif queue is not None and not self._points_home(queue, recorded - 1, unit):
                     found.append(f"queue {topic}-{queue_id}: unit {recorded - 1} {unit} is not of its record")
@@ -253,7 +260,7 @@ class Recovery:
     def _adopt(self, inventory: StoreInventory) -> bool:
         """Take the ends of all queues from the inventory, which `_lacking` compared already."""
         for queue in self._queues:
-            recorded = inventory.queues.get(queue.topic, {}).get(queue.queue_id, 0)
+            recorded = inventory.end_of(queue.topic, queue.queue_id)
             unit = queue.unit(recorded - 1) if recorded else None
             queue.end_at(recorded, -1 if unit is None else unit[0] + unit[1])
             self._queues.release(queue)
@@ -270,7 +277,7 @@ class Recovery:
         everything = start <= self._commit_log.min_offset
         inventory = self._inventory
         for queue in self._queues:
-            recorded = 0 if inventory is None else inventory.queues.get(queue.topic, {}).get(queue.queue_id, 0)
+            recorded = 0 if inventory is None else inventory.end_of(queue.topic, queue.queue_id)
             if everything:
                 self._numbers[queue] = max(recorded, cut_point(queue, start, None)[0])
                 queue.destroy()
@@ -349,8 +356,8 @@ class Recovery:
         """Next offsets follow from the queues. An offset is never given twice: where all messages of a queue were
         cleaned away and its files are gone, numbering goes on where it was."""
         recorded = self._inventory.queues if self._inventory is not None else {}
-        for topic, ends in recorded.items():
-            for queue_id, end in ends.items():
+        for topic, bounds in recorded.items():
+            for queue_id, (_, end) in bounds.items():
                 queue = self._queues.open(topic, queue_id)
                 self._numbers[queue] = max(self._numbers.get(queue, 0), end)
         for queue in self._queues:

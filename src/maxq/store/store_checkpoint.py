@@ -1,14 +1,17 @@
 """How far what is durable reaches: one page (StoreCheckpoint.java).
 
     0 physicMsgTimestamp:8   8 logicsMsgTimestamp:8   16 indexMsgTimestamp:8   24 masterFlushedOffset:8
-    32 confirmPhyOffset:8   40 logicsPhysicalOffset:8 (5.5; 0 in older files)   rest of 4096 bytes: kept as it is
+    32 confirmPhyOffset:8   40 logicsPhysicalOffset:8 (5.5; 0 in older files)
+    48 CRC-32 of the 48 bytes before:4 (MaxQ; 0 if a Java broker made the file)   rest of 4096 bytes: kept as it is
 
 Times are store timestamps in milliseconds; everything stored up to them is durable in the log, the ConsumeQueues,
-and the full index files.
+and the full index files. A wrong time makes recovery believe what was never flushed, hence the CRC: if it does not match (a
+changed bit, a torn page, or a Java broker wrote the file since), the times count as 0.
 """
 
 import logging
 import struct
+import zlib
 
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store.mapped_file import OS_PAGE_SIZE
@@ -17,6 +20,7 @@ from maxq.store.store_context import StoreContext
 log = logging.getLogger(__name__)
 
 _FIELDS = struct.Struct(">qqqqqq")
+_CRC = struct.Struct(">I")
 #: What a crash may have kept back although a younger record was flushed.
 _SLACK_MS = 3000
 
@@ -52,6 +56,10 @@ class StoreCheckpoint:
         if any(value < 0 for value in values):
             fault = f"checkpoint {self.path} holds negative numbers {values}: started anew"
             values = (0,) * 6
+        (crc,) = _CRC.unpack_from(self._region.view, _FIELDS.size)
+        if crc not in (0, _crc_of(self._region.view)):
+            fault = f"checkpoint {self.path}: its CRC does not match, so its times count as 0"
+            values = (0, 0, 0, *values[3:])
         (
             self.physic_msg_timestamp,
             self.logics_msg_timestamp,
@@ -61,6 +69,12 @@ class StoreCheckpoint:
             self.logics_physical_offset,
         ) = values
         return fault
+
+    def not_later_than(self, timestamp: int) -> None:
+        """After an unclean exit: the log's newest store time, for the checkpoint may know of records that were lost."""
+        self.physic_msg_timestamp = min(self.physic_msg_timestamp, timestamp)
+        self.logics_msg_timestamp = min(self.logics_msg_timestamp, timestamp)
+        self.index_msg_timestamp = min(self.index_msg_timestamp, timestamp)
 
     @property
     def min_timestamp(self) -> int:
@@ -85,6 +99,7 @@ class StoreCheckpoint:
             self.confirm_physical_offset,
             self.logics_physical_offset,
         )
+        _CRC.pack_into(self._region.view, _FIELDS.size, _crc_of(self._region.view))
         return self._region
 
     def flush(self) -> None:
@@ -97,3 +112,8 @@ class StoreCheckpoint:
             self.flush()
             self._region.close()
             self._region = None
+
+
+def _crc_of(view: memoryview) -> int:
+    """Never 0, which stands for "no CRC"."""
+    return zlib.crc32(view[: _FIELDS.size]) or 1

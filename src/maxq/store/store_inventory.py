@@ -25,16 +25,20 @@ class StoreInventory:
     Attributes:
         dispatched_offset: physical offset up to which the queues were complete and durable.
         log_end: physical end of the log at a clean shutdown; -1 while running.
-        queues: topic → queue id → queue offset behind the last unit.
+        queues: topic → queue id → (queue offset at which the first file begins, queue offset behind the last unit).
         index_files: names of the index files, oldest first.
         index_count: next entry number of the newest one.
     """
 
     dispatched_offset: int = 0
     log_end: int = -1
-    queues: dict[str, dict[int, int]] = field(default_factory=dict)
+    queues: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
     index_files: list[str] = field(default_factory=list)
     index_count: int = 0
+
+    def end_of(self, topic: str, queue_id: int) -> int:
+        """Queue offset behind the last unit; 0 for a queue that was not there."""
+        return self.queues.get(topic, {}).get(queue_id, (0, 0))[1]
 
     def encode(self) -> bytes:
         return orjson.dumps(
@@ -57,8 +61,8 @@ def decode_inventory(data: bytes) -> StoreInventory | None:
         if found["version"] != _VERSION:
             return None
         queues = {
-            str(topic): {int(queue_id): int(end) for queue_id, end in ends.items()}
-            for topic, ends in found["queues"].items()
+            str(topic): {int(queue_id): (int(first), int(end)) for queue_id, (first, end) in bounds.items()}
+            for topic, bounds in found["queues"].items()
         }
         names = [str(name) for name in found["indexFiles"]]
         return StoreInventory(
