@@ -176,7 +176,7 @@ class BrokerConfig(SettingsTable):
 
     # --- Statistics and settings ---
     auto_delete_unused_stats: bool = setting(True, "Forget the statistics of deleted topics and groups.", live=True)
-    enable_detail_stat: bool = setting(True, "Keep statistics by queue.", live=True)
+    enable_detail_stat: bool = setting(True, "Keep statistics by queue.")
     max_stats_idle_time_in_minutes: int = setting(
         -1, "Forget statistics that did not move for this long; -1 keeps them.", unit="min", low=-1, live=True
     )

@@ -29,7 +29,7 @@ def parse_properties(data: bytes | str, *, source: str = "properties") -> dict[s
         java.util.Properties.load
     """
     found: dict[str, str] = {}
-    for number, line in _logical_lines(_text_of(data, source)):
+    for number, line in _logical_lines(decode_text(data, source)):
         key, value = _split(line, f"{source}, line {number}")
         found[key] = value
     return found
@@ -89,7 +89,8 @@ def _raw_lines(text: str) -> Iterator[_Line]:
         start = end
 
 
-def _text_of(data: bytes | str, source: str) -> str:
+def decode_text(data: bytes | str, source: str) -> str:
+    """The text of a settings file; ConfigError if it is not UTF-8."""
     if isinstance(data, str):
         return data
     try:

@@ -17,7 +17,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.config.namesrv_config import NamesrvConfig
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.config.properties import edit_properties
+from maxq.config.properties import decode_text, edit_properties
 from maxq.config.setting import Setting, settings_of
 from maxq.errors import ConfigError
 
@@ -191,9 +191,14 @@ class NamesrvSettings(Settings):
 
 
 def persist(files: FileAccess, path: PurePath, changes: list[Change]) -> None:
-    """Write the new values into the settings file, leaving its other lines alone; OSError if the disk refuses."""
+    """Write the new values into the settings file, leaving its other lines alone.
+
+    Raises:
+        OSError: the disk refuses.
+        ConfigError: the file is no longer UTF-8 text.
+    """
     try:
-        text = files.read(path).decode("utf-8")
+        text = decode_text(files.read(path), f"file {path}")
     except FileNotFoundError:
         text = ""
     files.replace(path, edit_properties(text, {change.name: change.new for change in changes}).encode())
