@@ -70,6 +70,7 @@ class StoreCheck:
         self._walk = LogWalk(files, progress)
         self._lookup = LogWalk(files)  # for single records, beside the pass
         self._fillers: list[str] = []
+        self._sealed = files.sealed_ranges()
         self._levels = files.settings.delay_levels_ms
 
     def run(self) -> CheckReport:
@@ -100,6 +101,7 @@ class StoreCheck:
 
     def _note_filler(self, batch: Batch, row: Any) -> None:
         name, position, size = self._files.name(batch.file.path), row[rc.C_POSITION], row[rc.C_SIZE]
+        self._sealed.append((row[rc.C_PHYSICAL_OFFSET], row[rc.C_PHYSICAL_OFFSET] + size))
         kept = self._files.root / "damaged" / f"{row[rc.C_PHYSICAL_OFFSET]:020d}"
         where = f"; the bytes are kept in {self._files.name(kept)}" if self._files.disk.exists(kept) else ""
         self._fillers.append(f"{name}: byte {position}: {size} bytes were damaged and are sealed by a filler{where}")
@@ -111,7 +113,9 @@ class StoreCheck:
         return expectation_of(batch.view, batch.rows[: rc.SCAN_WIDTH], self._levels) if batch else None
 
     def _is_damaged(self, physical_offset: int) -> bool:
-        return any(damage.covers(physical_offset) for damage in self._walk.damages)
+        if any(damage.covers(physical_offset) for damage in self._walk.damages):
+            return True
+        return any(start <= physical_offset < end for start, end in self._sealed)
 
     def _exit_notes(self) -> list[str]:
         if self._files.has_abort:

@@ -139,6 +139,11 @@ class StoreFiles:
         """The path as faults show it: below the root if it is there."""
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
+    def sealed_ranges(self) -> list[tuple[int, int]]:
+        """[start, end) physical offsets of damage that a start has sealed; its bytes are kept below `damaged`."""
+        entries = [entry for entry in self.disk.list(self.root / "damaged") if entry.name.isdecimal()]
+        return [(int(entry.name), int(entry.name) + entry.size) for entry in entries]
+
     def log_file_at(self, physical_offset: int) -> DataFile | None:
         """The file that holds this place."""
         for file in self.log:
