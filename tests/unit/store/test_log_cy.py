@@ -38,7 +38,7 @@ class Owner:
         tail.set_queue(queue_id, queue)
         return queue
 
-    def roll_queue(self, queue, queue_offset: int) -> None:
+    def roll_queue(self, queue, queue_offset: int, physical_offset: int, size: int) -> None:
         start = queue_offset * 20 // 100 * 100
         region = self.files.setdefault((queue.topic, queue.queue_id, start), bytearray(100))
         queue.attach(memoryview(region), start, queue_offset * 20 - start)
