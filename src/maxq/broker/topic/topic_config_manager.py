@@ -139,7 +139,12 @@ class TopicConfigManager(PersistentManager):
             topic_filter_type=template.topic_filter_type,
             topic_sys_flag=topic_sys_flag,
         )
-        log.info("create new topic by default topic %s: %s, producer %s", default_topic, config, remote_address)
+        log.warning(
+            "topic %s was made on this broker alone by a message of %s (autoCreateTopicEnable, from %s, %d queues): "
+            "no other broker of the cluster gets its messages; make topics with updateTopic -c, and switch "
+            "autoCreateTopicEnable off",
+            topic, remote_address, default_topic, config.write_queue_nums,
+        )  # fmt: skip
         self._put([config])
         return config
 
