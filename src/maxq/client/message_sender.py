@@ -160,9 +160,8 @@ class MessageSender:
             msg_ids.append(msg_id)
         body = encode_batch(messages)
         check_body(body, self._config.max_message_size)
-        own = {const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: self.instance.ids.next()}
-        if const.PROPERTY_WAIT_STORE_MSG_OK in first.properties:
-            own[const.PROPERTY_WAIT_STORE_MSG_OK] = first.properties[const.PROPERTY_WAIT_STORE_MSG_OK]
+        # Brokers append the batch's properties to those of every message: an id of its own would replace theirs.
+        own = {name: first.properties[name] for name in _OF_THE_BATCH if name in first.properties}
         return PreparedMessage(
             self.wire_topic(first.topic),
             ",".join(msg_ids),
@@ -408,6 +407,7 @@ class MessageSender:
         await asyncio.gather(*(probe(name) for name in due))
 
 
+_OF_THE_BATCH = (const.PROPERTY_WAIT_STORE_MSG_OK, const.PROPERTY_INSTANCE_ID)
 _TIMED = frozenset(
     {
         const.PROPERTY_DELAY_TIME_LEVEL,
