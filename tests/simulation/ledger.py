@@ -12,9 +12,20 @@ class Sent:
     queue_offset: int
     physical_offset: int
     size: int  # of the record; 0 if it came in a batch and is not known
+    store_timestamp: int
     body_md5: str
     key: str
+    properties: dict[str, str]
     durable: bool = False
+
+    def differs_from(self, found: dict[str, object]) -> bool:
+        """Is the message on the disk another one?"""
+        place = (found["topic"], found["queueId"], found["queueOffset"], found["storeTimestamp"], found["bodyMd5"])
+        stored = found["properties"]
+        assert isinstance(stored, dict)
+        same = all(stored.get(name) == value for name, value in self.properties.items())
+        wanted = (self.topic, self.queue_id, self.queue_offset, self.store_timestamp, self.body_md5)
+        return place != wanted or not same
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from typing import Final
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.interfaces import Clock
+from maxq.store.log_cy import DAMAGED_TAGS_CODE
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.tools.check import CheckReport, StoreCheck
@@ -71,11 +72,14 @@ def rebuilt(disk: SimDisk, config: MessageStoreConfig, clock: Clock) -> SimDisk:
 
 
 def unit_bytes(disk: SimDisk) -> dict[tuple[str, int], dict[int, Unit]]:
-    """The good units of every ConsumeQueue whose records are in the log, by queue offset."""
+    """The good units of every ConsumeQueue whose records are in the log, by queue offset. The places of damaged messages
+    are left out: queue files may remember more of them than the log can tell."""
     files = store_files(disk)
     start = files.log[0].from_offset if files.log else 0
     found = {}
     for key, sequence in files.queues.items():
         units = {index: unit for index, unit in QueueFiles(files, sequence).units() if unit.physical_offset >= start}
-        found[key] = {index: unit for index, unit in units.items() if not unit.is_pre_blank}
+        found[key] = {
+            i: unit for i, unit in units.items() if not unit.is_pre_blank and unit.tags_code != DAMAGED_TAGS_CODE
+        }
     return {key: units for key, units in found.items() if units}

@@ -79,7 +79,10 @@ class Workload:
             assert result.remark, f"a refusal without a word why: {result}"
             await asyncio.sleep(0.005)
             return
-        sent = Sent(topic, queue_id, result.queue_offset, result.physical_offset, result.size, _md5(body), key)
+        sent = Sent(
+            topic, queue_id, result.queue_offset, result.physical_offset, result.size, result.store_timestamp,
+            _md5(body), key, properties,
+        )  # fmt: skip
         self._ledger.add(sent)
         await self._wait_durable(result.end_offset, [sent])
 
@@ -107,7 +110,10 @@ class Workload:
         ends = [*places[1:], result.end_offset]
         for n in range(count):
             size = ends[n] - places[n]
-            sent = Sent(topic, queue_id, result.queue_offset + n, places[n], size, _md5(bodies[n]), keys[n])
+            sent = Sent(
+                topic, queue_id, result.queue_offset + n, places[n], size, result.store_timestamp, _md5(bodies[n]),
+                keys[n], {"KEYS": keys[n], "UNIQ_KEY": f"U{keys[n]}"},
+            )  # fmt: skip
             self._ledger.add(sent)
             sents.append(sent)
         self._marks.add("batch")
