@@ -1,0 +1,1 @@
+"""Fuzzing of every parser of outside bytes. `python -m fuzz.run --help`."""
