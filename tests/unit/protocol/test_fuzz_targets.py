@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 
 import pytest
-
 from fuzz.run import Finding, check, check_growth, fuzz, main
 from fuzz.targets import TARGETS, Target
+
 from maxq.errors import RemoteProtocolError
 
 
