@@ -76,152 +76,54 @@ def _hex(c: cython.int) -> cython.int:
     return -1
 
 
-@cython.cclass
-class SendScanner:
-    """See frames_cy.pyi."""
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _copy(
+    target: cython.p_uchar, p: cython.Py_ssize_t, source: cython.p_uchar, q: cython.Py_ssize_t, n: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    if cython.compiled:
+        memcpy(target + p, source + q, n)
+    else:
+        target[p : p + n] = source[q : q + n]
+    return p + n
 
-    rows = cython.declare(object, visibility="public")
-    scratch = cython.declare(bytearray, visibility="public")
-    count = cython.declare(cython.Py_ssize_t, visibility="public")
-    _unique_id = cython.declare(object)
-    _frame_limit = cython.declare(cython.longlong)
-    _capacity = cython.declare(cython.Py_ssize_t)
-    _scratch_size = cython.declare(cython.Py_ssize_t)
-    _rows_view = cython.declare(cython.longlong[::1])
-    _used = cython.declare(cython.Py_ssize_t)  # bytes of scratch in use
-    # the frame under the eye; positions are in the receive buffer
+
+@cython.cclass
+class FrameScanner:
+    """Reads the header of one frame, JSON or ROCKETMQ; subclasses say which codes and fields they know."""
+
     _code = cython.declare(cython.longlong)
     _frame_flag = cython.declare(cython.longlong)
     _opaque = cython.declare(cython.longlong)
-    _text = cython.declare(cython.Py_ssize_t)  # the last string or number read
+    _text = cython.declare(cython.Py_ssize_t)  # the last string or number read: position in the receive buffer
     _text_size = cython.declare(cython.Py_ssize_t)
     _escaped = cython.declare(cython.bint)
-    _topic = cython.declare(cython.Py_ssize_t)
-    _topic_size = cython.declare(cython.Py_ssize_t)
-    _properties = cython.declare(cython.Py_ssize_t)
-    _properties_size = cython.declare(cython.Py_ssize_t)
-    _properties_escaped = cython.declare(cython.bint)
-    _queue_id = cython.declare(cython.longlong)
-    _sys_flag = cython.declare(cython.longlong)
-    _born = cython.declare(cython.longlong)
-    _flag = cython.declare(cython.longlong)
-    _reconsume = cython.declare(cython.longlong)
-    _batch = cython.declare(cython.bint)
-    _seen = cython.declare(cython.int)  # bits: topic, queue id, sys flag, born, flag, properties
-    _unique = cython.declare(cython.Py_ssize_t)
-    _unique_size = cython.declare(cython.Py_ssize_t)
-    _no_wait = cython.declare(cython.bint)
-
-    def __init__(self, unique_id, frame_limit, capacity=1024, scratch_size=262144):
-        self._unique_id = unique_id
-        self._frame_limit = frame_limit
-        self._capacity = capacity
-        self._scratch_size = scratch_size
-        self.rows = array("q", bytes(8 * ROW_WIDTH * capacity))
-        self._rows_view = self.rows if cython.compiled else memoryview(self.rows)
-        self.scratch = bytearray(scratch_size)
-        self.count = 0
-
-    def scan(self, buffer: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t):
-        self.count = 0
-        self._used = 0
-        if end > len(buffer) or start < 0:
-            raise ValueError(f"range [{start}, {end}) is outside the buffer of {len(buffer)} bytes")
-        p: cython.Py_ssize_t = start
-        buf: cython.p_uchar
-        scratch: cython.p_uchar
-        if start >= end:
-            return start
-        if cython.compiled:
-            buf = cython.address(buffer[0])
-            scratch = cython.cast(cython.p_uchar, cython.cast(cython.p_char, self.scratch))
-        else:
-            buf = memoryview(buffer)
-            scratch = self.scratch
-        length: cython.longlong
-        while self.count < self._capacity and end - p >= 8:
-            length = _u32(buf, p)
-            if length < 4 or length + 4 > self._frame_limit or length + 4 > end - p:
-                break
-            if not self._frame(buf, scratch, p, p + 4 + length):
-                break
-            p += 4 + length
-            self.count += 1
-        return p
 
     @cython.cfunc
-    @cython.exceptval(-1, check=True)
-    def _frame(
-        self, buf: cython.p_uchar, scratch: cython.p_uchar, start: cython.Py_ssize_t, end: cython.Py_ssize_t
-    ) -> cython.int:
-        """One whole frame at [start, end): a row and 1, or 0 if it is not plain."""
+    @cython.exceptval(check=False)
+    def _wants(self) -> cython.bint:
+        """Is `_code` one of ours?"""
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _field(self, buf: cython.p_uchar, key: cython.Py_ssize_t, key_size: cython.Py_ssize_t) -> cython.bint:
+        """One header field whose value is the last text. False: leave this frame to the general codec."""
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _header(self, buf: cython.p_uchar, start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read the header of the whole frame [start, end); the position of its body, or 0 to leave it."""
         kind: cython.int = buf[start + 4]
-        header: cython.Py_ssize_t = start + 8
-        body: cython.Py_ssize_t = header + (_u32(buf, start + 4) & 0xFFFFFF)
+        body: cython.Py_ssize_t = start + 8 + (_u32(buf, start + 4) & 0xFFFFFF)
         if body > end or kind > 1:
             return 0
-        self._seen = 0
         self._frame_flag = self._opaque = self._code = 0
-        self._reconsume = 0
-        self._batch = False
-        self._properties = start
-        self._properties_size = 0
-        self._properties_escaped = False
         if kind == 0:
-            if not self._json(buf, header, body):
-                return 0
-        elif not self._binary(buf, header, body):
-            return 0
-        if self._code != 310 and self._code != 320 and self._code != 10:
-            return 0
-        # required: topic, queue id, sys flag, born timestamp, flag; an answer (bit 0) is none of ours
-        if (self._seen & 31) != 31 or self._frame_flag & 1 or self._sys_flag & ~cython.cast(cython.longlong, 0x733) or self._queue_id < 0:
-            return 0
-        if self._topic_size == 0 or self._topic_size > 127 or buf[self._topic] == 0x25 or body == end:
-            return 0
-        flags: cython.longlong = (4 if kind == 1 else 0) | (2 if self._frame_flag & 2 else 0) | (8 if self._batch else 0)
-        properties: cython.p_uchar = buf
-        if self._properties_escaped or self._batch:
-            if not self._to_scratch(buf, scratch):
-                return 0
-            properties = scratch
-            flags |= 1
-        if not self._check_properties(properties):
-            return 0
-        if self._unique_size == 0:
-            if not self._batch:
-                return 0
-            self._add_unique(scratch)
-        if self._no_wait:
-            flags |= 16
-        r: cython.Py_ssize_t = self.count * 20
-        row: cython.p_longlong
-        if cython.compiled:
-            row = cython.address(self._rows_view[r])
-        else:
-            row = self._rows_view[r : r + 20]
-        row[0] = flags
-        row[1] = self._opaque
-        row[2] = self._topic
-        row[3] = self._topic_size
-        row[4] = self._queue_id
-        row[5] = self._sys_flag
-        row[6] = self._born
-        row[7] = self._flag
-        row[8] = self._properties
-        row[9] = self._properties_size
-        row[10] = body
-        row[11] = end - body
-        row[12] = self._reconsume
-        row[13] = row[14] = row[15] = row[16] = 0
-        row[17] = self._unique
-        row[18] = self._unique_size
-        row[19] = start
-        if flags & 1:
-            self._used = self._properties + self._properties_size
-        return 1
-
-    # -- headers -------------------------------------------------------------------------------------------------
+            return body if self._json(buf, start + 8, body) and self._wants() else 0
+        return body if self._binary(buf, start + 8, body) and self._wants() else 0
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -308,7 +210,7 @@ class SendScanner:
                     return False
                 if key_size == 4 and _same(buf, key, 4, b"code"):
                     self._code = self._integer(buf)
-                    if self._code != 310 and self._code != 320 and self._code != 10:
+                    if not self._wants():
                         return False
                 elif key_size == 4 and _same(buf, key, 4, b"flag"):
                     self._frame_flag = self._integer(buf)
@@ -365,7 +267,7 @@ class SendScanner:
         if end - p < 21:
             return False
         self._code = (buf[p] << 8) | buf[p + 1]
-        if self._code != 310 and self._code != 320 and self._code != 10:
+        if not self._wants():
             return False
         self._opaque = self._signed(_u32(buf, p + 5))
         self._frame_flag = _u32(buf, p + 9)
@@ -405,6 +307,141 @@ class SendScanner:
         if cython.compiled:
             return cython.cast(cython.int, value)
         return value - 0x100000000 if value >= 0x80000000 else value
+
+
+@cython.cclass
+class SendScanner(FrameScanner):
+    """See frames_cy.pyi."""
+
+    rows = cython.declare(object, visibility="public")
+    scratch = cython.declare(bytearray, visibility="public")
+    count = cython.declare(cython.Py_ssize_t, visibility="public")
+    _unique_id = cython.declare(object)
+    _frame_limit = cython.declare(cython.longlong)
+    _capacity = cython.declare(cython.Py_ssize_t)
+    _scratch_size = cython.declare(cython.Py_ssize_t)
+    _rows_view = cython.declare(cython.longlong[::1])
+    _used = cython.declare(cython.Py_ssize_t)  # bytes of scratch in use
+    # the frame under the eye; positions are in the receive buffer
+    _topic = cython.declare(cython.Py_ssize_t)
+    _topic_size = cython.declare(cython.Py_ssize_t)
+    _properties = cython.declare(cython.Py_ssize_t)
+    _properties_size = cython.declare(cython.Py_ssize_t)
+    _properties_escaped = cython.declare(cython.bint)
+    _queue_id = cython.declare(cython.longlong)
+    _sys_flag = cython.declare(cython.longlong)
+    _born = cython.declare(cython.longlong)
+    _flag = cython.declare(cython.longlong)
+    _reconsume = cython.declare(cython.longlong)
+    _batch = cython.declare(cython.bint)
+    _seen = cython.declare(cython.int)  # bits: topic, queue id, sys flag, born, flag, properties
+    _unique = cython.declare(cython.Py_ssize_t)
+    _unique_size = cython.declare(cython.Py_ssize_t)
+    _no_wait = cython.declare(cython.bint)
+
+    def __init__(self, unique_id, frame_limit, capacity=1024, scratch_size=262144):
+        self._unique_id = unique_id
+        self._frame_limit = frame_limit
+        self._capacity = capacity
+        self._scratch_size = scratch_size
+        self.rows = array("q", bytes(8 * ROW_WIDTH * capacity))
+        self._rows_view = self.rows if cython.compiled else memoryview(self.rows)
+        self.scratch = bytearray(scratch_size)
+        self.count = 0
+
+    def scan(self, buffer: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t):
+        self.count = 0
+        self._used = 0
+        if end > len(buffer) or start < 0:
+            raise ValueError(f"range [{start}, {end}) is outside the buffer of {len(buffer)} bytes")
+        p: cython.Py_ssize_t = start
+        buf: cython.p_uchar
+        scratch: cython.p_uchar
+        if start >= end:
+            return start
+        if cython.compiled:
+            buf = cython.address(buffer[0])
+            scratch = cython.cast(cython.p_uchar, cython.cast(cython.p_char, self.scratch))
+        else:
+            buf = memoryview(buffer)
+            scratch = self.scratch
+        length: cython.longlong
+        while self.count < self._capacity and end - p >= 8:
+            length = _u32(buf, p)
+            if length < 4 or length + 4 > self._frame_limit or length + 4 > end - p:
+                break
+            if not self._frame(buf, scratch, p, p + 4 + length):
+                break
+            p += 4 + length
+            self.count += 1
+        return p
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _wants(self) -> cython.bint:
+        return self._code == 310 or self._code == 320 or self._code == 10
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def _frame(
+        self, buf: cython.p_uchar, scratch: cython.p_uchar, start: cython.Py_ssize_t, end: cython.Py_ssize_t
+    ) -> cython.int:
+        """One whole frame at [start, end): a row and 1, or 0 if it is not plain."""
+        self._seen = 0
+        self._reconsume = 0
+        self._batch = False
+        self._properties = start
+        self._properties_size = 0
+        self._properties_escaped = False
+        body: cython.Py_ssize_t = self._header(buf, start, end)
+        if body == 0:
+            return 0
+        # required: topic, queue id, sys flag, born timestamp, flag; an answer (bit 0) is none of ours
+        if (self._seen & 31) != 31 or self._frame_flag & 1 or self._sys_flag & ~cython.cast(cython.longlong, 0x733) or self._queue_id < 0:
+            return 0
+        if self._topic_size == 0 or self._topic_size > 127 or buf[self._topic] == 0x25 or body == end:
+            return 0
+        flags: cython.longlong = (4 if buf[start + 4] == 1 else 0) | (2 if self._frame_flag & 2 else 0) | (8 if self._batch else 0)
+        properties: cython.p_uchar = buf
+        if self._properties_escaped or self._batch:
+            if not self._to_scratch(buf, scratch):
+                return 0
+            properties = scratch
+            flags |= 1
+        if not self._check_properties(properties):
+            return 0
+        if self._unique_size == 0:
+            if not self._batch:
+                return 0
+            self._add_unique(scratch)
+        if self._no_wait:
+            flags |= 16
+        r: cython.Py_ssize_t = self.count * 20
+        row: cython.p_longlong
+        if cython.compiled:
+            row = cython.address(self._rows_view[r])
+        else:
+            row = self._rows_view[r : r + 20]
+        row[0] = flags
+        row[1] = self._opaque
+        row[2] = self._topic
+        row[3] = self._topic_size
+        row[4] = self._queue_id
+        row[5] = self._sys_flag
+        row[6] = self._born
+        row[7] = self._flag
+        row[8] = self._properties
+        row[9] = self._properties_size
+        row[10] = body
+        row[11] = end - body
+        row[12] = self._reconsume
+        row[13] = row[14] = row[15] = row[16] = 0
+        row[17] = self._unique
+        row[18] = self._unique_size
+        row[19] = start
+        if flags & 1:
+            self._used = self._properties + self._properties_size
+        return 1
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -664,6 +701,116 @@ class SendScanner:
         return 0
 
 
+#: Fields of a pull in the order of its key; what is not here changes with every pull (PullScanner) or is not plain.
+PULL_KEY_FIELDS = (
+    "consumerGroup", "topic", "queueId", "maxMsgNums", "sysFlag", "suspendTimeoutMillis", "subVersion", "subscription",
+    "expressionType", "maxMsgBytes",
+)
+
+
+@cython.cclass
+class PullScanner(FrameScanner):
+    """Reads one pull (11 or 361): its key (all that a reader repeats from pull to pull), and what differs."""
+
+    key = cython.declare(bytes, visibility="public")
+    code = cython.declare(cython.longlong, visibility="public")
+    opaque = cython.declare(cython.longlong, visibility="public")
+    queue_offset = cython.declare(cython.longlong, visibility="public")
+    commit_offset = cython.declare(cython.longlong, visibility="public")
+    binary = cython.declare(cython.bint, visibility="public")
+    _slots = cython.declare(cython.Py_ssize_t[20])  # position and size of each key field
+    _seen = cython.declare(cython.int)
+
+    def __init__(self):
+        self.key = b""
+        if not cython.compiled:
+            self._slots = [0] * 20
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _wants(self) -> cython.bint:
+        return self._code == 11 or self._code == 361
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _field(self, buf: cython.p_uchar, key: cython.Py_ssize_t, key_size: cython.Py_ssize_t) -> cython.bint:
+        slot: cython.int = -1
+        value: cython.longlong
+        if self._escaped:
+            return False
+        if key_size == 11 and _same(buf, key, key_size, b"queueOffset"):
+            self.queue_offset = value = self._integer(buf)
+            self._seen |= 1
+            return value >= 0
+        if key_size == 12 and _same(buf, key, key_size, b"commitOffset"):
+            self.commit_offset = value = self._integer(buf)
+            self._seen |= 2
+            return value > -(cython.cast(cython.longlong, 1) << 62)
+        if key_size == 5 and _same(buf, key, key_size, b"topic"):
+            slot = 1
+        elif key_size == 7:
+            slot = 2 if _same(buf, key, key_size, b"queueId") else 4 if _same(buf, key, key_size, b"sysFlag") else -1
+        elif key_size == 10:
+            slot = 3 if _same(buf, key, key_size, b"maxMsgNums") else 6 if _same(buf, key, key_size, b"subVersion") else -1
+        elif key_size == 11:
+            slot = 9 if _same(buf, key, key_size, b"maxMsgBytes") else -1
+        elif key_size == 12:
+            slot = 7 if _same(buf, key, key_size, b"subscription") else -1
+        elif key_size == 13:
+            slot = 0 if _same(buf, key, key_size, b"consumerGroup") else -1
+        elif key_size == 14:
+            slot = 8 if _same(buf, key, key_size, b"expressionType") else -1
+        elif key_size == 20:
+            slot = 5 if _same(buf, key, key_size, b"suspendTimeoutMillis") else -1
+        if slot < 0:
+            return False
+        self._slots[2 * slot] = self._text
+        self._slots[2 * slot + 1] = self._text_size
+        return True
+
+    def scan(self, buffer: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t):
+        """Read the frame at `start`; the position behind it, or `start` if it is incomplete or not such a pull."""
+        if end > len(buffer) or start < 0:
+            raise ValueError(f"range [{start}, {end}) is outside the buffer of {len(buffer)} bytes")
+        if end - start < 8:
+            return start
+        buf: cython.p_uchar
+        i: cython.int
+        n: cython.Py_ssize_t = 10
+        if cython.compiled:
+            buf = cython.address(buffer[0])
+        else:
+            buf = memoryview(buffer)
+        length: cython.longlong = _u32(buf, start)
+        if length < 4 or length + 4 > end - start:
+            return start
+        self._seen = 0
+        for i in range(20):
+            self._slots[i] = 0
+        if self._header(buf, start, start + 4 + length) == 0 or self._seen != 3 or self._frame_flag != 0:
+            return start
+        for i in range(10):
+            n += self._slots[2 * i + 1]
+        if n > 4096:
+            return start
+        parts: bytearray = bytearray(n)
+        target: cython.p_uchar
+        p: cython.Py_ssize_t = 0
+        if cython.compiled:
+            target = cython.cast(cython.p_uchar, cython.cast(cython.p_char, parts))
+        else:
+            target = parts
+        for i in range(10):
+            p = _copy(target, p, buf, self._slots[2 * i], self._slots[2 * i + 1])
+            target[p] = 0
+            p += 1
+        self.key = bytes(parts)
+        self.code = self._code
+        self.opaque = self._opaque
+        self.binary = buf[start + 4] == 1
+        return start + 4 + length
+
+
 # -- answers -----------------------------------------------------------------------------------------------------
 
 
@@ -864,19 +1011,6 @@ def encode_replies(
         _put32(target, start + 4, (p - start - 8) | (0x1000000 if row[0] & 4 else 0))
     del out[p:]
     return p - begin
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _copy(
-    target: cython.p_uchar, p: cython.Py_ssize_t, source: cython.p_uchar, q: cython.Py_ssize_t, n: cython.Py_ssize_t
-) -> cython.Py_ssize_t:
-    if cython.compiled:
-        memcpy(target + p, source + q, n)
-    else:
-        target[p : p + n] = source[q : q + n]
-    return p + n
 
 
 _LANGUAGES = (

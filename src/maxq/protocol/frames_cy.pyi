@@ -17,6 +17,23 @@ class SendScanner:
         """Fill rows from frames in buffer[start:end]; returns the position after the last frame taken. It stops at the
         first frame that is incomplete, too long, no send, or not plain: RemotingCommand's codec has the last word on it."""
 
+#: Header fields of a pull that make its key, in order.
+PULL_KEY_FIELDS: tuple[str, ...]
+
+class PullScanner:
+    """Reads one pull (11 or 361). `key`: the fields a reader repeats from pull to pull, in PULL_KEY_FIELDS order, each
+    followed by a zero byte; the rest is what differs. Pulls with other fields, and one-way ones, are not taken."""
+
+    key: bytes
+    code: int
+    opaque: int
+    queue_offset: int
+    commit_offset: int
+    binary: bool
+    def __init__(self) -> None: ...
+    def scan(self, buffer: bytearray | memoryview, start: int, end: int) -> int:
+        """Read the frame at `start`; the position behind it, or `start` if it is incomplete or not such a pull."""
+
 def encode_replies(
     rows: array[int], first: int, count: int, source: bytearray | memoryview, scratch: bytearray, store_host: bytes,
     region: bytes, trace_on: bytes, language: int, version: int, log: memoryview, file_from_offset: int, code: int,
