@@ -21,6 +21,8 @@ class ConsumeQueueFlusher:
 
     Attributes:
         lock: held while queue files are flushed, unmapped or deleted, so that these do not meet.
+        failure: what a failed flush of a queue said; None as long as all went well. It is final: the kernel may have
+            dropped pages, so nothing is written down as complete any more, and the next start builds the queues anew.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class ConsumeQueueFlusher:
         self._checkpoint = checkpoint
         self._inventory_file = inventory_file
         self.lock = asyncio.Lock()
+        self.failure: str | None = None
 
     async def run(self) -> None:
         """Flush in intervals until cancelled."""
@@ -110,6 +113,8 @@ class ConsumeQueueFlusher:
         return inventory
 
     def _write_thoroughly(self, inventory: StoreInventory, timestamp: int) -> None:
+        if self.failure is not None:
+            return
         self._flush_queues(0)
         for batch in list(self._queues.batch_queues.values()):
             batch.flush()
@@ -119,5 +124,9 @@ class ConsumeQueueFlusher:
         self._inventory_file.save(inventory)
 
     def _flush_queues(self, least_pages: int) -> None:
-        for queue in self._queues.mapped:
-            queue.flush(least_pages)
+        try:
+            for queue in self._queues.mapped:
+                queue.flush(least_pages)
+        except OSError as error:
+            self.failure = f"flushing ConsumeQueues below {self._queues.folder()} failed: {error}"
+            raise

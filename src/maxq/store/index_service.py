@@ -81,6 +81,8 @@ class IndexService:
         fault = file.fault()
         if fault is not None:
             return fault
+        if newest_safe_timestamp is not None and not file.is_full:
+            return "after an unclean exit only full files are known to be durable"
         if newest_safe_timestamp is not None and file.end_timestamp > newest_safe_timestamp:
             return f"after an unclean exit its end time {file.end_timestamp} is above the checkpoint's {newest_safe_timestamp}"
         return None

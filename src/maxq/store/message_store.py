@@ -233,14 +233,11 @@ class MessageStore:
         self._loaded = False
         end = self.commit_log.max_offset
         self.dispatch.run(self.commit_log.flushed_offset)
-        complete = self.dispatch.dispatcher.dispatched_offset >= end and self.flags.cq_writable and self.flusher.failure is None
-        if complete:
-            self.index.flush_last()
-            self.checkpoint.physic_msg_timestamp = max(self.checkpoint.physic_msg_timestamp, self.flusher.appended_timestamp)
-            self.queue_flusher.flush_inline(log_end=end)
-        else:
-            log.error("the abort file stays: dispatch is at %d of %d; %s", self.dispatch.dispatcher.dispatched_offset, end, self.flags.why())
-        self.checkpoint.close()
+        complete = self._write_last(end)
+        if not complete:
+            behind = f"dispatch is at {self.dispatch.dispatcher.dispatched_offset} of {end}"
+            log.error("the abort file stays, the next start recovers: %s; %s", behind, self.flags.why())
+        self.checkpoint.release()
         self.commit_log.release_tail()
         self.commit_log.files.release()
         self.queues.release_all()
@@ -248,6 +245,22 @@ class MessageStore:
         if complete:
             self._abort.remove()
         self._lock.release()
+
+    def _write_last(self, end: int) -> bool:
+        """Make queues, index and checkpoint durable at shutdown; False if they are not complete."""
+        if self.dispatch.dispatcher.dispatched_offset < end or not self.flags.cq_writable:
+            return False
+        if self.flusher.failure is not None or self.queue_flusher.failure is not None:
+            return False
+        try:
+            self.index.flush_last()
+            stored = max(self.checkpoint.physic_msg_timestamp, self.flusher.appended_timestamp)
+            self.checkpoint.physic_msg_timestamp = stored
+            self.queue_flusher.flush_inline(log_end=end)
+        except OSError as error:
+            log.error("writing at shutdown failed: %s", error)
+            return False
+        return True
 
     # --- writing ---
 

@@ -106,10 +106,9 @@ class StoreCheckpoint:
         """Write the numbers and make them durable. Blocks."""
         self.write().flush(0, OS_PAGE_SIZE)
 
-    def close(self) -> None:
-        """Flush and give up the mapping."""
+    def release(self) -> None:
+        """Give up the mapping; nothing is flushed."""
         if self._region is not None:
-            self.flush()
             self._region.close()
             self._region = None
 

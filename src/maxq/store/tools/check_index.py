@@ -30,6 +30,7 @@ class _Entry:
     number: int
     is_last: bool
     entry: IndexEntry
+    counted_from: int  # what its seconds count from: begin time, for entry 1 the end of the file before; -1 unknown
 
 
 @dataclass(slots=True)
@@ -117,14 +118,13 @@ class IndexCheck:
 
     def _check_time(self, found: _Entry, store_timestamp: int) -> None:
         header = found.header
-        if found.number == 1:  # its seconds count from the end of the file before
-            if header.begin_timestamp != store_timestamp:
-                self._header_fault(
-                    found, 0, f"begin time {header.begin_timestamp}, the first message has {store_timestamp}"
-                )
-        else:
-            # Seconds are truncated towards zero, never negative, at most 2^31 - 1.
-            seconds = max(0, min((1 << 31) - 1, int((store_timestamp - header.begin_timestamp) / 1000)))
+        if found.number == 1 and header.begin_timestamp != store_timestamp:
+            what = f"begin time {header.begin_timestamp}, the first message has {store_timestamp}"
+            self._header_fault(found, 0, what)
+        if found.counted_from >= 0:
+            # Seconds are truncated towards zero, never negative, at most 2^31 - 1; none if nothing was before.
+            passed = int((store_timestamp - found.counted_from) / 1000) if found.counted_from else 0
+            seconds = max(0, min((1 << 31) - 1, passed))
             if seconds != found.entry.seconds:
                 what = f"entry {found.number}: {found.entry.seconds} s after begin, the message says {seconds}"
                 self._entry_fault(found, what)
@@ -177,6 +177,7 @@ class IndexCheck:
     def _all_entries(self) -> Iterator[_Entry]:
         """Entries of all files, oldest first; each file's own structure is checked on the way."""
         geometry: Geometry | None = None
+        end_before = -1  # end time of the file before; the oldest one may have had one that was deleted
         for file in self._files.index:
             try:
                 geometry = self._geometry(file, geometry)
@@ -188,7 +189,8 @@ class IndexCheck:
             except (StoreError, ValueError) as error:
                 self.faults.append(Fault(self._files.name(file.path), 0, str(error), _REBUILD))
                 continue
-            yield from self._file_entries(reader, file is self._files.index[-1])
+            yield from self._file_entries(reader, file is self._files.index[-1], end_before)
+            end_before = reader.header.end_timestamp
             reader.close()
 
     def _geometry(self, file: DataFile, known: Geometry | None) -> Geometry | None:
@@ -196,7 +198,7 @@ class IndexCheck:
             return known
         return infer_geometry(self._files, file)
 
-    def _file_entries(self, reader: IndexReader, newest: bool) -> Iterator[_Entry]:
+    def _file_entries(self, reader: IndexReader, newest: bool, end_before: int) -> Iterator[_Entry]:
         name = self._files.name(reader.file.path)
         self._check_header_counts(reader, name)
         newest_of_slot = array("i", bytes(SLOT_SIZE * reader.geometry.slots))
@@ -205,7 +207,8 @@ class IndexCheck:
         first = last = None
         for number, entry in reader.entries():
             position = reader.geometry.entry_position(number)
-            found = _Entry(reader.file, position, reader.header, number, number == count, entry)
+            counted_from = reader.header.begin_timestamp if number > 1 else end_before
+            found = _Entry(reader.file, position, reader.header, number, number == count, entry, counted_from)
             slot = entry.key_hash % reader.geometry.slots
             if entry.key_hash < 0:
                 self._entry_fault(found, f"entry {number}: hash {entry.key_hash} is negative")
