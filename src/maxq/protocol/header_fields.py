@@ -9,7 +9,6 @@ Source:
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from enum import IntEnum
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, get_args, get_origin, get_type_hints
 
@@ -35,11 +34,15 @@ def _parse_integer(text: str, bound: int) -> int | None:
 
 def parse_int(text: str) -> int | None:
     """Integer.parseInt; None if it does not parse."""
+    if len(text) < 10 and text.isdigit() and text.isascii():
+        return int(text)
     return _parse_integer(text, _INT32)
 
 
 def parse_long(text: str) -> int | None:
     """Long.parseLong; None if it does not parse."""
+    if len(text) < 19 and text.isdigit() and text.isascii():
+        return int(text)
     return _parse_integer(text, _INT64)
 
 
@@ -141,12 +144,15 @@ class CommandHeader:
             value = getattr(self, name)
             if value is None:
                 continue
-            if value is True or value is False:
-                ext[wire] = "true" if value else "false"
-            elif isinstance(value, IntEnum):
-                ext[wire] = value.name
-            else:
+            kind = type(value)
+            if kind is str:
+                ext[wire] = value
+            elif kind is int or kind is float:
                 ext[wire] = str(value)
+            elif kind is bool:
+                ext[wire] = "true" if value else "false"
+            else:
+                ext[wire] = value.name if isinstance(value, BoundaryType) else str(int(value))
         return ext
 
 

@@ -171,6 +171,10 @@ def decode_frame(payload: bytes | bytearray | memoryview) -> RemotingCommand:
     return command
 
 
+_JSON: Final = SerializeType.JSON
+_ONLY_TEXT: Final = frozenset((str,))
+
+
 # --- JSON ------------------------------------------------------------------------------------------------------------
 
 
@@ -206,11 +210,8 @@ def _decode_json_header(data: memoryview) -> RemotingCommand:
         ext = {}
     elif type(ext) is not dict:
         raise RemoteProtocolError("extFields is an object")
-    else:
-        for value in ext.values():
-            if type(value) is not str:
-                ext = _string_values(ext)
-                break
+    elif not _ONLY_TEXT.issuperset(map(type, ext.values())):
+        ext = _string_values(ext)
     remark = get("remark")
     return RemotingCommand(
         _int32(header, "code"),
@@ -221,12 +222,14 @@ def _decode_json_header(data: memoryview) -> RemotingCommand:
         _int32(header, "flag"),
         language_code(get("language")),
         _int32(header, "version"),
-        SerializeType.JSON,
+        _JSON,
     )
 
 
 def _int32(header: Mapping[str, Any], name: str) -> int:
     value = header.get(name)
+    if type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF:
+        return value
     if value is None:
         return 0
     if type(value) is str and len(value) <= 11:
@@ -275,7 +278,8 @@ def _encode_binary_header(command: RemotingCommand) -> bytes:
     return b"".join((start, remark, _INT32.pack(len(ext)), ext))
 
 
-def _decode_binary_header(data: memoryview) -> RemotingCommand:
+def _decode_binary_header(view: memoryview) -> RemotingCommand:
+    data = bytes(view)
     size = len(data)
     if size < 21:
         raise RemoteProtocolError(f"a binary header has at least 21 bytes, this has {size}")
@@ -283,36 +287,29 @@ def _decode_binary_header(data: memoryview) -> RemotingCommand:
     position = 17 + remark_length
     if remark_length < 0 or position + 4 > size:
         raise RemoteProtocolError(f"remark length {remark_length} does not fit a binary header of {size} bytes")
-    remark = str(data[17:position], "utf-8", "replace") if remark_length else None
+    remark = data[17:position].decode("utf-8", "replace") if remark_length else None
     (ext_length,) = _INT32.unpack_from(data, position)
     position += 4
     if ext_length < 0 or position + ext_length > size:
         raise RemoteProtocolError(f"ext length {ext_length} does not fit a binary header of {size} bytes")
-    ext = _decode_pairs(data[position : position + ext_length])
+    ext = _decode_pairs(data, position, position + ext_length)
     if language not in _LANGUAGE_NAMES:
         language = _OTHER
     return RemotingCommand(code, ext, None, remark, opaque, flag, language, version, SerializeType.ROCKETMQ)
 
 
-def _decode_pairs(data: memoryview) -> dict[str, str]:
+def _decode_pairs(data: bytes, position: int, end: int) -> dict[str, str]:
     """int16 key length, key, int32 value length, value, repeated. A value of length 0 is an absent one."""
     ext: dict[str, str] = {}
-    position, size = 0, len(data)
-    try:
-        while position < size:
-            (length,) = _INT16.unpack_from(data, position)
-            position += 2
-            key = str(data[position : position + length], "utf-8", "replace")
-            position += length
-            (value_length,) = _INT32.unpack_from(data, position)
-            position += 4
-            if length < 0 or value_length < 0 or position + value_length > size:
-                raise RemoteProtocolError(f"a header field of {length} + {value_length} bytes passes the end")
-            if value_length and length:
-                ext[key] = str(data[position : position + value_length], "utf-8", "replace")
-                position += value_length
-            else:
-                position += value_length
-    except struct.error:
-        raise RemoteProtocolError("header fields end inside a length") from None
+    while position < end:
+        key = position + 2
+        behind_key = key + (data[position] << 8 | data[position + 1]) if key <= end else end
+        value = behind_key + 4
+        if value > end or behind_key - key > 32767:
+            raise RemoteProtocolError(f"header fields end inside a field, {end - position} bytes before the end")
+        position = value + int.from_bytes(data[behind_key:value], "big")
+        if position > end:
+            raise RemoteProtocolError(f"a header field of {position - value} bytes passes the end")
+        if position > value and behind_key > key:
+            ext[data[key:behind_key].decode("utf-8", "replace")] = data[value:position].decode("utf-8", "replace")
     return ext

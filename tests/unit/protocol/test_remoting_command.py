@@ -119,9 +119,9 @@ def test_header_of_an_old_client_in_the_lenient_dialect_is_read() -> None:
         (b"\x01\0\0\x15" + bytes(13) + b"\xff\xff\xff\xff" + bytes(4), "remark length -1"),
         (b"\x01\0\0\x15" + bytes(13) + b"\x7f\xff\xff\xff" + bytes(4), "remark length"),
         (b"\x01\0\0\x15" + bytes(17) + b"\x00\x00\x00\x01", "ext length 1"),
-        (b"\x01\0\0\x16" + bytes(17) + b"\x00\x00\x00\x01\x00", "inside a length"),
+        (b"\x01\0\0\x16" + bytes(17) + b"\x00\x00\x00\x01\x00", "inside a field"),
         (b"\x01\0\0\x1b" + bytes(17) + b"\x00\x00\x00\x06" + b"\x00\x00\x7f\xff\xff\xff", "passes the end"),
-        (b"\x01\0\0\x1b" + bytes(17) + b"\x00\x00\x00\x06" + b"\xff\xff\x00\x00\x00\x00", "passes the end"),
+        (b"\x01\0\0\x1b" + bytes(17) + b"\x00\x00\x00\x06" + b"\xff\xff\x00\x00\x00\x00", "inside a field"),
     ],
 )
 def test_what_is_no_frame_is_a_remote_protocol_error(payload: bytes, complaint: str) -> None:
