@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from maxq.errors import ConfigError
 
 
-def split_assignments(pairs: Iterable[str]) -> dict[str, str]:
-    """`--set key=value …` as a mapping.
+def split_assignments(pairs: Iterable[str], *, option: str = "--set") -> dict[str, str]:
+    """`key=value` texts, as --set and others take them, as a mapping.
 
     Raises:
         ConfigError: one has no '=' or no key.
@@ -15,6 +15,6 @@ def split_assignments(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"--set {pair!r} is not KEY=VALUE")
+            raise ConfigError(f"{option} {pair!r} is not KEY=VALUE")
         found[key.strip()] = value.strip()
     return found

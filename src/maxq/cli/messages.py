@@ -1,0 +1,262 @@
+"""`maxq produce`, `maxq consume`, `maxq tail`: messages as lines."""
+
+import asyncio
+import itertools
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import orjson
+import typer
+
+from maxq.cli.message_json import message_object, message_of
+from maxq.cli.options import split_assignments
+from maxq.cli.times import parse_time
+from maxq.client.admin.admin import Admin
+from maxq.client.client_config import LitePullConsumerConfig, ProducerConfig
+from maxq.client.lite_pull_consumer import LitePullConsumer
+from maxq.client.producer import Producer
+from maxq.errors import ConfigError
+from maxq.machine import system_seams
+from maxq.protocol.enums import ConsumeFromWhere
+from maxq.protocol.message import Message, MessageExt
+from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.system import SystemClock
+
+app = typer.Typer(rich_markup_mode=None)
+
+_SEND_AT_ONCE = 5_000  # messages whose results are kept in memory
+_COMMIT_SECONDS = 1.0
+_POLL_MS = 500
+_ASSIGNMENT_SECONDS = 0.02
+_TAIL_GROUP = "TOOLS_CONSUMER"  # as mqadmin's tools: commits nothing
+
+Topic = Annotated[str, typer.Argument(help="Topic.")]
+Namesrv = Annotated[
+    str, typer.Option("-n", "--namesrvAddr", envvar="NAMESRV_ADDR", help="Name servers, host:port separated by ';'.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="A whole message as JSON a line, instead of its body.")]
+Expression = Annotated[str, typer.Option("--tag", help="Only messages with these tags, such as 'a || b'.")]
+
+
+@app.command()
+def produce(
+    topic: Topic,
+    file: Annotated[Path, typer.Option("--file", "-f", help="Lines to send; '-' is standard input.")] = Path("-"),
+    key: Annotated[str | None, typer.Option("--key", help="Keys of every message, separated by blanks.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Tag of every message.")] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="Property of every message.")
+    ] = None,
+    group: Annotated[str, typer.Option("--group", help="Producer group.")] = "maxq_produce",
+    in_flight: Annotated[int, typer.Option(min=1, max=10_000, help="Messages on their way at once.")] = 512,
+    as_json: AsJson = False,
+    namesrv: Namesrv = "127.0.0.1:9876",
+) -> None:
+    """Send every line as a message; empty lines are left out, for RocketMQ has no empty messages.
+
+    With --json a line is an object with body (or bodyBase64) and optionally tags, keys, flag, properties; what
+    `maxq consume --json` prints will do.
+    """
+    given = split_assignments(properties or (), option="--property")
+    with _lines_of(file) as lines:
+        messages = _json_messages(lines, topic) if as_json else _plain_messages(lines, topic)
+        count, seconds = asyncio.run(_produce(_labelled(messages, key, tag, given), namesrv, group, in_flight))
+    rate = f" ({count / seconds:,.0f}/s)" if seconds else ""
+    print(f"{count} messages sent to {topic} in {seconds:.2f} s{rate}", file=sys.stderr)
+
+
+@contextmanager
+def _lines_of(file: Path) -> Iterator[BinaryIO]:
+    if str(file) == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        opened = open(file, "rb")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise ConfigError(f"file {file} can not be read: {error.strerror}") from None
+    with opened:
+        yield opened
+
+
+def _plain_messages(lines: Iterable[bytes], topic: str) -> Iterator[Message]:
+    for line in lines:
+        body = line.rstrip(b"\r\n")
+        if body:
+            yield Message(topic, body)
+
+
+def _json_messages(lines: Iterable[bytes], topic: str) -> Iterator[Message]:
+    for number, line in enumerate(lines, 1):
+        if line.isspace():
+            continue
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise ConfigError(f"line {number} is not JSON: {error}") from None
+        yield message_of(value, topic, f"line {number}")
+
+
+def _labelled(
+    messages: Iterable[Message], key: str | None, tag: str | None, properties: dict[str, str]
+) -> Iterator[Message]:
+    for message in messages:
+        if key is not None:
+            message.keys = key
+        if tag is not None:
+            message.tags = tag
+        for name, value in properties.items():
+            message.put_user_property(name, value)
+        yield message
+
+
+async def _produce(messages: Iterator[Message], namesrv: str, group: str, in_flight: int) -> tuple[int, float]:
+    """Send all; how many there were, and how long it took from the first."""
+    count = 0
+    started = time.monotonic()
+    config = ProducerConfig(namesrv_addr=namesrv, producer_group=group)
+    async with Producer(config, system_seams(namesrv)) as producer:
+        while some := await asyncio.to_thread(_take, messages):  # a terminal or pipe may make us wait
+            await producer.send_many(some, in_flight=in_flight)
+            count += len(some)
+            if sys.stderr.isatty():
+                print(f"\r{count} …", end="\r", file=sys.stderr)
+    return count, time.monotonic() - started
+
+
+def _take(messages: Iterator[Message]) -> list[Message]:
+    return list(itertools.islice(messages, _SEND_AT_ONCE))
+
+
+@app.command()
+def consume(
+    topic: Topic,
+    group: Annotated[str, typer.Option("--group", "-g", help="Consumer group; its offsets are committed.")],
+    start: Annotated[
+        str, typer.Option("--from", help="Where a group without offsets starts: earliest, latest, or a time.")
+    ] = "earliest",
+    maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
+    idle: Annotated[float | None, typer.Option(min=0, help="End when nothing came for so many seconds.")] = None,
+    expression: Expression = "*",
+    as_json: AsJson = False,
+    namesrv: Namesrv = "127.0.0.1:9876",
+) -> None:
+    """Print messages as a member of a consumer group, and commit exactly those that were printed."""
+    where, moment = _starting(start)
+    config = LitePullConsumerConfig(
+        namesrv_addr=namesrv,
+        consumer_group=group,
+        auto_commit=False,
+        consume_from_where=where,
+        consume_timestamp=moment,
+    )
+    asyncio.run(_consume(config, topic, expression, as_json, maximum, idle))
+
+
+def _starting(start: str) -> tuple[ConsumeFromWhere, int]:
+    if start == "earliest":
+        return ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, 0
+    if start == "latest":
+        return ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, 0
+    return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, parse_time(start, SystemClock())
+
+
+async def _consume(
+    config: LitePullConsumerConfig,
+    topic: str,
+    expression: str,
+    as_json: bool,
+    maximum: int | None,
+    idle: float | None,
+) -> None:
+    async with Admin(config, system_seams(config.namesrv_addr)) as admin:
+        await admin.topics.route(topic)  # a topic that nobody knows is an error, not a long wait
+    consumer = LitePullConsumer(config, system_seams(config.namesrv_addr))
+    await consumer.subscribe(topic, expression)
+    async with consumer:
+        await _start_where_wanted(consumer, config)
+        done: dict[MessageQueue, int] = {}
+        printed, quiet_since, committed = 0, time.monotonic(), time.monotonic()
+        try:
+            while maximum is None or printed < maximum:
+                messages = await consumer.poll(_POLL_MS)
+                if messages:
+                    messages = messages[: maximum - printed if maximum is not None else None]
+                    _print(messages, as_json)
+                    printed += len(messages)
+                    last = messages[-1]
+                    done[MessageQueue(last.topic, last.broker_name, last.queue_id)] = last.queue_offset + 1
+                    quiet_since = time.monotonic()
+                elif idle is not None and time.monotonic() - quiet_since >= idle:
+                    return
+                if done and time.monotonic() - committed >= _COMMIT_SECONDS:
+                    await consumer.commit(done)
+                    done, committed = {}, time.monotonic()
+        finally:
+            if done:
+                await consumer.commit(done)
+
+
+async def _start_where_wanted(consumer: LitePullConsumer, config: LitePullConsumerConfig) -> None:
+    """Seek in queues where the group has no offset: a broker lets new groups read young topics from the start, whatever
+    the client asks for."""
+    if config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+        return
+    while not consumer.assignment():
+        await asyncio.sleep(_ASSIGNMENT_SECONDS)
+    for queue in consumer.assignment():
+        if await consumer.committed(queue) > 0:
+            continue
+        if config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+            await consumer.seek(queue, await consumer.offset_for_timestamp(queue, config.consume_timestamp))
+        else:
+            await consumer.seek_to_end(queue)
+
+
+@app.command()
+def tail(
+    topic: Topic,
+    expression: Expression = "*",
+    maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
+    as_json: AsJson = False,
+    namesrv: Namesrv = "127.0.0.1:9876",
+) -> None:
+    """Print what arrives in a topic from now on, until Ctrl-C; no group's offsets move."""
+    config = LitePullConsumerConfig(
+        namesrv_addr=namesrv,
+        consumer_group=_TAIL_GROUP,
+        auto_commit=False,
+        instance_name=f"tail-{os.getpid()}",
+    )
+    asyncio.run(_tail(config, topic, expression, as_json, maximum))
+
+
+async def _tail(
+    config: LitePullConsumerConfig, topic: str, expression: str, as_json: bool, maximum: int | None
+) -> None:
+    wanted = {tag.strip() for tag in expression.split("||")} - {"", "*"}
+    async with LitePullConsumer(config, system_seams(config.namesrv_addr)) as consumer:
+        queues = await consumer.fetch_message_queues(topic)
+        await consumer.assign(queues)
+        for queue in queues:
+            await consumer.seek_to_end(queue)
+        print(f"waiting for messages of {topic} in {len(queues)} queues …", file=sys.stderr, flush=True)
+        printed = 0
+        while maximum is None or printed < maximum:
+            messages = [found for found in await consumer.poll(_POLL_MS) if not wanted or found.tags in wanted]
+            messages = messages[: maximum - printed if maximum is not None else None]
+            _print(messages, as_json)
+            printed += len(messages)
+
+
+def _print(messages: Iterable[MessageExt], as_json: bool) -> None:
+    out = sys.stdout.buffer
+    for message in messages:
+        out.write(orjson.dumps(message_object(message)) if as_json else bytes(message.body))
+        out.write(b"\n")
+    with suppress(BlockingIOError):
+        out.flush()
