@@ -81,7 +81,8 @@ class RouteInfoManager:
         previous_min = min(addrs, default=MASTER_ID)
         # one address has one id: a slave that became master leaves its old id
         addrs = {i: addr for i, addr in addrs.items() if addr != new.broker_addr or i == new.broker_id}
-        if self._is_outdated(new, addrs.get(new.broker_id)):
+        if group is not None and self._is_outdated(new, addrs.get(new.broker_id)):
+            group.broker_addrs = addrs
             self._live.pop(BrokerAddrInfo(new.cluster_name, new.broker_addr), None)
             return RegisterBrokerResult()
         if new.broker_id not in addrs and len(new.topics) == 1:
@@ -155,11 +156,7 @@ class RouteInfoManager:
         read_only = new.broker_id != MASTER_ID and group.enable_acting_master
         for config in new.topics.values():
             queue = _queue_data(new.broker_name, config, read_only=read_only)
-            if (
-                changed
-                or known.get(config.topic_name) != queue
-                or self._queue(config.topic_name, new.broker_name) is None
-            ):
+            if changed or known.get(config.topic_name) != queue:
                 self._announce(config.topic_name, queue)
         if changed:
             for topic, mapping in new.mappings.items():

@@ -72,6 +72,9 @@ def test_topics_no_longer_named_go_if_the_setting_says_so() -> None:
     routes.register_broker(registration(["T", "U"]), now_ms=0)
     routes.register_broker(registration(["T", "V"], version=2), now_ms=0)
     assert sorted(routes.all_topics().topic_list) == ["T", "V"]
+    mapping = {"T": TopicQueueMappingInfo("T", "g", 4, "broker-a", 1)}  # static topics are left alone
+    routes.register_broker(registration(["T", "W"], version=3, mappings=mapping), now_ms=0)
+    assert sorted(routes.all_topics().topic_list) == ["T", "V", "W"]
 
 
 def test_a_topic_that_changed_under_an_equal_version_is_taken() -> None:
@@ -134,12 +137,48 @@ def test_a_slave_that_became_master_leaves_its_old_id() -> None:
     assert addrs(routes, "T") == {"broker-a": {0: "10.0.0.2:10911"}}
 
 
+def test_a_slave_that_became_master_brings_its_topics_anew_under_an_equal_version() -> None:
+    routes = manager()
+    routes.register_broker(registration(), now_ms=0)
+    routes.register_broker(registration(**SLAVE), now_ms=0)
+    routes.wipe_write_perm_of_broker("broker-a")
+    routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "broker-a")
+    routes.register_broker(registration(broker_id=0, addr="10.0.0.2:10911"), now_ms=0)
+    assert perms(routes, "T") == {"broker-a": 6}
+
+
+def test_a_slave_whose_claim_to_be_master_is_outdated_is_out() -> None:
+    routes = manager()
+    routes.register_broker(registration(state_version=5), now_ms=0)
+    routes.register_broker(registration(**SLAVE), now_ms=0)
+    routes.register_broker(registration(broker_id=0, addr="10.0.0.2:10911", state_version=4), now_ms=0)
+    assert addrs(routes, "T") == {"broker-a": {0: "10.0.0.1:10911"}}
+    assert routes.data_version(CLUSTER, "10.0.0.2:10911") is None
+
+
+def test_an_address_that_was_replaced_expires_without_taking_its_successor_along() -> None:
+    routes = manager()
+    routes.register_broker(registration(), now_ms=0)
+    routes.register_broker(registration(addr="10.0.0.7:1"), now_ms=100_000)
+    routes.scan_not_active_broker(120_001)
+    assert routes.expired(120_001) == []
+    assert addrs(routes, "T") == {"broker-a": {0: "10.0.0.7:1"}}
+
+
+def test_an_address_in_two_clusters_is_two_brokers() -> None:
+    routes = manager()
+    first = object()
+    routes.register_broker(registration(connection=first), now_ms=0)
+    routes.register_broker(registration(name="b", cluster="C2"), now_ms=0)
+    routes.on_connection_closed(first)
+    assert addrs(routes, "T") == {"b": {0: "10.0.0.1:10911"}}
+
+
 def test_another_address_for_the_same_id_wins_unless_its_state_is_older() -> None:
     routes = manager()
     routes.register_broker(registration(state_version=5), now_ms=0)
     assert routes.register_broker(registration(addr="10.0.0.7:1", state_version=4), now_ms=0) == (None, None, None)
     assert addrs(routes, "T") == {"broker-a": {0: "10.0.0.1:10911"}}
-    assert routes.data_version(CLUSTER, "10.0.0.7:1") is None
     routes.register_broker(registration(addr="10.0.0.7:1", state_version=5), now_ms=0)
     assert addrs(routes, "T") == {"broker-a": {0: "10.0.0.7:1"}}
 
@@ -213,6 +252,9 @@ def test_a_group_that_loses_its_master_becomes_read_only_if_a_slave_may_act() ->
         routes = manager()
         routes.register_broker(registration(acting=acting), now_ms=0)
         routes.register_broker(registration(acting=acting, **SLAVE), now_ms=0)
+        routes.register_broker(registration(acting=acting, broker_id=2, addr="10.0.0.3:10911"), now_ms=0)
+        routes.unregister_broker(CLUSTER, "10.0.0.3:10911", "broker-a")
+        assert perms(routes, "T") == {"broker-a": 6}
         routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "broker-a")
         assert perms(routes, "T") == {"broker-a": perm}
 
@@ -236,9 +278,19 @@ def test_members_hear_of_a_new_smallest_id_if_the_setting_says_so() -> None:
     result = routes.register_broker(registration(acting=True, addr="a:1"), now_ms=0)
     assert result is not None
     assert result.notice == MinBrokerIdChange(("c:1", "b:1"), 0, "a:1", None, "a:1+ha")
+    larger = routes.register_broker(registration(acting=True, broker_id=3, addr="d:1"), now_ms=0)
+    assert larger is not None and larger.notice is None
+    assert routes.unregister_broker(CLUSTER, "d:1", "broker-a") is None
     assert routes.unregister_broker(CLUSTER, "c:1", "broker-a") is None
     notice = routes.unregister_broker(CLUSTER, "a:1", "broker-a")
     assert notice == MinBrokerIdChange(("b:1",), 1, "b:1", "a:1", None)
+
+
+def test_members_of_a_group_without_acting_master_hear_of_no_loss() -> None:
+    routes = manager(notify_min_broker_id_changed=True)
+    routes.register_broker(registration(broker_id=1, addr="b:1"), now_ms=0)
+    routes.register_broker(registration(addr="a:1"), now_ms=0)
+    assert routes.unregister_broker(CLUSTER, "a:1", "broker-a") is None
 
 
 def test_nobody_hears_of_a_new_smallest_id_by_default() -> None:
@@ -263,6 +315,7 @@ def test_a_single_topic_registration_by_217_adds_or_replaces_and_needs_known_bro
     queue.broker_name = "ghost"
     routes.register_topic("Other", [queue])
     assert perms(routes, "Other") == {}
+    assert "Other" not in routes.all_topics().topic_list
 
 
 def test_deleting_a_topic_spares_other_clusters_if_one_is_named() -> None:
