@@ -111,7 +111,8 @@ def _index(disk: SimDisk, rng: SimRng, _on_disk: dict[int, dict[str, object]]) -
     if not paths:
         return None
     path = rng.choice(paths)
-    (count,) = struct.unpack_from(">i", disk.read(PurePath(path)), 36)
+    content = disk.read(PurePath(path))
+    count = struct.unpack_from(">i", content, 36)[0] if content else 0
     if count < 2:
         return None
     entries = 40 + 4 * 50

@@ -58,7 +58,7 @@ class CrashStory:
         """Live, die, start again; the last start is checked and ended cleanly."""
         for life in range(self.rng.between(1, 3)):
             self._live(life, self.rng.choice(ENDINGS))
-            if self.rng.chance(0.4):
+            if self._flip is None and self.rng.chance(0.4):
                 self._flip_a_bit()
         self._live(99, "shutdown")
         self._check_after_shutdown()
@@ -91,7 +91,7 @@ class CrashStory:
             self.disk = disk.boot()
 
     async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
-        store = self._store = new_store(self.config, world.disk, world.clock, rng)
+        store = new_store(self.config, world.disk, world.clock, rng)
         report = self._load(store)
         if report is None:
             return
@@ -100,6 +100,7 @@ class CrashStory:
             self._fresh_start = True
             return
         store.start()
+        self._store = store
         if ending == "operation":
             world.disk.cut_power_after(rng.below(400))
         workload = Workload(store, world, rng.fork("workload"), self.ledger, self.marks)
@@ -116,7 +117,7 @@ class CrashStory:
 
     def _note_power_loss(self) -> None:
         store = self._store
-        if store is not None and store.report.queues >= 0:
+        if store is not None:  # set once it had started: what it says during recovery says nothing about the disk
             self.ledger.expire(store.min_physical_offset)
             if store.flusher.failure is None:
                 self.ledger.flushed_up_to(store.flushed_offset)
@@ -136,8 +137,8 @@ class CrashStory:
         on_disk = messages_on_disk(self.disk)
         flip, self._flip = self._flip, None
         if flip is not None:
-            self._judge_flip(flip, report)
-            if flip.loosens:
+            named = self._judge_flip(flip, report)
+            if flip.loosens or not named:
                 self._settle_for(on_disk)
                 return False
         if not self._verify_ledger(store, on_disk):
@@ -218,6 +219,7 @@ class CrashStory:
 
     def _flip_a_bit(self) -> None:
         on_disk = messages_on_disk(self.disk)
+        sound = not check(self.disk).faults  # after a loss of power much is wrong until the next start
         flip = flip_some_bit(self.disk, self.rng, on_disk)
         if flip is None:
             return
@@ -226,7 +228,7 @@ class CrashStory:
         self.marks.add(f"flipped: {flip.kind}")
         if flip.physical_offset >= 0:
             self.ledger.forget(flip.physical_offset)
-        if flip.check_names is not None:
+        if flip.check_names is not None and sound:
             faults = check(self.disk).faults
             named = [fault for fault in faults if fault.file == flip.file and flip.check_names(fault.position)]
             assert named, f"{flip} is not named by the check: {[str(fault) for fault in faults]}"
@@ -236,7 +238,8 @@ class CrashStory:
             self.disk = rebuilt(self.disk, self.config, self.clock)
             self._flip = None
 
-    def _judge_flip(self, flip: Flip, report: RecoveryReport) -> None:
+    def _judge_flip(self, flip: Flip, report: RecoveryReport) -> bool:
+        """False: the damage lies where this start did not look; it stays until somebody checks the store."""
         if flip.damages_record and report.min_offset <= flip.physical_offset < report.end_offset:
             named = [str(damage) for damage in report.damages]
             found = any(d.physical_offset <= flip.physical_offset < d.end_offset for d in report.damages)
@@ -244,6 +247,8 @@ class CrashStory:
             recent = flip.physical_offset >= report.end_offset - 2 * self.config.mapped_file_size_commit_log
             assert found or not recent, f"{flip} is not among the damages {named}"
             self.marks.add("damage named at start" if found else "damage left to the check")
+            return found
+        return True
 
     def _settle_for(self, on_disk: dict[int, dict[str, object]]) -> None:
         """A changed bit that no check sum covers changed what a record says about itself. Nothing but the bodies that

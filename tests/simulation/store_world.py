@@ -72,8 +72,10 @@ def rebuilt(disk: SimDisk, config: MessageStoreConfig, clock: Clock) -> SimDisk:
 
 
 def unit_bytes(disk: SimDisk) -> dict[tuple[str, int], dict[int, Unit]]:
-    """The good units of every ConsumeQueue whose records are in the log, by queue offset. The places of damaged messages
-    are left out: queue files may remember more of them than the log can tell."""
+    """The good units of every ConsumeQueue whose records are in the log, by queue offset.
+
+    The places of damaged messages are left out: queue files may remember more of them than the log can tell.
+    """
     files = store_files(disk)
     start = files.log[0].from_offset if files.log else 0
     found = {}

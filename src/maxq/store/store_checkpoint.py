@@ -6,7 +6,7 @@
 
 Times are store timestamps in milliseconds; everything stored up to them is durable in the log, the ConsumeQueues,
 and the full index files. A wrong time makes recovery believe what was never flushed, hence the CRC: if it does not match (a
-changed bit, a torn page, or a Java broker wrote the file since), the times count as 0.
+changed bit, a torn page, or a Java broker wrote the file since), all numbers count as 0.
 """
 
 import logging
@@ -58,8 +58,8 @@ class StoreCheckpoint:
             values = (0,) * 6
         (crc,) = _CRC.unpack_from(self._region.view, _FIELDS.size)
         if crc not in (0, _crc_of(self._region.view)):
-            fault = f"checkpoint {self.path}: its CRC does not match, so its times count as 0"
-            values = (0, 0, 0, *values[3:])
+            fault = f"checkpoint {self.path}: its CRC does not match: started anew"
+            values = (0,) * 6
         (
             self.physic_msg_timestamp,
             self.logics_msg_timestamp,
