@@ -1,6 +1,6 @@
-"""A name server and brokers in memory, in virtual time: they do what the client needs and, where a test says so, misbehave.
+"""A name server and brokers in memory, in virtual time: they do what clients need and, where a test says so, misbehave.
 
-Everything runs in one simulation (maxq.testing): hosts 10.0.0.1 (name server), 10.0.1.x (brokers), 10.0.9.9 (the client).
+Everything runs in one simulation (maxq.testing): hosts 10.0.0.1 (name server), 10.0.1.x (brokers), 10.0.9.9 (client).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAMESRV_ADDR = f"{NAME_SERVER}:9876"
 CLIENT_HOST = "10.0.9.9"
 PORT = 10911
 
-Script = Callable[[RemotingCommand], "RemotingCommand | None | Awaitable[RemotingCommand | None]"]
+Script = Callable[[RemotingCommand], "RemotingCommand | Awaitable[RemotingCommand | None] | None"]
 Result = TypeVar("Result")
 
 
@@ -158,10 +158,10 @@ class MockBroker:
         offset = int(ext["queueOffset"])
         if int(ext["sysFlag"]) & 1:
             self.committed[ext["consumerGroup"], queue] = int(ext["commitOffset"])
-        if offset >= len(self.queues[queue]) and int(ext["sysFlag"]) & 2:
+        if offset == len(self.queues[queue]) and int(ext["sysFlag"]) & 2:
             arrival = self._arrival
             deadline = self.world.loop.time() + int(ext["suspendTimeoutMillis"]) / 1000
-            while offset >= len(self.queues[queue]) and self.world.loop.time() < deadline:
+            while offset == len(self.queues[queue]) and self.world.loop.time() < deadline:
                 try:
                     await asyncio.wait_for(arrival.wait(), deadline - self.world.loop.time())
                 except TimeoutError:

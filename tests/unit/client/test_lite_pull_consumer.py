@@ -1,0 +1,145 @@
+"""Lite pull consumption against a scripted broker, in virtual time."""
+
+import asyncio
+
+import pytest
+
+from maxq.client.client_config import LitePullConsumerConfig
+from maxq.client.lite_pull_consumer import LitePullConsumer
+from maxq.codes import RequestCode
+from maxq.errors import ClientError
+from maxq.protocol.enums import ConsumeFromWhere, ConsumeType
+from maxq.protocol.message_queue import MessageQueue
+from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
+
+LITE_PULL, COMMIT = RequestCode.LITE_PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET
+Q0 = MessageQueue("T", "broker-a", 0)
+
+
+def make(cluster: MockCluster, **settings: object) -> LitePullConsumer:
+    values: dict[str, object] = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, **settings}
+    config = LitePullConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G", **values)  # type: ignore[arg-type]
+    return LitePullConsumer(config, cluster.seams())
+
+
+async def start(cluster: MockCluster, count: int, queues: int = 1) -> None:
+    await cluster.start()
+    cluster.route("T", queues=queues)
+    for n in range(count):
+        cluster.broker.put("T", b"%d" % n, n % queues)
+
+
+def test_pulls_are_lite_carry_the_expression_and_commit_nothing() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        consumer = make(cluster)
+        await consumer.subscribe("T", "A || B")
+        async with consumer:
+            await until(lambda: cluster.broker.requests(LITE_PULL), "a pull")
+            (data,) = cluster.broker.heartbeats[-1].consumer_data_set
+            assert data.consume_type == ConsumeType.CONSUME_ACTIVELY
+        ext = cluster.broker.requests(LITE_PULL)[0].ext
+        assert int(ext["sysFlag"]) == 2 | 4 | 16
+        assert (ext["subscription"], ext["suspendTimeoutMillis"], ext["commitOffset"]) == ("A || B", "20000", "0")
+
+    simulate(story)
+
+
+def test_progress_is_committed_every_five_seconds_of_polling() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        consumer = make(cluster)
+        await consumer.subscribe("T")
+        async with consumer:
+            assert len(await consumer.poll()) == 3
+            for _ in range(30):
+                await consumer.poll(500)
+            await until(lambda: cluster.broker.committed.get(("G", Q0)) == 3, "the commit", 10)
+
+    simulate(story)
+
+
+def test_messages_given_out_last_are_not_committed_before_the_next_poll() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        consumer = make(cluster, auto_commit=False)
+        await consumer.subscribe("T")
+        await consumer.start()
+        await consumer.poll()
+        await asyncio.sleep(30)
+        assert cluster.broker.committed.get(("G", Q0), -1) <= 0
+        await consumer.commit()
+        assert cluster.broker.committed["G", Q0] == 3
+        (explicit,) = [r for r in cluster.broker.requests(COMMIT) if not r.is_oneway]
+        assert explicit.ext["commitOffset"] == "3"
+        await consumer.shutdown()
+
+    simulate(story)
+
+
+def test_an_offset_outside_the_queue_is_corrected() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        cluster.broker.committed["G", Q0] = 77
+        consumer = make(cluster)
+        await consumer.assign([Q0])
+        async with consumer:
+            assert await consumer.poll(200) == []
+            cluster.broker.put("T", b"new")
+            assert [m.body for m in await consumer.poll()] == [b"new"]
+
+    simulate(story)
+
+
+def test_pulling_ahead_stops_at_the_threshold() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 500)
+        consumer = make(cluster, pull_threshold_for_queue=100)
+        await consumer.assign([Q0])
+        async with consumer:
+            await asyncio.sleep(5)
+            offsets = [int(r.ext["queueOffset"]) for r in cluster.broker.requests(LITE_PULL)]
+            assert max(offsets) == 96
+            seen = 0
+            while seen < 500:
+                seen += len(await consumer.poll())
+        assert seen == 500
+
+    simulate(story)
+
+
+def test_a_seek_throws_away_what_was_pulled_before_it() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 100)
+        consumer = make(cluster, pull_batch_size=10)
+        await consumer.assign([Q0])
+        async with consumer:
+            first = await consumer.poll()
+            assert first[0].body == b"0"
+            await asyncio.sleep(1)
+            await consumer.seek(Q0, 55)
+            assert (await consumer.poll())[0].body == b"55"
+            await consumer.commit()
+            assert cluster.broker.committed["G", Q0] == 65
+            with pytest.raises(ClientError, match="not assigned"):
+                await consumer.seek(MessageQueue("T", "broker-a", 9), 0)
+
+    simulate(story)
+
+
+def test_queues_that_go_to_another_member_are_committed_and_given_out_no_more() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 8, queues=2)
+        consumer = make(cluster)
+        await consumer.subscribe("T")
+        async with consumer:
+            got = [*await consumer.poll(), *await consumer.poll()]
+            await consumer.poll(0)
+            assert len(got) == 8
+            cluster.broker.members["G"]["10.0.9.9@0#first"] = cluster.broker.members["G"][consumer.client_id]
+            await until(lambda: consumer.assignment() == {MessageQueue("T", "broker-a", 1)}, "one queue is left")
+            assert cluster.broker.committed["G", Q0] == 4
+            cluster.broker.put("T", b"not ours", 0)
+            assert await consumer.poll(1000) == []
+
+    simulate(story)

@@ -1,0 +1,135 @@
+"""Routes, broker addresses and members of a client instance."""
+
+import asyncio
+
+import pytest
+
+from maxq.client.client_config import ClientConfig, ProducerConfig
+from maxq.client.mq_client import MQClientInstance
+from maxq.client.mq_client_manager import MQClientManager
+from maxq.client.producer import Producer
+from maxq.codes import RequestCode
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.errors import ClientError, NoRouteError
+from maxq.protocol.message import Message
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import SerializeType
+from maxq.remoting.client import RemotingClient
+from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate
+
+
+async def started(cluster: MockCluster) -> MQClientInstance:
+    seams = cluster.seams()
+    remoting = RemotingClient(NettyClientConfig(), clock=seams.clock, rng=seams.rng)
+    instance = MQClientInstance("client", ClientConfig(namesrv_addr=NAMESRV_ADDR), seams, remoting)
+    await instance.start()
+    return instance
+
+
+def test_a_reader_gets_the_asked_broker_or_another_of_its_group() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        instance = await started(cluster)
+        instance.broker_addresses["full"] = {0: "m:1", 1: "s1:1", 2: "s2:1"}
+        instance.broker_addresses["orphan"] = {2: "s2:1", 3: "s3:1"}
+        find = instance.find_broker_address_in_subscribe
+
+        def found(name: str, broker_id: int, only: bool) -> tuple[str, bool] | None:
+            broker = find(name, broker_id, only)
+            return None if broker is None else (broker.address, broker.is_slave)
+
+        assert found("full", 0, False) == ("m:1", False)
+        assert found("full", 1, False) == ("s1:1", True)
+        assert found("full", 7, False) == ("m:1", False), "a broker that is not there: any of the group"
+        assert found("full", 7, True) is None
+        assert found("orphan", 0, False) == ("s2:1", True), "no master: a slave serves"
+        assert found("orphan", 0, True) is None
+        assert found("orphan", 1, True) == ("s2:1", True), "the next id serves for a slave that is gone"
+        assert found("nobody", 0, False) is None
+        assert instance.find_broker_address_in_publish("orphan") is None
+        await instance.shutdown()
+
+    simulate(story)
+
+
+def test_a_route_that_vanishes_stays_usable_and_a_broker_in_no_route_is_forgotten() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start("broker-a", "broker-b")
+        cluster.route("T")
+        instance = await started(cluster)
+        await instance.subscribe_queues("T")
+        del cluster.names.routes["T"]
+        with pytest.raises(NoRouteError):
+            await instance.update_route("T")
+        assert len(await instance.subscribe_queues("T")) == 2
+        cluster.route("T", brokers=["broker-b"])
+        await instance.update_route("T")
+        await asyncio.sleep(31)
+        assert set(instance.broker_addresses) == {"broker-b"}
+        await instance.shutdown()
+
+    simulate(story)
+
+
+def test_a_queue_of_an_unknown_broker_is_an_error_that_names_it() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        instance = await started(cluster)
+        with pytest.raises(ClientError, match="broker elsewhere of topic T is in no route"):
+            await instance.broker_address(MessageQueue("T", "elsewhere", 0))
+        await instance.shutdown()
+
+    simulate(story)
+
+
+def test_the_next_name_server_serves_when_one_is_dead() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        config = ProducerConfig(namesrv_addr=f"10.0.0.7:9876; {NAMESRV_ADDR}", producer_group="P")
+        for _ in range(4):  # whichever comes first
+            async with Producer(config, cluster.seams()) as producer:
+                await producer.send(Message("T", b"x"))
+
+    simulate(story)
+
+
+def test_routes_are_asked_for_in_standard_json() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        async with Producer(ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P"), cluster.seams()) as producer:
+            await producer.send(Message("T", b"x"))
+        request = cluster.names.seen[0]
+        assert request.ext == {"topic": "T", "acceptStandardJsonOnly": "true"}
+        assert request.version >= 401
+
+    simulate(story)
+
+
+def test_requests_travel_in_the_configured_header_form() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P", serialize_type=SerializeType.ROCKETMQ)
+        async with Producer(config, cluster.seams()) as producer:
+            sent = await producer.send(Message("T", b"x", {"KEYS": "ключ"}))
+        (request,) = cluster.broker.requests(RequestCode.SEND_MESSAGE_V2)
+        assert request.serialize_type == SerializeType.ROCKETMQ
+        assert cluster.broker.log[0].keys == "ключ"
+        assert sent.queue_offset == 0
+
+    simulate(story)
+
+
+def test_client_ids_name_host_process_and_unit() -> None:
+    async def story(cluster: MockCluster) -> None:
+        manager = MQClientManager(cluster.seams())
+        first, second = manager.client_id(ClientConfig()), manager.client_id(ClientConfig())
+        assert first != second
+        assert first.startswith("10.0.9.9@4711#")
+        assert manager.client_id(ClientConfig(instance_name="mine", unit_name="u1")) == "10.0.9.9@mine@u1"
+        assert manager.client_id(ClientConfig(), keep_default_name=True) == "10.0.9.9@DEFAULT"
+
+    simulate(story)

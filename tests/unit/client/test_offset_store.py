@@ -1,0 +1,75 @@
+"""Offsets in a local file, and what freezing means."""
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from maxq.client.offset_store import LocalFileOffsetStore, ReadOffsetType
+from maxq.errors import ClientError
+from maxq.protocol import json_dialect
+from maxq.protocol.message_queue import MessageQueue
+from maxq.testing.simulation import SimWorld, run_simulation
+
+Q0, Q1 = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1)
+FOLDER = PurePosixPath("/home/user/.rocketmq_offsets")
+FILE = FOLDER / "client" / "G" / "offsets.json"
+
+
+def store(world: SimWorld) -> LocalFileOffsetStore:
+    return LocalFileOffsetStore(world.disk, FOLDER, "client", "G")
+
+
+def test_what_is_persisted_is_there_after_a_restart_in_javas_form() -> None:
+    async def main(world: SimWorld) -> None:
+        offsets = store(world)
+        await offsets.load()
+        offsets.update(Q0, 12, increase_only=True)
+        offsets.update(Q1, 5, increase_only=True)
+        assert await offsets.read(Q0, ReadOffsetType.READ_FROM_STORE) == -1
+        await offsets.persist_all([Q0, Q1])
+        text = world.disk.read(FILE)
+        assert json_dialect.loads(text) == {"offsetTable": {Q0: 12, Q1: 5}}
+        assert b"{\n" not in text.split(b'"offsetTable":')[0][1:]
+        again = store(world)
+        await again.load()
+        assert await again.read(Q0, ReadOffsetType.READ_FROM_STORE) == 12
+        assert again.snapshot("T") == {Q0: 12, Q1: 5}
+
+    run_simulation(main, seed=1)
+
+
+def test_the_backup_serves_when_the_file_is_damaged() -> None:
+    async def main(world: SimWorld) -> None:
+        offsets = store(world)
+        await offsets.load()
+        for value in (1, 2):
+            offsets.update(Q0, value, increase_only=True)
+            await offsets.persist_all([Q0])
+        world.disk.replace(FILE, b"{{{ rubbish")
+        again = store(world)
+        await again.load()
+        assert again.in_memory(Q0) == 1
+        world.disk.replace(FILE.with_name("offsets.json.bak"), b"rubbish too")
+        with pytest.raises(ClientError, match=r"offsets\.json.*repair or delete"):
+            await store(world).load()
+
+    run_simulation(main, seed=1)
+
+
+def test_a_frozen_offset_takes_no_late_updates_until_its_queue_is_removed() -> None:
+    async def main(world: SimWorld) -> None:
+        offsets = store(world)
+        offsets.update(Q0, 10, increase_only=True)
+        offsets.update(Q0, 7, increase_only=True)
+        assert offsets.in_memory(Q0) == 10
+        offsets.update(Q0, 7, increase_only=False)
+        assert offsets.in_memory(Q0) == 7
+        offsets.update_and_freeze(Q0, 100)
+        offsets.update(Q0, 50, increase_only=False)
+        offsets.update(Q0, 500, increase_only=True)
+        assert offsets.in_memory(Q0) == 100
+        offsets.remove(Q0)
+        offsets.update(Q0, 3, increase_only=True)
+        assert offsets.in_memory(Q0) == 3
+
+    run_simulation(main, seed=1)
