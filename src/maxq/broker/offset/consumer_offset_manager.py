@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import Any, Final
 
+import orjson
+
 from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
+from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.runtime.interfaces import Clock, Disk
 
@@ -129,6 +132,10 @@ class ConsumerOffsetManager(PersistentManager):
         """Topics of which the group committed an offset."""
         return {topic for topic, other in self._keys() if other == group}
 
+    def topics_by_group(self) -> dict[str, list[str]]:
+        """The same of all groups at once."""
+        return group_topic_map(list(self.offset_table))
+
     def which_group_by_topic(self, topic: str) -> set[str]:
         """Groups that committed an offset of the topic."""
         return {group for other, group in self._keys() if other == topic}
@@ -194,6 +201,10 @@ class ConsumerOffsetManager(PersistentManager):
             self.decode(self._disk.read(other))
             self._is_dirty = True
 
+    def encode(self) -> bytes:
+        """As Java writes it. Written every 5 s, so tables and lists are put together here, a line each."""
+        return json_dialect.dumps_pretty(_one_line_each(self.to_json()))
+
     def to_json(self) -> dict[str, Any]:
         offsets = {key: dict(table) for key, table in list(self.offset_table.items())}
         return {
@@ -208,6 +219,20 @@ class ConsumerOffsetManager(PersistentManager):
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = False
+
+
+def _one_line_each(value: dict[str, Any]) -> dict[str, Any]:
+    """The tree with its integer-keyed tables (`{0:12,1:7}`) and its lists as finished text."""
+
+    def text(member: Any) -> Any:
+        if isinstance(member, list):
+            return orjson.Fragment(orjson.dumps(member))
+        if isinstance(member, dict):
+            return orjson.Fragment("{" + ",".join(f"{key}:{offset}" for key, offset in member.items()) + "}")
+        return member
+
+    tables = {name: {key: text(row) for key, row in value[name].items()} for name in value if name != "dataVersion"}
+    return {"dataVersion": value["dataVersion"], **tables}
 
 
 def split_key(key: str) -> tuple[str, str]:

@@ -115,7 +115,11 @@ class AdminConsumeStatsProcessor(RequestProcessor):
     def get_broker_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """All groups, by topic and write queue."""
         is_order = HeaderFields(request.ext).required_bool("isOrder")
-        by_group = {group: self._group_stats(group, is_order) for group in self._groups.subscription_group_table}
+        topics = self._offsets.topics_by_group()
+        by_group = {
+            group: self._group_stats(group, sorted(topics.get(group, ())), is_order)
+            for group in self._groups.subscription_group_table
+        }
         everything = [stats for group_stats in by_group.values() for stats in group_stats]
         body = ConsumeStatsList(
             consume_stats_list=[{group: stats} for group, stats in by_group.items()],
@@ -125,9 +129,9 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         )
         return body_reply(request, body)
 
-    def _group_stats(self, group: str, is_order: bool) -> list[ConsumeStats]:
+    def _group_stats(self, group: str, topics: list[str], is_order: bool) -> list[ConsumeStats]:
         found: list[ConsumeStats] = []
-        for topic in sorted(self._offsets.which_topic_by_consumer(group)):
+        for topic in topics:
             config = self._topics.select_topic_config(topic)
             if config is None or (is_order and not config.order) or not self._is_subscribed(group, topic):
                 continue
