@@ -106,7 +106,7 @@ class SendPath:
         )  # fmt: skip
         durable = self._store.durable(appended.end_offset)
         if durable is None:
-            connection.write([answers])
+            connection.write([memoryview(answers)])
         else:
             self._fast_failure.sends.enter()
             durable.add_done_callback(partial(self._answer, connection, answers))
@@ -117,7 +117,7 @@ class SendPath:
         if connection.is_closed or durable.cancelled():
             return
         in_time = durable.exception() is None and durable.result()
-        connection.write([answers if in_time else late(answers)])
+        connection.write([memoryview(answers if in_time else late(answers))])
 
 
 def late(answers: bytearray) -> bytearray:

@@ -11,7 +11,7 @@ from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, Consum
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.index_service import IndexService, index_key
 from maxq.store.log_cy import UnitScan, collect
-from maxq.store.record_cy import check_chain
+from maxq.store.record_cy import check_chain, cut
 from maxq.store.store_context import StoreContext
 from maxq.store.store_results import GetMessageResult, GetMessageStatus, QueryMessageResult
 
@@ -120,13 +120,11 @@ class MessageReader:
             self._commit_log.min_offset,
             max(config.max_filter_message_size, max_nums * CQ_STORE_UNIT_SIZE) // CQ_STORE_UNIT_SIZE,
         )  # fmt: skip
-        for physical_offset, size in scan.ranges:
-            buffer = self._commit_log.get(physical_offset, size)
-            if buffer is None or not check_chain(buffer, 0, size):
-                self._collect_singly(queue, offset, scan, result)
-                break
-            result.buffers.append(buffer)
+        buffers = self._cut(scan.ranges, max_physical)
+        if buffers is None:
+            self._collect_singly(queue, offset, scan, result)
         else:
+            result.buffers = buffers
             result.message_count, result.total_bytes = scan.message_count, scan.total_bytes
         result.next_begin_offset = scan.next_index
         result.last_physical_offset = scan.last_physical_offset
@@ -135,6 +133,21 @@ class MessageReader:
         if not result.buffers:
             gone = scan.message_count > 0
             result.status = GetMessageStatus.MESSAGE_WAS_REMOVING if gone else GetMessageStatus.NO_MATCHED_MESSAGE
+
+    def _cut(self, ranges: list[tuple[int, int]], max_physical: int) -> list[memoryview] | None:
+        """The bytes of `ranges`; None if some of them are no whole records."""
+        if not ranges:
+            return []
+        file = self._commit_log.file_at(ranges[0][0])
+        if file is not None and ranges[-1][0] < file.end_offset:
+            return cut(file.view, file.file_from_offset, max_physical, ranges)
+        buffers: list[memoryview] = []
+        for physical_offset, size in ranges:
+            buffer = self._commit_log.get(physical_offset, size)
+            if buffer is None or not check_chain(buffer, 0, size):
+                return None
+            buffers.append(buffer)
+        return buffers
 
     def _collect_singly(self, queue: ConsumeQueue, offset: int, scan: UnitScan, result: GetMessageResult) -> None:
         """Some unit of the scan does not point to a record: take those that do, name the others."""

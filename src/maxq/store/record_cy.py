@@ -288,9 +288,10 @@ def find_record(
     return -1
 
 
+@cython.ccall
 def check_chain(
     view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> bool:
+) -> cython.bint:
     """Do records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes tell?"""
     p: cython.Py_ssize_t = start
     total: cython.longlong
@@ -309,6 +310,24 @@ def check_chain(
             return False
         p += total
     return p == end
+
+
+def cut(
+    view: cython.const[cython.uchar][::1], file_from_offset: cython.longlong, end_offset: cython.longlong, ranges: list
+) -> list:
+    """Slices of one file for (physical offset, size) ranges that hold whole records; None if one does not."""
+    whole: object = memoryview(view)
+    found: list = []
+    start: cython.longlong
+    size: cython.longlong
+    for start, size in ranges:
+        if start < file_from_offset or start + size > end_offset:
+            return None
+        start -= file_from_offset
+        if start + size > len(view) or not check_chain(view, start, start + size):
+            return None
+        found.append(whole[start : start + size])
+    return found
 
 
 def crc31(data) -> int:

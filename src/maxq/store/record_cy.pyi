@@ -34,6 +34,12 @@ def find_record(view: memoryview, start: int, end: int, file_from_offset: int) -
 def check_chain(view: memoryview, start: int, end: int) -> bool:
     """Do records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes tell?"""
 
+def cut(
+    view: memoryview, file_from_offset: int, end_offset: int, ranges: list[tuple[int, int]]
+) -> list[memoryview] | None:
+    """Slices of one file (it begins at `file_from_offset`) for ranges of physical offset and size below `end_offset`,
+    each a chain of whole records; None if one is not, or is not in this file."""
+
 def crc31(data: bytes | bytearray | memoryview) -> int:
     """CRC-32 with bit 31 cleared (UtilAll.crc32); 0 for empty input."""
 
