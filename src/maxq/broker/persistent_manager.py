@@ -10,6 +10,7 @@ values in the tables are replaced, never changed.
 
 import asyncio
 import logging
+import threading
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -32,6 +33,7 @@ class PersistentManager(ConfigManager):
         self._requested = 0  # number of the newest change
         self._written = 0  # … of the newest change that is on disk; <= _requested
         self._writer: asyncio.Task[None] | None = None
+        self._writing = threading.Lock()  # writes run in the executor; two at once would mix file and backup
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -55,6 +57,11 @@ class PersistentManager(ConfigManager):
             raise RemoteProtocolError(f"a configuration table is a JSON object, not {type(value).__name__}")
         self.from_json(value)
 
+    def persist(self) -> None:
+        """Write the file, after a write that is under way; blocks until it is durable. OSError if the disk refuses."""
+        with self._writing:
+            super().persist()
+
     def request_persist(self) -> None:
         """The table changed: have it written soon. Without a running loop it is written now."""
         try:
@@ -66,11 +73,6 @@ class PersistentManager(ConfigManager):
         if self._writer is None or self._writer.done():
             self._writer = loop.create_task(self._write(), name=f"persist {self._file.name}")
             self._writer.add_done_callback(self._on_written)
-
-    async def flush(self) -> None:
-        """Write the file now, and return when it is durable. Never two writes at once, unlike `persist`."""
-        self.request_persist()
-        await self.persisted()
 
     async def persisted(self) -> None:
         """Return when every change so far is durable. OSError if it cannot be written; the next change tries again."""

@@ -21,6 +21,7 @@ class MessageModel(IntEnum):
 
     BROADCASTING = 0
     CLUSTERING = 1
+    LITE_SELECTIVE = 2  # lite consumers of 5.5 say so in their heartbeats
 
 
 class ConsumeFromWhere(IntEnum):

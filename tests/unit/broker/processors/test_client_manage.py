@@ -100,3 +100,10 @@ async def test_only_tag_subscriptions_are_taken_and_the_refusal_says_why(kind: s
     assert answer.code == code
     if code:
         assert "The broker does not support consumer to filter message by SQL92" in (answer.remark or "")
+
+
+async def test_heartbeats_of_lite_consumers_are_taken() -> None:
+    world, fake = BrokerWorld(), FakeConnection()
+    assert (await world.heartbeat(fake, "c1", model="LITE_SELECTIVE")).code == 0
+    assert world.consumers.find_channel("G", "c1") is not None
+    world.notifier.close()
