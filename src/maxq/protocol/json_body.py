@@ -10,24 +10,39 @@ Source:
 import base64
 import binascii
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from types import NoneType
-from typing import Any, ClassVar, Final, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Final, Self, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol import json_dialect
 from maxq.protocol.header_fields import camel_case
 from maxq.protocol.message_queue import MessageQueue
 
+_T = TypeVar("_T")
 _Reader = Callable[[Any], Any]
 
 
-@dataclass
+@dataclass_transform(field_specifiers=(field,))
+def json_body(cls: type[_T]) -> type[_T]:
+    """`dataclass`, with comparison and text left to the base: the many of them load in half the time."""
+    return dataclass(eq=False, repr=False)(cls)
+
+
+@dataclass(eq=False, repr=False)
 class JsonBody:
     """One JSON object. Every field has a default. `WIRE` names members that are not the attribute in camel case."""
 
     WIRE: ClassVar[Mapping[str, str]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # they can be changed
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     @classmethod
     def from_json(cls, value: Any) -> Self:

@@ -341,7 +341,7 @@ def _pretty_by_orjson(value: Any) -> bytes | None:
     Works on whole lines: a line break inside a string is escaped, so each line begins with blanks and then a key.
     """
     try:
-        data = orjson.dumps(value, _plain, orjson.OPT_INDENT_2)
+        data = orjson.dumps(value, _plain, orjson.OPT_INDENT_2 | orjson.OPT_PASSTHROUGH_DATACLASS)
     except TypeError:
         return None
     if b"[\n" in data:

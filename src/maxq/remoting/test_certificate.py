@@ -4,7 +4,11 @@ Source:
     remoting/netty/TlsHelper.java, which has Netty's SelfSignedCertificate make one.
 """
 
+import os
+import ssl
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -30,3 +34,16 @@ def make_test_certificate() -> tuple[bytes, bytes]:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return key_pem, certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def load_test_certificate(context: ssl.SSLContext) -> None:
+    """Give a server's context a new test certificate."""
+    key, certificate = make_test_certificate()
+    # OpenSSL's Python face reads keys from files only; this one is readable by us alone and gone at once.
+    descriptor, name = tempfile.mkstemp(prefix="maxq-tls-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key + certificate)
+        context.load_cert_chain(name)
+    finally:
+        Path(name).unlink()

@@ -9,10 +9,8 @@ Source:
 
 import importlib
 import logging
-import os
 import ssl
-import tempfile
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Final
 
 from maxq.config.netty_client_config import NettyClientConfig
@@ -131,15 +129,7 @@ def _load_trust(context: ssl.SSLContext, path: str) -> None:
 
 def _load_test_certificate(context: ssl.SSLContext) -> None:
     # Imported when the first TLS client comes: `cryptography` would double the start-up time of every broker.
-    key, certificate = importlib.import_module("maxq.remoting.test_certificate").make_test_certificate()
-    # OpenSSL's Python face reads keys from files only; this one is readable by us alone and gone at once.
-    descriptor, name = tempfile.mkstemp(prefix="maxq-tls-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(key + certificate)
-        context.load_cert_chain(name)
-    finally:
-        Path(name).unlink()
+    importlib.import_module("maxq.remoting.test_certificate").load_test_certificate(context)
 
 
 class _Watch:

@@ -192,6 +192,21 @@ def test_both_written_forms_read_back(value: Any) -> None:
     assert loads(dumps(value)) == value
     assert loads(dumps_pretty(value)) == value
     assert json_dialect._Writer(quote_integers=True, indent=None).write(value) == dumps(value)
+    assert json_dialect._Writer(quote_integers=False, indent="\t").write(value) == dumps_pretty(value)
+
+
+tables = st.dictionaries(
+    texts | st.just('": '), st.dictionaries(texts, texts | int64 | st.just({}) | st.just("\n  }")), max_size=4
+)
+
+
+@given(tables | st.dictionaries(texts, tables, max_size=3))
+def test_tables_take_the_fast_way_to_the_same_pretty_form(value: Any) -> None:
+    assert json_dialect._pretty_by_orjson(value) == json_dialect._Writer(quote_integers=False, indent="\t").write(value)
+
+
+def test_queues_and_bodies_inside_a_pretty_file_have_their_wire_names() -> None:
+    assert dumps_pretty({"a": {"b": MQ}}) == dumps_pretty({"a": {"b": MQ.to_json()}})
 
 
 @given(st.text("{}[]:,'\"\\/*0a1u$ref-.e \n", max_size=60))

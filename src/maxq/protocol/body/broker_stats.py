@@ -4,13 +4,13 @@ Source:
     remoting/protocol/body/{BrokerStatsData,BrokerStatsItem,QueryConsumeQueueResponseBody,ConsumeQueueData}.java.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from maxq.protocol.body.subscription import SubscriptionData
-from maxq.protocol.json_body import JsonBody
+from maxq.protocol.json_body import JsonBody, json_body
 
 
-@dataclass
+@json_body
 class BrokerStatsItem(JsonBody):
     """Sum over a span, rate a second, average a call."""
 
@@ -19,7 +19,7 @@ class BrokerStatsItem(JsonBody):
     avgpt: float = 0.0
 
 
-@dataclass
+@json_body
 class BrokerStatsData(JsonBody):
     """Answer of 315."""
 
@@ -28,7 +28,7 @@ class BrokerStatsData(JsonBody):
     stats_day: BrokerStatsItem = field(default_factory=BrokerStatsItem)
 
 
-@dataclass
+@json_body
 class ConsumeQueueData(JsonBody):
     """One ConsumeQueue unit, and whether the subscription takes it."""
 
@@ -41,7 +41,7 @@ class ConsumeQueueData(JsonBody):
     msg: str | None = None
 
 
-@dataclass
+@json_body
 class QueryConsumeQueueResponseBody(JsonBody):
     """Answer of 321."""
 

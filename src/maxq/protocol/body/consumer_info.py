@@ -7,16 +7,16 @@ Source:
     common/message/MessageQueueAssignment.java.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import CMResult, MessageModel, MessageRequestMode
-from maxq.protocol.json_body import JsonBody
+from maxq.protocol.json_body import JsonBody, json_body
 from maxq.protocol.message_queue import MessageQueue
 
 
-@dataclass
+@json_body
 class ProcessQueueInfo(JsonBody):
     """One queue a consumer holds. `droped` is Java's spelling."""
 
@@ -38,7 +38,7 @@ class ProcessQueueInfo(JsonBody):
     last_consume_timestamp: int = 0
 
 
-@dataclass
+@json_body
 class PopProcessQueueInfo(JsonBody):
     """One queue of a pop consumer."""
 
@@ -47,7 +47,7 @@ class PopProcessQueueInfo(JsonBody):
     last_pop_timestamp: int = 0
 
 
-@dataclass
+@json_body
 class ConsumeStatus(JsonBody):
     """Rates of one topic: ms a pull and a message, messages a second, failures in the last hour."""
 
@@ -64,7 +64,7 @@ class ConsumeStatus(JsonBody):
     consume_failed_msgs: int = 0
 
 
-@dataclass
+@json_body
 class ConsumerRunningInfo(JsonBody):
     """Answer of 307."""
 
@@ -84,7 +84,7 @@ class ConsumerRunningInfo(JsonBody):
     jstack: str | None = None
 
 
-@dataclass
+@json_body
 class ConsumeMessageDirectlyResult(JsonBody):
     """Answer of 309; `spent_time_mills` in ms (Java's spelling)."""
 
@@ -95,7 +95,7 @@ class ConsumeMessageDirectlyResult(JsonBody):
     spent_time_mills: int = 0
 
 
-@dataclass
+@json_body
 class QueryAssignmentRequestBody(JsonBody):
     """Body of 400."""
 
@@ -106,7 +106,7 @@ class QueryAssignmentRequestBody(JsonBody):
     message_model: MessageModel = MessageModel.CLUSTERING
 
 
-@dataclass
+@json_body
 class MessageQueueAssignment(JsonBody):
     """One queue of QueryAssignmentResponseBody."""
 
@@ -115,14 +115,14 @@ class MessageQueueAssignment(JsonBody):
     attachments: dict[str, str] | None = None
 
 
-@dataclass
+@json_body
 class QueryAssignmentResponseBody(JsonBody):
     """Answer of 400."""
 
     message_queue_assignments: list[MessageQueueAssignment] = field(default_factory=list)
 
 
-@dataclass
+@json_body
 class SetMessageRequestModeRequestBody(JsonBody):
     """Body of 401."""
 
@@ -132,7 +132,7 @@ class SetMessageRequestModeRequestBody(JsonBody):
     pop_share_queue_num: int = 0
 
 
-@dataclass
+@json_body
 class MessageRequestModeSerializeWrapper(JsonBody):
     """Answer of 402 and `messageRequestMode.json`: topic → group → mode."""
 

@@ -1,11 +1,10 @@
 """DataVersion: tells two copies of a table apart."""
 
-from dataclasses import dataclass
 
-from maxq.protocol.json_body import JsonBody
+from maxq.protocol.json_body import JsonBody, json_body
 
 
-@dataclass
+@json_body
 class DataVersion(JsonBody):
     """Equal when counter, timestamp and state version are. `timestamp` is wall time in ms.
 

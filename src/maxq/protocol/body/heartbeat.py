@@ -5,22 +5,22 @@ Source:
     remoting/protocol/body/{Connection,ConsumerConnection,ProducerConnection,ProducerTableInfo}.java.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel
-from maxq.protocol.json_body import JsonBody
+from maxq.protocol.json_body import JsonBody, json_body
 
 
-@dataclass
+@json_body
 class ProducerData(JsonBody):
     """A producer group of the client."""
 
     group_name: str = ""
 
 
-@dataclass
+@json_body
 class ConsumerData(JsonBody):
     """A consumer group of the client and its subscriptions."""
 
@@ -32,7 +32,7 @@ class ConsumerData(JsonBody):
     unit_mode: bool = False
 
 
-@dataclass
+@json_body
 class HeartbeatData(JsonBody):
     """Body of 34. A fingerprint other than 0 makes it version 2; then `without_sub` leaves the subscriptions out."""
 
@@ -45,7 +45,7 @@ class HeartbeatData(JsonBody):
     without_sub: bool = False
 
 
-@dataclass
+@json_body
 class Connection(JsonBody):
     """One client of a group. `language` is a LanguageCode name, `version` an MQVersion ordinal."""
 
@@ -55,7 +55,7 @@ class Connection(JsonBody):
     version: int = 0
 
 
-@dataclass
+@json_body
 class ConsumerConnection(JsonBody):
     """Answer of 203."""
 
@@ -66,14 +66,14 @@ class ConsumerConnection(JsonBody):
     consume_from_where: ConsumeFromWhere | None = None
 
 
-@dataclass
+@json_body
 class ProducerConnection(JsonBody):
     """Answer of 204."""
 
     connection_set: list[Connection] = field(default_factory=list)
 
 
-@dataclass
+@json_body
 class ProducerInfo(JsonBody):
     """One producer of ProducerTableInfo; `last_update_timestamp` is wall time in ms."""
 
@@ -86,14 +86,14 @@ class ProducerInfo(JsonBody):
     last_update_timestamp: int = 0
 
 
-@dataclass
+@json_body
 class ProducerTableInfo(JsonBody):
     """Answer of 328: group → producers."""
 
     data: dict[str, list[ProducerInfo]] = field(default_factory=dict)
 
 
-@dataclass
+@json_body
 class GetConsumerListByGroupResponseBody(JsonBody):
     """Answer of 38."""
 

@@ -6,16 +6,16 @@ Source:
     remoting/protocol/admin/{TopicOffset,TopicStatsTable,OffsetWrapper,ConsumeStats}.java.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
-from maxq.protocol.json_body import JsonBody, read_int
+from maxq.protocol.json_body import JsonBody, json_body, read_int
 from maxq.protocol.message_queue import MessageQueue
 
 
-@dataclass
+@json_body
 class ConsumerOffsetSerializeWrapper(JsonBody):
     """Answer of 43 and `consumerOffset.json`: `topic@group` → queue id → offset."""
 
@@ -23,7 +23,7 @@ class ConsumerOffsetSerializeWrapper(JsonBody):
     data_version: DataVersion | None = None
 
 
-@dataclass
+@json_body
 class DelayOffsetSerializeWrapper(JsonBody):
     """Answer of 45 and `delayOffset.json`: level → offset."""
 
@@ -31,7 +31,7 @@ class DelayOffsetSerializeWrapper(JsonBody):
     data_version: DataVersion | None = None
 
 
-@dataclass
+@json_body
 class LockBatchRequestBody(JsonBody):
     """Body of 41 and 42."""
 
@@ -41,12 +41,12 @@ class LockBatchRequestBody(JsonBody):
     mq_set: list[MessageQueue] = field(default_factory=list)
 
 
-@dataclass
+@json_body
 class UnlockBatchRequestBody(LockBatchRequestBody):
     """Body of 42."""
 
 
-@dataclass
+@json_body
 class LockBatchResponseBody(JsonBody):
     """Answer of 41: the queues the client owns now."""
 
@@ -55,7 +55,7 @@ class LockBatchResponseBody(JsonBody):
     lock_ok_mq_set: list[MessageQueue] = field(default_factory=list)
 
 
-@dataclass
+@json_body
 class ResetOffsetBody(JsonBody):
     """Answer of 222, body of 220. C++ clients read and write the table as a list (`to_json_for_cpp`)."""
 
@@ -80,7 +80,7 @@ class ResetOffsetBody(JsonBody):
         return {"offsetTable": rows}
 
 
-@dataclass
+@json_body
 class GetConsumerStatusBody(JsonBody):
     """Answer of 221 (`message_queue_table`) and 223 (`consumer_table`: client id → queue → offset)."""
 
@@ -88,14 +88,14 @@ class GetConsumerStatusBody(JsonBody):
     consumer_table: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
 
 
-@dataclass
+@json_body
 class QueryCorrectionOffsetBody(JsonBody):
     """Answer of 308: queue id → offset."""
 
     correction_offsets: dict[int, int] = field(default_factory=dict)
 
 
-@dataclass
+@json_body
 class TopicOffset(JsonBody):
     """One queue of TopicStatsTable; `last_update_timestamp` in ms."""
 
@@ -104,7 +104,7 @@ class TopicOffset(JsonBody):
     last_update_timestamp: int = 0
 
 
-@dataclass
+@json_body
 class TopicStatsTable(JsonBody):
     """Answer of 202."""
 
@@ -112,7 +112,7 @@ class TopicStatsTable(JsonBody):
     topic_put_tps: float = 0.0
 
 
-@dataclass
+@json_body
 class OffsetWrapper(JsonBody):
     """One queue of ConsumeStats; `last_timestamp` is the store time of the last consumed message in ms."""
 
@@ -122,7 +122,7 @@ class OffsetWrapper(JsonBody):
     last_timestamp: int = 0
 
 
-@dataclass
+@json_body
 class ConsumeStats(JsonBody):
     """Answer of 208."""
 
@@ -140,7 +140,7 @@ class ConsumeStats(JsonBody):
         return sum(wrapper.pull_offset - wrapper.consumer_offset for wrapper in self.offset_table.values())
 
 
-@dataclass
+@json_body
 class ConsumeStatsList(JsonBody):
     """Answer of 317: a list of {group: [ConsumeStats]}."""
 
@@ -150,7 +150,7 @@ class ConsumeStatsList(JsonBody):
     total_inflight_diff: int = 0
 
 
-@dataclass
+@json_body
 class QueueTimeSpan(JsonBody):
     """One queue of QueryConsumeTimeSpanBody; all in ms."""
 
@@ -161,7 +161,7 @@ class QueueTimeSpan(JsonBody):
     delay_time: int = 0
 
 
-@dataclass
+@json_body
 class QueryConsumeTimeSpanBody(JsonBody):
     """Answer of 303."""
 

@@ -11,7 +11,7 @@ Source:
 
 import struct
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from maxq.codes import MQVersion
 from maxq.errors import RemoteProtocolError
@@ -23,12 +23,12 @@ from maxq.protocol.body.topic_config import (
     TopicQueueMappingInfo,
 )
 from maxq.protocol.compression import CompressionType, decompress
-from maxq.protocol.json_body import JsonBody
+from maxq.protocol.json_body import JsonBody, json_body
 
 _LEVEL = 9
 
 
-@dataclass
+@json_body
 class RegisterBrokerBody(JsonBody):
     """Body of 103."""
 

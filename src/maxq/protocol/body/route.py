@@ -5,16 +5,16 @@ Source:
     BrokerMemberGroup,GetBrokerMemberGroupResponseBody,KVTable,GroupList}.java.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from maxq.protocol.body.topic_config import TopicQueueMappingInfo
-from maxq.protocol.json_body import JsonBody
+from maxq.protocol.json_body import JsonBody, json_body
 
 MASTER_ID = 0
 
 
-@dataclass
+@json_body
 class QueueData(JsonBody):
     """One broker's queues of a topic."""
 
@@ -25,7 +25,7 @@ class QueueData(JsonBody):
     topic_sys_flag: int = 0
 
 
-@dataclass
+@json_body
 class BrokerData(JsonBody):
     """A broker group: `broker_addrs` maps broker id (0 is the master) to address."""
 
@@ -40,7 +40,7 @@ class BrokerData(JsonBody):
         return self.broker_addrs.get(MASTER_ID)
 
 
-@dataclass
+@json_body
 class TopicRouteData(JsonBody):
     """Answer of 105, body of 217. Keys of `broker_addrs` are written quoted, which every client reads."""
 
@@ -51,7 +51,7 @@ class TopicRouteData(JsonBody):
     topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
 
 
-@dataclass
+@json_body
 class ClusterInfo(JsonBody):
     """Answer of 106."""
 
@@ -59,7 +59,7 @@ class ClusterInfo(JsonBody):
     cluster_addr_table: dict[str, list[str]] = field(default_factory=dict)
 
 
-@dataclass
+@json_body
 class BrokerMemberGroup(JsonBody):
     """The brokers of one name."""
 
@@ -68,35 +68,35 @@ class BrokerMemberGroup(JsonBody):
     broker_addrs: dict[int, str] = field(default_factory=dict)
 
 
-@dataclass
+@json_body
 class GetBrokerMemberGroupResponseBody(JsonBody):
     """Answer of 901."""
 
     broker_member_group: BrokerMemberGroup = field(default_factory=BrokerMemberGroup)
 
 
-@dataclass
+@json_body
 class KVTable(JsonBody):
     """Names and texts: 28, 219, and the order topics a registration is answered with."""
 
     table: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass
+@json_body
 class GroupList(JsonBody):
     """Answer of 300."""
 
     group_list: list[str] = field(default_factory=list)
 
 
-@dataclass
+@json_body
 class KVConfigSerializeWrapper(JsonBody):
     """`kvConfig.json` of a name server: namespace → key → value."""
 
     config_table: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
-@dataclass
+@json_body
 class HARuntimeInfo(JsonBody):
     """Answer of 907."""
 

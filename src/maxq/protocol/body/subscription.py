@@ -5,20 +5,20 @@ Source:
     remoting/protocol/subscription/{SubscriptionGroupConfig,SimpleSubscriptionData}.java.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from maxq.errors import LocalProtocolError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.java_hash import java_hash
-from maxq.protocol.json_body import JsonBody
+from maxq.protocol.json_body import JsonBody, json_body
 
 SUB_ALL = "*"
 TAG = "TAG"
 SQL92 = "SQL92"
 
 
-@dataclass
+@json_body
 class SubscriptionData(JsonBody):
     """`code_set` holds the java_hash of each tag; `sub_version` is the client's clock in ms."""
 
@@ -70,7 +70,7 @@ def build_subscription_data(
     return SubscriptionData(topic, expression, tags, codes, sub_version)
 
 
-@dataclass
+@json_body
 class GroupRetryPolicy(JsonBody):
     """How a group's retries are spaced; kept as sent."""
 
@@ -79,7 +79,7 @@ class GroupRetryPolicy(JsonBody):
     exponential_retry_policy: dict[str, Any] | None = None
 
 
-@dataclass
+@json_body
 class SimpleSubscriptionData(JsonBody):
     """A static subscription of a group."""
 
@@ -89,7 +89,7 @@ class SimpleSubscriptionData(JsonBody):
     version: int = 0
 
 
-@dataclass
+@json_body
 class SubscriptionGroupConfig(JsonBody):
     """One consumer group."""
 
@@ -110,7 +110,7 @@ class SubscriptionGroupConfig(JsonBody):
     attributes: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass
+@json_body
 class SubscriptionGroupWrapper(JsonBody):
     """The group table: `subscriptionGroup.json` and the answer to 201. `forbidden_table`: group → topic → bits."""
 
@@ -119,14 +119,14 @@ class SubscriptionGroupWrapper(JsonBody):
     data_version: DataVersion = field(default_factory=DataVersion)
 
 
-@dataclass
+@json_body
 class SubscriptionGroupList(JsonBody):
     """Body of 225."""
 
     group_config_list: list[SubscriptionGroupConfig] = field(default_factory=list)
 
 
-@dataclass
+@json_body
 class GroupForbidden(JsonBody):
     """Answer of 353."""
 
@@ -135,7 +135,7 @@ class GroupForbidden(JsonBody):
     readable: bool | None = None
 
 
-@dataclass
+@json_body
 class QuerySubscriptionResponseBody(JsonBody):
     """Answer of 345."""
 
@@ -144,7 +144,7 @@ class QuerySubscriptionResponseBody(JsonBody):
     topic: str | None = None
 
 
-@dataclass
+@json_body
 class CheckClientRequestBody(JsonBody):
     """Body of 46."""
 

@@ -5,7 +5,7 @@ Source:
     TopicConfigAndMappingSerializeWrapper.java, remoting/protocol/statictopic/TopicQueueMappingInfo.java.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
@@ -14,7 +14,7 @@ from maxq.errors import RemoteProtocolError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.enums import TopicFilterType
-from maxq.protocol.json_body import JsonBody, read_int
+from maxq.protocol.json_body import JsonBody, json_body, read_int
 
 PERM_INHERIT = 1
 PERM_WRITE = 2
@@ -28,7 +28,7 @@ def perm_text(perm: int) -> str:
     return "".join(letter if perm & bit else "-" for bit, letter in bits)
 
 
-@dataclass
+@json_body
 class TopicConfig(JsonBody):
     """One topic. `perm` is PERM_READ | PERM_WRITE | PERM_INHERIT."""
 
@@ -80,14 +80,14 @@ class TopicConfig(JsonBody):
         return cls(parts[0], numbers[0], numbers[1], numbers[2], filter_type, attributes=pairs)
 
 
-@dataclass
+@json_body
 class TopicConfigAndQueueMapping(TopicConfig):
     """Answer of 351: the topic, and its static mapping if it has one."""
 
     mapping_detail: dict[str, Any] | None = None
 
 
-@dataclass
+@json_body
 class TopicQueueMappingInfo(JsonBody):
     """One broker's part of a static topic, as the name server keeps it."""
 
@@ -100,7 +100,7 @@ class TopicQueueMappingInfo(JsonBody):
     curr_id_map: dict[int, int] | None = None
 
 
-@dataclass
+@json_body
 class TopicConfigSerializeWrapper(JsonBody):
     """The topic table: `topics.json`, and what brokers before 5.0 register and answer to 21."""
 
@@ -108,7 +108,7 @@ class TopicConfigSerializeWrapper(JsonBody):
     data_version: DataVersion = field(default_factory=DataVersion)
 
 
-@dataclass
+@json_body
 class TopicConfigAndMappingSerializeWrapper(TopicConfigSerializeWrapper):
     """The topic table with static mappings: the answer to 21 and the inside of a registration."""
 
@@ -117,14 +117,14 @@ class TopicConfigAndMappingSerializeWrapper(TopicConfigSerializeWrapper):
     mapping_data_version: DataVersion = field(default_factory=DataVersion)
 
 
-@dataclass
+@json_body
 class CreateTopicListRequestBody(JsonBody):
     """Body of 18."""
 
     topic_config_list: list[TopicConfig] = field(default_factory=list)
 
 
-@dataclass
+@json_body
 class TopicList(JsonBody):
     """Names of topics."""
 

@@ -4,12 +4,11 @@ Source:
     remoting/protocol/header/; broker-api.md §1.2, §1.3.
 """
 
-from dataclasses import dataclass
 
-from maxq.protocol.header_fields import CommandHeader, Long
+from maxq.protocol.header_fields import CommandHeader, Long, header
 
 
-@dataclass(slots=True)
+@header
 class CreateTopicRequestHeader(CommandHeader):
     """17, 513. `attributes`: `+name=value,-name`."""
 
@@ -25,14 +24,14 @@ class CreateTopicRequestHeader(CommandHeader):
     force: bool = False
 
 
-@dataclass(slots=True)
+@header
 class DeleteTopicRequestHeader(CommandHeader):
     """215."""
 
     topic: str
 
 
-@dataclass(slots=True)
+@header
 class GetAllTopicConfigRequestHeader(CommandHeader):
     """21. All absent: everything."""
 
@@ -41,28 +40,28 @@ class GetAllTopicConfigRequestHeader(CommandHeader):
     max_topic_num: int | None = None
 
 
-@dataclass(slots=True)
+@header
 class GetAllTopicConfigResponseHeader(CommandHeader):
     """Answer to 21."""
 
     total_topic_num: int | None = None
 
 
-@dataclass(slots=True)
+@header
 class GetTopicConfigRequestHeader(CommandHeader):
     """351."""
 
     topic: str
 
 
-@dataclass(slots=True)
+@header
 class GetTopicStatsInfoRequestHeader(CommandHeader):
     """202."""
 
     topic: str
 
 
-@dataclass(slots=True)
+@header
 class GetAllSubscriptionGroupRequestHeader(CommandHeader):
     """201. All absent: everything."""
 
@@ -71,21 +70,21 @@ class GetAllSubscriptionGroupRequestHeader(CommandHeader):
     max_group_num: int | None = None
 
 
-@dataclass(slots=True)
+@header
 class GetAllSubscriptionGroupResponseHeader(CommandHeader):
     """Answer to 201."""
 
     total_group_num: int | None = None
 
 
-@dataclass(slots=True)
+@header
 class GetSubscriptionGroupConfigRequestHeader(CommandHeader):
     """352."""
 
     group: str
 
 
-@dataclass(slots=True)
+@header
 class DeleteSubscriptionGroupRequestHeader(CommandHeader):
     """207."""
 
@@ -93,7 +92,7 @@ class DeleteSubscriptionGroupRequestHeader(CommandHeader):
     clean_offset: bool = False
 
 
-@dataclass(slots=True)
+@header
 class UpdateGroupForbiddenRequestHeader(CommandHeader):
     """353."""
 
@@ -102,7 +101,7 @@ class UpdateGroupForbiddenRequestHeader(CommandHeader):
     readable: bool | None = None
 
 
-@dataclass(slots=True)
+@header
 class ViewBrokerStatsDataRequestHeader(CommandHeader):
     """315."""
 
@@ -110,14 +109,14 @@ class ViewBrokerStatsDataRequestHeader(CommandHeader):
     stats_key: str
 
 
-@dataclass(slots=True)
+@header
 class GetBrokerConfigResponseHeader(CommandHeader):
     """Answer to 26: `version` is a JSON DataVersion."""
 
     version: str
 
 
-@dataclass(slots=True)
+@header
 class ResumeCheckHalfMessageRequestHeader(CommandHeader):
     """323."""
 
@@ -125,7 +124,7 @@ class ResumeCheckHalfMessageRequestHeader(CommandHeader):
     topic: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class NotifyMinBrokerIdChangeRequestHeader(CommandHeader):
     """905."""
 
@@ -136,7 +135,7 @@ class NotifyMinBrokerIdChangeRequestHeader(CommandHeader):
     ha_broker_addr: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class ExchangeHAInfoHeader(CommandHeader):
     """906 and its answer."""
 
@@ -145,14 +144,14 @@ class ExchangeHAInfoHeader(CommandHeader):
     master_address: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class ResetMasterFlushOffsetHeader(CommandHeader):
     """908."""
 
     master_flush_offset: Long
 
 
-@dataclass(slots=True)
+@header
 class CheckRocksdbCqWriteProgressRequestHeader(CommandHeader):
     """354."""
 

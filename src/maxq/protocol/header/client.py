@@ -5,17 +5,16 @@ Source:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from maxq.protocol.header_fields import CommandHeader
+from maxq.protocol.header_fields import CommandHeader, header
 
 #: Ext fields of the answer to a heartbeat (34).
 IS_SUPPORT_HEART_BEAT_V2 = "IS_SUPPORT_HEART_BEAT_V2"
 IS_SUB_CHANGE = "IS_SUB_CHANGE"
 
 
-@dataclass(slots=True)
+@header
 class UnregisterClientRequestHeader(CommandHeader):
     """35. The C++ client writes "" for the group that does not apply."""
 
@@ -26,35 +25,35 @@ class UnregisterClientRequestHeader(CommandHeader):
     consumer_group: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class GetConsumerListByGroupRequestHeader(CommandHeader):
     """38."""
 
     consumer_group: str
 
 
-@dataclass(slots=True)
+@header
 class NotifyConsumerIdsChangedRequestHeader(CommandHeader):
     """40, broker to client."""
 
     consumer_group: str
 
 
-@dataclass(slots=True)
+@header
 class GetConsumerConnectionListRequestHeader(CommandHeader):
     """203."""
 
     consumer_group: str
 
 
-@dataclass(slots=True)
+@header
 class GetProducerConnectionListRequestHeader(CommandHeader):
     """204."""
 
     producer_group: str
 
 
-@dataclass(slots=True)
+@header
 class GetConsumeStatsRequestHeader(CommandHeader):
     """208. `topic_list` has `;` between names."""
 
@@ -63,28 +62,28 @@ class GetConsumeStatsRequestHeader(CommandHeader):
     topic_list: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class GetConsumeStatsInBrokerHeader(CommandHeader):
     """317."""
 
     is_order: bool
 
 
-@dataclass(slots=True)
+@header
 class QueryTopicConsumeByWhoRequestHeader(CommandHeader):
     """300."""
 
     topic: str
 
 
-@dataclass(slots=True)
+@header
 class QueryTopicsByConsumerRequestHeader(CommandHeader):
     """343."""
 
     group: str
 
 
-@dataclass(slots=True)
+@header
 class QuerySubscriptionByConsumerRequestHeader(CommandHeader):
     """345."""
 
@@ -92,7 +91,7 @@ class QuerySubscriptionByConsumerRequestHeader(CommandHeader):
     topic: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class GetConsumerRunningInfoRequestHeader(CommandHeader):
     """307."""
 
@@ -101,7 +100,7 @@ class GetConsumerRunningInfoRequestHeader(CommandHeader):
     jstack_enable: bool = False
 
 
-@dataclass(slots=True)
+@header
 class ConsumeMessageDirectlyResultRequestHeader(CommandHeader):
     """309."""
 

@@ -4,16 +4,15 @@ Source:
     remoting/protocol/header/namesrv/; namesrv.md §1.
 """
 
-from dataclasses import dataclass
 
-from maxq.protocol.header_fields import CommandHeader, Long
+from maxq.protocol.header_fields import CommandHeader, Long, header
 
 #: Ext fields of 105 and 103 about zones.
 ZONE_MODE = "__ZONE_MODE"
 ZONE_NAME = "__ZONE_NAME"
 
 
-@dataclass(slots=True)
+@header
 class GetRouteInfoRequestHeader(CommandHeader):
     """105."""
 
@@ -21,7 +20,7 @@ class GetRouteInfoRequestHeader(CommandHeader):
     accept_standard_json_only: bool | None = None
 
 
-@dataclass(slots=True)
+@header
 class RegisterBrokerRequestHeader(CommandHeader):
     """103. `body_crc32` 0 means unchecked."""
 
@@ -36,7 +35,7 @@ class RegisterBrokerRequestHeader(CommandHeader):
     body_crc32: int = 0
 
 
-@dataclass(slots=True)
+@header
 class RegisterBrokerResponseHeader(CommandHeader):
     """Answer to 103."""
 
@@ -44,7 +43,7 @@ class RegisterBrokerResponseHeader(CommandHeader):
     master_addr: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class UnRegisterBrokerRequestHeader(CommandHeader):
     """104."""
 
@@ -54,7 +53,7 @@ class UnRegisterBrokerRequestHeader(CommandHeader):
     broker_id: Long
 
 
-@dataclass(slots=True)
+@header
 class QueryDataVersionRequestHeader(CommandHeader):
     """322."""
 
@@ -64,14 +63,14 @@ class QueryDataVersionRequestHeader(CommandHeader):
     broker_id: Long
 
 
-@dataclass(slots=True)
+@header
 class QueryDataVersionResponseHeader(CommandHeader):
     """Answer to 322."""
 
     changed: bool
 
 
-@dataclass(slots=True)
+@header
 class BrokerHeartbeatRequestHeader(CommandHeader):
     """904; the controller's fields are optional."""
 
@@ -86,7 +85,7 @@ class BrokerHeartbeatRequestHeader(CommandHeader):
     election_priority: int | None = None
 
 
-@dataclass(slots=True)
+@header
 class GetBrokerMemberGroupRequestHeader(CommandHeader):
     """901."""
 
@@ -94,14 +93,14 @@ class GetBrokerMemberGroupRequestHeader(CommandHeader):
     broker_name: str
 
 
-@dataclass(slots=True)
+@header
 class GetTopicsByClusterRequestHeader(CommandHeader):
     """224."""
 
     cluster: str
 
 
-@dataclass(slots=True)
+@header
 class DeleteTopicFromNamesrvRequestHeader(CommandHeader):
     """216."""
 
@@ -109,42 +108,42 @@ class DeleteTopicFromNamesrvRequestHeader(CommandHeader):
     cluster_name: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class RegisterTopicRequestHeader(CommandHeader):
     """217."""
 
     topic: str
 
 
-@dataclass(slots=True)
+@header
 class WipeWritePermOfBrokerRequestHeader(CommandHeader):
     """205."""
 
     broker_name: str
 
 
-@dataclass(slots=True)
+@header
 class WipeWritePermOfBrokerResponseHeader(CommandHeader):
     """Answer to 205."""
 
     wipe_topic_count: int
 
 
-@dataclass(slots=True)
+@header
 class AddWritePermOfBrokerRequestHeader(CommandHeader):
     """327."""
 
     broker_name: str
 
 
-@dataclass(slots=True)
+@header
 class AddWritePermOfBrokerResponseHeader(CommandHeader):
     """Answer to 327."""
 
     add_topic_count: int
 
 
-@dataclass(slots=True)
+@header
 class PutKVConfigRequestHeader(CommandHeader):
     """100."""
 
@@ -153,7 +152,7 @@ class PutKVConfigRequestHeader(CommandHeader):
     value: str
 
 
-@dataclass(slots=True)
+@header
 class GetKVConfigRequestHeader(CommandHeader):
     """101."""
 
@@ -161,14 +160,14 @@ class GetKVConfigRequestHeader(CommandHeader):
     key: str
 
 
-@dataclass(slots=True)
+@header
 class GetKVConfigResponseHeader(CommandHeader):
     """Answer to 101."""
 
     value: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class DeleteKVConfigRequestHeader(CommandHeader):
     """102."""
 
@@ -176,7 +175,7 @@ class DeleteKVConfigRequestHeader(CommandHeader):
     key: str
 
 
-@dataclass(slots=True)
+@header
 class GetKVListByNamespaceRequestHeader(CommandHeader):
     """219."""
 

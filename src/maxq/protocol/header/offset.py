@@ -4,16 +4,15 @@ Source:
     remoting/protocol/header/; broker-api.md §1.1, §1.2.
 """
 
-from dataclasses import dataclass
 
 from maxq.protocol.enums import BoundaryType
-from maxq.protocol.header_fields import CommandHeader, Long
+from maxq.protocol.header_fields import CommandHeader, Long, header
 
 #: Ext field of 12 that asks by unique key.
 UNIQUE_MSG_QUERY_FLAG = "_UNIQUE_KEY_QUERY"
 
 
-@dataclass(slots=True)
+@header
 class QueryConsumerOffsetRequestHeader(CommandHeader):
     """14."""
 
@@ -23,14 +22,14 @@ class QueryConsumerOffsetRequestHeader(CommandHeader):
     set_zero_if_not_found: bool | None = None
 
 
-@dataclass(slots=True)
+@header
 class QueryConsumerOffsetResponseHeader(CommandHeader):
     """Answer to 14."""
 
     offset: Long
 
 
-@dataclass(slots=True)
+@header
 class UpdateConsumerOffsetRequestHeader(CommandHeader):
     """15. A missing queue id or offset has an answer of its own (29), so these are not required here."""
 
@@ -40,7 +39,7 @@ class UpdateConsumerOffsetRequestHeader(CommandHeader):
     commit_offset: Long | None = None
 
 
-@dataclass(slots=True)
+@header
 class GetMaxOffsetRequestHeader(CommandHeader):
     """30."""
 
@@ -49,14 +48,14 @@ class GetMaxOffsetRequestHeader(CommandHeader):
     committed: bool = True
 
 
-@dataclass(slots=True)
+@header
 class GetMaxOffsetResponseHeader(CommandHeader):
     """Answer to 30."""
 
     offset: Long
 
 
-@dataclass(slots=True)
+@header
 class GetMinOffsetRequestHeader(CommandHeader):
     """31."""
 
@@ -64,14 +63,14 @@ class GetMinOffsetRequestHeader(CommandHeader):
     queue_id: int
 
 
-@dataclass(slots=True)
+@header
 class GetMinOffsetResponseHeader(CommandHeader):
     """Answer to 31."""
 
     offset: Long
 
 
-@dataclass(slots=True)
+@header
 class SearchOffsetRequestHeader(CommandHeader):
     """29. `timestamp` in ms."""
 
@@ -82,14 +81,14 @@ class SearchOffsetRequestHeader(CommandHeader):
     lite_topic: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class SearchOffsetResponseHeader(CommandHeader):
     """Answer to 29."""
 
     offset: Long
 
 
-@dataclass(slots=True)
+@header
 class GetEarliestMsgStoretimeRequestHeader(CommandHeader):
     """32."""
 
@@ -97,14 +96,14 @@ class GetEarliestMsgStoretimeRequestHeader(CommandHeader):
     queue_id: int
 
 
-@dataclass(slots=True)
+@header
 class GetEarliestMsgStoretimeResponseHeader(CommandHeader):
     """Answer to 32. `timestamp` in ms."""
 
     timestamp: Long
 
 
-@dataclass(slots=True)
+@header
 class QueryMessageRequestHeader(CommandHeader):
     """12. Times in ms; `index_type` K, U or T."""
 
@@ -117,7 +116,7 @@ class QueryMessageRequestHeader(CommandHeader):
     last_key: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class QueryMessageResponseHeader(CommandHeader):
     """Answer to 12. `Phyoffset` is Java's spelling."""
 
@@ -125,7 +124,7 @@ class QueryMessageResponseHeader(CommandHeader):
     index_last_update_phyoffset: Long
 
 
-@dataclass(slots=True)
+@header
 class ViewMessageRequestHeader(CommandHeader):
     """33. `offset` is the physical offset."""
 
@@ -133,7 +132,7 @@ class ViewMessageRequestHeader(CommandHeader):
     topic: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class QueryConsumeQueueRequestHeader(CommandHeader):
     """321."""
 
@@ -144,7 +143,7 @@ class QueryConsumeQueueRequestHeader(CommandHeader):
     consumer_group: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class QueryCorrectionOffsetHeader(CommandHeader):
     """308."""
 
@@ -153,7 +152,7 @@ class QueryCorrectionOffsetHeader(CommandHeader):
     filter_groups: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class QueryConsumeTimeSpanRequestHeader(CommandHeader):
     """303."""
 
@@ -161,7 +160,7 @@ class QueryConsumeTimeSpanRequestHeader(CommandHeader):
     group: str
 
 
-@dataclass(slots=True)
+@header
 class ResetOffsetRequestHeader(CommandHeader):
     """220, 222. `timestamp` in ms, -1 for the end; `queue_id` -1 for all queues."""
 
@@ -173,7 +172,7 @@ class ResetOffsetRequestHeader(CommandHeader):
     offset: Long | None = None
 
 
-@dataclass(slots=True)
+@header
 class GetConsumerStatusRequestHeader(CommandHeader):
     """221, 223."""
 
@@ -182,7 +181,7 @@ class GetConsumerStatusRequestHeader(CommandHeader):
     client_addr: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class CloneGroupOffsetRequestHeader(CommandHeader):
     """314."""
 

@@ -5,9 +5,8 @@ Source:
     PollingInfo}RequestHeader.java and their answers; broker-api.md §1.1.
 """
 
-from dataclasses import dataclass
 
-from maxq.protocol.header_fields import CommandHeader, Long
+from maxq.protocol.header_fields import CommandHeader, Long, header
 
 #: Bits of a pull's sysFlag (PullSysFlag.java).
 PULL_FLAG_COMMIT_OFFSET = 0x1
@@ -17,7 +16,7 @@ PULL_FLAG_CLASS_FILTER = 0x8
 PULL_FLAG_LITE = 0x10
 
 
-@dataclass(slots=True)
+@header
 class PullMessageRequestHeader(CommandHeader):
     """11, 361. Times in ms."""
 
@@ -38,7 +37,7 @@ class PullMessageRequestHeader(CommandHeader):
     lite_topic: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class PullMessageResponseHeader(CommandHeader):
     """Answer to 11, 361."""
 
@@ -52,7 +51,7 @@ class PullMessageResponseHeader(CommandHeader):
     forbidden_type: int | None = None
 
 
-@dataclass(slots=True)
+@header
 class PopMessageRequestHeader(CommandHeader):
     """200050. Times in ms."""
 
@@ -70,7 +69,7 @@ class PopMessageRequestHeader(CommandHeader):
     attempt_id: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class PopMessageResponseHeader(CommandHeader):
     """Answer to 200050 and 200052."""
 
@@ -83,7 +82,7 @@ class PopMessageResponseHeader(CommandHeader):
     order_count_info: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class AckMessageRequestHeader(CommandHeader):
     """200051."""
 
@@ -95,7 +94,7 @@ class AckMessageRequestHeader(CommandHeader):
     lite_topic: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class ChangeInvisibleTimeRequestHeader(CommandHeader):
     """200053."""
 
@@ -109,7 +108,7 @@ class ChangeInvisibleTimeRequestHeader(CommandHeader):
     suspend: bool = False
 
 
-@dataclass(slots=True)
+@header
 class ChangeInvisibleTimeResponseHeader(CommandHeader):
     """Answer to 200053."""
 
@@ -118,7 +117,7 @@ class ChangeInvisibleTimeResponseHeader(CommandHeader):
     revive_qid: int
 
 
-@dataclass(slots=True)
+@header
 class NotificationRequestHeader(CommandHeader):
     """200054."""
 
@@ -133,7 +132,7 @@ class NotificationRequestHeader(CommandHeader):
     exp: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class NotificationResponseHeader(CommandHeader):
     """Answer to 200054."""
 
@@ -141,7 +140,7 @@ class NotificationResponseHeader(CommandHeader):
     polling_full: bool = False
 
 
-@dataclass(slots=True)
+@header
 class PeekMessageRequestHeader(CommandHeader):
     """200052."""
 
@@ -151,7 +150,7 @@ class PeekMessageRequestHeader(CommandHeader):
     consumer_group: str
 
 
-@dataclass(slots=True)
+@header
 class PollingInfoRequestHeader(CommandHeader):
     """200055."""
 
@@ -160,7 +159,7 @@ class PollingInfoRequestHeader(CommandHeader):
     queue_id: int
 
 
-@dataclass(slots=True)
+@header
 class PollingInfoResponseHeader(CommandHeader):
     """Answer to 200055."""
 

@@ -5,11 +5,10 @@ Source:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from maxq.codes import RequestCode
-from maxq.protocol.header_fields import CommandHeader, Long
+from maxq.protocol.header_fields import CommandHeader, Long, header
 
 #: Letters of the short form (310, 320, 325) and the full names they stand for.
 V2_LETTERS: Final[Mapping[str, str]] = {
@@ -23,7 +22,7 @@ _V2_CODES: Final = frozenset(
 )
 
 
-@dataclass(slots=True)
+@header
 class SendMessageRequestHeader(CommandHeader):
     """10, 324 with full names; 310, 320, 325 with letters. `batch` decides what the body is, not the code."""
 
@@ -61,7 +60,7 @@ class SendMessageRequestHeader(CommandHeader):
         return {_LETTER_OF[name]: value for name, value in self.encode().items()}
 
 
-@dataclass(slots=True)
+@header
 class SendMessageResponseHeader(CommandHeader):
     """Answer to any send. `msg_id`: offset message id, or several with commas. Clients trace when `trace_on`."""
 
@@ -77,7 +76,7 @@ class SendMessageResponseHeader(CommandHeader):
     trace_on: bool | None = None
 
 
-@dataclass(slots=True)
+@header
 class ConsumerSendMsgBackRequestHeader(CommandHeader):
     """36. `offset` is the physical offset."""
 
@@ -90,7 +89,7 @@ class ConsumerSendMsgBackRequestHeader(CommandHeader):
     max_reconsume_times: int | None = None
 
 
-@dataclass(slots=True)
+@header
 class EndTransactionRequestHeader(CommandHeader):
     """37."""
 
@@ -104,7 +103,7 @@ class EndTransactionRequestHeader(CommandHeader):
     transaction_id: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class CheckTransactionStateRequestHeader(CommandHeader):
     """39, broker to producer."""
 
@@ -116,7 +115,7 @@ class CheckTransactionStateRequestHeader(CommandHeader):
     offset_msg_id: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class RecallMessageRequestHeader(CommandHeader):
     """370."""
 
@@ -125,14 +124,14 @@ class RecallMessageRequestHeader(CommandHeader):
     producer_group: str | None = None
 
 
-@dataclass(slots=True)
+@header
 class RecallMessageResponseHeader(CommandHeader):
     """Answer to 370."""
 
     msg_id: str
 
 
-@dataclass(slots=True)
+@header
 class ReplyMessageRequestHeader(CommandHeader):
     """326, broker to the requester's client."""
 
