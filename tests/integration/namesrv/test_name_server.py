@@ -265,6 +265,13 @@ async def test_live_settings_change_and_are_written_back(tmp_path: Path) -> None
     assert path.read_text() == "# ours\nlistenPort=9876\nsupportActingMaster=true\nwaitSecondsForService=9\n"
 
 
+@pytest.mark.parametrize("text", ["", "orderMessageEnable=false\nlistenPort=0\n"])
+async def test_an_update_that_changes_nothing_succeeds_and_writes_nothing(tmp_path: Path, text: str) -> None:
+    async with name_server(tmp_path) as server, await Peer.connect(server.port) as peer:
+        assert known(await peer.ask(setting(text)))
+    assert not (tmp_path / "namesrv.conf").exists()
+
+
 @pytest.mark.parametrize("name", ["configStorePath", "kvConfigPath", "configBlackList", "rocketmqHome", "listenPort"])
 async def test_no_request_moves_files_or_the_black_list(tmp_path: Path, name: str) -> None:
     """CVE-2023-37582: a name server wrote its settings to a path that a request had set."""

@@ -89,3 +89,7 @@ def test_edit_keeps_comments_order_and_continued_lines() -> None:
 
 def test_edit_leaves_one_line_of_a_key_that_was_there_twice() -> None:
     assert edit_properties("a=1\nb=2\na=3\n", {"a": "4"}) == "b=2\na=4\n"
+
+
+def test_only_blanks_that_would_be_lost_are_escaped() -> None:
+    assert format_properties({"delays": " 1s 5s ", "a b": "=#"}) == "delays=\\ 1s 5s \na\\ b==#\n"
