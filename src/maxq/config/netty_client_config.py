@@ -25,6 +25,11 @@ class NettyClientConfig(SettingsTable):
     enable_reconnect_for_go_away: bool = setting(True, "Connect anew when a server says that it goes away.")
 
     # --- TLS; in Java these are system properties or lines of tls.config.file, here they are settings like others ---
+    tls_config_file: str = setting(
+        "/etc/rocketmq/tls.properties",
+        "File with tls.… lines, which win over the settings here; may be missing.",
+        wire="tls.config.file",
+    )
     tls_client_auth_server: bool = setting(
         False, "Check the server's certificate against trustCertPath.", wire="tls.client.authServer"
     )

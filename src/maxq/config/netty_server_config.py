@@ -36,6 +36,11 @@ class NettyServerConfig(SettingsTable):
         choices=("disabled", "permissive", "enforcing"),
         wire="tls.server.mode",
     )
+    tls_config_file: str = setting(
+        "/etc/rocketmq/tls.properties",
+        "File with tls.… lines, which win over the settings here; may be missing.",
+        wire="tls.config.file",
+    )
     tls_test_mode_enable: bool = setting(
         True, "Serve TLS with a self-signed certificate made at start.", wire="tls.test.mode.enable"
     )

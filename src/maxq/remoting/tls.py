@@ -11,14 +11,19 @@ import importlib
 import logging
 import ssl
 from pathlib import PurePath
-from typing import Final
+from typing import Final, TypeVar, cast
 
+from maxq.config.loader import load
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
+from maxq.config.properties import parse_properties
+from maxq.config.setting import settings_of
 from maxq.errors import ConfigError
 from maxq.runtime.interfaces import Disk
 
 log: Final = logging.getLogger("maxq.remoting")
+
+_Config = TypeVar("_Config", NettyServerConfig, NettyClientConfig)
 
 
 class ServerTls:
@@ -26,7 +31,7 @@ class ServerTls:
 
     def __init__(self, config: NettyServerConfig, disk: Disk) -> None:
         """Raises ConfigError if files are configured and cannot be used; names the setting and the file."""
-        self._config = config
+        self._config = config = with_tls_file(config, disk)
         self._watch = _Watch(
             disk, config.tls_server_key_path, config.tls_server_cert_path, config.tls_server_trust_cert_path
         )
@@ -85,7 +90,7 @@ class ClientTls:
 
     def __init__(self, config: NettyClientConfig, disk: Disk, *, test_mode: bool = False) -> None:
         """`test_mode` trusts every server. Raises ConfigError if files are configured and cannot be used."""
-        self._config = config
+        self._config = config = with_tls_file(config, disk)
         self._test_mode = test_mode
         self._watch = _Watch(
             disk, config.tls_client_key_path, config.tls_client_cert_path, config.tls_client_trust_cert_path
@@ -111,6 +116,25 @@ class ClientTls:
         if config.tls_client_key_path and config.tls_client_cert_path and not self._test_mode:
             _load_key(context, config.tls_client_key_path, config.tls_client_cert_path, config.tls_client_key_password)
         return context
+
+
+def with_tls_file(config: _Config, disk: Disk) -> _Config:
+    """`config` with what its `tls.config.file` says, if that is there; lines of the other side are left alone.
+
+    Raises:
+        ConfigError: the file cannot be read, or has a bad value.
+    """
+    path = config.tls_config_file
+    try:
+        data = disk.read(PurePath(path)) if path else b""
+    except FileNotFoundError:
+        return config
+    except OSError as error:
+        raise ConfigError(f"tls.config.file {path} cannot be read: {error}") from None
+    names = {row.name for row in settings_of(type(config))}
+    lines = {name: text for name, text in parse_properties(data, source=path).items() if name in names}
+    (changed,) = load([config], lines, source=f"file {path}").configs
+    return cast(_Config, changed)
 
 
 def _load_key(context: ssl.SSLContext, key_path: str, cert_path: str, password: str) -> None:

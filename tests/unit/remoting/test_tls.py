@@ -153,6 +153,24 @@ async def test_certificates_from_files_are_checked_on_both_sides(tmp_path: Path)
                 await client.invoke(address, RemotingCommand(ECHO), 3000)
 
 
+async def test_lines_of_the_tls_file_win_over_the_settings(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    conf = tmp_path / "tls.properties"
+    conf.write_text(
+        f"tls.test.mode.enable=false\ntls.server.keyPath={files.key}\ntls.server.certPath={files.cert}\n"
+        f"tls.client.authServer=true\ntls.client.trustCertPath={files.trust}\nunknown=1\n"
+    )
+    server_side = server_tls(tls_config_file=str(conf), tls_server_key_path="/nowhere")
+    async with serving(tls=server_side) as server, calling(client_tls(tls_config_file=str(conf))) as client:
+        assert (await client.invoke(f"127.0.0.1:{server.port}", RemotingCommand(ECHO), 5000)).code == 0
+    async with serving(tls=server_tls()) as server, calling(client_tls(tls_config_file=str(conf))) as client:
+        with pytest.raises(RemotingConnectError, match="TLS failed"):  # the test certificate is not trusted
+            await client.invoke(f"127.0.0.1:{server.port}", RemotingCommand(ECHO), 5000)
+    conf.write_text("tls.server.need.client.auth=maybe\n")
+    with pytest.raises(ConfigError, match=r"tls\.properties.*tls\.server\.need\.client\.auth"):
+        server_tls(tls_config_file=str(conf))
+
+
 def common_name(peer: Any) -> Any:
     certificate = peer.writer.get_extra_info("ssl_object").getpeercert()
     return dict(item[0] for item in certificate["subject"])["commonName"]
