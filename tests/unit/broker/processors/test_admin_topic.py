@@ -44,6 +44,7 @@ async def test_the_same_topic_again_changes_nothing() -> None:
         ({"attributes": "message.type=FIFO"}, 1, "format is wrong"),
         ({"attributes": "-message.type"}, 1, "only add attribute is supported while creating topic"),
         ({"attributes": "+reserve.time=5"}, 1, "needs a tiered store"),
+        ({"attributes": "+cleanup.policy=COMPACTION"}, 29, "compaction is not built yet"),
         ({"attributes": "+message.type=MIXED"}, 29, "MIXED message type is not supported"),
         ({"readQueueNums": "65536"}, 29, "readQueueNums of topic T is 65536, allowed is 0 to 65535"),
         ({"writeQueueNums": "-1"}, 29, "allowed is 0 to 65535"),
@@ -104,6 +105,12 @@ async def test_a_deleted_topic_takes_its_offsets_queues_and_pop_retry_topics_wit
     again.offsets.load()
     assert not again.topics.contains_topic("T")
     assert again.offsets.query_offset("G", "T", 0) == -1
+
+
+async def test_a_topic_is_deleted_also_where_the_timer_is_off() -> None:
+    world = BrokerWorld({"timerWheelEnable": "false"})
+    world.add_topic("T")
+    assert (await world.call(215, {"topic": "T"})).code == 0
 
 
 async def test_blank_and_system_topics_cannot_be_deleted() -> None:
