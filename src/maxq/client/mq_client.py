@@ -32,6 +32,7 @@ from maxq.remoting.client import RemotingClient
 log = logging.getLogger(__name__)
 
 REBALANCE_MIN_INTERVAL_MS = 1_000  # after a round that left something undone
+HEARTBEAT_MIN_INTERVAL_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class MQClientInstance:
         self._consumers: dict[str, ConsumerInner] = {}
         self._route_locks: dict[str, asyncio.Lock] = {}
         self._heartbeat_lock = asyncio.Lock()
+        self._heartbeat_wanted = asyncio.Event()
         self._rebalance_wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.started_at_ms = 0  # wall time; 0 not running
@@ -98,7 +100,7 @@ class MQClientInstance:
         self.started_at_ms = self.seams.clock.wall_ms()
         config = self.config
         self._every("routes", 10, config.poll_name_server_interval, self.update_all_routes)
-        self._every("heartbeat", 1_000, config.heartbeat_broker_interval, self._heartbeat_round)
+        self._tasks.append(asyncio.create_task(self._heartbeat_loop(), name=f"maxq-heartbeat-{self.client_id}"))
         self._every("offsets", 10_000, config.persist_consumer_offset_interval, self.persist_all_offsets)
         self._tasks.append(asyncio.create_task(self._rebalance_loop(), name=f"maxq-rebalance-{self.client_id}"))
 
@@ -119,13 +121,16 @@ class MQClientInstance:
     async def _periodic(self, name: str, first_ms: int, period_ms: int, work: Callable[[], Awaitable[object]]) -> None:
         await asyncio.sleep(first_ms / 1000)
         while True:
-            try:
-                await work()
-            except MaxQError as error:
-                log.warning("%s of client %s failed, next try in %d ms: %s", name, self.client_id, period_ms, error)
-            except Exception:
-                log.exception("%s of client %s failed, next try in %d ms", name, self.client_id, period_ms)
+            await self._survive(name, work)
             await asyncio.sleep(period_ms / 1000)
+
+    async def _survive(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await work()
+        except MaxQError as error:
+            log.warning("%s of client %s failed: %s", name, self.client_id, error)
+        except Exception:
+            log.exception("%s of client %s failed", name, self.client_id)
 
     # --- members ---
 
@@ -237,7 +242,8 @@ class MQClientInstance:
 
     def _set_publish_info(self, topic: str, route: TopicRouteData) -> TopicPublishInfo:
         queues, order_topic = publish_queues(topic, route)
-        first = self.seams.rng.below(1 << 16)
+        old = self._publish.get(topic)
+        first = self.seams.rng.below(1 << 16) if old is None else old.index  # the round goes on
         info = TopicPublishInfo(queues, order_topic=order_topic, first=first, route=route)
         self._publish[topic] = info
         return info
@@ -356,6 +362,8 @@ class MQClientInstance:
             return await self.api.consumer_ids(address, group)
         except (RemotingError, BrokerError) as error:
             log.warning("members of group %s are unknown, %s did not say: %s", group, address, error)
+            if isinstance(error, BrokerError):
+                self.heartbeat_soon()  # it knows no member, and we are one
             return None
 
     def _all_brokers(self) -> list[tuple[str, int, str]]:
@@ -378,6 +386,20 @@ class MQClientInstance:
                 del self.broker_addresses[name]
 
     # --- heartbeat ---
+
+    def heartbeat_soon(self) -> None:
+        """A broker does not know us (it was restarted, say): do not let it wait for the timer."""
+        self._heartbeat_wanted.set()
+
+    async def _heartbeat_loop(self) -> None:
+        await asyncio.sleep(HEARTBEAT_MIN_INTERVAL_MS / 1000)
+        while True:
+            await self._survive("heartbeat", self._heartbeat_round)
+            await asyncio.sleep(HEARTBEAT_MIN_INTERVAL_MS / 1000)
+            rest_ms = self.config.heartbeat_broker_interval - HEARTBEAT_MIN_INTERVAL_MS
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._heartbeat_wanted.wait(), max(rest_ms, 0) / 1000)
+            self._heartbeat_wanted.clear()
 
     async def _heartbeat_round(self) -> None:
         self._forget_offline_brokers()

@@ -48,6 +48,7 @@ FLOW_CONTROL_WAIT_MS = 10  # Java waits 50; the check costs nothing here
 PAUSED_WAIT_MS = 1_000
 BROKER_FLOW_CONTROL_WAIT_MS = 20  # after FLOW_CONTROL 215
 CLIENT_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+_UNKNOWN_TO_BROKER = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 
 
 class PushConsumer:
@@ -437,6 +438,9 @@ class PushConsumer:
         wait_ms = self._config.pull_time_delay_when_exception
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             wait_ms = BROKER_FLOW_CONTROL_WAIT_MS
+        elif isinstance(error, BrokerError) and error.code in _UNKNOWN_TO_BROKER and self._instance is not None:
+            log.info("the broker of %s does not know our subscription, it is told again: %s", queue, error)
+            self._instance.heartbeat_soon()
         elif isinstance(error, RemoteProtocolError):
             log.error("the answer to a pull of %s is not readable: %s", queue, error)
         else:

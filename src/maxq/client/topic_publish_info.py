@@ -16,24 +16,24 @@ QueueFilter = Callable[[MessageQueue], bool]
 class TopicPublishInfo:
     """The queues of one topic that take messages, and whose turn it is."""
 
-    __slots__ = ("_index", "order_topic", "queues", "route")
+    __slots__ = ("index", "order_topic", "queues", "route")
 
     def __init__(self, queues: Sequence[MessageQueue], *, order_topic: bool, first: int, route: TopicRouteData) -> None:
-        """`first` is a random number: where the round robin starts."""
+        """`first` is a number: the round robin starts behind it."""
         self.queues = tuple(queues)
         self.order_topic = order_topic
         self.route = route
-        self._index = first
+        self.index = first
 
     def select_one(self, queue_filter: QueueFilter | None = None) -> MessageQueue | None:
         """The next queue in turn that passes the filter; None if none does."""
         count = len(self.queues)
         if queue_filter is None:
-            self._index += 1
-            return self.queues[self._index % count] if count else None
+            self.index += 1
+            return self.queues[self.index % count] if count else None
         for _ in range(count):
-            self._index += 1
-            queue = self.queues[self._index % count]
+            self.index += 1
+            queue = self.queues[self.index % count]
             if queue_filter(queue):
                 return queue
         return None

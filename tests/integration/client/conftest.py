@@ -1,7 +1,7 @@
 """One standalone server for the tests of this folder; each test has topics and groups of its own.
 
-MAXQ_TEST_NAMESRV=host:port runs the tests against other servers (a Java broker, for example), those that restart a broker
-excepted.
+MAXQ_TEST_NAMESRV=host:port runs the tests against other servers (a Java broker, for example), those that restart a
+broker excepted.
 """
 
 import os

@@ -1,5 +1,6 @@
 """Messages: find them by id, key, offset or time; have them consumed; see who consumed them."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
@@ -64,13 +65,22 @@ class MessageAdmin:
         Raises:
             ClientError: no such message.
         """
-        try:
-            return await self.view_by_offset_id(msg_id, topic)
-        except (RemoteProtocolError, RemotingError, BrokerError):
-            found = await self.query_by_unique_key(topic, msg_id)
+        if await self._is_offset_id(topic, msg_id):
+            with contextlib.suppress(RemotingError, BrokerError):
+                return await self.view_by_offset_id(msg_id, topic)
+        found = await self.query_by_unique_key(topic, msg_id)
         if not found:
             raise ClientError(f"no message {msg_id} in topic {topic}, neither as offset id nor as unique key")
         return found[0]
+
+    async def _is_offset_id(self, topic: str, msg_id: str) -> bool:
+        """Both kinds of id have one form. An offset id begins with the address of a broker of the topic."""
+        try:
+            host, _ = decode_message_id(msg_id)
+        except RemoteProtocolError:
+            return False
+        route = await self._context.route(topic)
+        return any(host_text(host) in data.broker_addrs.values() for data in route.broker_datas)
 
     async def view_by_offset_id(self, offset_msg_id: str, topic: str | None = None) -> MessageExt:
         """Asks the broker whose address is in the id (33).
