@@ -11,6 +11,7 @@ The rules that hold after every start, whatever happened before:
 * the store starts, or says which file is wrong and what to do.
 """
 
+import asyncio
 import hashlib
 from typing import Final
 
@@ -28,7 +29,7 @@ from tests.simulation.ledger import Ledger
 from tests.simulation.store_world import ROOT, check, messages_on_disk, new_store, rebuilt, store_config, unit_bytes
 from tests.simulation.workload import QUEUES, SETTINGS, TOPICS, Workload
 
-ENDINGS: Final = ("shutdown", "kill", "moment", "operation", "operation", "recovery")
+ENDINGS: Final = ("shutdown", "kill", "moment", "operation", "operation", "recovery", "clean-up")
 
 
 class CrashStory:
@@ -112,6 +113,12 @@ class CrashStory:
                 self.ledger.all_durable()
         elif ending == "kill":
             self.ledger.all_durable()
+        elif ending == "clean-up":
+            world.clock.jump_wall_ms(50 * 3_600_000)
+            store.execute_delete_files_manually()
+            world.disk.cut_power_after(rng.below(20))
+            await asyncio.sleep(20)
+            world.disk.cut_power()
         else:
             world.disk.cut_power()
 

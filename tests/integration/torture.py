@@ -1,0 +1,253 @@
+"""kill -9 under load, real processes: `python -m tests.integration.torture --rounds N [--seed S]`.
+
+Each round starts `maxq standalone` with SYNC_FLUSH on one store, sends from several connections, and kills the process
+at a random moment: while it starts, or while it is loaded. Then, from outside:
+
+* every acknowledged message is in the log, byte for byte, where the answer said;
+* after the next start the offline check finds nothing wrong, and nothing is left to dispatch;
+* ConsumeQueues and index equal those that a copy of the store gets when all of them are built anew from the log.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from maxq.client.client_config import ProducerConfig
+from maxq.client.producer import Producer
+from maxq.client.send_result import SendStatus
+from maxq.errors import MaxQError
+from maxq.machine import system_seams
+from maxq.protocol.message import Message
+from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.store.tools.check import CheckReport, StoreCheck
+from maxq.store.tools.index_files import IndexReader, infer_geometry
+from maxq.store.tools.log_walk import LogWalk
+from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.queue_files import QueueFiles, Unit
+from maxq.store.tools.recover import recover
+from maxq.store.tools.store_files import StoreFiles
+
+TOPICS = ("Torture_A", "Torture_B")
+SETTINGS = {
+    "flushDiskType": "SYNC_FLUSH",
+    "mappedFileSizeCommitLog": "1048576",
+    "mappedFileSizeConsumeQueue": "20000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+}
+START_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """What an answer promised."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    body_md5: str
+    uniq_key: str
+
+
+@dataclass(slots=True)
+class Torture:
+    """One store and everything that was acknowledged on it."""
+
+    store: Path
+    rng: random.Random
+    acknowledged: dict[int, Acknowledged] = field(default_factory=dict)  # by physical offset
+    kills_while_starting: int = 0
+
+    async def round(self) -> None:
+        """Start, load, kill, look."""
+        process = await self._spawn()
+        if self.rng.random() < 0.2:
+            await asyncio.sleep(self.rng.uniform(0.0, 0.5))
+            self.kills_while_starting += 1
+        else:
+            name_server = await self._ready(process)
+            self._check_alive()
+            await self._load(process, name_server, self.rng.uniform(0.2, 1.5))
+        await self._kill(process)
+        self._look_for_acknowledged()
+
+    async def finish(self) -> None:
+        """The last start ends cleanly; everything is compared."""
+        process = await self._spawn()
+        await self._ready(process)
+        self._check_alive()
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), START_TIMEOUT_S) == 0, "SIGTERM did not end it cleanly"
+        assert not (self.store / "abort").exists(), "a clean shutdown left the abort file"
+        self._look_for_acknowledged()
+        report = self._check()
+        assert not report.faults, "\n".join(report.lines())
+        self._compare_with_rebuild()
+
+    # -- the process --
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        options = [part for item in SETTINGS.items() for part in ("--set", "=".join(item))]
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "maxq", "standalone", "--store", str(self.store), "--namesrv-port", "0",
+            "--broker-port", "0", *options,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    async def _ready(self, process: asyncio.subprocess.Process) -> str:
+        """The name server's address, once the process says that it is ready."""
+        assert process.stdout is not None
+        said = b""
+        while True:
+            line = await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT_S)
+            assert line, f"it ended instead of getting ready: {said.decode()}"
+            said += line
+            found = re.search(rb"name server ([0-9.]+:[0-9]+)", line)
+            if found:
+                return found.group(1).decode()
+
+    async def _kill(self, process: asyncio.subprocess.Process) -> None:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+    # -- load --
+
+    async def _load(self, process: asyncio.subprocess.Process, name_server: str, seconds: float) -> None:
+        """Send from several producers; the process is killed in the middle of it."""
+        senders = [asyncio.ensure_future(self._send(name_server, number)) for number in range(3)]
+        await asyncio.sleep(seconds)
+        process.kill()
+        await process.wait()
+        for sender in senders:
+            sender.cancel()
+        for outcome in await asyncio.gather(*senders, return_exceptions=True):
+            if isinstance(outcome, Exception) and not isinstance(outcome, (MaxQError, OSError)):
+                raise outcome
+
+    async def _send(self, name_server: str, number: int) -> None:
+        config = ProducerConfig(
+            namesrv_addr=name_server,
+            producer_group=f"torture_{number}",
+            instance_name=f"torture-{number}-{self.rng.random()}",
+            retry_times_when_send_failed=0,
+            send_msg_timeout=10_000,
+        )
+        async with Producer(config, system_seams()) as producer:
+            await asyncio.gather(*(self._send_on(producer) for _ in range(16)))
+
+    async def _send_on(self, producer: Producer) -> None:
+        while True:
+            body = self.rng.randbytes(self.rng.choice((10, 300, 1000, 3000)))
+            message = Message(self.rng.choice(TOPICS), body, {"TAGS": "T", "KEYS": f"k{self.rng.randrange(1000)}"})
+            result = await producer.send(message)
+            if result.send_status is SendStatus.SEND_OK:
+                place = int(result.offset_msg_id[16:], 16)
+                queue = result.message_queue
+                md5 = hashlib.md5(body).hexdigest()
+                self.acknowledged[place] = Acknowledged(
+                    queue.topic, queue.queue_id, result.queue_offset, place, md5, result.msg_id
+                )
+
+    # -- looking --
+
+    def _files(self, store: Path | None = None) -> StoreFiles:
+        return StoreFiles(
+            SystemDisk(), PurePath(store or self.store),
+            hash_slots=int(SETTINGS["maxHashSlotNum"]), index_entries=int(SETTINGS["maxIndexNum"]),
+        )  # fmt: skip
+
+    def _check(self) -> CheckReport:
+        return StoreCheck(self._files()).run()
+
+    def _check_alive(self) -> None:
+        """Right after a start, before anything is sent: nothing is wrong, nothing is left to do."""
+        report = self._check()
+        assert not report.faults, "\n".join(report.lines())
+        assert not [note for note in report.notes if "yet" in note], "\n".join(report.notes)
+
+    def _look_for_acknowledged(self) -> None:
+        walk = LogWalk(self._files())
+        found = {message["physicalOffset"]: message for batch in walk.batches() for message in messages_of(batch)}
+        walk.close()
+        for place, wanted in self.acknowledged.items():
+            message = found.get(place)
+            assert message is not None, f"acknowledged and missing: {wanted}; the log ends at {walk.end_offset}"
+            real = Acknowledged(
+                message["topic"], message["queueId"], message["queueOffset"], place, message["bodyMd5"],
+                message["uniqKey"],
+            )  # fmt: skip
+            assert real == wanted, f"acknowledged as {wanted}, stored as {real}"
+
+    def _compare_with_rebuild(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="maxq-torture-") as folder:
+            copy = Path(folder) / "store"
+            shutil.copytree(self.store, copy)
+            recover(self._files(copy), SystemClock(), SystemRng(), rebuild=True)
+            assert _units(self._files()) == _units(self._files(copy)), "ConsumeQueues differ from a rebuild"
+            assert _entries(self._files()) == _entries(self._files(copy)), "the index differs from a rebuild"
+
+
+def _units(files: StoreFiles) -> dict[tuple[str, int], list[Unit]]:
+    found = {}
+    for key, sequence in files.queues.items():
+        queue = QueueFiles(files, sequence)
+        found[key] = [unit for _, unit in queue.units()]
+        queue.close()
+    return {key: units for key, units in found.items() if units}
+
+
+def _entries(files: StoreFiles) -> set[tuple[int, int]]:
+    """(physical offset, key hash) of everything indexed: a record may be entered twice around a crash, and a file
+    may begin elsewhere."""
+    found = set()
+    for file in files.index:
+        geometry = infer_geometry(files, file)
+        if geometry is not None:
+            reader = IndexReader(files, file, geometry)
+            found |= {(entry.physical_offset, entry.key_hash) for _, entry in reader.entries()}
+            reader.close()
+    return found
+
+
+async def torture(store: Path, rounds: int, seed: int, *, say: bool = False) -> Torture:
+    """`rounds` kills on one store, then a clean end."""
+    run = Torture(store, random.Random(seed))
+    for number in range(rounds):
+        await run.round()
+        if say:
+            print(
+                f"round {number + 1} of {rounds}: {len(run.acknowledged)} messages acknowledged, none missing",
+                flush=True,
+            )
+    await run.finish()
+    return run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="kill -9 under load")
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"))
+    options = parser.parse_args()
+    print(f"seed {options.seed}")
+    with tempfile.TemporaryDirectory(prefix="maxq-torture-") as folder:
+        run = asyncio.run(torture(Path(folder) / "store", options.rounds, options.seed, say=True))
+    print(
+        f"{options.rounds} kills ({run.kills_while_starting} of them while starting): {len(run.acknowledged)} messages "
+        "acknowledged, none missing; queues and index equal a rebuild from the log"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
