@@ -1,0 +1,137 @@
+"""`maxq store …` as a user sees it, on working copies of the golden stores."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from maxq.cli.store import app
+from tests.unit.store_tools.golden_stores import STORES, expected, needs_golden
+
+pytestmark = needs_golden
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def working_copy(name: str, folder: Path) -> Path:
+    sys.path.insert(0, str(STORES.parent))
+    try:
+        from restore import restore  # type: ignore[import-not-found]
+    finally:
+        sys.path.pop(0)
+    return Path(restore(STORES / name, folder / "store"))
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Sizes, times and contents: what a tool that only reads must not change."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            facts = path.stat()
+            content = path.read_bytes() if facts.st_size < 1 << 20 else b""
+            found[str(path.relative_to(folder))] = (facts.st_size, facts.st_mtime_ns, content)
+    return found
+
+
+def test_messages_prints_one_json_object_a_line(tmp_path: Path) -> None:
+    store = working_copy("clean", tmp_path)
+    result = run("messages", store, "--json")
+    assert result.exit_code == 0
+    assert [json.loads(line) for line in result.stdout.splitlines()] == expected("clean")["records"]
+    plain = run("messages", store)
+    assert len(plain.stdout.splitlines()) == len(expected("clean")["records"])
+    assert plain.stdout.splitlines()[0].split("\t")[:5] == ["0", "353", "Gd_Simple", "3", "0"]
+
+
+def test_offsets_prints_a_list(tmp_path: Path) -> None:
+    result = run("offsets", working_copy("lmq-cqext", tmp_path), "--json")
+    found = json.loads(result.stdout)
+    assert {"topic": "%LMQ%Gd_q1", "queueId": 0, "minOffset": 0, "maxOffset": 125} in found
+    assert len(found) == 6
+
+
+def test_check_tells_by_its_exit_code(tmp_path: Path) -> None:
+    good = run("check", working_copy("clean", tmp_path / "a"))
+    assert (good.exit_code, good.stdout.splitlines()[-1].endswith("no faults")) == (0, True)
+    bad = run("check", working_copy("crashed-flip", tmp_path / "b"))
+    assert bad.exit_code == 1
+    assert bad.stdout.startswith("commitlog/00000000000000262144: byte 246631: ")
+    as_json = json.loads(run("check", tmp_path / "b" / "store", "--json").stdout)
+    assert as_json["ok"] is False
+    assert (as_json["faults"][0]["file"], as_json["faults"][0]["position"]) == (
+        "commitlog/00000000000000262144",
+        246631,
+    )
+
+
+def test_check_takes_a_broker_conf(tmp_path: Path) -> None:
+    store = working_copy("clean", tmp_path)
+    assert run("check", store, "--conf", store / "broker.conf").exit_code == 0
+    wrong = run("check", store, "--hash-slots", "500", "--index-entries", "1800")
+    assert wrong.exit_code == 1
+    assert "500 slots and 1800 entries make 38040" in wrong.stdout
+
+
+def test_recover_makes_a_damaged_store_whole_and_says_what_it_did(tmp_path: Path) -> None:
+    store = working_copy("crashed-flip", tmp_path)
+    result = run("recover", store)
+    assert result.exit_code == 0
+    assert "damage: commitlog/00000000000000262144: 670 bytes at position 246631" in result.stdout
+    after = run("check", store)
+    assert after.exit_code == 0
+    assert "1 damaged ranges" in after.stdout
+    assert not (store / "abort").exists()
+    assert len(run("messages", store).stdout.splitlines()) == 691
+
+
+def test_recover_rebuild_repairs_a_changed_queue(tmp_path: Path) -> None:
+    store = working_copy("clean", tmp_path)
+    queue = store / "consumequeue" / "Gd_Simple" / "0" / "00000000000000000000"
+    content = bytearray(queue.read_bytes())
+    content[205] ^= 4
+    run("recover", store)
+    queue.write_bytes(content)
+    assert "Gd_Simple/0/00000000000000000000: byte 200: " in run("check", store).stdout
+    assert run("recover", store, "--rebuild").exit_code == 0
+    assert run("check", store).exit_code == 0
+    found = json.loads(run("recover", store, "--json").stdout)
+    assert (found["cleanExit"], found["logEnd"], found["damages"]) == (True, 1160214, [])
+
+
+@pytest.mark.parametrize(
+    "name", ["clean", "no-index", "crashed", "crashed-flip", "crashed-torn", "crashed-no-index", "lmq-cqext", "timer",
+             "ha/master", "ha/slave", "crashed-no-index-no-checkpoint"]
+)  # fmt: skip
+def test_rehearse_says_yes_to_java_stores_and_changes_nothing(name: str, tmp_path: Path) -> None:
+    store = working_copy(name, tmp_path)
+    before = snapshot(store)
+    result = run("rehearse", store)
+    assert result.exit_code == 0, result.stdout
+    assert result.stdout.splitlines()[-1].startswith("yes: ")
+    assert snapshot(store) == before
+
+
+def test_rehearse_says_no_and_why(tmp_path: Path) -> None:
+    result = run("rehearse", working_copy("dledger/n1", tmp_path / "a"), "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["answer"] == "no"
+    assert "DLedger" in found["obstacles"][0]
+    store = working_copy("clean", tmp_path / "b")
+    os.truncate(store / "commitlog" / "00000000000000262144", 1000)
+    result = run("rehearse", store)
+    assert result.exit_code == 1
+    assert "00000000000000262144" in result.stdout
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    for command in ("messages", "offsets", "check", "recover", "rehearse"):
+        result = run(command, tmp_path)
+        assert result.exit_code == 2
+        assert "holds no store" in result.stderr
