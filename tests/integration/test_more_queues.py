@@ -32,7 +32,7 @@ async def test_messages_sent_to_new_queues_before_the_consumer_knows_them_are_co
         async with consumer:
             await got.wait_for(20)
             await admin.topics.create(server.broker_address, TopicConfig("Growing", 6, 6))
-            while (await admin.topics.route("Growing")).queue_datas[0].write_queue_nums != 6:
+            while (await admin.topics.route("Growing")).queue_datas[0].write_queue_nums != 6:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             late = async_producer("P2", names)  # learns the route now, before the consumer does
             async with late:
