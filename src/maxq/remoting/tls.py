@@ -153,7 +153,7 @@ def _load_trust(context: ssl.SSLContext, path: str) -> None:
 
 def _load_test_certificate(context: ssl.SSLContext) -> None:
     # Imported when the first TLS client comes: `cryptography` would double the start-up time of every broker.
-    importlib.import_module("maxq.remoting.test_certificate").load_test_certificate(context)
+    importlib.import_module("maxq.remoting.self_signed").load_test_certificate(context)
 
 
 class _Watch:
