@@ -37,9 +37,10 @@ class ConsumeQueue:
     Attributes:
         tail: writing end; `tail.write_offset // 20` is the maximum offset that readers see, and
             `tail.next_queue_offset` the one that the next append gets (larger while a flush is awaited).
+        in_flush: the executor is flushing files of this queue: they must not be unmapped.
     """
 
-    __slots__ = ("_min_checked", "_min_offset", "_on_mapped", "files", "queue_id", "tail", "topic")
+    __slots__ = ("_min_checked", "_min_offset", "_on_mapped", "files", "in_flush", "queue_id", "tail", "topic")
 
     def __init__(
         self, disk: Disk, base: PurePath, topic: str, queue_id: int, file_size: int, on_mapped: Callable[["ConsumeQueue"], None]
@@ -49,6 +50,7 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self.files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
         self.tail = QueueTail(topic, queue_id, self)
+        self.in_flush = False
         self._on_mapped = on_mapped
         self._min_offset = 0
         self._min_checked = -1  # the log's minimum for which _min_offset is right
@@ -184,25 +186,19 @@ class ConsumeQueue:
         tail.max_physical_offset = max_physical_offset
         self.reset_min()
 
-    def flush(self, least_pages: int) -> bool:
-        """Make units durable if at least `least_pages` dirty pages wait (0: if anything does). Blocks."""
-        flushed = False
-        for file in self.files.files:
-            file.wrote_position = max(0, min(file.file_size, self.tail.write_offset - file.file_from_offset))
-            dirty = file.wrote_position > file.flushed_position
-            pages = file.wrote_position // OS_PAGE_SIZE - file.flushed_position // OS_PAGE_SIZE
-            if dirty and (pages >= least_pages or file.is_full):
-                file.flush()
-                flushed = True
-        return flushed
-
-    @property
-    def is_dirty(self) -> bool:
-        """Are there units that a flush would write?"""
+    def unflushed(self, least_pages: int) -> list[tuple[MappedFile, int, int]]:
+        """What a flush must make durable, by file: (file, first byte, byte behind the last); nothing from a file that
+        is not full and has fewer than `least_pages` dirty pages."""
         end = self.tail.write_offset
-        return any(
-            min(file.file_size, end - file.file_from_offset) > file.flushed_position for file in self.files.files[-2:]
-        )
+        found: list[tuple[MappedFile, int, int]] = []
+        for file in reversed(self.files.files):
+            file.wrote_position = max(0, min(file.file_size, end - file.file_from_offset))
+            start, stop = file.flushed_position, file.wrote_position
+            if stop > start and (file.is_full or stop // OS_PAGE_SIZE - start // OS_PAGE_SIZE >= least_pages):
+                found.append((file, start, stop))
+            elif file.is_full:
+                break  # older files were flushed when this one was
+        return found
 
     def release(self) -> None:
         """Give up all mappings; what was written stays. The next use maps again."""

@@ -5,7 +5,7 @@ import logging
 
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.flush import CommitLogFlusher
+from maxq.store.flush import CommitLogFlusher, flush_pieces
 from maxq.store.index_service import IndexService
 from maxq.store.log_cy import Dispatcher
 from maxq.store.running_flags import LOGICS_ERROR
@@ -14,6 +14,8 @@ from maxq.store.store_context import StoreContext
 from maxq.store.store_inventory import InventoryFile, StoreInventory
 
 log = logging.getLogger(__name__)
+
+_QUEUES_AT_A_TIME = 500
 
 
 class ConsumeQueueFlusher:
@@ -70,9 +72,7 @@ class ConsumeQueueFlusher:
             if thorough:
                 await self.flush_thoroughly(loop)
             else:
-                pages = self._context.config.flush_consume_queue_least_pages
-                await loop.run_in_executor(None, self._flush_queues, pages)
-            self._queues.give_up_idle()
+                await self._flush_queues(loop, self._context.config.flush_consume_queue_least_pages)
             await loop.run_in_executor(None, self._checkpoint.flush)
 
     async def flush_thoroughly(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -83,7 +83,9 @@ class ConsumeQueueFlusher:
         await self._log_flusher.flush_all()
         if self._commit_log.flushed_offset < inventory.dispatched_offset:
             return
-        await loop.run_in_executor(None, self._write_thoroughly, inventory, timestamp)
+        await self._flush_queues(loop, 0)
+        if self.failure is None:
+            await loop.run_in_executor(None, self._write_down, inventory, timestamp)
 
     def flush_inline(self, *, log_end: int = -1) -> None:
         """The same without a loop. Blocks.
@@ -95,7 +97,8 @@ class ConsumeQueueFlusher:
         inventory.log_end = log_end
         if self._commit_log.flushed_offset < inventory.dispatched_offset:
             self._log_flusher.flush_inline()
-        self._write_thoroughly(inventory, self._dispatcher.last_store_timestamp)
+        self._flush_queues_inline()
+        self._write_down(inventory, self._dispatcher.last_store_timestamp)
 
     def snapshot(self) -> StoreInventory:
         """What the queues and the index hold now."""
@@ -112,10 +115,8 @@ class ConsumeQueueFlusher:
         inventory.index_count = self._index.tail.index_count if self._index.files else 0
         return inventory
 
-    def _write_thoroughly(self, inventory: StoreInventory, timestamp: int) -> None:
-        if self.failure is not None:
-            return
-        self._flush_queues(0)
+    def _write_down(self, inventory: StoreInventory, timestamp: int) -> None:
+        """The queues are durable as far as `inventory` says: let checkpoint and inventory say so."""
         for batch in list(self._queues.batch_queues.values()):
             batch.flush()
         self._checkpoint.logics_msg_timestamp = max(self._checkpoint.logics_msg_timestamp, timestamp)
@@ -123,10 +124,35 @@ class ConsumeQueueFlusher:
         self._checkpoint.flush()
         self._inventory_file.save(inventory)
 
-    def _flush_queues(self, least_pages: int) -> None:
-        try:
-            for queue in self._queues.mapped:
-                queue.flush(least_pages)
-        except OSError as error:
-            self.failure = f"flushing ConsumeQueues below {self._queues.folder()} failed: {error}"
-            raise
+    async def _flush_queues(self, loop: asyncio.AbstractEventLoop, least_pages: int) -> None:
+        """Flush queues on the executor, some at a time: each needs a mapping meanwhile."""
+        waiting = self._queues.unflushed()
+        for start in range(0, len(waiting), _QUEUES_AT_A_TIME):
+            some = [queue for queue in waiting[start : start + _QUEUES_AT_A_TIME] if queue.unflushed(least_pages)]
+            if not some:
+                await asyncio.sleep(0)
+                continue
+            pieces = [piece for queue in some for piece in queue.unflushed(least_pages)]
+            for queue in some:
+                queue.in_flush = True
+            try:
+                await loop.run_in_executor(None, flush_pieces, pieces)
+            except OSError as error:
+                self._failed(error)
+                raise
+            finally:
+                for queue in some:
+                    queue.in_flush = False
+                    self._queues.flushed(queue)
+
+    def _flush_queues_inline(self) -> None:
+        for queue in self._queues.unflushed():
+            try:
+                flush_pieces(queue.unflushed(0))
+            except OSError as error:
+                self._failed(error)
+                raise
+            self._queues.flushed(queue)
+
+    def _failed(self, error: OSError) -> None:
+        self.failure = f"flushing ConsumeQueues below {self._queues.folder()} failed: {error}"

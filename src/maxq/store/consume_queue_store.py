@@ -6,6 +6,7 @@ records with a meaning beyond topic and queue id.
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import PurePath
 
 from maxq.store.batch_consume_queue import BatchConsumeQueue
@@ -15,8 +16,9 @@ from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 
-#: Queues that may be mapped at a time; those that rest are given up first.
+#: Queues that may be mapped at a time (a mapping costs two descriptors); those mapped longest ago are given up.
 MAX_MAPPED_QUEUES = 6000
+_LOOK_AT = 16
 #: A record that claims to be further behind the end of its queue than this has a wrong queue offset.
 MAX_GAP = 10_000
 
@@ -31,6 +33,7 @@ class ConsumeQueueStore:
         topics: what append and dispatch look up: topic bytes → TopicTail, whose `queues` are the tails.
         is_batch_topic: tells which topics have the attribute queue.type=BatchCQ. A topic with a batch queue on disk, or with
             an inner batch in the log, is one anyway.
+        max_mapped: most queues that are mapped at a time.
         max_gap: largest gap of a queue that is filled with the places of damaged messages, in units.
     """
 
@@ -40,7 +43,9 @@ class ConsumeQueueStore:
         self.batch_queues: dict[tuple[str, int], BatchConsumeQueue] = {}
         self.max_gap = MAX_GAP
         self.is_batch_topic: Callable[[str], bool] = lambda topic: False
-        self._mapped: dict[ConsumeQueue, None] = {}
+        self.max_mapped = MAX_MAPPED_QUEUES
+        self._mapped: dict[ConsumeQueue, None] = {}  # in the order in which they were mapped
+        self._resting: dict[ConsumeQueue, None] = {}  # unmapped, with something to flush
         size = context.config.mapped_file_size_consume_queue
         self.file_size = -(-size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
         batch_size = context.config.mapper_file_size_batch_consume_queue
@@ -110,6 +115,7 @@ class ConsumeQueueStore:
             if not any(tail.queues):
                 del self.topics[name]
         self._mapped.pop(queue, None)
+        self._resting.pop(queue, None)
 
     def delete_files(self, queue: ConsumeQueue) -> None:
         """Delete the files and folder of a detached queue. Blocks."""
@@ -142,35 +148,43 @@ class ConsumeQueueStore:
             )  # fmt: skip
         queue.roll(queue_offset, physical_offset, size, self.max_gap)
 
-    # --- mappings ---
+    # --- mappings and flushing ---
 
     def _note_mapped(self, queue: ConsumeQueue) -> None:
         self._mapped[queue] = None
+        self._resting.pop(queue, None)
+        if len(self._mapped) > self.max_mapped:
+            self._give_up_one(queue)
 
-    @property
-    def mapped(self) -> list[ConsumeQueue]:
-        """Queues that have a file mapped, those that rested longest first."""
-        return list(self._mapped)
+    def _give_up_one(self, wanted: ConsumeQueue) -> None:
+        """Unmap the queue mapped longest ago, one with nothing to flush if there is one near. What is not flushed stays in
+        the page cache, and the queue is remembered."""
+        oldest = [queue for queue in islice(self._mapped, _LOOK_AT) if queue is not wanted and not queue.in_flush]
+        if oldest:
+            given_up = next((queue for queue in oldest if not queue.unflushed(0)), oldest[0])
+            if given_up.unflushed(0):
+                self._resting[given_up] = None
+            self.release(given_up)
 
-    def give_up_idle(self, limit: int = MAX_MAPPED_QUEUES) -> None:
-        """Unmap queues above `limit` that have nothing to flush, those mapped longest ago first."""
-        excess = len(self._mapped) - limit
-        for queue in list(self._mapped):
-            if excess <= 0:
-                return
-            if not queue.is_dirty:
-                queue.release()
-                del self._mapped[queue]
-                excess -= 1
+    def unflushed(self) -> list[ConsumeQueue]:
+        """Queues that may have something to flush."""
+        return [*self._mapped, *self._resting]
 
     def release(self, queue: ConsumeQueue) -> None:
         """Unmap one queue."""
         queue.release()
         self._mapped.pop(queue, None)
 
+    def flushed(self, queue: ConsumeQueue) -> None:
+        """A queue was flushed: one that rests is unmapped again."""
+        if queue not in self._mapped:
+            queue.files.release()
+            if not queue.unflushed(0):
+                self._resting.pop(queue, None)
+
     def release_all(self) -> None:
         """Unmap everything: shutdown."""
-        for queue in self.mapped:
+        for queue in list(self._mapped):
             self.release(queue)
         for batch in self.batch_queues.values():
             batch.release()

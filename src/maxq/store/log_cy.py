@@ -590,8 +590,7 @@ class LogTail:
             row[5] = (row[5] & ~cython.cast(cython.longlong, 0x30)) | host_bits | (2 if topic.multi_tags else 0)
             if flags & 8:
                 written = self._append_batch(
-                    whole, src, props, row, topic, queue, born, born_size, store, store_size, store_timestamp, tail,
-                    len(suffix), max_message_size,
+                    whole, src, row, topic, queue, born, born_size, store, store_size, store_timestamp, max_message_size
                 )
             else:
                 written = self._append_one(
@@ -674,7 +673,6 @@ class LogTail:
         self,
         whole: object,
         src: cython.p_uchar,
-        props: cython.p_uchar,
         row: cython.p_longlong,
         topic: TopicTail,
         queue: QueueTail,
@@ -683,28 +681,24 @@ class LogTail:
         store: cython.p_uchar,
         store_size: cython.Py_ssize_t,
         store_timestamp: cython.longlong,
-        suffix: cython.p_uchar,
-        suffix_size: cython.Py_ssize_t,
         max_message_size: cython.longlong,
     ) -> cython.longlong:
         """A batch body (per message: size:4 magic:4 crc:4 flag:4 bodylen:4 body proplen:2 props), all of it or nothing.
 
-        Every record gets its own properties, then those of the batch, then the suffix. The bytes written, or -1 when
-        the row needs something else; nothing counts as written then, for wrote_position has not moved.
+        Every record has its message's own properties only, byte for byte, as RocketMQ 5.5 stores them; 5.3 put those of
+        the request behind them, whose UNIQ_KEY then hid each message's own.
+        The bytes written, or -1 when the row needs something else; nothing counts as written then, for wrote_position
+        has not moved.
         """
         p: cython.longlong = row[10]
         end: cython.longlong = p + row[11]
         topic_size: cython.longlong = row[3]
-        batch_size: cython.longlong = row[9]
-        batch_mark: cython.longlong = 1 if batch_size and props[row[8] + batch_size - 1] != 2 else 0
         fixed: cython.longlong = 75 + born_size + store_size + topic_size
         q: cython.longlong
         w: cython.longlong = self.wrote_position
         body_size: cython.longlong
         own_size: cython.longlong
         own: cython.longlong
-        mark: cython.longlong
-        properties_size: cython.longlong
         total: cython.longlong
         number: cython.longlong = 0
         buf: cython.p_uchar = self._buf
@@ -720,10 +714,8 @@ class LogTail:
             own_size = (cython.cast(cython.longlong, src[own - 2]) << 8) | src[own - 1]
             if own + own_size > end or _i32(src, p) != 22 + body_size + own_size:
                 return -1
-            mark = 1 if own_size and src[own + own_size - 1] != 2 else 0
-            properties_size = own_size + mark + batch_size + batch_mark + suffix_size
-            total = fixed + body_size + properties_size
-            if own_size > _MAX_PROPERTIES or properties_size > _MAX_PROPERTIES:
+            total = fixed + body_size + own_size
+            if own_size > _MAX_PROPERTIES:
                 return -1
             if total + 8 > self.file_size - w:
                 self.full = True
@@ -738,20 +730,10 @@ class LogTail:
             buf[q] = topic_size
             _copy(buf, q + 1, src, row[2], topic_size)
             q += 1 + topic_size
-            buf[q] = properties_size >> 8
-            buf[q + 1] = properties_size & 0xFF
+            buf[q] = own_size >> 8
+            buf[q + 1] = own_size & 0xFF
             q += 2
             _copy(buf, q, src, own, own_size)
-            q += own_size
-            if mark:
-                buf[q] = 2
-                q += 1
-            _copy(buf, q, props, row[8], batch_size)
-            q += batch_size
-            if batch_mark:
-                buf[q] = 2
-                q += 1
-            _copy(buf, q, suffix, 0, suffix_size)
             w += total
             number += 1
             p = own + own_size

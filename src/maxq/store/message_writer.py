@@ -220,8 +220,8 @@ class MessageWriter:
             return _illegal(f"the batch body is malformed: {error}")
         if not parts:
             return _illegal("the batch holds no message")
-        common = message.encoded_properties()
-        encoded = [_joined(encode_properties(part.properties).encode(), common) for part in parts]
+        # each message's own properties only, as RocketMQ 5.5 stores them: those of the request would hide its UNIQ_KEY
+        encoded = [encode_properties(part.properties).encode() for part in parts]
         size = sum(
             95 + 24 + len(message.topic.encode()) + len(part.body) + len(properties) + _PROP_CRC_SIZE
             for part, properties in zip(parts, encoded, strict=True)
@@ -381,10 +381,3 @@ class MessageWriter:
 
 def _illegal(remark: str) -> PutMessageResult:
     return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, remark=remark)
-
-
-def _joined(own: bytes, common: bytes) -> bytes:
-    """Properties of a message of a batch: its own, then those of the batch (MessageExtEncoder)."""
-    if common and not common.endswith(b"\x02"):
-        common += b"\x02"
-    return own + common
