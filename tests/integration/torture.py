@@ -20,6 +20,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
+from typing import IO
 
 from maxq.client.client_config import ProducerConfig
 from maxq.client.producer import Producer
@@ -67,6 +68,7 @@ class Torture:
     rng: random.Random
     acknowledged: dict[int, Acknowledged] = field(default_factory=dict)  # by physical offset
     kills_while_starting: int = 0
+    _log: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
 
     async def round(self) -> None:
         """Start, load, kill, look."""
@@ -97,24 +99,28 @@ class Torture:
     # -- the process --
 
     async def _spawn(self) -> asyncio.subprocess.Process:
+        self._log.truncate(0)
         options = [part for item in SETTINGS.items() for part in ("--set", "=".join(item))]
         return await asyncio.create_subprocess_exec(
             sys.executable, "-m", "maxq", "standalone", "--store", str(self.store), "--namesrv-port", "0",
             "--broker-port", "0", *options,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+            stdout=asyncio.subprocess.PIPE, stderr=self._log, start_new_session=True,
         )  # fmt: skip
 
     async def _ready(self, process: asyncio.subprocess.Process) -> str:
         """The name server's address, once the process says that it is ready."""
         assert process.stdout is not None
-        said = b""
         while True:
             line = await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT_S)
-            assert line, f"it ended instead of getting ready: {said.decode()}"
-            said += line
+            assert line, f"it ended instead of getting ready: {self._said()}"
             found = re.search(rb"name server ([0-9.]+:[0-9]+)", line)
             if found:
                 return found.group(1).decode()
+
+    def _said(self) -> str:
+        """What the process wrote to its standard error."""
+        self._log.seek(0)
+        return self._log.read().decode("utf-8", "replace")[-3000:]
 
     async def _kill(self, process: asyncio.subprocess.Process) -> None:
         if process.returncode is None:
