@@ -16,6 +16,7 @@ from maxq.client.errors import MessageRefusedError, SendFailedError
 from maxq.client.latency_fault import LatencyFaultTolerance
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.namespace import RETRY_PREFIX, wrap
+from maxq.client.request_reply import is_reply
 from maxq.client.send_result import STATUS_OF_CODE, SendResult, SendStatus
 from maxq.client.topic_publish_info import TopicPublishInfo
 from maxq.client.validators import check_body, check_properties, check_send_topic
@@ -55,6 +56,7 @@ class PreparedMessage:
     flag: int
     born_timestamp: int
     is_batch: bool = False
+    is_reply: bool = False
     reconsume_times: str = "0"
     max_reconsume_times: str | None = None
 
@@ -120,7 +122,9 @@ class MessageSender:
         text = encode_properties(properties)
         if len(text) > 8_000:
             check_properties(text.encode())
-        return PreparedMessage(topic, msg_id, body, sys_flag, text, message.flag, self._clock.wall_ms())
+        return PreparedMessage(
+            topic, msg_id, body, sys_flag, text, message.flag, self._clock.wall_ms(), is_reply=is_reply(message)
+        )
 
     def prepare_retry(self, message: Message) -> PreparedMessage:
         """A message to a retry topic: its counters travel in the header, not as properties."""
@@ -222,7 +226,11 @@ class MessageSender:
         }
         if prepared.max_reconsume_times is not None:
             ext["l"] = prepared.max_reconsume_times
-        code = RequestCode.SEND_BATCH_MESSAGE if prepared.is_batch else RequestCode.SEND_MESSAGE_V2
+        code = RequestCode.SEND_MESSAGE_V2
+        if prepared.is_batch:
+            code = RequestCode.SEND_BATCH_MESSAGE
+        elif prepared.is_reply:
+            code = RequestCode.SEND_REPLY_MESSAGE_V2
         return RemotingCommand(code, ext, prepared.body, serialize_type=self._serialize_type)
 
     def address(self, queue: MessageQueue) -> str | None:

@@ -16,6 +16,7 @@ from typing import Protocol
 from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.errors import NotRunningError
+from maxq.client.request_reply import PendingRequests
 from maxq.client.topic_publish_info import (
     TopicPublishInfo,
     is_route_changed,
@@ -85,9 +86,11 @@ class MQClientInstance:
         self._publish: dict[str, TopicPublishInfo] = {}
         self._producer_groups: set[str] = set()
         self._consumers: dict[str, ConsumerInner] = {}
+        self.pending_requests = PendingRequests()
         self._route_locks: dict[str, asyncio.Lock] = {}
         self._heartbeat_lock = asyncio.Lock()
         self._heartbeat_wanted = asyncio.Event()
+        self._introduced: set[str] = set()  # brokers that know all our producer groups
         self._rebalance_wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.started_at_ms = 0  # wall time; 0 not running
@@ -146,6 +149,7 @@ class MQClientInstance:
                 "use another group or another instance_name"
             )
         self._producer_groups.add(group)
+        self._introduced.clear()
 
     def register_consumer(self, consumer: ConsumerInner) -> None:
         """A consumer lives here from now on.
@@ -413,6 +417,11 @@ class MQClientInstance:
             consumer_data_set=[consumer.consumer_data() for consumer in self._consumers.values()],
         )
 
+    async def introduce(self) -> None:
+        """Make sure that every broker we know has had a heartbeat of all our producer groups."""
+        if any(address not in self._introduced for _, _, address in self._all_brokers()):
+            await self.heartbeat_all()
+
     async def heartbeat_all(self) -> None:
         """Tell every broker (slaves only when there are consumers). Failures are logged: the next round comes."""
         if self.is_idle:
@@ -430,6 +439,7 @@ class MQClientInstance:
     async def _heartbeat_one(self, name: str, address: str, data: HeartbeatData) -> None:
         try:
             self._broker_versions[address] = await self.api.heartbeat(address, data)
+            self._introduced.add(address)
         except (RemotingError, BrokerError) as error:
             log.warning("heartbeat to broker %s at %s failed: %s", name, address, error)
 

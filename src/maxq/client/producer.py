@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from maxq.client.client_config import ClientSeams, ProducerConfig
-from maxq.client.errors import NameIllegalError, NotRunningError
+from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError
 from maxq.client.message_sender import MessageSender, PreparedMessage
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
@@ -23,7 +23,8 @@ from maxq.client.send_result import SendResult
 from maxq.client.topic_publish_info import TopicPublishInfo
 from maxq.client.validators import DEFAULT_PRODUCER_GROUP, check_group
 from maxq.errors import ClientError
-from maxq.protocol.message import Message
+from maxq.protocol import message_const as const
+from maxq.protocol.message import Message, MessageExt
 from maxq.protocol.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -164,6 +165,40 @@ class Producer:
         """Send without an answer: no result, no retries, no certainty."""
         sender = self._running()
         await sender.send_oneway(sender.prepare(message), None if queue is None else self._on_wire(queue))
+
+    async def request(self, message: Message, *, timeout_ms: int | None = None) -> MessageExt:
+        """Send a message and wait for the reply that its consumer makes with `create_reply_message`.
+
+        Args:
+            timeout_ms: for sending and replying together; None: send_msg_timeout.
+
+        Raises:
+            RequestTimeoutError: sent, but no reply came in time. Otherwise as `send`.
+        """
+        sender = self._running()
+        instance = sender.instance
+        timeout_ms = timeout_ms or self._config.send_msg_timeout
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        correlation_id = instance.seams.rng.bytes(16).hex()
+        message.properties[const.PROPERTY_CORRELATION_ID] = correlation_id
+        message.properties[const.PROPERTY_MESSAGE_REPLY_TO_CLIENT] = instance.client_id
+        message.properties[const.PROPERTY_MESSAGE_TTL] = str(timeout_ms)
+        prepared = sender.prepare(message)
+        await sender.publish_info(prepared.topic)
+        await instance.introduce()  # the broker pushes the reply over the connection of our heartbeat
+        reply = instance.pending_requests.open(correlation_id)
+        try:
+            await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
+            left_ms = max(1, deadline_ms - self._clock.monotonic_ms())
+            return await asyncio.wait_for(reply, left_ms / 1000)
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"message {prepared.msg_id} of topic {message.topic} was sent, but no reply came within "
+                f"{timeout_ms} ms",
+                timeout_ms=timeout_ms,
+            ) from None
+        finally:
+            instance.pending_requests.close(correlation_id)
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None

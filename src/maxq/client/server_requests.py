@@ -1,4 +1,4 @@
-"""What brokers ask of their clients: 40, 220, 221, 307, 309.
+"""What brokers ask of their clients: 40, 220, 221, 307, 309, 326.
 
 Source: apache/rocketmq client/impl/ClientRemotingProcessor.java.
 """
@@ -8,9 +8,12 @@ from typing import Protocol, runtime_checkable
 
 from maxq.client.mq_client import MQClientInstance
 from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol import message_const as const
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody
-from maxq.protocol.message import MessageExt, decode_record
+from maxq.protocol.compression import compression_type, decompress
+from maxq.protocol.header.send import ReplyMessageRequestHeader
+from maxq.protocol.message import MessageExt, MessageSysFlag, decode_properties, decode_record
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
 
@@ -44,6 +47,7 @@ class ServerRequests:
         register(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, self._consumer_status)
         register(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info)
         register(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._consume_directly)
+        register(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._push_reply)
 
     async def _consumer_ids_changed(self, connection: object, request: RemotingCommand) -> None:
         log.info("members of group %s changed", request.ext.get("consumerGroup"))
@@ -75,6 +79,28 @@ class ServerRequests:
         message = decode_record(request.body_bytes, inflate=True)
         result = await consumer.consume_directly(message, request.ext.get("brokerName", ""))
         return request.reply(body=result.encode())
+
+    async def _push_reply(self, connection: object, request: RemotingCommand) -> RemotingCommand:
+        header = ReplyMessageRequestHeader.decode(request.ext)
+        body = request.body_bytes
+        if header.sys_flag & MessageSysFlag.COMPRESSED:
+            body = decompress(body, compression_type(header.sys_flag))
+        message = MessageExt(
+            header.topic,
+            body,
+            decode_properties(header.properties),
+            header.flag,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            store_timestamp=header.store_timestamp,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        now_ms = self._instance.seams.clock.wall_ms()
+        message.properties[const.PROPERTY_REPLY_MESSAGE_ARRIVE_TIME] = str(now_ms)
+        if not self._instance.pending_requests.on_reply(message):
+            log.info("a reply came too late: correlation id %s", message.properties.get(const.PROPERTY_CORRELATION_ID))
+        return request.reply()
 
     def _consumer(self, group: str) -> ManagedConsumer | None:
         consumer = self._instance.consumer(group)
