@@ -1,4 +1,4 @@
-"""The shipped name server, broker and client in virtual time: a bad network, a power loss, nothing acknowledged lost."""
+"""The shipped name server, broker and client in virtual time: bad network, power loss, nothing acknowledged is lost."""
 
 import asyncio
 import logging
