@@ -49,12 +49,6 @@ class BrokerConfig(SettingsTable):
     broker_permission: int = setting(
         6, "What all topics of this broker allow: 4 read + 2 write.", low=0, high=7, live=True
     )
-    broker_not_active_timeout_millis: int = setting(
-        10_000,
-        "How long name servers believe in this broker without a sign of life, when acting masters are on.",
-        unit="ms",
-        low=1,
-    )
 
     # --- Topics and groups ---
     default_topic_queue_nums: int = setting(
@@ -74,6 +68,9 @@ class BrokerConfig(SettingsTable):
     )
     clear_retry_topic_when_delete_topic: bool = setting(True, "Delete a topic's pop retry topics with it.", live=True)
     enable_create_sys_group: bool = setting(True, "Create the groups of the system's own consumers at start.")
+    revive_queue_num: int = setting(
+        8, "Queues of the topic that pop consumption revives messages from.", low=1, high=65_535
+    )
     enable_mixed_message_type: bool = setting(False, "Take any type of message in any topic.", live=True)
     enable_split_metadata: bool = setting(True, "Answer metadata requests of slaves in parts.", live=True)
     split_metadata_size: int = setting(2000, "Entries in one such part.", low=1, live=True)
@@ -106,14 +103,8 @@ class BrokerConfig(SettingsTable):
     consumer_fallbehind_threshold: int = setting(
         17_179_869_184, "How far behind is too far.", unit="bytes", low=0, live=True
     )
-    use_static_subscription: bool = setting(
-        False, "Take subscriptions from the group's settings instead of its heartbeats.", live=True
-    )
     use_server_side_reset_offset: bool = setting(
         True, "Reset offsets at the broker instead of through the consumers.", live=True
-    )
-    default_message_request_mode: str = setting(
-        "PULL", "How groups get messages unless told otherwise.", choices=("PULL", "POP")
     )
 
     # --- Offsets and clients ---
@@ -125,13 +116,6 @@ class BrokerConfig(SettingsTable):
     )
     channel_expired_timeout: int = setting(
         120_000, "Silence after which a client counts as gone.", unit="ms", low=1, live=True
-    )
-    subscription_expired_timeout: int = setting(
-        600_000,
-        "Silence after which a subscription of a group without members is forgotten.",
-        unit="ms",
-        low=1,
-        live=True,
     )
     real_time_notify_consumer_change: bool = setting(True, "Tell groups of a change at once.", live=True)
     enable_register_producer: bool = setting(True, "Keep a table of producers from their heartbeats.", live=True)
@@ -148,12 +132,6 @@ class BrokerConfig(SettingsTable):
     wait_time_mills_in_heartbeat_queue: int = setting(
         31_000, "Longest wait of a heartbeat.", unit="ms", low=1, live=True
     )
-    wait_time_mills_in_transaction_queue: int = setting(
-        3000, "Longest wait of the end of a transaction.", unit="ms", low=1, live=True
-    )
-    wait_time_mills_in_ack_queue: int = setting(
-        3000, "Longest wait of an acknowledgement.", unit="ms", low=1, live=True
-    )
     wait_time_mills_in_admin_broker_queue: int = setting(
         5000, "Longest wait of an admin request.", unit="ms", low=1, live=True
     )
@@ -163,29 +141,30 @@ class BrokerConfig(SettingsTable):
     pull_thread_pool_queue_capacity: int = setting(100_000, "Pulls that may wait at once.", low=1, live=True)
     lite_pull_thread_pool_queue_capacity: int = setting(100_000, "Lite pulls that may wait at once.", low=1, live=True)
     query_thread_pool_queue_capacity: int = setting(20_000, "Queries that may wait at once.", low=1, live=True)
-    admin_broker_thread_pool_queue_capacity: int = setting(
-        10_000, "Admin requests that may wait at once.", low=1, live=True
+    reply_thread_pool_queue_capacity: int = setting(
+        10_000, "Replies to clients that may be under way at once.", low=1, live=True
     )
-    client_manager_thread_pool_queue_capacity: int = setting(
-        1_000_000, "Client requests that may wait at once.", low=1, live=True
-    )
-    consumer_manager_thread_pool_queue_capacity: int = setting(
-        1_000_000, "Consumer requests that may wait at once.", low=1, live=True
-    )
-    heartbeat_thread_pool_queue_capacity: int = setting(50_000, "Heartbeats that may wait at once.", low=1, live=True)
 
     # --- Statistics and settings ---
     auto_delete_unused_stats: bool = setting(True, "Forget the statistics of deleted topics and groups.", live=True)
     enable_detail_stat: bool = setting(True, "Keep statistics by queue.")
-    max_stats_idle_time_in_minutes: int = setting(
-        -1, "Forget statistics that did not move for this long; -1 keeps them.", unit="min", low=-1, live=True
-    )
     config_black_list: str = setting(
         "configBlackList;brokerConfigPath",
         "Settings that UPDATE_BROKER_CONFIG refuses besides those that are not live, separated by `;`.",
     )
 
     # --- taken so that existing files load; MaxQ does not act on these ---
+    max_stats_idle_time_in_minutes: int = parity(-1)
+    heartbeat_thread_pool_queue_capacity: int = parity(50_000)
+    consumer_manager_thread_pool_queue_capacity: int = parity(1_000_000)
+    client_manager_thread_pool_queue_capacity: int = parity(1_000_000)
+    admin_broker_thread_pool_queue_capacity: int = parity(10_000)
+    wait_time_mills_in_ack_queue: int = parity(3000)
+    wait_time_mills_in_transaction_queue: int = parity(3000)
+    subscription_expired_timeout: int = parity(600_000)
+    default_message_request_mode: str = parity("PULL", unsupported="pop consumption is not built yet")
+    use_static_subscription: bool = parity(False)
+    broker_not_active_timeout_millis: int = parity(10_000)
     rocketmq_home: str = parity("")
     recover_concurrently: bool = parity(False)
     message_store_plug_in: str = parity("")
@@ -208,7 +187,6 @@ class BrokerConfig(SettingsTable):
     fetch_namesrv_addr_by_address_server: bool = parity(False)
     put_thread_pool_queue_capacity: int = parity(10_000)
     ack_thread_pool_queue_capacity: int = parity(100_000)
-    reply_thread_pool_queue_capacity: int = parity(10_000)
     end_transaction_pool_queue_capacity: int = parity(100_000)
     load_balance_thread_pool_queue_capacity: int = parity(100_000)
     high_speed_mode: bool = parity(False)
@@ -233,7 +211,6 @@ class BrokerConfig(SettingsTable):
     pop_polling_map_size: int = parity(100_000)
     pop_polling_map_expire_time_seconds: int = parity(600)
     max_pop_polling_size: int = parity(100_000)
-    revive_queue_num: int = parity(8)
     revive_interval: int = parity(1000)
     revive_max_slow: int = parity(3)
     revive_scan_time: int = parity(10_000)

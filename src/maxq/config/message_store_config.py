@@ -32,6 +32,13 @@ class MessageStoreConfig(SettingsTable):
         low=20,
         high=2_147_483_640,
     )
+    mapper_file_size_batch_consume_queue: int = setting(
+        13_800_000,
+        "Size of a file of 46-byte units, for topics that keep batches whole.",
+        unit="bytes",
+        low=46,
+        high=2_147_483_640,
+    )
     max_hash_slot_num: int = setting(5_000_000, "Hash slots of an IndexFile.", low=1, high=100_000_000)
     max_index_num: int = setting(20_000_000, "Entries of an IndexFile.", low=2, high=100_000_000)
     message_index_enable: bool = setting(True, "Write the index of keys.")
@@ -43,16 +50,11 @@ class MessageStoreConfig(SettingsTable):
         False, "Put a message into every queue its INNER_MULTI_DISPATCH property names."
     )
     max_lmq_consume_queue_num: int = setting(20_000, "Most light queues.", low=0, live=True)
-    duplication_enable: bool = setting(False, "Replay from the confirm offset at start.")
 
     # --- Messages ---
     max_message_size: int = setting(
         4_194_304, "Largest body of a message.", unit="bytes", low=1, high=1_073_741_824, live=True
     )
-    max_topic_length: int = setting(
-        127, "Longest topic name; version 2 records are written above 127.", low=1, high=32_767, live=True
-    )
-    auto_message_version_on_topic_len: bool = setting(True, "Write version 2 records for long topic names.")
     enabled_append_prop_crc: bool = setting(
         False, "Put a CRC of the whole record into its properties.", wire="enabledAppendPropCRC"
     )
@@ -68,7 +70,6 @@ class MessageStoreConfig(SettingsTable):
     flush_interval_commit_log: int = setting(
         500, "Longest wait between two asynchronous flushes.", unit="ms", low=1, live=True
     )
-    flush_commit_log_timed: bool = setting(True, "Flush by the clock only, not when woken.")
     flush_commit_log_least_pages: int = setting(
         4, "Pages of 4 KiB that must be waiting for a flush that is not thorough.", unit="pages", low=0, live=True
     )
@@ -86,11 +87,9 @@ class MessageStoreConfig(SettingsTable):
         low=1,
         live=True,
     )
-    wake_flush_when_put_message: bool = setting(False, "Wake the asynchronous flush at every append.")
 
     # --- Recovery ---
     check_crc_on_recover: bool = setting(True, "Check the CRC of bodies when recovering.", wire="checkCRCOnRecover")
-    max_recovery_commitlog_files: int = setting(30, "Most CommitLog files that recovery walks back over.", low=1)
 
     # --- Cleaning ---
     delete_when: str = setting(
@@ -117,20 +116,6 @@ class MessageStoreConfig(SettingsTable):
     delete_consume_queue_files_interval: int = setting(
         100, "Pause between deletions of two ConsumeQueue files.", unit="ms", low=0, live=True
     )
-    destroy_maped_file_interval_forcibly: int = setting(
-        120_000, "How long readers may hold a deleted file.", unit="ms", low=0, live=True
-    )
-    redelete_hanged_file_interval: int = setting(
-        120_000, "Between two attempts on a file that readers hold.", unit="ms", low=1, live=True
-    )
-    correct_logic_min_offset_force_interval: int = setting(
-        300_000,
-        "Between two corrections of a queue's smallest offset that are made even when nothing seems to have changed.",
-        unit="ms",
-        low=1,
-        live=True,
-    )
-    replicas_per_disk_partition: int = setting(1, "Stores that share the partition and so its ratios.", low=1)
 
     # --- Reading ---
     max_transfer_bytes_on_message_in_memory: int = setting(
@@ -149,11 +134,6 @@ class MessageStoreConfig(SettingsTable):
         high=100,
         live=True,
     )
-    disk_fall_recorded: bool = setting(True, "Record how far consumers are behind.", live=True)
-    travel_cq_file_num_when_get_message: int = setting(
-        1, "Queue files that one pull may pass through while filters skip.", low=1, live=True
-    )
-    pull_batch_max_message_count: int = setting(160, "Most messages that a pull may ask for.", low=1, live=True)
     max_filter_message_size: int = setting(
         16_000, "Most queue bytes that a filtered pull may look at, at least.", unit="bytes", low=1, live=True
     )
@@ -162,14 +142,11 @@ class MessageStoreConfig(SettingsTable):
         32, "Messages in the answer to a query that names no number.", low=1, live=True
     )
     offset_check_in_slave: bool = setting(False, "Correct offsets that are out of range on a slave too.", live=True)
-    max_consume_queue_scan: int = setting(20_000, "Most units looked at when counting by a filter.", low=1, live=True)
 
     # --- Overload ---
     os_page_cache_busy_time_out_mills: int = setting(
         1000, "An append that takes longer makes the broker refuse sends.", unit="ms", low=1, live=True
     )
-    put_message_timeout: int = setting(8000, "Longest wait of a send for everything.", unit="ms", low=1, live=True)
-    max_async_put_message_requests: int = setting(5000, "Most sends that wait for the disk at once.", low=1, live=True)
 
     # --- Delay levels and replication ---
     message_delay_level: str = setting(
@@ -177,10 +154,29 @@ class MessageStoreConfig(SettingsTable):
         "Delays of level 1, 2, …: a number and s, m, h or d.",
         form=DELAYS,
     )
+    timer_wheel_enable: bool = setting(
+        True, "Make the topic of timer messages at start; their delivery is not built yet."
+    )
     ha_listen_port: int = setting(0, "Port for slaves; 0 means listenPort + 1.", low=0, high=65_535)
-    slave_timeout: int = setting(3000, "Longest wait for a slave.", unit="ms", low=1, live=True)
 
     # --- taken so that existing files load; MaxQ does not act on these ---
+    slave_timeout: int = parity(3000)
+    max_async_put_message_requests: int = parity(5000)
+    put_message_timeout: int = parity(8000)
+    max_consume_queue_scan: int = parity(20_000)
+    pull_batch_max_message_count: int = parity(160)
+    travel_cq_file_num_when_get_message: int = parity(1)
+    disk_fall_recorded: bool = parity(True)
+    replicas_per_disk_partition: int = parity(1)
+    correct_logic_min_offset_force_interval: int = parity(300_000)
+    redelete_hanged_file_interval: int = parity(120_000)
+    destroy_maped_file_interval_forcibly: int = parity(120_000)
+    max_recovery_commitlog_files: int = parity(30)
+    wake_flush_when_put_message: bool = parity(False)
+    flush_commit_log_timed: bool = parity(True)
+    auto_message_version_on_topic_len: bool = parity(True)
+    max_topic_length: int = parity(127)
+    duplication_enable: bool = parity(False)
     store_path_d_ledger_commit_log: str = parity("")
     store_path_epoch_file: str = parity("")
     store_path_broker_identity: str = parity("")
@@ -202,7 +198,6 @@ class MessageStoreConfig(SettingsTable):
     timer_intercept_delay_level: bool = parity(False)
     timer_max_delay_sec: int = parity(259_200)
     timer_wheel_snapshot_flush: bool = parity(False)
-    timer_wheel_enable: bool = parity(True)
     disappear_time_after_start: int = parity(-1)
     timer_stop_enqueue: bool = parity(False)
     timer_check_metrics_when: str = parity("05")
@@ -236,7 +231,6 @@ class MessageStoreConfig(SettingsTable):
     iterator_when_use_rocksdb_consume_queue: bool = parity(True)
     enable_consume_queue_ext: bool = parity(False)
     mapped_file_size_consume_queue_ext: int = parity(50_331_648)
-    mapper_file_size_batch_consume_queue: int = parity(13_800_000)
     bit_map_length_consume_queue_ext: int = parity(64)
     commit_interval_commit_log: int = parity(200)
     use_reentrant_lock_when_put_message: bool = parity(True)
@@ -328,7 +322,9 @@ class MessageStoreConfig(SettingsTable):
     combine_assign_offset_cq_type: str = parity("default", wire="combineAssignOffsetCQType")
     combine_cq_enable_check_self: bool = parity(False, wire="combineCQEnableCheckSelf")
     combine_cq_max_extra_search_commit_log_files: int = parity(3, wire="combineCQMaxExtraSearchCommitLogFiles")
-    combine_cq_use_rocksdb_for_lmq: bool = parity(False, wire="combineCQUseRocksdbForLmq")
+    combine_cq_use_rocksdb_for_lmq: bool = parity(
+        False, wire="combineCQUseRocksdbForLmq", unsupported="there is no RocksDB here"
+    )
     bottom_most_compression_type_for_consume_queue_store: str = parity("zstd")
     rocksdb_compression_type: str = parity("lz4")
     rocksdb_flush_wal_frequency: int = parity(1024)

@@ -13,15 +13,15 @@ class NettyClientConfig(SettingsTable):
     client_channel_max_idle_time_seconds: int = setting(
         120, "A connection on which nothing moves for this long is closed.", unit="s", low=1
     )
-    client_oneway_semaphore_value: int = setting(65_535, "Most one-way requests under way.", low=1)
+    write_buffer_high_water_mark: int = setting(
+        0, "Unsent bytes at which reading from a server pauses; 0 means 1 MiB.", unit="bytes", low=0
+    )
+    write_buffer_low_water_mark: int = setting(
+        0, "Unsent bytes at which it goes on; 0 means a quarter of the high mark.", unit="bytes", low=0
+    )
     client_async_semaphore_value: int = setting(65_535, "Most requests under way.", low=1)
-    client_socket_snd_buf_size: int = setting(0, "SO_SNDBUF; 0 leaves it to the system.", unit="bytes", low=0)
-    client_socket_rcv_buf_size: int = setting(0, "SO_RCVBUF; 0 leaves it to the system.", unit="bytes", low=0)
     client_close_socket_if_timeout: bool = setting(True, "Close a connection on which an answer did not come in time.")
     use_tls: bool = setting(False, "Speak TLS to every server.", wire="useTLS")
-    max_reconnect_interval_time_seconds: int = setting(
-        60, "Longest pause between two attempts to connect.", unit="s", low=1
-    )
     enable_reconnect_for_go_away: bool = setting(True, "Connect anew when a server says that it goes away.")
 
     # --- TLS; in Java these are system properties or lines of tls.config.file, here they are settings like others ---
@@ -51,13 +51,15 @@ class NettyClientConfig(SettingsTable):
     )
 
     # --- taken so that existing files load; MaxQ does not act on these ---
+    max_reconnect_interval_time_seconds: int = parity(60)
+    client_socket_rcv_buf_size: int = parity(0)
+    client_socket_snd_buf_size: int = parity(0)
+    client_oneway_semaphore_value: int = parity(65_535)
     client_worker_threads: int = parity(4)
     client_callback_executor_threads: int = parity(2)
     channel_not_active_interval: int = parity(60_000)
     is_scan_available_name_srv: bool = parity(True)
     client_pooled_byte_buf_allocator_enable: bool = parity(False)
     socks_proxy_config: str = parity("{}")
-    write_buffer_high_water_mark: int = parity(0)
-    write_buffer_low_water_mark: int = parity(0)
     disable_callback_executor: bool = parity(False)
     disable_netty_worker_group: bool = parity(False)

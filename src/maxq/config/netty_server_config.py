@@ -16,15 +16,12 @@ class NettyServerConfig(SettingsTable):
         120, "A connection on which nothing moves for this long is closed.", unit="s", low=1
     )
     server_socket_backlog: int = setting(1024, "Connections that may wait to be accepted.", low=1, high=65_535)
-    server_socket_snd_buf_size: int = setting(0, "SO_SNDBUF; 0 leaves it to the system.", unit="bytes", low=0)
-    server_socket_rcv_buf_size: int = setting(0, "SO_RCVBUF; 0 leaves it to the system.", unit="bytes", low=0)
     write_buffer_high_water_mark: int = setting(
         0, "Unsent bytes at which reading from a client pauses; 0 means 1 MiB.", unit="bytes", low=0
     )
     write_buffer_low_water_mark: int = setting(
         0, "Unsent bytes at which it goes on; 0 means a quarter of the high mark.", unit="bytes", low=0
     )
-    server_oneway_semaphore_value: int = setting(256, "Most one-way requests to clients under way.", low=1)
     server_async_semaphore_value: int = setting(64, "Most requests to clients under way.", low=1)
     enable_shutdown_gracefully: bool = setting(False, "Answer GO_AWAY for a while before closing.")
     shutdown_wait_time_seconds: int = setting(30, "How long.", unit="s", low=0, high=3600)
@@ -77,6 +74,9 @@ class NettyServerConfig(SettingsTable):
     )
 
     # --- taken so that existing files load; MaxQ does not act on these ---
+    server_oneway_semaphore_value: int = parity(256)
+    server_socket_rcv_buf_size: int = parity(0)
+    server_socket_snd_buf_size: int = parity(0)
     server_worker_threads: int = parity(8)
     server_callback_executor_threads: int = parity(0)
     server_selector_threads: int = parity(3)

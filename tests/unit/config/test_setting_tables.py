@@ -1,8 +1,10 @@
 """Claims about the tables themselves."""
 
 import re
+from functools import cache
 from pathlib import Path
 
+import maxq
 from maxq.config import (
     AuthConfig,
     BrokerConfig,
@@ -89,3 +91,44 @@ def test_tables_compare_by_value_and_show_what_differs_from_the_default() -> Non
     assert given != NettyServerConfig()
     assert hash(given) == hash(NettyServerConfig(listen_port=5, tls_server_key_password="hush"))
     assert repr(given) == "NettyServerConfig(listen_port=5, tls_server_key_password=***)"
+
+
+def read_somewhere(attribute: str) -> bool:
+    return re.search(rf"\b{attribute}\b", code_outside_config()) is not None
+
+
+@cache
+def code_outside_config() -> str:
+    source = Path(maxq.__file__).parent
+    files = [path for path in source.rglob("*.py") if path.parent.name != "config"]
+    return "\n".join(
+        path.read_text() for path in [*files, source / "config" / "host.py", source / "config" / "settings.py"]
+    )
+
+
+def test_rows_we_say_we_act_on_are_read() -> None:
+    """A setting that nothing reads must be a `parity` row, so that its user is told."""
+    read_by_name = {"configBlackList", "storeType"}  # through the listing of all settings, and by having one choice
+    assert [
+        row.name for row in ROWS if row.acted and row.name not in read_by_name and not read_somewhere(row.attribute)
+    ] == []
+
+
+# Read, but only to be shown or to say why something is refused.
+SHOWN = {
+    "ackThreadPoolQueueCapacity",
+    "endTransactionPoolQueueCapacity",
+    "cgColdReadThreshold",
+    "globalColdReadThreshold",
+    "enablePropertyFilter",
+}
+
+
+def test_rows_we_say_do_nothing_are_not_read() -> None:
+    silent = [row for row in ROWS if not row.acted and not row.unsupported and row.name not in SHOWN]
+    parts = "(?:store|broker|settings|config|server|client|namesrv|_config)"
+    code = code_outside_config()
+    read = [
+        row.name for row in silent if row.attribute not in acted and re.search(rf"\b{parts}\.{row.attribute}\b", code)
+    ]
+    assert read == []
