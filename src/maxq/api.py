@@ -21,6 +21,7 @@ from maxq.client.client_config import (
     PushConsumerConfig,
 )
 from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
+from maxq.client.request_reply import create_reply_message
 from maxq.client.send_result import SendResult, SendStatus
 from maxq.machine import new_event_loop, system_seams
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
@@ -45,6 +46,7 @@ __all__ = [
     "async_lite_pull_consumer",
     "async_producer",
     "async_push_consumer",
+    "create_reply_message",
     "system_seams",
 ]
 

@@ -29,7 +29,9 @@ from maxq.client.pull_api import PullAPIWrapper
 from maxq.client.pull_result import PullResult, PullStatus
 from maxq.client.rebalance_impl import RebalanceImpl
 from maxq.client.validators import check_consumer_group, check_topic
+from maxq.codes import CURRENT_VERSION
 from maxq.errors import ClientError, MaxQError
+from maxq.protocol.body.consumer_info import ConsumerRunningInfo
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import TAG, SubscriptionData, build_subscription_data
 from maxq.protocol.enums import ConsumeType, MessageModel
@@ -432,6 +434,38 @@ class LitePullConsumer:
     async def persist_consumer_offset(self) -> None:
         if self._instance is not None:
             await self._offsets.persist_all(list(self._assigned))
+
+    # --- operators ---
+
+    async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
+        """The broker says (RESET_CONSUMER_CLIENT_OFFSET): go on at these offsets."""
+        for queue, offset in offsets.items():
+            if queue.topic == topic and queue in self._assigned:
+                self._seek(queue, offset)
+
+    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
+        """How far we are in a topic (GET_CONSUMER_STATUS_FROM_CLIENT)."""
+        return self._offsets.snapshot(topic)
+
+    def running_info(self) -> ConsumerRunningInfo:
+        """State for tools (GET_CONSUMER_RUNNING_INFO)."""
+        instance = self._running()
+        to_wall_ms = self._clock.wall_ms() - self._clock.monotonic_ms()
+        return ConsumerRunningInfo(
+            properties={
+                ConsumerRunningInfo.PROP_NAMESERVER_ADDR: self._config.namesrv_addr,
+                ConsumerRunningInfo.PROP_CONSUME_TYPE: ConsumeType.CONSUME_ACTIVELY.name,
+                ConsumerRunningInfo.PROP_CLIENT_VERSION: CURRENT_VERSION.name,
+                ConsumerRunningInfo.PROP_CONSUMER_START_TIMESTAMP: str(instance.started_at_ms),
+                "consumerGroup": self.group,
+                "messageModel": self._config.message_model.name,
+            },
+            subscription_set=list(self._wanted.values()),
+            mq_table={
+                queue: assigned.process_queue.info(self._offsets.in_memory(queue), to_wall_ms)
+                for queue, assigned in self._assigned.items()
+            },
+        )
 
     # --- for the rebalance ---
 

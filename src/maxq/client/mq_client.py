@@ -202,9 +202,11 @@ class MQClientInstance:
         for topic in sorted(topics):
             try:
                 await self.update_route(topic)
+            except NoRouteError:
+                log.debug("the name server knows no route for %s", topic)
             except (RemotingError, BrokerError) as error:
                 # A route that cannot be had keeps the old one: brokers may well be there without the name server.
-                log.log(_route_failure_level(topic), "no route for %s: %s", topic, error)
+                log.warning("no route for %s: %s", topic, error)
 
     async def update_route(self, topic: str) -> bool:
         """Ask the name server for one topic.
@@ -476,8 +478,3 @@ class MQClientInstance:
         """Raise NotRunningError before start and after shutdown."""
         if not self.started_at_ms:
             raise NotRunningError(f"client {self.client_id} is not running: start it first")
-
-
-def _route_failure_level(topic: str) -> int:
-    # A retry topic exists only once its group's heartbeat reached a broker.
-    return logging.DEBUG if topic.startswith("%RETRY%") else logging.WARNING

@@ -22,13 +22,18 @@ log = logging.getLogger(__name__)
 
 @runtime_checkable
 class ManagedConsumer(Protocol):
-    """A consumer that operators can look into."""
+    """A consumer that operators can look into and move."""
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None: ...
 
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]: ...
 
     def running_info(self) -> ConsumerRunningInfo: ...
+
+
+@runtime_checkable
+class ListeningConsumer(Protocol):
+    """A consumer with a listener that can be given one message."""
 
     async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult: ...
 
@@ -73,8 +78,8 @@ class ServerRequests:
         return request.reply(body=consumer.running_info().encode())
 
     async def _consume_directly(self, connection: object, request: RemotingCommand) -> RemotingCommand:
-        consumer = self._consumer(request.ext.get("consumerGroup", ""))
-        if consumer is None:
+        consumer = self._instance.consumer(request.ext.get("consumerGroup", ""))
+        if not isinstance(consumer, ListeningConsumer):
             return self._not_here(request)
         message = decode_record(request.body_bytes, inflate=True)
         result = await consumer.consume_directly(message, request.ext.get("brokerName", ""))

@@ -127,6 +127,10 @@ class Producer(Blocking):
         """Send many messages, each in a request of its own, many at a time."""
         return self._thread.run(self._running.send_many(messages, in_flight=in_flight))
 
+    def request(self, message: Message, *, timeout_ms: int | None = None) -> MessageExt:
+        """Send a message and wait for its reply."""
+        return self._thread.run(self._running.request(message, timeout_ms=timeout_ms))
+
     def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues messages of a topic may go to."""
         return self._thread.run(self._running.fetch_publish_message_queues(topic))

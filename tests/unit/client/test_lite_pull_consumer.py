@@ -8,8 +8,11 @@ from maxq.client.client_config import LitePullConsumerConfig
 from maxq.client.lite_pull_consumer import LitePullConsumer
 from maxq.codes import RequestCode
 from maxq.errors import ClientError
+from maxq.protocol.body.consumer_info import ConsumerRunningInfo
+from maxq.protocol.body.offsets import ResetOffsetBody
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType
 from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import RemotingCommand
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 
 LITE_PULL, COMMIT = RequestCode.LITE_PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET
@@ -141,5 +144,26 @@ def test_queues_that_go_to_another_member_are_committed_and_given_out_no_more() 
             assert cluster.broker.committed["G", Q0] == 4
             cluster.broker.put("T", b"not ours", 0)
             assert await consumer.poll(1000) == []
+
+    simulate(story)
+
+
+def test_operators_see_a_lite_consumer_and_can_move_it() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 10)
+        consumer = make(cluster)
+        await consumer.subscribe("T")
+        async with consumer:
+            assert len(await consumer.poll()) == 10
+            ask = RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "G"})
+            answer = await cluster.broker.ask_client(consumer.client_id, "G", ask)
+            info = ConsumerRunningInfo.decode(answer.body_bytes)
+            assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
+            assert info.mq_table[Q0].cached_msg_count == 10
+            ext = {"topic": "T", "group": "G", "timestamp": "0", "isForce": "true"}
+            reset = RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, ResetOffsetBody({Q0: 7}).encode())
+            cluster.broker.members["G"][consumer.client_id].send_oneway(reset)
+            await asyncio.sleep(1)
+            assert [m.queue_offset for m in await consumer.poll()] == [7, 8, 9]
 
     simulate(story)
