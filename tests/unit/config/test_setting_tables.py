@@ -125,10 +125,8 @@ SHOWN = {
 
 
 def test_rows_we_say_do_nothing_are_not_read() -> None:
-    silent = [row for row in ROWS if not row.acted and not row.unsupported and row.name not in SHOWN]
-    parts = "(?:store|broker|settings|config|server|client|namesrv|_config)"
+    acted = {row.name for row in ROWS if row.acted}  # a class may leave to another what both have
+    silent = [row for row in ROWS if not row.unsupported and row.name not in acted | SHOWN]
+    holders = r"\b(?:store|broker|settings|config|server|client|namesrv|_config)\."
     code = code_outside_config()
-    read = [
-        row.name for row in silent if row.attribute not in acted and re.search(rf"\b{parts}\.{row.attribute}\b", code)
-    ]
-    assert read == []
+    assert [row.name for row in silent if re.search(rf"{holders}{row.attribute}\b", code)] == []
