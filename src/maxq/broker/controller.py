@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from pathlib import PurePath
 
 from maxq.broker.attributes import QUEUE_TYPE
+from maxq.broker.batch_path import BatchPath
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
 from maxq.broker.client.consumer_manager import ConsumerManager
@@ -38,6 +39,7 @@ from maxq.broker.processors.send_message import BATCH_CQ, SendMessageProcessor
 from maxq.broker.registration import BrokerRegistration
 from maxq.broker.runtime_info import RuntimeInfo
 from maxq.broker.schedule import BrokerSchedule, ScheduledParts
+from maxq.broker.pull_path import PullPath
 from maxq.broker.send_path import SendPath
 from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -171,6 +173,7 @@ class BrokerController:
         self.housekeeping = ClientHousekeepingService(
             self.consumers, self.producers, self.locks, count_event=self.stats.on_channel_event
         )
+        self.server.gate = self.fast_failure.gate
         self.server.add_listener(self.housekeeping)
         self.server.add_listener(_HeldPullsOfClosed(self.hold_service))
         self.topic_puts = TopicPuts(lambda: self.store.topics.values())
@@ -224,14 +227,25 @@ class BrokerController:
             clock=clock,
         ).register(self.server)
         register_admin(self.server, self._admin_parts())
-        self.server.batch_path = SendPath(
+        sends = SendPath(
             store,
             self.fast_failure,
             settings=settings,
             clock=clock,
-            unique_id=lambda: unique_ids.next().encode(),
             store_host=self.address.store_host,
         )
+        pulls = PullPath(
+            settings=settings,
+            store=store,
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            consumers=self.consumers,
+            stats=self.stats,
+            clock=clock,
+        )
+        self.pull_processor.set_learn(pulls.learn)
+        self.server.batch_path = BatchPath(sends, pulls)
 
     def _admin_parts(self) -> AdminParts:
         return AdminParts(
@@ -281,7 +295,6 @@ class BrokerController:
             await self._close()
             raise
         self._running = True
-        self.fast_failure.start()
         self.hold_service.start()
         self.schedule = BrokerSchedule(self._scheduled_parts())
         self.schedule.start()
@@ -374,7 +387,6 @@ class BrokerController:
 
     async def _close(self) -> None:
         """Close whatever is open, in the order of a shutdown; also after a start that failed half way."""
-        self.fast_failure.stop()
         await self.server.shutdown()
         await self.store.shutdown()
         if self.address.port:

@@ -10,15 +10,14 @@ reached differently:
   blocks (flushes, cold reads, file creation and deletion) runs in the executor. Long walks (statistics, parked pulls,
   clean-up) are cut into slices that let the loop turn between them.
 * **Unfinished work is bounded by kind**, with the capacities of RocketMQ's pools (`sendThreadPoolQueueCapacity` …):
-  sends that wait for the disk, pulls that are parked or read from the disk, queries, replies to clients. What exceeds
-  its bound is answered code 2 `[OVERLOAD]…`, and the other kinds do not notice. `InFlight` counts them.
+  sends that wait for the disk, pulls whose bytes come from the disk, replies on their way to clients. What exceeds its
+  bound is answered code 2 `[OVERLOAD]…`, and the other kinds do not notice. Parked pulls have a bound of their own.
 * **What waited is refused.** A request waits where RocketMQ's would sit in a queue: behind the other arrivals of the
-  same turn of the loop. A tick every 10 ms marks the turns; when a send is reached more than
-  `waitTimeMillsInSendQueue` after its turn began, it is answered `[TIMEOUT_CLEAN_QUEUE]…`, so that its producer goes
-  to another broker in time. When one append took longer than `osPageCacheBusyTimeOutMills`, the sends that piled up
-  behind it in that turn are answered `[PCBUSY_CLEAN_QUEUE]…`.
+  same turn of the loop. One that is reached later than the limit of its kind (`waitTimeMillsInSendQueue` …) after the
+  turn's first is answered `[TIMEOUT_CLEAN_QUEUE]…`, so that its client goes to another broker in time. When one append
+  took longer than `osPageCacheBusyTimeOutMills`, the sends behind it in that turn are answered `[PCBUSY_CLEAN_QUEUE]…`.
 
-Every refusal counts (`refused`), also of one-way sends, which nobody else would notice.
+Every refusal counts (`refused`), also of one-way requests, which nobody else would notice.
 """
 
 import asyncio
@@ -26,21 +25,26 @@ import logging
 from dataclasses import dataclass, field
 
 from maxq.broker.stats.put_times import PutTimes
+from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
+from maxq.protocol.header_fields import camel_case
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
-TICK_MS = 10
 _PAGE_CACHE_BUSY_CEILING_MS = 10_000_000  # above this Java's counter means "no lock taken", not "busy"
-_REPORT_EVERY_MS = 1_000
 
 
 @dataclass(slots=True)
-class InFlight:
-    """Requests of one kind that were taken and not yet answered."""
+class RequestKind:
+    """One kind of request: its settings, and how many of it were taken and are not answered yet."""
 
     name: str
+    capacity_setting: str = ""  # attribute of BrokerConfig; empty: nothing of this kind is ever unfinished
+    wait_setting: str = ""  # attribute of BrokerConfig, ms; empty: no limit
+    unfinished: str = ""  # what they wait for, in words
     count: int = 0
     peak: int = 0
 
@@ -61,97 +65,71 @@ class Refusals:
     by_cause: dict[str, int] = field(default_factory=dict)
     oneway_dropped: int = 0
 
-    def count(self, cause: str, *, oneway: bool) -> None:
-        self.by_cause[cause] = self.by_cause.get(cause, 0) + 1
-        if oneway:
-            self.oneway_dropped += 1
-
 
 class FastFailure:
-    """Says whether a send should be refused now, and why. One per broker."""
+    """Says whether a request should be refused now, and why. One per broker; `gate` is its server's."""
 
     def __init__(self, settings: BrokerSettings, *, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._turn_began_ms = clock.monotonic_ms()
-        self._busy_until_turn_ms = -1  # turns that began before this had to wait behind a slow append
-        self._slow_append_ms = 0
-        self._handle: asyncio.TimerHandle | None = None
-        self._last_report_ms = 0
+        self._turn_began_ms = -1  # monotonic; -1 between turns
+        self._slow_append_ms = 0  # of this turn; 0: none
         self._reported: dict[str, int] = {}
-        self.sends = InFlight("send")
-        self.pulls = InFlight("pull")
-        self.queries = InFlight("query")
-        self.replies = InFlight("reply")
+        self.sends = RequestKind(
+            "send", "send_thread_pool_queue_capacity", "wait_time_mills_in_send_queue", "wait for the disk"
+        )
+        self.pulls = RequestKind(
+            "pull", "pull_thread_pool_queue_capacity", "wait_time_mills_in_pull_queue", "are read from the disk"
+        )
+        self.lite_pulls = RequestKind("lite pull", "", "wait_time_mills_in_lite_pull_queue")
+        self.replies = RequestKind(
+            "reply", "reply_thread_pool_queue_capacity", "", "are being pushed to the clients that asked"
+        )
+        self.heartbeats = RequestKind("heartbeat", "", "wait_time_mills_in_heartbeat_queue")
+        self.rest = RequestKind("admin", "", "wait_time_mills_in_admin_broker_queue")
+        self._kinds: dict[int, RequestKind] = {
+            RequestCode.SEND_MESSAGE: self.sends,
+            RequestCode.SEND_MESSAGE_V2: self.sends,
+            RequestCode.SEND_BATCH_MESSAGE: self.sends,
+            RequestCode.PULL_MESSAGE: self.pulls,
+            RequestCode.LITE_PULL_MESSAGE: self.lite_pulls,
+            RequestCode.SEND_REPLY_MESSAGE: self.replies,
+            RequestCode.SEND_REPLY_MESSAGE_V2: self.replies,
+            RequestCode.HEART_BEAT: self.heartbeats,
+        }
         self.refused = Refusals()
         self.put_times = PutTimes()
 
-    def start(self) -> None:
-        """Begin to mark the turns of the running loop."""
-        self._tick()
-
-    def stop(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+    def gate(self, connection: Connection, request: RemotingCommand) -> str | None:
+        """The remark of a code 2 answer if this request must be refused; None: go on."""
+        remark = self._refusal(self._kinds.get(request.code, self.rest))
+        if remark is not None:
+            self._count(remark, oneway=request.is_oneway)
+        return remark
 
     def refuse_send(self) -> str | None:
-        """The remark of a code 2 answer if a send that is reached now must be refused; None: go on.
-
-        Ask once per arrival; costs two clock reads at most.
-        """
-        broker = self._settings.broker
-        if self.sends.count >= broker.send_thread_pool_queue_capacity:
-            return (
-                f"[OVERLOAD]system busy, start flow control for a while: {self.sends.count} sends wait for the disk, "
-                f"sendThreadPoolQueueCapacity is {broker.send_thread_pool_queue_capacity}; retry later or elsewhere"
-            )
-        if not broker.broker_fast_failure_enable or self._handle is None:
-            return None
-        waited_ms = self._clock.monotonic_ms() - self._turn_began_ms
-        if self._turn_began_ms < self._busy_until_turn_ms:
-            return (
-                f"[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: {waited_ms}ms, "
-                f"size of queue: {self.sends.count}: one append took {self._slow_append_ms} ms, "
-                f"osPageCacheBusyTimeOutMills is {self._settings.store.os_page_cache_busy_time_out_mills}"
-            )
-        limit_ms = broker.wait_time_mills_in_send_queue
-        if waited_ms > limit_ms + TICK_MS:
-            return (
-                f"[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: {waited_ms}ms, "
-                f"size of queue: {self.sends.count}, waitTimeMillsInSendQueue is {limit_ms}"
-            )
-        return None
+        """The same for a send that is not decoded yet. Nothing is counted: the general way meets it again."""
+        return self._refusal(self.sends)
 
     def append_took(self, milliseconds: int) -> None:
-        """Tell how long one append held the log. Above osPageCacheBusyTimeOutMills the rest of this turn is refused."""
+        """Tell how long one append held the log. Above osPageCacheBusyTimeOutMills the sends behind it in this turn are
+        refused."""
         self.put_times.took(milliseconds)
         limit_ms = self._settings.store.os_page_cache_busy_time_out_mills
         if limit_ms < milliseconds < _PAGE_CACHE_BUSY_CEILING_MS:
-            self._busy_until_turn_ms = self._clock.monotonic_ms()
             self._slow_append_ms = milliseconds
             log.warning("an append took %d ms, osPageCacheBusyTimeOutMills is %d", milliseconds, limit_ms)
 
-    def refuse(self, remark: str, *, oneway: bool) -> None:
-        """Count a refusal whose remark begins with `[CAUSE]`."""
-        cause = remark[1 : remark.index("]")] if remark.startswith("[") and "]" in remark else remark
-        self.refused.count(cause, oneway=oneway)
-
     def head_wait_ms(self) -> int:
         """How long the requests of this turn have waited: what water marks and runtime info show."""
-        if self._handle is None:
-            return 0
-        return max(0, self._clock.monotonic_ms() - self._turn_began_ms - TICK_MS)
+        return 0 if self._turn_began_ms < 0 else self._clock.monotonic_ms() - self._turn_began_ms
 
-    def _tick(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        self._turn_began_ms = now_ms
-        if now_ms - self._last_report_ms >= _REPORT_EVERY_MS:
-            self._last_report_ms = now_ms
-            self._report()
-        self._handle = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._tick)
+    def unfinished(self) -> list[RequestKind]:
+        """The kinds of which something is unfinished."""
+        return [kind for kind in (self.sends, self.pulls, self.replies) if kind.count]
 
-    def _report(self) -> None:
+    def report(self) -> None:
+        """Log the refusals since the last report; called every second."""
         if self.refused.by_cause == self._reported:
             return
         for cause, total in self.refused.by_cause.items():
@@ -162,3 +140,51 @@ class FastFailure:
                     new, cause, total, self.refused.oneway_dropped,
                 )  # fmt: skip
         self._reported = dict(self.refused.by_cause)
+
+    def _refusal(self, kind: RequestKind) -> str | None:
+        if kind.count:
+            capacity: int = getattr(self._settings.broker, kind.capacity_setting)
+            if kind.count >= capacity:
+                return (
+                    f"[OVERLOAD]system busy, start flow control for a while: {kind.count} {kind.name} requests "
+                    f"{kind.unfinished}, the limit is {capacity} ({camel_case(kind.capacity_setting)}); "
+                    "retry later or elsewhere"
+                )
+        now_ms = self._clock.monotonic_ms()
+        if self._turn_began_ms < 0:
+            self._turn_began_ms = now_ms
+            # Runs before the next arrivals are read, so it marks the end of exactly this turn.
+            asyncio.get_running_loop().call_soon(self._end_turn)
+            return None
+        waited_ms = now_ms - self._turn_began_ms
+        if waited_ms == 0 or not self._settings.broker.broker_fast_failure_enable:
+            return None
+        return self._waited_too_long(kind, waited_ms)
+
+    def _waited_too_long(self, kind: RequestKind, waited_ms: int) -> str | None:
+        wait = (
+            f"broker busy, start flow control for a while, period in queue: {waited_ms}ms, size of queue: {kind.count}"
+        )
+        if kind is self.sends and self._slow_append_ms:
+            limit_ms = self._settings.store.os_page_cache_busy_time_out_mills
+            return (
+                f"[PCBUSY_CLEAN_QUEUE]{wait}; one append took {self._slow_append_ms} ms, the limit is {limit_ms} "
+                f"(osPageCacheBusyTimeOutMills): the disk is too slow, send less or elsewhere"
+            )
+        if not kind.wait_setting:
+            return None
+        limit_ms = getattr(self._settings.broker, kind.wait_setting)
+        if waited_ms <= limit_ms:
+            return None
+        setting = camel_case(kind.wait_setting)
+        return f"[TIMEOUT_CLEAN_QUEUE]{wait}; the limit is {limit_ms} ({setting}); retry later or elsewhere"
+
+    def _end_turn(self) -> None:
+        self._turn_began_ms = -1
+        self._slow_append_ms = 0
+
+    def _count(self, remark: str, *, oneway: bool) -> None:
+        cause = remark[1 : remark.index("]")]
+        self.refused.by_cause[cause] = self.refused.by_cause.get(cause, 0) + 1
+        if oneway:
+            self.refused.oneway_dropped += 1

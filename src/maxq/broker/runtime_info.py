@@ -106,7 +106,7 @@ class RuntimeInfo:
             "send": (fast_failure.sends.count, broker.send_thread_pool_queue_capacity),
             "pull": (fast_failure.pulls.count + self._hold_service.held_count, broker.pull_thread_pool_queue_capacity),
             "litePull": (0, broker.lite_pull_thread_pool_queue_capacity),
-            "query": (fast_failure.queries.count, broker.query_thread_pool_queue_capacity),
+            "query": (0, broker.query_thread_pool_queue_capacity),
             "ack": (0, broker.ack_thread_pool_queue_capacity),
         }
         table = {

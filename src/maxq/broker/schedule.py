@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from maxq.broker.client.housekeeping import ClientHousekeepingService
-from maxq.broker.fast_failure import FastFailure, InFlight
+from maxq.broker.fast_failure import FastFailure
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.periodic import PeriodicTasks
@@ -104,13 +104,13 @@ class BrokerSchedule:
             self._parts.groups.disable_consume(group)
 
     def print_water_mark(self) -> None:
-        """Log what is unfinished; nothing is logged while nothing is."""
+        """Log what is unfinished and what was refused; nothing while there is neither."""
         fast_failure, held = self._parts.fast_failure, self._parts.hold_service.held_count
-        kinds: list[InFlight] = [fast_failure.sends, fast_failure.pulls, fast_failure.queries, fast_failure.replies]
-        if any(kind.count for kind in kinds):
-            text = ", ".join(f"{kind.name} {kind.count} (peak {kind.peak})" for kind in kinds)
-            water_mark_log.info("[WATERMARK] unfinished: %s; waited %d ms; parked pulls %d",
-                                text, fast_failure.head_wait_ms(), held)  # fmt: skip
+        unfinished = fast_failure.unfinished()
+        if unfinished:
+            text = ", ".join(f"{kind.name} {kind.count} (peak {kind.peak})" for kind in unfinished)
+            water_mark_log.info("[WATERMARK] unfinished: %s; parked pulls %d", text, held)
+        fast_failure.report()
 
     def print_dispatch_behind(self) -> None:
         """Log how much of the log is not in the queues yet, while that is so."""

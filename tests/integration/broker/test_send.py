@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -257,9 +258,17 @@ async def test_batch_becomes_single_messages_in_a_row(broker: RunningBroker, top
     assert [message.queue_offset for message in messages] == [1, 2, 3]
     assert [message.tags for message in messages] == ["Tag0", "Tag1", "Tag2"]
     assert [message.flag for message in messages] == [0, 1, 2]
-    assert all(message.properties["CLUSTER"] == "DefaultCluster" for message in messages)
+    assert [message.properties for message in messages] == [{"TAGS": f"Tag{i}", "KEYS": f"key{i}"} for i in range(3)]
     assert reply.ext["msgId"].split(",") == [message.offset_msg_id for message in messages]
-    assert reply.ext["transactionId"]
+
+
+@pytest.mark.parametrize("more", [{}, {"DELAY": "0"}], ids=["plain", "general"])
+async def test_messages_of_a_batch_keep_their_own_unique_keys(
+    broker: RunningBroker, topic: str, more: dict[str, str]
+) -> None:
+    body = encode_batch([Message(topic, b"b", {"UNIQ_KEY": f"U{i}"}) for i in range(3)])
+    assert (await broker.send(topic, body, code=BATCH, batch=True, **more)).code == 0
+    assert [message.uniq_key for message in await broker.pull_messages(topic)] == ["U0", "U1", "U2"]
 
 
 async def test_broken_batches_are_13(broker: RunningBroker, topic: str) -> None:
@@ -357,6 +366,7 @@ class StuckDisk(SystemDisk):
 
     def __init__(self) -> None:
         self.let_go = threading.Event()
+        self.let_go.set()
 
     def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
         return StuckRegion(Path(path), size, read_only=read_only, let_go=self.let_go)
@@ -372,10 +382,18 @@ class StuckRegion(SystemMappedRegion):
         super().flush(start, end)
 
 
+@pytest.fixture
+def disk() -> Iterator[StuckDisk]:
+    """A disk that is free again at the end, before the broker is stopped."""
+    made = StuckDisk()
+    yield made
+    made.let_go.set()
+
+
 @pytest.mark.parametrize("more", [{"UNIQ_KEY": "u"}, {"DELAY": "0"}], ids=["plain send", "general send"])
-async def test_disk_that_is_too_slow_is_10_with_the_whole_header(start_broker: Start, more: dict[str, str]) -> None:
-    disk = StuckDisk()
-    disk.let_go.set()
+async def test_disk_that_is_too_slow_is_10_with_the_whole_header(
+    start_broker: Start, disk: StuckDisk, more: dict[str, str]
+) -> None:
     broker = await start_broker(disk=disk, flushDiskType="SYNC_FLUSH", syncFlushTimeout=50)
     broker.create_topic("T")
     disk.let_go.clear()
@@ -388,9 +406,7 @@ async def test_disk_that_is_too_slow_is_10_with_the_whole_header(start_broker: S
     assert [message.body for message in await broker.pull_messages("T")] == [b"x"]
 
 
-async def test_waiting_sends_are_bounded_while_the_disk_is_stuck(start_broker: Start) -> None:
-    disk = StuckDisk()
-    disk.let_go.set()
+async def test_waiting_sends_are_bounded_while_the_disk_is_stuck(start_broker: Start, disk: StuckDisk) -> None:
     broker = await start_broker(disk=disk, flushDiskType="SYNC_FLUSH", sendThreadPoolQueueCapacity=3)
     broker.create_topic("T")
     disk.let_go.clear()
@@ -398,7 +414,7 @@ async def test_waiting_sends_are_bounded_while_the_disk_is_stuck(start_broker: S
     await until(lambda: broker.controller.fast_failure.sends.count == 3)
     reply = await broker.send("T", b"x", DELAY="0")
     assert reply.code == 2
-    assert "3 sends wait for the disk, sendThreadPoolQueueCapacity is 3" in (reply.remark or "")
+    assert "3 send requests wait for the disk, the limit is 3 (sendThreadPoolQueueCapacity)" in (reply.remark or "")
     assert (await broker.pull("T")).code == 19  # other kinds go on
     disk.let_go.set()
     assert [reply.code for reply in await asyncio.gather(*waiting)] == [0, 0, 0]

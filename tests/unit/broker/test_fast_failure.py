@@ -1,4 +1,4 @@
-"""Refusals of sends that waited too long, or came while too many were unfinished."""
+"""Refusals of requests that waited too long, or came while too many were unfinished."""
 
 import asyncio
 import logging
@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from maxq.broker.fast_failure import FastFailure
+from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
+from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand
 from maxq.testing.sim_clock import SimClock
 
 
@@ -20,93 +22,124 @@ class Broker:
         self.settings.broker = replace(self.settings.broker, **settings)  # type: ignore[arg-type]
         self.fast_failure = FastFailure(self.settings, clock=self.clock)
 
-    def turn(self) -> None:
-        """The loop begins a new turn."""
-        self.fast_failure._tick()
+    def ask(self, code: int = RequestCode.SEND_MESSAGE_V2, *, oneway: bool = False) -> str | None:
+        request = RemotingCommand(code, flag=ONEWAY_FLAG if oneway else 0)
+        return self.fast_failure.gate(None, request)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-async def broker() -> Broker:
-    made = Broker()
-    made.turn()
-    return made
+async def test_first_request_of_a_turn_never_waited(
+) -> None:
+    broker = Broker()
+    broker.clock.advance_ms(60_000)
+    assert broker.ask() is None
 
 
-async def test_send_that_is_reached_in_time_goes_on(broker: Broker) -> None:
+async def test_send_behind_others_of_its_turn_for_too_long_is_refused_with_its_wait_and_the_limit() -> None:
+    broker = Broker()
+    assert broker.ask() is None
     broker.clock.advance_ms(200)
-    assert broker.fast_failure.refuse_send() is None
-
-
-async def test_send_behind_a_long_turn_is_refused_with_its_wait_and_the_limit(broker: Broker) -> None:
-    broker.clock.advance_ms(350)
-    remark = broker.fast_failure.refuse_send()
+    assert broker.ask() is None
+    broker.clock.advance_ms(150)
+    remark = broker.ask()
     assert remark is not None
     assert remark.startswith(
         "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 350ms, size of queue: 0"
     )
-    assert "waitTimeMillsInSendQueue is 200" in remark
-    broker.turn()
-    assert broker.fast_failure.refuse_send() is None
+    assert "the limit is 200 (waitTimeMillsInSendQueue)" in remark
+    assert broker.fast_failure.refuse_send() == remark
 
 
-async def test_sends_behind_a_slow_append_are_refused_until_the_turn_ends(broker: Broker) -> None:
+async def test_next_turn_begins_anew() -> None:
+    broker = Broker()
+    assert broker.ask() is None
+    broker.clock.advance_ms(350)
+    await asyncio.sleep(0)
+    assert broker.ask() is None
+
+
+@pytest.mark.parametrize(
+    ("code", "limit_ms", "setting"),
+    [
+        (RequestCode.PULL_MESSAGE, 5_000, "waitTimeMillsInPullQueue"),
+        (RequestCode.LITE_PULL_MESSAGE, 5_000, "waitTimeMillsInLitePullQueue"),
+        (RequestCode.HEART_BEAT, 31_000, "waitTimeMillsInHeartbeatQueue"),
+        (RequestCode.GET_BROKER_CONFIG, 5_000, "waitTimeMillsInAdminBrokerQueue"),
+    ],
+)
+async def test_every_kind_has_its_own_limit(code: RequestCode, limit_ms: int, setting: str) -> None:
+    broker = Broker()
+    broker.ask()
+    broker.clock.advance_ms(limit_ms)
+    assert broker.ask(code) is None
+    broker.clock.advance_ms(1)
+    remark = broker.ask(code)
+    assert remark is not None and setting in remark
+
+
+async def test_sends_behind_a_slow_append_are_refused_until_the_turn_ends() -> None:
+    broker = Broker(wait_time_mills_in_send_queue=100_000)
+    assert broker.ask() is None
     broker.clock.advance_ms(1_300)
     broker.fast_failure.append_took(1_250)
-    remark = broker.fast_failure.refuse_send()
+    remark = broker.ask()
     assert remark is not None and remark.startswith("[PCBUSY_CLEAN_QUEUE]broker busy, start flow control")
-    assert "1250 ms" in remark and "osPageCacheBusyTimeOutMills is 1000" in remark
-    broker.turn()
-    assert broker.fast_failure.refuse_send() is None
+    assert "1250 ms, the limit is 1000 (osPageCacheBusyTimeOutMills)" in remark
+    assert broker.ask(RequestCode.PULL_MESSAGE) is None
+    await asyncio.sleep(0)
+    assert broker.ask() is None
+    broker.clock.advance_ms(1)
+    assert broker.ask() is None
 
 
-async def test_an_append_within_the_limit_refuses_nobody(broker: Broker) -> None:
+async def test_an_append_within_the_limit_refuses_nobody() -> None:
+    broker = Broker()
+    broker.ask()
     broker.clock.advance_ms(100)
     broker.fast_failure.append_took(100)
-    assert broker.fast_failure.refuse_send() is None
+    assert broker.ask() is None
 
 
-async def test_unfinished_sends_are_bounded() -> None:
+async def test_unfinished_sends_are_bounded_and_others_do_not_notice() -> None:
     broker = Broker(send_thread_pool_queue_capacity=2)
-    broker.turn()
     for _ in range(2):
-        assert broker.fast_failure.refuse_send() is None
+        assert broker.ask() is None
         broker.fast_failure.sends.enter()
-    remark = broker.fast_failure.refuse_send()
+    remark = broker.ask()
     assert remark is not None and remark.startswith("[OVERLOAD]system busy, start flow control for a while")
-    assert "sendThreadPoolQueueCapacity is 2" in remark
+    assert "2 send requests wait for the disk, the limit is 2 (sendThreadPoolQueueCapacity)" in remark
+    assert broker.ask(RequestCode.PULL_MESSAGE) is None
+    assert broker.ask(RequestCode.GET_BROKER_CONFIG) is None
     broker.fast_failure.sends.leave()
-    assert broker.fast_failure.refuse_send() is None
+    assert broker.ask() is None
 
 
 async def test_waiting_counts_for_nothing_when_fast_failure_is_off() -> None:
     broker = Broker(broker_fast_failure_enable=False)
-    broker.turn()
+    broker.ask()
     broker.clock.advance_ms(5_000)
-    assert broker.fast_failure.refuse_send() is None
+    assert broker.ask() is None
 
 
-async def test_refusals_are_counted_by_cause_and_told_once(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+async def test_refusals_are_counted_by_cause_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
+    broker = Broker()
+    broker.ask()
+    broker.clock.advance_ms(500)
     for oneway in (False, True, True):
-        broker.fast_failure.refuse("[TIMEOUT_CLEAN_QUEUE]broker busy …", oneway=oneway)
+        assert broker.ask(oneway=oneway) is not None
     assert broker.fast_failure.refused.by_cause == {"TIMEOUT_CLEAN_QUEUE": 3}
     assert broker.fast_failure.refused.oneway_dropped == 2
-    broker.clock.advance_ms(2_000)
-    broker.turn()
-    broker.clock.advance_ms(2_000)
-    broker.turn()
+    broker.fast_failure.report()
+    broker.fast_failure.report()
     assert [record.getMessage() for record in caplog.records] == [
         "refused 3 requests with [TIMEOUT_CLEAN_QUEUE] (3 since start, 2 one-way requests among all dropped)"
     ]
 
 
-async def test_started_it_marks_the_turns_of_the_loop_and_stopped_it_leaves_no_timer() -> None:
-    broker = Broker()
-    broker.fast_failure.start()
-    broker.clock.advance_ms(400)
-    while broker.fast_failure.head_wait_ms():  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
-    broker.fast_failure.stop()
-    broker.clock.advance_ms(400)
-    assert broker.fast_failure.refuse_send() is None
-    assert broker.fast_failure.head_wait_ms() == 0
+def test_put_times_are_told_as_tools_expect_them() -> None:
+    times = Broker().fast_failure.put_times
+    for milliseconds in [0] * 970 + [5] * 20 + [24] * 9 + [12_345]:
+        times.took(milliseconds)
+    assert times.distribution().startswith("[<=0ms]:970 [0~10ms]:20 [10~50ms]:9 [50~100ms]:0 ")
+    assert times.distribution().endswith("[5~10s]:0 [10s~]:1 ")
+    assert (times.percentile(0.99), times.percentile(0.999), times.longest_ms) == ("5.00", "24.00", 12_345)

@@ -12,7 +12,7 @@ Source:
 import asyncio
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from maxq.broker.broker_identity import BrokerAddress
@@ -63,6 +63,18 @@ _EMPTY_QUEUE = (GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.NO_MATCHE
 _NOTHING_YET = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
 
+Learn = Callable[[PullMessageRequestHeader, TopicConfig, SubscriptionGroupConfig, SubscriptionData], None]
+
+
+def _nothing_learned(
+    header: PullMessageRequestHeader,
+    topic: TopicConfig,
+    group: SubscriptionGroupConfig,
+    subscription: SubscriptionData,
+) -> None:
+    """Without a batch path every pull takes the general way."""
+
+
 class _Pull(NamedTuple):
     """A request that passed the checks."""
 
@@ -111,7 +123,12 @@ class PullMessageProcessor:
         self._clock = clock
         self._broker = broker
         self._reading: set[asyncio.Task[None]] = set()
+        self._learn: Learn = _nothing_learned
         hold_service.set_replay(self.replay)
+
+    def set_learn(self, learn: Learn) -> None:
+        """`learn` is told of every pull that passed the checks and found messages in memory (broker/pull_path.py)."""
+        self._learn = learn
 
     def register(self, server: RemotingServer) -> None:
         for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
@@ -130,6 +147,8 @@ class PullMessageProcessor:
             )
         if outcome.code == ResponseCode.PULL_NOT_FOUND and self._park(connection, request, header):
             return None
+        if outcome.code == ResponseCode.SUCCESS and not outcome.result.suggest_pulling_from_slave:
+            self._learn(header, pull.topic, pull.group, pull.subscription)
         return self._answer(connection, request, pull, outcome)
 
     def replay(self, held: HeldPull, last: bool) -> bool:
@@ -292,7 +311,7 @@ class PullMessageProcessor:
             return request.reply(outcome.code, outcome.remark, ext)
         self._count(pull, result)
         reply = request.reply(outcome.code, outcome.remark, ext, result.buffers)
-        if not result.suggest_pulling_from_slave:
+        if not result.cold:
             return reply
         self._read_from_disk(connection, reply, result.buffers)
         return None
@@ -308,7 +327,7 @@ class PullMessageProcessor:
         latency_ms = self._clock.monotonic_ms() - pull.began_ms
         if latency_ms > self._stats.longest_get_ms:
             self._stats.longest_get_ms = latency_ms
-        counter.add(result.message_count, result.total_bytes, latency_ms, result.suggest_pulling_from_slave)
+        counter.add(result.message_count, result.total_bytes, latency_ms, result.cold)
         counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
 
     def _read_from_disk(self, connection: Connection, reply: RemotingCommand, buffers: Sequence[memoryview]) -> None:

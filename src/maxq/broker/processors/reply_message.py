@@ -62,14 +62,6 @@ class ReplyMessageProcessor:
             server.register(code, self)
 
     async def __call__(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        limit = self._settings.broker.reply_thread_pool_queue_capacity
-        if self._fast_failure.replies.count >= limit:
-            remark = (
-                f"[OVERLOAD]system busy, start flow control for a while: {limit} replies are being pushed to their "
-                f"clients (replyThreadPoolQueueCapacity); retry later"
-            )
-            self._fast_failure.refuse(remark, oneway=request.is_oneway)
-            return request.reply(ResponseCode.SYSTEM_BUSY, remark)
         self._fast_failure.replies.enter()
         try:
             return await self._process(connection, request)

@@ -41,6 +41,7 @@ from maxq.store.store_results import PutMessageResult
 log = logging.getLogger(__name__)
 
 BATCH_CQ = "BatchCQ"
+_UNIQUE_KEY = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _INNER_BATCH_MOST = 32_767  # INNER_NUM is read as a 16-bit number
 
 
@@ -80,10 +81,6 @@ class SendMessageProcessor:
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """None: the answer waits for the disk and is sent from here."""
-        busy = self._fast_failure.refuse_send()
-        if busy is not None:
-            self._fast_failure.refuse(busy, oneway=request.is_oneway)
-            return request.reply(ResponseCode.SYSTEM_BUSY, busy)
         header = SendMessageRequestHeader.decode_for(request.code, request.ext)
         version_before = self._topics.data_version.counter
         message = self._message(connection, request, header)
@@ -140,10 +137,12 @@ class SendMessageProcessor:
         )
         if config.topic_filter_type == TopicFilterType.MULTI_TAG:
             message.sys_flag |= MessageSysFlag.MULTI_TAGS
-        if not properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX):
-            properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self._unique_id()
+        is_inner_batch = bool(header.batch) and config.attributes.get(QUEUE_TYPE) == BATCH_CQ
+        # The messages of a plain batch are stored with their own properties; the request's only steer the request.
+        if (is_inner_batch or not header.batch) and not properties.get(_UNIQUE_KEY):
+            properties[_UNIQUE_KEY] = self._unique_id()
         self._own_properties.add_to(properties)
-        if header.batch and config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
+        if is_inner_batch:
             self._make_inner_batch(message)
         return message
 
@@ -212,7 +211,7 @@ class SendMessageProcessor:
         return result
 
     def _response(self, message: MessageExtBrokerInner, result: PutMessageResult) -> dict[str, str]:
-        unique_key = message.properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX]
+        unique_key = message.properties.get(_UNIQUE_KEY)
         header = SendMessageResponseHeader(result.msg_id, message.queue_id, result.queue_offset, unique_key)
         if message.sys_flag & MessageSysFlag.INNER_BATCH:
             header.batch_uniq_id = unique_key
