@@ -2,6 +2,7 @@
 
 MaxQError
 ├── ConfigError                 a setting or a settings file is wrong: names file, key, value, bound
+│   └── ConfigUpdateRefusedError  a live update that was not made: refused, the names in the way
 ├── StoreError                  the store cannot do it
 │   ├── StoreRefusedError       the broker will not start on this store: names file, what is wrong, what to do
 │   └── MessageIllegalError     a message that must not be stored: names size and limit
@@ -32,6 +33,16 @@ class MaxQError(Exception):
 
 class ConfigError(MaxQError):
     """A setting or a settings file is wrong; the message names file, key, value and bound."""
+
+
+class ConfigUpdateRefusedError(ConfigError):
+    """A live update that was not made; `refused` are the names of the settings that stood in the way."""
+
+    response_code = 16  # NO_PERMISSION, what RocketMQ answers for its black list
+
+    def __init__(self, message: str, refused: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class StoreError(MaxQError):

@@ -19,7 +19,7 @@ from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.config.properties import decode_text, edit_properties
 from maxq.config.setting import Setting, settings_of
-from maxq.errors import ConfigError
+from maxq.errors import ConfigUpdateRefusedError
 
 DEFAULT_BROKER_PORT = 10911
 DEFAULT_NAMESRV_PORT = 9876
@@ -31,16 +31,6 @@ class Change(NamedTuple):
     name: str
     old: str
     new: str
-
-
-class ConfigUpdateRefusedError(ConfigError):
-    """A live update that was not made; `refused` are the names that stood in the way."""
-
-    response_code = 16  # NO_PERMISSION, what RocketMQ answers for its black list
-
-    def __init__(self, message: str, refused: tuple[str, ...]) -> None:
-        super().__init__(message)
-        self.refused = refused
 
 
 class FileAccess(Protocol):

@@ -3,8 +3,8 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.config import BrokerSettings, NamesrvSettings
-from maxq.config.settings import Change, ConfigUpdateRefusedError, persist
-from maxq.errors import ConfigError
+from maxq.config.settings import Change, persist
+from maxq.errors import ConfigError, ConfigUpdateRefusedError
 
 
 def test_update_moves_live_settings_and_tells_listeners() -> None:
