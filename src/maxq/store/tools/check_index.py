@@ -69,7 +69,7 @@ class IndexCheck:
         self._current = next(self._stream, None)
         self._gaps: list[_Gap] = []
         self._gap_open = False
-        self._last_place = ("index", 0)
+        self._last: _Entry | None = None  # the entry before the current one
 
     @property
     def enabled(self) -> bool:
@@ -106,7 +106,7 @@ class IndexCheck:
 
     def _advance(self) -> None:
         assert self._current is not None
-        self._last_place = (self._files.name(self._current.file.path), self._current.position)
+        self._last = self._current
         self._current = next(self._stream, None)
 
     def _check_entry(self, found: _Entry, expected: Expectation) -> None:
@@ -155,10 +155,9 @@ class IndexCheck:
             self._gaps[-1].last_offset = physical_offset
             self._gaps[-1].records += 1
             return
-        place = self._last_place
-        if self._current is not None:
-            place = (self._files.name(self._current.file.path), self._current.position)
-        self._gaps.append(_Gap(*place, physical_offset, physical_offset, 1))
+        near = self._current or self._last
+        file, position = (self._files.name(near.file.path), near.position) if near else ("index", 0)
+        self._gaps.append(_Gap(file, position, physical_offset, physical_offset, 1))
         self._gap_open = True
 
     def _report_gap(self, gap: _Gap) -> None:

@@ -101,7 +101,9 @@ def _tags_code(topic: str, properties: dict[str, str], store_timestamp: int, del
 
 
 def _multi_dispatch(topic: str, queue_id: int, properties: dict[str, str], tags_code: int) -> tuple[ExpectedUnit, ...]:
-    names = properties.get(const.PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
+    if const.PROPERTY_INNER_MULTI_DISPATCH not in properties:
+        return ()
+    names = properties[const.PROPERTY_INNER_MULTI_DISPATCH].split(",")
     offsets = properties.get(const.PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
     if len(names) != len(offsets) or topic.startswith(("%RETRY%", "rmq_sys_")) or topic == SCHEDULE_TOPIC:
         return ()
