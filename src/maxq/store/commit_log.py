@@ -184,6 +184,14 @@ class CommitLog:
             return -1
         return store_timestamp_of(head)
 
+    def put_queue_offset(self, physical_offset: int, queue_offset: int) -> None:
+        """Correct the QUEUEOFFSET field of a record, durably. Blocks; recovery only."""
+        file = self.files.find(physical_offset)
+        assert file is not None, f"no file holds physical offset {physical_offset}"
+        position = physical_offset - file.file_from_offset + 20
+        _LONG.pack_into(file.view, position, queue_offset)
+        file.region.flush(position, position + 8)
+
     def next_file_offset(self, offset: int) -> int:
         """Start of the file behind the one that holds `offset` (CommitLog.rollNextFile)."""
         size = self.files.file_size

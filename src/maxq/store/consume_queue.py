@@ -109,19 +109,18 @@ class ConsumeQueue:
 
     # --- writing ---
 
-    def roll(self, queue_offset: int, physical_offset: int, size: int, max_gap: int) -> None:
-        """Make `tail` ready for unit `queue_offset`, that of the record at `physical_offset`.
+    def roll(self, queue_offset: int, physical_offset: int, size: int) -> None:
+        """Make `tail` ready for unit `queue_offset`, that of the record at `physical_offset`; it is not below the end.
 
         A queue without units starts at any offset, behind pre-blank units. Units that are missing in an existing
-        queue are filled with the places of damaged messages. A gap of more than `max_gap` units is no gap: the
-        record's own offset field is wrong; the tail then stays where the queue ends.
+        queue are filled with the places of damaged messages.
         """
         target = queue_offset * CQ_STORE_UNIT_SIZE
         if not self.files.files:
             self._start_at(target)
             return
         gap = (target - self.tail.write_offset) // CQ_STORE_UNIT_SIZE
-        for _ in range(gap if gap <= max_gap else 0):
+        for _ in range(gap):
             self.append(physical_offset, size, DAMAGED_TAGS_CODE)
         if gap > 0:
             self.tail.max_physical_offset = physical_offset  # the record itself is still to come

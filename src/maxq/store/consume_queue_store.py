@@ -19,8 +19,6 @@ log = logging.getLogger(__name__)
 #: Queues that may be mapped at a time (a mapping costs two descriptors); those mapped longest ago are given up.
 MAX_MAPPED_QUEUES = 6000
 _LOOK_AT = 16
-#: A record that claims to be further behind the end of its queue than this has a wrong queue offset.
-MAX_GAP = 10_000
 
 BATCH_UNIT_NAME = "batchconsumequeue"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -34,14 +32,12 @@ class ConsumeQueueStore:
         is_batch_topic: tells which topics have the attribute queue.type=BatchCQ. A topic with a batch queue on disk, or with
             an inner batch in the log, is one anyway.
         max_mapped: most queues that are mapped at a time.
-        max_gap: largest gap of a queue that is filled with the places of damaged messages, in units.
     """
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
         self.topics: dict[bytes, TopicTail] = {}
         self.batch_queues: dict[tuple[str, int], BatchConsumeQueue] = {}
-        self.max_gap = MAX_GAP
         self.is_batch_topic: Callable[[str], bool] = lambda topic: False
         self.max_mapped = MAX_MAPPED_QUEUES
         self._mapped: dict[ConsumeQueue, None] = {}  # in the order in which they were mapped
@@ -134,19 +130,6 @@ class ConsumeQueueStore:
             self.topics[topic] = self.topic_tail(name)
             return None
         return self.open(name, queue_id).tail
-
-    def roll_queue(self, tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> None:
-        queue: ConsumeQueue = tail.owner
-        end = queue.max_offset
-        if queue_offset > end and queue.files.files:
-            log.warning(
-                "queue %s-%d ends at %d, but the record at physical offset %d says %d: %s",
-                queue.topic, queue.queue_id, end, physical_offset, queue_offset,
-                "the places between are kept as damaged"
-                if queue_offset - end <= self.max_gap
-                else "its queue offset is not believed",
-            )  # fmt: skip
-        queue.roll(queue_offset, physical_offset, size, self.max_gap)
 
     # --- mappings and flushing ---
 

@@ -28,6 +28,7 @@ from maxq.store.store_context import StoreContext
 
 DAMAGED_PROPERTY = "MAXQ_DAMAGED"
 DAMAGED_TOPIC = "rmq_sys_maxq_damaged"
+DAMAGED_FOLDER = "damaged"
 _ROLLBACK = 0xC
 _BLANK = b"\xcb\xd4\x31\x94"
 
@@ -89,7 +90,7 @@ def seal(context: StoreContext, commit_log: CommitLog, damage: DamagedRange) -> 
     filler = _filler(file, damage)
     if filler is None:
         return False
-    kept = context.root / "damaged" / offset_to_file_name(damage.physical_offset)
+    kept = context.root / DAMAGED_FOLDER / offset_to_file_name(damage.physical_offset)
     context.disk.write(kept, bytes(file.view[damage.position : stop]))
     file.view[damage.position : damage.position + len(filler)] = filler
     file.region.flush(damage.position, stop)

@@ -18,11 +18,13 @@ from maxq.protocol.message_const import (
     PROPERTY_TAGS,
 )
 from maxq.store.batch_consume_queue import BatchUnit
-from maxq.store.commit_log import CommitLog
+from maxq.store.commit_log import MIN_RECORD_SIZE, CommitLog
+from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.damage import DAMAGED_PROPERTY, DAMAGED_TOPIC
 from maxq.store.index_service import IndexService
 from maxq.store.log_cy import DAMAGED_TAGS_CODE, Dispatcher, QueueTail, jhash
+from maxq.store.queue_offset_judge import QueueOffsetJudge
 from maxq.store.running_flags import INDEX_ERROR, LOGICS_ERROR
 from maxq.store.store_context import StoreContext
 
@@ -47,6 +49,8 @@ class DispatchService:
 
     Attributes:
         dispatcher: the compiled core; `dispatcher.dispatched_offset` is how far dispatch has come.
+        judge: decides about records whose queue offset does not continue their queue.
+        faults: what was wrong with records met, one line each.
         hooks: topic → function that gets every record of that topic (transactions, delay, filters); set with `hook`.
         on_arrival: called with the tails of watched queues that got units.
     """
@@ -63,6 +67,8 @@ class DispatchService:
         self.dispatcher.delay_table = parse_delay_levels(context.config.message_delay_level)
         self.unindexed = Dispatcher(queues.topics, None, self)
         self.unindexed.delay_table = self.dispatcher.delay_table
+        self.judge = QueueOffsetJudge(commit_log)
+        self.faults: list[str] = []
         self.hooks: dict[str, Callable[[DispatchRequest], None]] = {}
         self.on_arrival: Callable[[list[QueueTail]], None] | None = None
 
@@ -131,8 +137,34 @@ class DispatchService:
     def open_queue(self, topic: bytes, queue_id: int) -> QueueTail | None:
         return self._queues.open_queue(topic, queue_id)
 
-    def roll_queue(self, tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> None:
-        self._queues.roll_queue(tail, queue_offset, physical_offset, size)
+    def roll_queue(self, tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> bool:
+        queue: ConsumeQueue = tail.owner
+        end = queue.max_offset
+        if queue_offset == end:  # its file is full, or there is none yet
+            queue.roll(end, physical_offset, size)
+            return True
+        judged = self.judge.judge(queue, queue_offset, physical_offset, size)
+        if judged is None:
+            self._note(queue, queue_offset, physical_offset, "it is not of this queue and gets no place in it")
+            return False
+        if judged != queue_offset:
+            self._note(queue, queue_offset, physical_offset, f"the field is wrong and was set to {judged}")
+            self._commit_log.put_queue_offset(physical_offset, judged)
+        elif queue.files.files:
+            self._note(queue, queue_offset, physical_offset, f"the {judged - end} places between are kept as damaged")
+        queue.roll(judged, physical_offset, size)
+        return True
+
+    def _note(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, verdict: str) -> None:
+        file = self._commit_log.files.find(physical_offset)
+        assert file is not None, "a record that is dispatched is in a file"
+        text = (
+            f"{file.path}: the record at position {physical_offset - file.file_from_offset} (physical offset "
+            f"{physical_offset}) says it is message {queue_offset} of {queue.topic}-{queue.queue_id}, which ends at "
+            f"{queue.max_offset}: {verdict}"
+        )
+        log.error("%s", text)
+        self.faults.append(text)
 
     def roll_index(self, physical_offset: int, store_timestamp: int) -> None:
         self._index.roll()
@@ -186,8 +218,11 @@ class DispatchService:
         tail = queue.tail
         if physical_offset + size <= tail.max_physical_offset or queue_offset < queue.max_offset:
             return
+        if queue.files.files and queue_offset - queue.max_offset > self.judge.lost_bytes // MIN_RECORD_SIZE:
+            self._note(queue, queue_offset, physical_offset, "so far behind it can not be")
+            return
         if queue_offset != queue.max_offset or not queue.files.files:
-            self._queues.roll_queue(tail, queue_offset, physical_offset, size)
+            queue.roll(queue_offset, physical_offset, size)
         queue.append(physical_offset, size, tags_code)
         if tail.watched:
             tail.watched = False

@@ -976,10 +976,11 @@ class Dispatcher:
             queue = topic.queues[queue_id]
         if queue is None:
             queue = self._owner.open_queue(topic.topic_bytes, queue_id)
-        if physical_offset + size <= queue.max_physical_offset or queue_offset * 20 < queue.write_offset:
+        if physical_offset + size <= queue.max_physical_offset:
             return 0
         if queue_offset * 20 != queue.write_offset or not queue.append(physical_offset, cython.cast(cython.int, size), tags_code):
-            self._owner.roll_queue(queue, queue_offset, physical_offset, size)
+            if not self._owner.roll_queue(queue, queue_offset, physical_offset, size):
+                return 0
             if not queue.append(physical_offset, cython.cast(cython.int, size), tags_code):
                 raise AssertionError(f"{queue.topic}-{queue_id}: no room for unit {queue_offset} after a roll")
         if queue.watched:

@@ -138,8 +138,9 @@ class Dispatcher:
     def __init__(self, topics: dict[bytes, TopicTail], index: IndexTail | None, owner: Any) -> None:
         """`owner` is called for what C does not do (all take plain ints and bytes):
         owner.open_queue(topic: bytes, queue_id: int) -> QueueTail   # missing topic or queue
-        owner.roll_queue(tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> None
-            # the unit does not go to tail's file: attach the right one; the record is for filling a gap
+        owner.roll_queue(tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> bool
+            # the unit does not go to tail's file, or its offset is not the queue's next: attach the right file, fill a
+            # gap; False if the record is not to get a unit
         owner.roll_index(physical_offset: int, store_timestamp: int) -> None   # attach the next IndexFile
         owner.dispatch_special(position: int, size: int, physical_offset: int, view: memoryview) -> None
             # after the normal handling of a record with INNER_MULTI_DISPATCH, with the inner-batch bit (whose unit is

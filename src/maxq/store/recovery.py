@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, ConsumeQueue
-from maxq.store.consume_queue_store import MAX_GAP, ConsumeQueueStore
-from maxq.store.damage import DamagedRange, seal
+from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.damage import DAMAGED_FOLDER, DamagedRange, seal
 from maxq.store.dispatch import DispatchService
 from maxq.store.index_file import IndexFile
 from maxq.store.index_service import IndexService
@@ -129,7 +129,9 @@ class Recovery:
         for damage in scan.damages:
             seal(self._context, self._commit_log, damage)
         index_start = self._index_start(end)
-        self._queues.max_gap = max(MAX_GAP, sum(damage.size for damage in scan.damages) // 91)
+        # damage that an earlier start sealed counts too: its copies are still there
+        sealed = self._context.disk.list(self._context.root / DAMAGED_FOLDER)
+        self._dispatch.judge.lost_bytes = sum(entry.size for entry in sealed)
         if start < end or not self._complete(end):
             self._cut_queues(start)
         self._replay(start, index_start, end, scan.damages)
@@ -137,6 +139,8 @@ class Recovery:
             while queue.max_offset <= index:
                 queue.append(damage.physical_offset, damage.size, DAMAGED_TAGS_CODE)
         self._settle_offsets()
+        self._report.faults += self._dispatch.faults[:100]
+        self._dispatch.faults.clear()
 
     # --- the log ---
 
@@ -323,6 +327,7 @@ class Recovery:
         damage = scan.damage_at(offset)
         log.error("damage in the middle of the log: %s", damage)
         self._report.damages.append(damage)
+        self._dispatch.judge.lost_bytes += damage.size
         seal(self._context, self._commit_log, damage)
         return damage.end_offset
 

@@ -42,7 +42,9 @@ def parse(data: bytes, position: int) -> Record | None:
     """The record at `position` by the rules of CommitLog.checkMessageAndReturnSize (own offset not compared)."""
     if position + 91 > len(data):
         return None
-    total, magic, crc, queue_id, _, queue_offset, physical, sys_flag, _ = struct.unpack_from(">iIiiiqqiq", data, position)
+    total, magic, crc, queue_id, _, queue_offset, physical, sys_flag, _ = struct.unpack_from(
+        ">iIiiiqqiq", data, position
+    )
     if magic not in (V1, V2) or total < 91 or position + total > len(data):
         return None
     at = position + 48 + (20 if sys_flag & 0x10 else 8)
@@ -61,7 +63,9 @@ def parse(data: bytes, position: int) -> Record | None:
     if at + 2 + size != position + total or (body and zlib.crc32(body) & 0x7FFFFFFF != crc):
         return None
     pairs = (chunk.split("\x01", 1) for chunk in text.split("\x02") if "\x01" in chunk)
-    return Record(physical, total, topic, queue_id, queue_offset, sys_flag, stored, body, {k: v for k, v in pairs if k and v})
+    return Record(
+        physical, total, topic, queue_id, queue_offset, sys_flag, stored, body, {k: v for k, v in pairs if k and v}
+    )
 
 
 def files(folder: Path) -> list[Path]:
@@ -143,7 +147,9 @@ def _put(file: bytearray, slots: int, text: str, record: Record) -> None:
     if count <= 1:
         begin, begin_offset = record.store_timestamp, record.physical_offset
     used += 1 if previous == 0 else 0
-    struct.pack_into(">qqqqii", file, 0, begin, record.store_timestamp, begin_offset, record.physical_offset, used, count + 1)
+    struct.pack_into(
+        ">qqqqii", file, 0, begin, record.store_timestamp, begin_offset, record.physical_offset, used, count + 1
+    )
 
 
 def index_on_disk(root: Path) -> list[bytes]:

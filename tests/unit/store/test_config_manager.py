@@ -41,7 +41,9 @@ def test_the_newest_content_is_read_and_the_one_before_is_the_bak(tmp_path: Path
 
 
 @pytest.mark.parametrize("content", [b"", b"\0\0\0", b"1,x", None])
-def test_a_file_that_cannot_be_read_gives_way_to_its_bak_and_is_kept_aside(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_cannot_be_read_gives_way_to_its_bak_and_is_kept_aside(
+    tmp_path: Path, content: bytes | None
+) -> None:
     written(tmp_path / "n.json", [1], [2])
     (tmp_path / "n.json").unlink() if content is None else (tmp_path / "n.json").write_bytes(content)
     assert loaded(tmp_path / "n.json") == [1]

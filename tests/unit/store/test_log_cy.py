@@ -38,10 +38,11 @@ class Owner:
         tail.set_queue(queue_id, queue)
         return queue
 
-    def roll_queue(self, queue, queue_offset: int, physical_offset: int, size: int) -> None:
+    def roll_queue(self, queue, queue_offset: int, physical_offset: int, size: int) -> bool:
         start = queue_offset * 20 // 100 * 100
         region = self.files.setdefault((queue.topic, queue.queue_id, start), bytearray(100))
         queue.attach(memoryview(region), start, queue_offset * 20 - start)
+        return True
 
     def roll_index(self, physical_offset: int, store_timestamp: int) -> None:
         region = bytearray(40 + 4 * 7 + 20 * 9)
@@ -59,15 +60,29 @@ class Owner:
         return found
 
 
-def record(topic: bytes, queue_id: int, queue_offset: int, physical: int, body: bytes, properties: bytes, sys_flag: int = 0) -> bytes:
+def record(
+    topic: bytes, queue_id: int, queue_offset: int, physical: int, body: bytes, properties: bytes, sys_flag: int = 0
+) -> bytes:
     """The naive encoder."""
-    rest = struct.pack(">iIiiqqiq", 0xDAA320A7 - (1 << 32), zlib.crc32(body) & 0x7FFFFFFF, queue_id, 7, queue_offset, physical, sys_flag, 1000)
+    rest = struct.pack(
+        ">iIiiqqiq",
+        0xDAA320A7 - (1 << 32),
+        zlib.crc32(body) & 0x7FFFFFFF,
+        queue_id,
+        7,
+        queue_offset,
+        physical,
+        sys_flag,
+        1000,
+    )
     rest += BORN + struct.pack(">q", 2000) + STORE + struct.pack(">iq", 0, 0) + struct.pack(">i", len(body)) + body
     rest += bytes([len(topic)]) + topic + struct.pack(">h", len(properties)) + properties
     return struct.pack(">i", len(rest) + 4) + rest
 
 
-def send_row(form: ModuleType, source: bytearray, topic: bytes, queue_id: int, properties: bytes, body: bytes, flags: int = 0) -> list[int]:
+def send_row(
+    form: ModuleType, source: bytearray, topic: bytes, queue_id: int, properties: bytes, body: bytes, flags: int = 0
+) -> list[int]:
     row = [0] * form.ROW_WIDTH
     for column, data in ((form.R_TOPIC, topic), (form.R_PROPERTIES, properties), (form.R_BODY, body)):
         row[column], row[column + 1] = len(source), len(data)
@@ -76,7 +91,9 @@ def send_row(form: ModuleType, source: bytearray, topic: bytes, queue_id: int, p
     return row
 
 
-def append(form: ModuleType, log, owner: Owner, source: bytearray, rows: list[list[int]], limit: int = 4096) -> tuple[int, array]:
+def append(
+    form: ModuleType, log, owner: Owner, source: bytearray, rows: list[list[int]], limit: int = 4096
+) -> tuple[int, array]:
     flat = array("q", [value for row in rows for value in row])
     count = log.append_rows(source, bytearray(1), flat, 0, len(rows), owner.topics, BORN, STORE, 2000, SUFFIX, limit)
     return count, flat
@@ -94,7 +111,10 @@ def test_rows_become_the_records_of_the_format(form: ModuleType) -> None:
     plain_topic(owner, b"T", 2)
     log.attach(memoryview(region), 8192, len(region), 0)
     source = bytearray(b"header")
-    rows = [send_row(form, source, b"T", 1, b"UNIQ_KEY\x01A\x02TAGS\x01TagA\x02", b"hello"), send_row(form, source, b"T", 1, b"KEYS\x01k", b"world")]
+    rows = [
+        send_row(form, source, b"T", 1, b"UNIQ_KEY\x01A\x02TAGS\x01TagA\x02", b"hello"),
+        send_row(form, source, b"T", 1, b"KEYS\x01k", b"world"),
+    ]
     count, flat = append(form, log, owner, source, rows)
     assert count == 2
     first = record(b"T", 1, 0, 8192, b"hello", b"UNIQ_KEY\x01A\x02TAGS\x01TagA\x02" + SUFFIX)
@@ -108,7 +128,23 @@ def test_rows_become_the_records_of_the_format(form: ModuleType) -> None:
 def test_append_record_equals_append_rows_and_knows_v2_and_prop_crc(form: ModuleType) -> None:
     log, region = form.LogTail(), bytearray(4096)
     log.attach(memoryview(region), 0, len(region), 0)
-    size = log.append_record(b"T", 1, 7, 0, 0, 1000, BORN, 2000, STORE, 0, 0, b"hello", b"a\x01b\x02", zlib.crc32(b"hello") & 0x7FFFFFFF, False)
+    size = log.append_record(
+        b"T",
+        1,
+        7,
+        0,
+        0,
+        1000,
+        BORN,
+        2000,
+        STORE,
+        0,
+        0,
+        b"hello",
+        b"a\x01b\x02",
+        zlib.crc32(b"hello") & 0x7FFFFFFF,
+        False,
+    )
     assert region[:size] == record(b"T", 1, 0, 0, b"hello", b"a\x01b\x02")
     topic = b"%RETRY%" + b"g" * 200
     long = log.append_record(topic, 0, 0, 0, 0, 0, BORN, 0, STORE, 0, 0, b"x", b"a\x01b", 0, True)
@@ -151,7 +187,10 @@ def test_rows_that_need_the_general_way_end_the_run(form: ModuleType, spoil: str
 
 
 def batch(*messages: tuple[bytes, bytes]) -> bytes:
-    return b"".join(struct.pack(">iiiii", 22 + len(b) + len(p), 0, 0, 7, len(b)) + b + struct.pack(">h", len(p)) + p for b, p in messages)
+    return b"".join(
+        struct.pack(">iiiii", 22 + len(b) + len(p), 0, 0, 7, len(b)) + b + struct.pack(">h", len(p)) + p
+        for b, p in messages
+    )
 
 
 def test_a_batch_is_split_into_consecutive_records_or_not_written_at_all(form: ModuleType) -> None:
@@ -159,11 +198,13 @@ def test_a_batch_is_split_into_consecutive_records_or_not_written_at_all(form: M
     plain_topic(owner, b"T", 1)
     log.attach(memoryview(region), 0, len(region), 0)
     source = bytearray()
-    row = send_row(form, source, b"T", 0, b"WAIT\x01true", batch((b"b0", b"TAGS\x01TagA\x02"), (b"b1", b"")), form.F_BATCH)
+    row = send_row(
+        form, source, b"T", 0, b"WAIT\x01true", batch((b"b0", b"TAGS\x01TagA\x02"), (b"b1", b"")), form.F_BATCH
+    )
     count, flat = append(form, log, owner, source, [row])
     assert (count, flat[form.R_COUNT], flat[form.R_QUEUE_OFFSET]) == (1, 2, 0)
-    first = record(b"T", 0, 0, 0, b"b0", b"TAGS\x01TagA\x02WAIT\x01true\x02" + SUFFIX)
-    second = record(b"T", 0, 1, len(first), b"b1", b"WAIT\x01true\x02" + SUFFIX)
+    first = record(b"T", 0, 0, 0, b"b0", b"TAGS\x01TagA\x02")
+    second = record(b"T", 0, 1, len(first), b"b1", b"")
     assert region[: len(first + second)] == first + second
     end = log.max_offset
     for body in (batch((b"x" * 40, b""), (b"y" * 300, b"")), batch((b"ok", b""))[:-1], batch((b"ok", b"")) + b"\0"):
@@ -192,7 +233,14 @@ def test_dispatch_writes_units_rolls_files_and_is_idempotent(form: ModuleType) -
 
 def test_dispatch_indexes_unique_key_and_each_key(form: ModuleType) -> None:
     owner = Owner(form)
-    log = record(b"TopicTest", 0, 0, 0, b"x", b"UNIQ_KEY\x01C0A8010A04D2251A69D73B5A6B400001\x02KEYS\x01k1 \xd0\x96\x02TAGS\x01TagA")
+    log = record(
+        b"TopicTest",
+        0,
+        0,
+        0,
+        b"x",
+        b"UNIQ_KEY\x01C0A8010A04D2251A69D73B5A6B400001\x02KEYS\x01k1 \xd0\x96\x02TAGS\x01TagA",
+    )
     form.Dispatcher(owner.topics, owner.index, owner).run(memoryview(log), 0, len(log), 0)
     region = owner.index_files[0]
     begin, end, first, last, slots, count = struct.unpack_from(">qqqqii", region, 0)
@@ -231,7 +279,13 @@ def test_dispatch_stops_at_what_is_not_a_record(form: ModuleType) -> None:
 
 
 def test_jhash_is_javas(form: ModuleType) -> None:
-    for text, value in (("TagA", 2598919), ("RocketMQ", -453554280), ("polygenelubricants", -2147483648), ("", 0), ("😀", 1772899)):
+    for text, value in (
+        ("TagA", 2598919),
+        ("RocketMQ", -453554280),
+        ("polygenelubricants", -2147483648),
+        ("", 0),
+        ("😀", 1772899),
+    ):
         assert form.jhash(text) == value
 
 
@@ -240,15 +294,29 @@ def unit(physical: int, size: int, code: int) -> bytes:
 
 
 def take(form: ModuleType, units: bytes, **options: object):
-    args = {"first_index": 10, "codes": None, "max_messages": 32, "max_bytes": 1 << 27, "max_physical_offset": 10_000, "memory_bytes": 1 << 30,
-            "limits": (262144, 32, 65536, 8), "min_physical_offset": 0, "max_units": 800} | options
+    args = {
+        "first_index": 10,
+        "codes": None,
+        "max_messages": 32,
+        "max_bytes": 1 << 27,
+        "max_physical_offset": 10_000,
+        "memory_bytes": 1 << 30,
+        "limits": (262144, 32, 65536, 8),
+        "min_physical_offset": 0,
+        "max_units": 800,
+    } | options
     return form.collect(memoryview(units), 0, len(units), *args.values())
 
 
 def test_collect_joins_neighbours_and_filters_by_tag(form: ModuleType) -> None:
     units = unit(0, 100, 5) + unit(100, 50, 5) + unit(200, 10, 6) + unit(210, 10, -3)
     found = take(form, units)
-    assert (found.ranges, found.message_count, found.total_bytes, found.next_index) == ([(0, 150), (200, 20)], 4, 170, 14)
+    assert (found.ranges, found.message_count, found.total_bytes, found.next_index) == (
+        [(0, 150), (200, 20)],
+        4,
+        170,
+        14,
+    )
     found = take(form, units, codes=[-3])
     assert (found.ranges, found.next_index, found.last_physical_offset) == ([(210, 10)], 14, 210)
     found = take(form, units, codes=[77])

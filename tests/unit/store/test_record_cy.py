@@ -19,15 +19,40 @@ def form(request: pytest.FixtureRequest) -> ModuleType:
     return request.param
 
 
-def record(physical: int, body: bytes = b"body", topic: bytes = b"T", properties: bytes = b"a\x01b\x02", v6: bool = False, v2: bool = False) -> bytes:
+def record(
+    physical: int,
+    body: bytes = b"body",
+    topic: bytes = b"T",
+    properties: bytes = b"a\x01b\x02",
+    v6: bool = False,
+    v2: bool = False,
+) -> bytes:
     sys_flag, host = (0x30, bytes(20)) if v6 else (0, bytes(8))
-    rest = struct.pack(">IiiiqqiqI", 0xDAA320AB if v2 else 0xDAA320A7, zlib.crc32(body) & 0x7FFFFFFF, 3, -7, 5, physical, sys_flag, 1000, 0)[:-4]
+    rest = struct.pack(
+        ">IiiiqqiqI",
+        0xDAA320AB if v2 else 0xDAA320A7,
+        zlib.crc32(body) & 0x7FFFFFFF,
+        3,
+        -7,
+        5,
+        physical,
+        sys_flag,
+        1000,
+        0,
+    )[:-4]
     rest += host + struct.pack(">q", 2000) + host + struct.pack(">iq", 2, 99) + struct.pack(">i", len(body)) + body
-    rest += (struct.pack(">h", len(topic)) if v2 else bytes([len(topic)])) + topic + struct.pack(">h", len(properties)) + properties
+    rest += (
+        (struct.pack(">h", len(topic)) if v2 else bytes([len(topic)]))
+        + topic
+        + struct.pack(">h", len(properties))
+        + properties
+    )
     return struct.pack(">i", len(rest) + 4) + rest
 
 
-def scan(form: ModuleType, data: bytes, base: int = 0, room: int = 64, **options: bool) -> tuple[list[tuple[int, ...]], int, int]:
+def scan(
+    form: ModuleType, data: bytes, base: int = 0, room: int = 64, **options: bool
+) -> tuple[list[tuple[int, ...]], int, int]:
     rows = array("q", bytes(8 * form.SCAN_WIDTH * room))
     count, position, reason = form.scan(memoryview(data), 0, len(data), base, rows, **options)
     return [tuple(rows[i * form.SCAN_WIDTH : (i + 1) * form.SCAN_WIDTH]) for i in range(count)], position, reason
@@ -39,10 +64,24 @@ def test_every_field_lands_in_its_column(form: ModuleType, v6: bool, v2: bool) -
     data = record(500, b"hello", b"Topic", b"k\x01v", v6, v2)
     (row,), position, reason = scan(form, data, 500)
     assert (position, reason) == (len(data), form.STOP_END)
-    assert (row[form.C_SIZE], row[form.C_PHYSICAL_OFFSET], row[form.C_QUEUE_ID], row[form.C_QUEUE_OFFSET], row[form.C_FLAG]) == (len(data), 500, 3, 5, -7)
-    assert (row[form.C_BORN_TIMESTAMP], row[form.C_STORE_TIMESTAMP], row[form.C_RECONSUME_TIMES], row[form.C_PREPARED_OFFSET]) == (1000, 2000, 2, 99)
-    for place, size, text in ((form.C_BODY_POSITION, form.C_BODY_SIZE, b"hello"), (form.C_TOPIC_POSITION, form.C_TOPIC_SIZE, b"Topic"),
-                              (form.C_PROPERTIES_POSITION, form.C_PROPERTIES_SIZE, b"k\x01v")):
+    assert (
+        row[form.C_SIZE],
+        row[form.C_PHYSICAL_OFFSET],
+        row[form.C_QUEUE_ID],
+        row[form.C_QUEUE_OFFSET],
+        row[form.C_FLAG],
+    ) == (len(data), 500, 3, 5, -7)
+    assert (
+        row[form.C_BORN_TIMESTAMP],
+        row[form.C_STORE_TIMESTAMP],
+        row[form.C_RECONSUME_TIMES],
+        row[form.C_PREPARED_OFFSET],
+    ) == (1000, 2000, 2, 99)
+    for place, size, text in (
+        (form.C_BODY_POSITION, form.C_BODY_SIZE, b"hello"),
+        (form.C_TOPIC_POSITION, form.C_TOPIC_SIZE, b"Topic"),
+        (form.C_PROPERTIES_POSITION, form.C_PROPERTIES_SIZE, b"k\x01v"),
+    ):
         assert data[row[place] : row[place] + row[size]] == text
 
 
@@ -54,8 +93,13 @@ def test_the_scan_says_why_it_stopped(form: ModuleType) -> None:
     short = bytearray(record(len(good)))
     short[3] -= 1
     cases = {
-        "STOP_END": b"", "STOP_BLANK": blank, "STOP_ZERO": bytes(200), "STOP_BAD_MAGIC": b"\xff" * 100, "STOP_BAD_CRC": bytes(flipped),
-        "STOP_BAD_SIZE": bytes(short), "STOP_BAD_OFFSET": record(12345),
+        "STOP_END": b"",
+        "STOP_BLANK": blank,
+        "STOP_ZERO": bytes(200),
+        "STOP_BAD_MAGIC": b"\xff" * 100,
+        "STOP_BAD_CRC": bytes(flipped),
+        "STOP_BAD_SIZE": bytes(short),
+        "STOP_BAD_OFFSET": record(12345),
     }
     for name, tail in cases.items():
         rows, position, reason = scan(form, good + tail)

@@ -27,7 +27,9 @@ def fill(root: Path, count: int = 400, *, clean: bool = True, start: int = 0) ->
         clock.now_ms += 7
         body = b"body %d " % number + b"." * (number * 37 % 900)
         tags = {"TAGS": f"Tag{number % 3}"} if number % 4 else {}
-        result = store.put_message(message(f"T{number % 2}", number % 3, body, KEYS=f"k{number} g{number % 5}", UNIQ_KEY=f"U{number}", **tags))
+        result = store.put_message(
+            message(f"T{number % 2}", number % 3, body, KEYS=f"k{number} g{number % 5}", UNIQ_KEY=f"U{number}", **tags)
+        )
         assert result.ok, result.remark
         offsets.append(result.physical_offset)
     close(store, clean=clean)
@@ -326,9 +328,7 @@ def test_damage_in_the_middle_loses_one_message_and_moves_no_offset(
     assert (tmp_path / "damaged" / f"{victim.physical_offset:020d}").stat().st_size == victim.size
     for (topic, queue_id), units in before.items():
         assert store.max_offset(topic, queue_id) == len(units)
-        assert got(store, topic, queue_id) == [
-            unit[0] for unit in units.values() if unit[0] != victim.physical_offset
-        ]
+        assert got(store, topic, queue_id) == [unit[0] for unit in units.values() if unit[0] != victim.physical_offset]
     assert len(offsets) == len(records)
     store.close()
 
@@ -367,7 +367,9 @@ def test_a_java_broker_reads_on_over_sealed_damage(tmp_path: Path, flip: Callabl
 
 
 @pytest.mark.parametrize("flip", FLIPS, ids=lambda flip: flip.__name__)
-def test_places_of_damaged_messages_survive_a_rebuild_from_the_log(tmp_path: Path, flip: Callable[[Path, int], None]) -> None:
+def test_places_of_damaged_messages_survive_a_rebuild_from_the_log(
+    tmp_path: Path, flip: Callable[[Path, int], None]
+) -> None:
     fill(tmp_path, clean=False)
     records, _ = naive.java_reads(tmp_path)
     flip(tmp_path, records[-40].physical_offset)
@@ -425,6 +427,55 @@ def test_damage_in_a_file_that_recovery_does_not_scan_is_found_by_a_rebuild(tmp_
     assert report.end_offset == end
     assert [damage.physical_offset for damage in report.damages] == [records[5].physical_offset]
     assert sum(len(got(store, topic, q)) for topic in ("T0", "T1") for q in range(3)) == len(records) - 1
+    store.close()
+
+
+# --- header fields, which no CRC covers ---
+
+
+def fields_of(root: Path) -> list[tuple[int, str, int, int]]:
+    return [(r.physical_offset, r.topic, r.queue_id, r.queue_offset) for r in naive.java_reads(root)[0]]
+
+
+@pytest.mark.parametrize("everything", [False, True], ids=["from-the-inventory", "from-the-log"])
+@pytest.mark.parametrize("which", [3, -30, -1], ids=["first-of-its-queue", "middle", "last"])
+@pytest.mark.parametrize("wrong", [0, 1, 4, 40, 90_000, 2**40, 2**60, -1, -(2**62)])
+def test_a_wrong_queue_offset_field_is_set_right_and_named(
+    tmp_path: Path, wrong: int, which: int, everything: bool
+) -> None:
+    fill(tmp_path, 300, clean=not everything)
+    before = fields_of(tmp_path)
+    victim = before[which]
+    if wrong == victim[3]:
+        wrong += 7
+    overwrite(tmp_path, victim[0] + 20, struct.pack(">q", wrong))
+    if everything:
+        everything_but_the_log(tmp_path)
+    else:
+        (tmp_path / "inventory.json").unlink()
+    store, report = reopened(tmp_path)
+    assert len(report.faults) >= 1
+    named = [fault for fault in report.faults if f"physical offset {victim[0]})" in fault]
+    store.close()
+    first = which == 3
+    if not first or wrong > 2**40 or wrong < 0:
+        assert named
+        assert fields_of(tmp_path) == before
+        assert_whole(tmp_path)
+
+
+def test_a_record_with_a_foreign_queue_id_moves_no_offset(tmp_path: Path) -> None:
+    fill(tmp_path, 300)
+    before = naive.queues_of(naive.java_reads(tmp_path)[0])
+    victim = naive.java_reads(tmp_path)[0][-100]
+    overwrite(tmp_path, victim.physical_offset + 12, struct.pack(">i", (victim.queue_id + 1) % 3))
+    everything_but_the_log(tmp_path)
+    store, report = reopened(tmp_path)
+    assert any("not of this queue" in fault for fault in report.faults)
+    for (topic, queue_id), units in before.items():
+        wanted = [unit[0] for unit in units.values() if unit[0] != victim.physical_offset]
+        assert got(store, topic, queue_id) == wanted
+        assert store.max_offset(topic, queue_id) == len(units)
     store.close()
 
 
@@ -556,4 +607,7 @@ def test_offsets_of_a_queue_whose_messages_were_all_cleaned_away_go_on(tmp_path:
 
 def test_the_inventory_names_every_queue(filled: Path) -> None:
     inventory = json.loads((filled / "inventory.json").read_bytes())
-    assert {topic: sorted(map(int, bounds)) for topic, bounds in inventory["queues"].items()} == {"T0": [0, 1, 2], "T1": [0, 1, 2]}
+    assert {topic: sorted(map(int, bounds)) for topic, bounds in inventory["queues"].items()} == {
+        "T0": [0, 1, 2],
+        "T1": [0, 1, 2],
+    }

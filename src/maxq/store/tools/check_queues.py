@@ -32,6 +32,7 @@ class _Missing:
     first: int  # queue offsets
     last: int
     physical_offset: int  # of the first
+    last_physical_offset: int
 
 
 @dataclass(slots=True)
@@ -69,8 +70,9 @@ class _Queue:
     def miss(self, queue_offset: int, physical_offset: int) -> None:
         if self.missing and self.missing[-1].last + 1 == queue_offset:
             self.missing[-1].last = queue_offset
+            self.missing[-1].last_physical_offset = physical_offset
         else:
-            self.missing.append(_Missing(queue_offset, queue_offset, physical_offset))
+            self.missing.append(_Missing(queue_offset, queue_offset, physical_offset, physical_offset))
 
 
 class QueueCheck:
@@ -113,6 +115,8 @@ class QueueCheck:
 
     def finish(self) -> None:
         """The log is at its end: look at what it did not confirm."""
+        if self._files.has_abort:
+            self._look_again()
         for key in sorted(self._queues):
             self._finish_queue(key, self._queues[key])
             self._queues[key].files.close()
@@ -120,6 +124,29 @@ class QueueCheck:
         self._report_missing_folders()
         for key in sorted(self._batches.keys() | self._files.batch_queues.keys()):
             self._check_batch_queue(key)
+
+    def _look_again(self) -> None:
+        """A running broker may have dispatched meanwhile what was missing when the log was read there."""
+        now = StoreFiles(self._files.disk, self._files.root, self._files.settings)
+        for key in [key for key in self._missing_folders if key in now.queues]:
+            missing = self._missing_folders.pop(key)
+            self._queues[key] = _Queue(QueueFiles(now, now.queues[key]), ExtFiles(now, []), missing=[missing])
+        for key, queue in self._queues.items():
+            if queue.missing and key in now.queues:
+                queue.files.close()
+                queue.files = QueueFiles(now, now.queues[key])
+                queue.missing = [left for missing in queue.missing for left in self._still_missing(key, queue, missing)]
+
+    def _still_missing(self, key: tuple[str, int], queue: _Queue, missing: _Missing) -> list[_Missing]:
+        for index in range(missing.first, missing.last + 1):
+            unit = queue.files.unit(index)
+            if unit is None or not unit.is_good or not self._may_stand(key, index, unit, False):
+                place = missing.physical_offset if index == missing.first else missing.last_physical_offset
+                return [_Missing(index, missing.last, place, missing.last_physical_offset)]
+            self._confirmed_end = max(self._confirmed_end, unit.physical_offset + unit.size)
+            queue.confirm(index, unit.physical_offset)
+            self.units += 1
+        return []
 
     # -- one unit --
 
@@ -133,10 +160,9 @@ class QueueCheck:
         key = (unit.topic, unit.queue_id)
         queue = self._queues.get(key)
         if queue is None:
-            known = self._missing_folders.setdefault(
-                key, _Missing(unit.queue_offset, unit.queue_offset, expected.physical_offset)
-            )
-            known.last = unit.queue_offset
+            place = expected.physical_offset
+            known = self._missing_folders.setdefault(key, _Missing(unit.queue_offset, unit.queue_offset, place, place))
+            known.last, known.last_physical_offset = unit.queue_offset, place
             return
         found = self._unit(queue, unit.queue_offset)
         wanted = Unit(expected.physical_offset, expected.size, unit.tags_code)

@@ -77,6 +77,7 @@ class LogWalk:
         self._progress = progress
         self._total = sum(file.size for file in files.log)
         self._rows = array("q", bytes(8 * rc.SCAN_WIDTH * _ROWS))
+        self._single = array("q", bytes(8 * rc.SCAN_WIDTH))
         self._regions: dict[int, MappedRegion] = {}
 
     def batches(self) -> Iterator[Batch]:
@@ -179,6 +180,8 @@ class LogWalk:
         good = rc.find_record(view, position + 1, len(view), file.from_offset)
         if good < 0 and self._a_later_file_begins_well(number):
             good = _find_blank(view, position + 1)
+        if rc.scan(view, position, len(view), file.from_offset, self._single)[0]:
+            return position  # a broker was just writing here
         if good < 0:
             return None
         damage = Damage(file, position, good, _REASONS[stop])
@@ -189,11 +192,10 @@ class LogWalk:
         return good
 
     def _a_later_file_begins_well(self, number: int) -> bool:
-        rows = array("q", bytes(8 * rc.SCAN_WIDTH))
         for later in self.files.log[number + 1 :]:
             view = self._view(later)
             if view is not None:
-                count, _, _ = rc.scan(view, 0, len(view), later.from_offset, rows)
+                count, _, _ = rc.scan(view, 0, len(view), later.from_offset, self._single)
                 if count or rc.find_record(view, 0, len(view), later.from_offset) >= 0:
                     return True
         return False

@@ -1,0 +1,88 @@
+"""Which queue offset does a record really have, when its own field does not continue its queue?
+
+No CRC covers the header fields of a record. In the log the records of one queue have consecutive queue offsets, so a
+field that breaks the sequence is either the far side of a gap (records between were damaged) or wrong itself. The next
+record of the same queue tells which.
+"""
+
+from array import array
+
+from maxq.store import record_cy
+from maxq.store.commit_log import CommitLog
+from maxq.store.consume_queue import ConsumeQueue
+
+#: Most missing messages that are believed.
+MOST_PLACES = 1_000_000
+#: A queue that begins above this many messages has a wrong offset.
+_MOST_MESSAGES = 1 << 40
+_LOOK_AHEAD_BYTES = 64 << 20
+_LOOK_AHEAD_FIRST_BYTES = 256 << 10  # there may be very many queues that begin above 0
+_ROWS = 1024
+
+
+class QueueOffsetJudge:
+    """Decides by looking ahead in the log.
+
+    Attributes:
+        lost_bytes: known damage in the log: only then can messages be missing at the end of a queue.
+    """
+
+    def __init__(self, commit_log: CommitLog) -> None:
+        self._commit_log = commit_log
+        self._rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
+        self.lost_bytes = 0
+
+    def judge(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
+        """The queue offset of the record at `physical_offset`, whose field says `claimed`.
+
+        Returns:
+            `claimed` if it is believed (what lies between it and the queue's end is then missing), the queue's end if
+            not; None if the record is not one of this queue at all.
+        """
+        end = queue.max_offset
+        if not queue.files.files:
+            return self._first(queue, claimed, physical_offset + size)
+        following = self._following(queue, physical_offset + size, _LOOK_AHEAD_BYTES)
+        gap = claimed - end
+        if following is None:
+            return claimed if 0 < gap <= self.lost_bytes // 91 else end
+        if following == end:
+            return None
+        if 0 < gap <= MOST_PLACES and following > claimed and following != end + 1:
+            return claimed
+        return end
+
+    def _first(self, queue: ConsumeQueue, claimed: int, offset: int) -> int:
+        """A queue may begin anywhere (its older messages were cleaned away); the next message, if it is near, must
+        follow."""
+        end = queue.max_offset
+        credible = end <= claimed < _MOST_MESSAGES
+        following = self._following(queue, offset, _LOOK_AHEAD_FIRST_BYTES if credible else _LOOK_AHEAD_BYTES)
+        if following is None or not end < following < _MOST_MESSAGES:
+            return claimed if credible else end
+        return claimed if credible and following == claimed + 1 else following - 1
+
+    def _following(self, queue: ConsumeQueue, offset: int, reach: int) -> int | None:
+        """The queue offset field of the next record of this queue; None if there is none near."""
+        topic = queue.topic.encode()
+        stop = min(self._commit_log.max_offset, offset + reach)
+        for file, start, end in self._commit_log.ranges(offset, stop):
+            position, reason = start, record_cy.STOP_ROWS_FULL
+            while reason == record_cy.STOP_ROWS_FULL:
+                count, position, reason = record_cy.scan(
+                    file.view, position, end, file.file_from_offset, self._rows, check_crc=False
+                )
+                found = self._first_of(queue.queue_id, topic, file.view, count)
+                if found is not None:
+                    return found
+        return None
+
+    def _first_of(self, queue_id: int, topic: bytes, view: memoryview, count: int) -> int | None:
+        rows = self._rows
+        for base in range(0, count * record_cy.SCAN_WIDTH, record_cy.SCAN_WIDTH):
+            if rows[base + record_cy.C_QUEUE_ID] != queue_id or rows[base + record_cy.C_SYS_FLAG] & 0xC in (0x4, 0xC):
+                continue
+            start = rows[base + record_cy.C_TOPIC_POSITION]
+            if view[start : start + rows[base + record_cy.C_TOPIC_SIZE]] == topic:
+                return rows[base + record_cy.C_QUEUE_OFFSET]
+        return None

@@ -1,0 +1,444 @@
+"""Putting and getting: what a store promises to the broker above it."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from maxq.protocol.enums import BoundaryType
+from maxq.protocol.message import Message, decode_record, encode_batch
+from maxq.store.log_cy import QueueTail, jhash
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import GetMessageResult, GetMessageStatus, PutMessageStatus
+from tests.unit.store import naive
+from tests.unit.store.stores import TestClock, message, opened, small_config
+
+
+@pytest.fixture
+def clock() -> TestClock:
+    return TestClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: TestClock) -> MessageStore:
+    return opened(small_config(tmp_path), clock)
+
+
+class Tags:
+    """A tag subscription."""
+
+    expression_type = "TAG"
+
+    def __init__(self, *tags: str) -> None:
+        self.sub_string = " || ".join(tags) or "*"
+        self.code_set = [jhash(tag) for tag in tags]
+
+
+def bodies(result: GetMessageResult) -> list[bytes]:
+    found: list[bytes] = []
+    for buffer in result.buffers:
+        position = 0
+        while position < len(buffer):
+            record = decode_record(buffer, position)
+            found.append(record.body)
+            position += record.store_size
+    return found
+
+
+def get(
+    store: MessageStore, offset: int, topic: str = "T", queue_id: int = 0, count: int = 32, tags: Tags | None = None
+) -> GetMessageResult:
+    return store.get_message("g", topic, queue_id, offset, count, tags)
+
+
+def test_what_was_put_is_got_in_order_and_whole(store: MessageStore, clock: TestClock) -> None:
+    for number in range(5):
+        clock.now_ms += 10
+        result = store.put_message(message(body=b"%d" % number, KEYS="a b", TAGS="x"))
+        assert (result.status, result.queue_offset, result.store_timestamp) == (
+            PutMessageStatus.PUT_OK,
+            number,
+            clock.now_ms,
+        )
+        found = store.look_message_by_offset(result.physical_offset)
+        assert found is not None
+        assert found.properties == {"KEYS": "a b", "TAGS": "x"}
+        assert found.offset_msg_id == result.msg_id
+        assert result.end_offset == result.physical_offset + found.store_size == store.max_physical_offset
+    found_all = get(store, 0)
+    assert found_all.status is GetMessageStatus.FOUND
+    assert bodies(found_all) == [b"0", b"1", b"2", b"3", b"4"]
+    assert (found_all.next_begin_offset, found_all.min_offset, found_all.max_offset) == (5, 0, 5)
+    assert len(found_all.buffers) == 1  # neighbours in the log are one slice
+
+
+def test_a_record_that_does_not_fit_goes_whole_into_the_next_file(store: MessageStore, tmp_path: Path) -> None:
+    sizes = [store.put_message(message(body=bytes(9000))) for _ in range(20)]
+    assert {result.physical_offset // 65_536 for result in sizes} == {0, 1, 2}
+    for result in sizes:
+        end = result.physical_offset % 65_536 + result.size
+        assert end + 8 <= 65_536
+    assert len(naive.java_reads(tmp_path)[0]) == 20  # BLANK records lead from file to file
+    store.close()
+
+
+def test_a_record_may_end_exactly_eight_bytes_before_the_end_of_its_file(store: MessageStore) -> None:
+    overhead = store.put_message(message(body=b"")).size
+    left = 65_536 - overhead - 8
+    while left > 2 * 16_000:
+        store.put_message(message(body=bytes(16_000 - overhead)))
+        left -= 16_000
+    half = left // 2
+    store.put_message(message(body=bytes(half - overhead)))
+    assert store.put_message(message(body=bytes(left - half - overhead))).end_offset == 65_536 - 8
+    assert store.put_message(message()).physical_offset == 65_536
+
+
+@pytest.mark.parametrize(
+    ("offset", "status", "following"),
+    [(-1, "OFFSET_TOO_SMALL", 0), (3, "OFFSET_OVERFLOW_ONE", 3), (4, "OFFSET_OVERFLOW_BADLY", 3), (99, "OFFSET_OVERFLOW_BADLY", 3)],
+)  # fmt: skip
+def test_offsets_outside_the_queue_are_told_apart(
+    store: MessageStore, offset: int, status: str, following: int
+) -> None:
+    for _ in range(3):
+        store.put_message(message())
+    result = get(store, offset)
+    assert (result.status.name, result.next_begin_offset, result.buffers) == (status, following, [])
+
+
+def test_unknown_and_empty_queues_are_told_apart(store: MessageStore) -> None:
+    assert get(store, 0, "Nope").status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+    store.open_queues("T", 1)
+    result = get(store, 7)
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
+
+
+def test_tags_filter_by_hash_and_move_on_over_what_does_not_match(store: MessageStore) -> None:
+    for number in range(9):
+        store.put_message(message(body=b"%d" % number, **({"TAGS": "ABC"[number % 3]} if number % 3 < 2 else {})))
+    assert bodies(get(store, 0, tags=Tags("A"))) == [b"0", b"3", b"6"]
+    assert bodies(get(store, 0, tags=Tags("A", "B"))) == [b"0", b"1", b"3", b"4", b"6", b"7"]
+    assert len(bodies(get(store, 0, tags=Tags()))) == 9
+    nothing = get(store, 0, tags=Tags("Z"))
+    assert (nothing.status, nothing.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 9)
+
+
+def test_a_pull_is_limited_by_count_and_bytes_but_gets_at_least_one(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path, mapped_file_size_consume_queue=2000))
+    for _ in range(50):
+        store.put_message(message(body=bytes(1000)))
+    assert get(store, 0, count=7).message_count == 7
+    assert get(store, 0, count=100).message_count == 32
+    assert store.get_message("g", "T", 0, 0, 32, None, 2500).message_count == 2
+    assert store.get_message("g", "T", 0, 0, 32, None, 100).message_count == 1
+
+
+def test_reads_go_on_from_queue_file_to_queue_file(store: MessageStore) -> None:
+    for number in range(47):  # 20 units a file
+        store.put_message(message(body=b"%d" % number))
+    found: list[bytes] = []
+    offset = 0
+    while offset < 47:
+        result = get(store, offset)
+        found += bodies(result)
+        offset = result.next_begin_offset
+    assert found == [b"%d" % number for number in range(47)]
+
+
+def test_slices_stay_valid_when_their_file_is_deleted(store: MessageStore) -> None:
+    store.put_message(message(body=b"kept"))
+    result = get(store, 0)
+    for _ in range(10):
+        store.put_message(message(body=bytes(9000)))
+    store.commit_log.forget_first().destroy()
+    assert bodies(result) == [b"kept"]
+    assert get(store, 0).status is GetMessageStatus.OFFSET_TOO_SMALL
+    assert store.min_offset("T", 0) > 0
+
+
+def test_backlog_beyond_memory_suggests_a_slave_and_small_portions(tmp_path: Path, clock: TestClock) -> None:
+    store = opened(small_config(tmp_path, mapped_file_size_commit_log=1 << 20), clock)
+    store.reader.memory_bytes = 100_000  # of which 40 %: 40 000 bytes count as memory
+    for _ in range(60):
+        store.put_message(message(body=bytes(1000)))
+    far, near = get(store, 0), get(store, 50)
+    assert (far.message_count, far.suggest_pulling_from_slave, far.cold) == (8, True, True)
+    assert (near.message_count, near.suggest_pulling_from_slave, near.cold) == (10, False, False)
+
+
+def test_arrivals_are_told_once_per_watch(store: MessageStore) -> None:
+    told: list[list[QueueTail]] = []
+    store.set_arrival_listener(told.append)
+    store.watch("T", 1)
+    store.put_message(message(queue_id=0))
+    store.put_message(message(queue_id=1))
+    store.put_message(message(queue_id=1))
+    assert [[(tail.topic, tail.queue_id) for tail in tails] for tails in told] == [[("T", 1)]]
+    store.watch("T", 1)
+    store.unwatch("T", 1)
+    store.put_message(message(queue_id=1))
+    assert len(told) == 1
+
+
+# --- refusals: cause, measured value, limit, remedy ---
+
+
+@pytest.mark.parametrize(
+    ("bad", "status", "words"),
+    [
+        (message(topic="x" * 128), "MESSAGE_ILLEGAL", "128 bytes, at most 127"),
+        (message(topic="%RETRY%" + "x" * 249), "MESSAGE_ILLEGAL", "256 bytes, at most 255"),
+        (message(body=bytes(16_385)), "MESSAGE_ILLEGAL", "16385 bytes, at most 16384 are allowed (maxMessageSize)"),
+        (message(a="x" * 32_765), "PROPERTIES_SIZE_EXCEEDED", "32768 bytes, at most 32767"),
+        (message(INNER_NUM="3"), "MESSAGE_ILLEGAL", "INNER_NUM"),
+    ],
+)
+def test_a_message_that_must_not_be_stored_is_refused_with_its_size_and_limit(
+    store: MessageStore, bad: object, status: str, words: str
+) -> None:
+    result = store.put_message(bad)  # type: ignore[arg-type]
+    assert result.status.name == status
+    assert words in result.remark
+    assert store.max_physical_offset == 0
+
+
+def test_a_long_retry_topic_is_stored_as_version_2(store: MessageStore) -> None:
+    topic = "%RETRY%" + "x" * 200
+    found = store.look_message_by_offset(store.put_message(message(topic=topic)).physical_offset)
+    assert found is not None
+    assert (found.topic, found.version) == (topic, 2)
+
+
+def test_a_message_larger_than_a_log_file_is_refused(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path, max_message_size=1 << 20))
+    result = store.put_message(message(body=bytes(65_536)))
+    assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert "mappedFileSizeCommitLog" in result.remark
+
+
+def test_a_slave_takes_no_messages(tmp_path: Path) -> None:
+    class Slave(type(small_config(tmp_path))):  # type: ignore[misc]
+        pass
+
+    store = opened(small_config(tmp_path))
+    object.__setattr__(store.config, "broker_role", "SLAVE")
+    assert store.refusal() is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "SLAVE" in store.put_message(message()).remark
+
+
+def test_an_append_that_took_too_long_makes_the_page_cache_busy(store: MessageStore, clock: TestClock) -> None:
+    original = clock.wall_ms
+
+    def slow() -> int:
+        clock.now_ms += 1500
+        return original()
+
+    clock.wall_ms = slow  # type: ignore[method-assign]
+    assert store.put_message(message()).ok
+    clock.wall_ms = original  # type: ignore[method-assign]
+    assert store.refusal() is PutMessageStatus.OS_PAGE_CACHE_BUSY
+    assert "took 1500 ms, the limit osPageCacheBusyTimeOutMills is 1000 ms" in store.put_message(message()).remark
+    clock.now_ms += 1001
+    assert store.refusal() is None
+
+
+# --- batches ---
+
+
+def test_a_batch_becomes_consecutive_messages_with_their_own_properties(store: MessageStore) -> None:
+    store.put_message(message())
+    parts = [Message("T", b"%d" % number, {"KEYS": f"k{number}"}, flag=number) for number in range(4)]
+    result = store.put_batch(message(body=encode_batch(parts)))
+    assert (result.queue_offset, result.message_count, len(result.msg_id.split(","))) == (1, 4, 4)
+    records = [decode_record(store.select_one_message(_offset(id)) or b"") for id in result.msg_id.split(",")]
+    assert [record.body for record in records] == [b"0", b"1", b"2", b"3"]
+    assert [record.flag for record in records] == [0, 1, 2, 3]
+    assert records[2].properties == {"KEYS": "k2"}
+    assert [record.queue_offset for record in records] == [1, 2, 3, 4]
+    assert result.end_offset == store.max_physical_offset
+    assert result.size == sum(record.store_size for record in records)
+
+
+def _offset(msg_id: str) -> int:
+    return int(msg_id[16:], 16)
+
+
+def test_a_batch_that_does_not_fit_goes_whole_into_the_next_file(store: MessageStore) -> None:
+    for _ in range(4):
+        store.put_message(message(body=bytes(15_000)))
+    result = store.put_batch(message(body=encode_batch([Message("T", bytes(3000)) for _ in range(5)])))
+    assert result.physical_offset == 65_536
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (message(body=b""), "holds no message"),
+        (message(body=b"\0\0\0\x30rubbish"), "malformed"),
+        (message(topic="%RETRY%g", body=encode_batch([Message("T", b"1")])), "retry topic"),
+    ],
+)
+def test_bad_batches_are_refused_and_leave_nothing_behind(store: MessageStore, bad: object, words: str) -> None:
+    result = store.put_batch(bad)  # type: ignore[arg-type]
+    assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert words in result.remark
+    assert store.max_physical_offset == 0
+
+
+def test_batch_queues_count_messages_and_keep_the_batch_whole(tmp_path: Path, clock: TestClock) -> None:
+    store = opened(small_config(tmp_path), clock)
+    store.topic_tail("B").batch = True
+    body = encode_batch([Message("B", b"1"), Message("B", b"2"), Message("B", b"3")])
+    inner = message("B", body=body, INNER_NUM="3", UNIQ_KEY="u")
+    inner.sys_flag = 0xC0
+    told: list[list[QueueTail]] = []
+    store.set_arrival_listener(told.append)
+    store.watch("B", 0)
+    assert [store.put_message(inner).queue_offset for _ in range(3)] == [0, 3, 6]
+    assert len(told) == 1
+    assert store.put_message(message("B", body=b"single")).queue_offset == 9
+    assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (0, 10)
+    result = store.get_message("g", "B", 0, 4, 32, None)  # inside the second batch: it comes whole
+    assert (result.message_count, len(result.buffers), result.next_begin_offset) == (7, 3, 10)
+    assert decode_record(result.buffers[0]).properties["INNER_BASE"] == "3"
+    store.close()
+    store = opened(small_config(tmp_path), clock)
+    assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (0, 10)
+    assert store.put_message(message("B", body=b"single")).queue_offset == 10
+    assert not (tmp_path / "consumequeue" / "B").exists()
+    store.close()
+
+
+# --- several queues ---
+
+
+def test_a_message_reaches_every_light_queue_it_names(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path, enable_lmq=True, enable_multi_dispatch=True))
+    first = store.put_message(message(INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b"))
+    store.put_message(message(INNER_MULTI_DISPATCH="%LMQ%b"))
+    assert (store.max_offset("%LMQ%a", 0), store.max_offset("%LMQ%b", 0), store.max_offset("T", 0)) == (1, 2, 2)
+    found = store.look_message_by_offset(first.physical_offset)
+    assert found is not None
+    assert found.properties["INNER_MULTI_QUEUE_OFFSET"] == "0,0"
+    assert store.get_message("g", "%LMQ%b", 0, 0, 32, None).message_count == 2
+    store.close()
+
+
+@pytest.mark.parametrize("names", ["%LMQ%a,plain", "plain", "%LMQ%a,", "%LMQ%a/b"])
+def test_lists_that_mix_light_and_ordinary_queues_are_refused_at_send(tmp_path: Path, names: str) -> None:
+    store = opened(small_config(tmp_path, enable_lmq=True, enable_multi_dispatch=True))
+    result = store.put_message(message(INNER_MULTI_DISPATCH=names))
+    assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert store.max_physical_offset == 0
+
+
+def test_more_light_queues_than_allowed_are_refused(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path, enable_lmq=True, enable_multi_dispatch=True, max_lmq_consume_queue_num=2))
+    assert store.put_message(message(INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b")).ok
+    assert (
+        store.put_message(message(INNER_MULTI_DISPATCH="%LMQ%c")).status
+        is PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+    )
+    assert store.put_message(message(INNER_MULTI_DISPATCH="%LMQ%a")).ok
+
+
+# --- by time, by key, by place ---
+
+
+def test_offsets_by_time_have_a_lower_and_an_upper_boundary(store: MessageStore, clock: TestClock) -> None:
+    start = clock.now_ms
+    for delay in (0, 10, 10, 10, 20):
+        clock.now_ms = start + delay
+        store.put_message(message())
+    cases = {-5: (0, 0), 0: (0, 0), 5: (1, 0), 10: (1, 3), 15: (4, 3), 20: (4, 4), 99: (5, 4)}
+    for delay, (lower, upper) in cases.items():
+        assert store.offset_by_time("T", 0, start + delay, BoundaryType.LOWER) == lower, delay
+        assert store.offset_by_time("T", 0, start + delay, BoundaryType.UPPER) == upper, delay
+    assert store.offset_by_time("Nope", 0, start) == 0
+    assert (store.earliest_store_time("T", 0), store.store_time_at("T", 0, 4)) == (start, start + 20)
+    assert store.store_time_at("T", 0, 5) == -1
+
+
+def test_keys_find_their_messages_within_a_time_range(store: MessageStore, clock: TestClock) -> None:
+    start = clock.now_ms
+    for number in range(300):  # three index files
+        clock.now_ms = start + number * 1000
+        store.put_message(message(KEYS="all" if number % 50 == 0 else f"k{number}", UNIQ_KEY=f"u{number}"))
+
+    def query(key: str, begin: int = 0, end: int = 1 << 62, most: int = 64) -> list[int]:
+        found = store.query_message("T", key, most, begin, end)
+        return [decode_record(buffer).queue_offset for buffer in found.buffers]
+
+    assert query("k7") == [7]
+    assert query("u299") == [299]
+    assert query("all") == [0, 50, 100, 150, 200, 250]
+    assert query("all", start + 60_000, start + 210_000) == [100, 150, 200]
+    assert query("all", most=2) == [200, 250]
+    assert query("nope") == []
+    assert len(store.index.files) > 2
+
+
+def test_a_physical_offset_from_anybody_never_gives_more_than_a_record_there(store: MessageStore) -> None:
+    results = [store.put_message(message(body=b"x" * 200)) for _ in range(3)]
+    assert store.select_one_message(results[1].physical_offset) is not None
+    for offset in (-1, -(2**63), 1, results[1].physical_offset + 1, store.max_physical_offset, 2**62):
+        assert store.select_one_message(offset) is None
+
+
+def test_a_unit_that_points_nowhere_is_passed_over_and_counted(store: MessageStore) -> None:
+    for number in range(4):
+        store.put_message(message(body=b"%d" % number))
+    queue = store.queue("T", 0)
+    assert queue is not None
+    unit = queue.unit(1)
+    assert unit is not None
+    queue.put_unit(1, (unit[0] + 3, unit[1], unit[2]))
+    result = get(store, 0)
+    assert bodies(result) == [b"0", b"2", b"3"]
+    assert result.next_begin_offset == 4
+    assert store.reader.damaged_units == 1
+
+
+def test_the_crc_property_is_the_last_twenty_bytes(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path, enabled_append_prop_crc=True, force_verify_prop_crc=True))
+    result = store.put_message(message(KEYS="k"))
+    record = bytes(store.select_one_message(result.physical_offset) or b"")
+    assert record[-20:-11] == b"__CRC32#\x01"
+    store._lock.release()
+    again = opened(small_config(tmp_path, enabled_append_prop_crc=True, force_verify_prop_crc=True))
+    assert again.max_physical_offset == result.end_offset
+    again.close()
+
+
+def test_runtime_info_has_java_s_names(store: MessageStore) -> None:
+    store.put_message(message())
+    get(store, 0)
+    info = store.runtime_info()
+    assert info["commitLogMaxOffset"] == str(store.max_physical_offset)
+    assert (info["putMessageTimesTotal"], info["getTransferedMsgCountTotal"], info["dispatchBehindBytes"]) == (
+        "1",
+        "1",
+        "0",
+    )
+    assert {"commitLogDiskRatio", "consumeQueueDiskRatio", "earliestMessageTimeStamp", "putTps", "runtime"} <= set(info)
+
+
+def test_units_have_the_form_of_the_specification(store: MessageStore, tmp_path: Path) -> None:
+    result = store.put_message(message(TAGS="TagA"))
+    negative = store.put_message(message(TAGS="payment"))
+    store.close()
+    data = (tmp_path / "consumequeue" / "T" / "0" / ("0" * 20)).read_bytes()
+    assert data[:20] == struct.pack(">qi", 0, result.size) + bytes.fromhex("000000000027a807")
+    assert data[20:40] == struct.pack(">qi", negative.physical_offset, negative.size) + bytes.fromhex(
+        "ffffffffd11c3206"
+    )
+
+
+def test_delayed_messages_carry_their_delivery_time_as_tags_code(store: MessageStore, clock: TestClock) -> None:
+    store.put_message(message("SCHEDULE_TOPIC_XXXX", 2, DELAY="3", TAGS="x"))
+    queue = store.queue("SCHEDULE_TOPIC_XXXX", 2)
+    assert queue is not None
+    unit = queue.unit(0)
+    assert unit is not None
+    assert unit[2] == clock.now_ms + 10_000
