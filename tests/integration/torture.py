@@ -3,6 +3,7 @@
 Each round starts `maxq standalone` with SYNC_FLUSH on one store, sends from several connections, and kills the process
 at a random moment: while it starts, or while it is loaded. Then, from outside:
 
+* the offline check, run beside the writing broker, finds nothing wrong;
 * every acknowledged message is in the log, byte for byte, where the answer said;
 * after the next start the offline check finds nothing wrong, and nothing is left to dispatch;
 * ConsumeQueues and index equal those that a copy of the store gets when all of them are built anew from the log.
@@ -132,7 +133,10 @@ class Torture:
     async def _load(self, process: asyncio.subprocess.Process, name_server: str, seconds: float) -> None:
         """Send from several producers; the process is killed in the middle of it."""
         senders = [asyncio.ensure_future(self._send(name_server, number)) for number in range(3)]
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds / 2)
+        report = await asyncio.to_thread(self._check)  # beside a broker that writes
+        assert not report.faults, "\n".join(["while the broker was writing:", *report.lines()])
+        await asyncio.sleep(seconds / 2)
         process.kill()
         await process.wait()
         for sender in senders:

@@ -57,6 +57,17 @@ def test_missing_queues_and_index_are_faults() -> None:
     assert "batchconsumequeue/Gd_Bcq/0" in queues
 
 
+def test_units_missing_in_the_middle_of_a_crashed_store_are_faults() -> None:
+    disk = golden_disk("crashed")
+    path = ROOT / "consumequeue" / "Gd_Crash" / "2" / "00000000000000000000"
+    content = bytearray(disk.read(path))
+    content[400:460] = bytes(60)
+    disk.put(path, bytes(content))
+    faults = check(disk).faults
+    assert [(fault.file, fault.position) for fault in faults] == [("consumequeue/Gd_Crash/2/00000000000000000000", 400)]
+    assert "no units for 3 messages, queue offsets 20 to 22" in faults[0].what
+
+
 def test_java_lost_queue_entries_are_found() -> None:
     report = check(golden_disk("dledger/n0"))
     assert report.faults
