@@ -130,6 +130,12 @@ async def test_too_large_messages_are_13_with_size_and_limit(start_broker: Start
     assert "32767" in (reply.remark or "")
 
 
+async def test_message_without_a_body_is_13(broker: RunningBroker, topic: str) -> None:
+    reply = await broker.send(topic, b"", DELAY="0")
+    assert (reply.code, reply.remark) == (13, "the message is illegal: it has no body; send at least 1 byte")
+    assert (await broker.send(topic, b"", code=BATCH, batch=True)).code == 13
+
+
 @pytest.mark.parametrize(
     "properties",
     [
@@ -273,7 +279,7 @@ async def test_messages_of_a_batch_keep_their_own_unique_keys(
 
 async def test_broken_batches_are_13(broker: RunningBroker, topic: str) -> None:
     end = broker.controller.store.max_physical_offset
-    for body in (b"", three(topic)[:-1], b"\0\0\0\x05hello"):
+    for body in (three(topic)[:-1], b"\0\0\0\x05hello"):
         reply = await broker.send(topic, body, code=BATCH, batch=True, UNIQ_KEY="u")
         assert reply.code == 13, body
         assert "the batch is illegal" in (reply.remark or "")

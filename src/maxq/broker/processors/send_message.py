@@ -120,6 +120,9 @@ class SendMessageProcessor:
         refusal = self._checks.queue_id(config, header.queue_id, connection.remote_address)
         if refusal is None:
             refusal = self._checks.properties(config, properties, header.sys_flag)
+        if refusal is None and request.body_length == 0:
+            remark = "the message is illegal: it has no body; send at least 1 byte"
+            refusal = Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         if refusal is None and header.batch:
             refusal = self._check_batch(config, request.body_bytes)
         if refusal is not None:
