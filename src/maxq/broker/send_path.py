@@ -9,7 +9,6 @@ Under SYNC_FLUSH (and with replicas to wait for) the answers of one arrival wait
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
 from maxq.broker.fast_failure import FastFailure
@@ -35,12 +34,10 @@ class SendPath:
         *,
         settings: BrokerSettings,
         clock: Clock,
-        unique_id: Callable[[], bytes],
         store_host: bytes,
     ) -> None:
         """
         Args:
-            unique_id: makes the UNIQ_KEY of a batch that has none.
             store_host: address and 4-byte port that clients reach, 8 or 20 bytes.
         """
         self._store = store
@@ -49,7 +46,7 @@ class SendPath:
         self._clock = clock
         self._store_host = store_host
         self._read_settings()
-        self._scanner = SendScanner(unique_id, settings.server.frame_max_length)
+        self._scanner = SendScanner(settings.server.frame_max_length)
 
     def _read_settings(self) -> None:
         """What goes into every record and answer; read again when a live update replaced the broker's settings."""

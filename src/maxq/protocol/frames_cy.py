@@ -1,7 +1,7 @@
 """Plain sends, straight from the receive buffer to rows of integers, and their answers: no Python object per message.
 
 A send is **plain** when it is request 310, 320 or 10, a request and not an answer, names a topic and queue, is no part
-of a transaction, carries a UNIQ_KEY, and none of its properties makes the broker do more than store it (SPECIAL). All else
+of a transaction, carries a UNIQ_KEY (a batch: its messages do), and none of its properties makes the broker do more than store it (SPECIAL). All else
 is left to the general codec (protocol/remoting_command.py) and the SendMessageProcessor, which know every rule; this module
 only has to be right about what it takes. Columns of a row: store/log_cy.py, R_….
 
@@ -316,7 +316,6 @@ class SendScanner(FrameScanner):
     rows = cython.declare(object, visibility="public")
     scratch = cython.declare(bytearray, visibility="public")
     count = cython.declare(cython.Py_ssize_t, visibility="public")
-    _unique_id = cython.declare(object)
     _frame_limit = cython.declare(cython.longlong)
     _capacity = cython.declare(cython.Py_ssize_t)
     _scratch_size = cython.declare(cython.Py_ssize_t)
@@ -339,8 +338,7 @@ class SendScanner(FrameScanner):
     _unique_size = cython.declare(cython.Py_ssize_t)
     _no_wait = cython.declare(cython.bint)
 
-    def __init__(self, unique_id, frame_limit, capacity=1024, scratch_size=262144):
-        self._unique_id = unique_id
+    def __init__(self, frame_limit, capacity=1024, scratch_size=262144):
         self._frame_limit = frame_limit
         self._capacity = capacity
         self._scratch_size = scratch_size
@@ -403,17 +401,15 @@ class SendScanner(FrameScanner):
             return 0
         flags: cython.longlong = (4 if buf[start + 4] == 1 else 0) | (2 if self._frame_flag & 2 else 0) | (8 if self._batch else 0)
         properties: cython.p_uchar = buf
-        if self._properties_escaped or self._batch:
+        if self._properties_escaped:
             if not self._to_scratch(buf, scratch):
                 return 0
             properties = scratch
             flags |= 1
         if not self._check_properties(properties):
             return 0
-        if self._unique_size == 0:
-            if not self._batch:
-                return 0
-            self._add_unique(scratch)
+        if self._unique_size == 0 and not self._batch:
+            return 0
         if self._no_wait:
             flags |= 16
         r: cython.Py_ssize_t = self.count * 20
@@ -532,7 +528,7 @@ class SendScanner(FrameScanner):
         c: cython.int
         unit: cython.int
         low: cython.int
-        if q + self._properties_size + 64 > self._scratch_size:
+        if q + self._properties_size > self._scratch_size:
             return False
         self._properties = q
         while p < end:
@@ -679,26 +675,6 @@ class SendScanner(FrameScanner):
                 return False
             p += 1
         return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=True)
-    def _add_unique(self, scratch: cython.p_uchar) -> cython.int:
-        """A batch without UNIQ_KEY gets one from the broker; `_to_scratch` left room for it."""
-        pair: bytes = b"UNIQ_KEY\x01" + self._unique_id() + b"\x02"
-        end: cython.Py_ssize_t = self._properties + self._properties_size
-        n: cython.Py_ssize_t = len(pair)
-        if self._properties_size and scratch[end - 1] != 2:
-            scratch[end] = 2
-            end += 1
-            self._properties_size += 1
-        if cython.compiled:
-            memcpy(scratch + end, cython.cast(cython.p_char, pair), n)
-        else:
-            scratch[end : end + n] = pair
-        self._unique = end + 9
-        self._unique_size = n - 10
-        self._properties_size += n
-        return 0
 
 
 #: Fields of a pull in the order of its key; what is not here changes with every pull (PullScanner) or is not plain.
@@ -984,8 +960,9 @@ def encode_replies(
             i = p = p + 4
             mark = p = _field(target, p, b"queueId")
             p = _close(target, mark, _put_number(target, p, row[4]))
-            mark = p = _field(target, p, b"transactionId")
-            p = _close(target, mark, _copy(target, p, texts, row[17], row[18]))
+            if row[18]:
+                mark = p = _field(target, p, b"transactionId")
+                p = _close(target, mark, _copy(target, p, texts, row[17], row[18]))
             mark = p = _field(target, p, b"msgId")
             p = _close(target, mark, _put_ids(target, p, host, row[13], row[16], logged, file_from_offset))
             mark = p = _field(target, p, b"TRACE_ON")
@@ -998,8 +975,9 @@ def encode_replies(
         else:
             p = _put(target, p, opening)
             p = _put_number(target, p, row[4])
-            p = _put(target, p, b'","transactionId":"')
-            p = _copy(target, p, texts, row[17], row[18])
+            if row[18]:
+                p = _put(target, p, b'","transactionId":"')
+                p = _copy(target, p, texts, row[17], row[18])
             p = _put(target, p, b'","msgId":"')
             p = _put_ids(target, p, host, row[13], row[16], logged, file_from_offset)
             p = _put(target, p, fixed)

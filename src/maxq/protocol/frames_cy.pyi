@@ -1,7 +1,6 @@
 """Typed face of the compiled send path's codec. See frames_cy.py."""
 
 from array import array
-from collections.abc import Callable
 
 ROW_WIDTH: int
 
@@ -11,8 +10,8 @@ class SendScanner:
     rows: array[int]
     scratch: bytearray
     count: int  # rows of the last scan
-    def __init__(self, unique_id: Callable[[], bytes], frame_limit: int, capacity: int = 1024, scratch_size: int = 262144) -> None:
-        """unique_id gives a UNIQ_KEY for a batch that has none. frame_limit: longest whole frame, bytes."""
+    def __init__(self, frame_limit: int, capacity: int = 1024, scratch_size: int = 262144) -> None:
+        """frame_limit: longest whole frame, bytes."""
     def scan(self, buffer: bytearray | memoryview, start: int, end: int) -> int:
         """Fill rows from frames in buffer[start:end]; returns the position after the last frame taken. It stops at the
         first frame that is incomplete, too long, no send, or not plain: RemotingCommand's codec has the last word on it."""

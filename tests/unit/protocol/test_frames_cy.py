@@ -22,65 +22,143 @@ def form(request: pytest.FixtureRequest) -> ModuleType:
 
 
 def json_frame(ext: dict, body: bytes = b"hello", *, ascii_only: bool = True, **head: object) -> bytes:
-    header = {"code": 310, "extFields": ext, "flag": 0, "language": "JAVA", "opaque": 7, "serializeTypeCurrentRPC": "JSON", "version": 479} | head
+    header = {
+        "code": 310,
+        "extFields": ext,
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": 7,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 479,
+    } | head
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=ascii_only).encode()
     return struct.pack(">II", 4 + len(text) + len(body), len(text)) + text + body
 
 
 def binary_frame(ext: dict, body: bytes = b"hello", code: int = 310, opaque: int = 7, flag: int = 0) -> bytes:
-    pairs = b"".join(struct.pack(">h", len(k)) + k.encode() + struct.pack(">i", len(v.encode())) + v.encode() for k, v in ext.items())
+    pairs = b"".join(
+        struct.pack(">h", len(k)) + k.encode() + struct.pack(">i", len(v.encode())) + v.encode() for k, v in ext.items()
+    )
     header = struct.pack(">hbhiiii", code, 0, 479, opaque, flag, 0, len(pairs)) + pairs
     return struct.pack(">II", 4 + len(header) + len(body), len(header) | 1 << 24) + header + body
 
 
 def fields(**changes: str) -> dict:
-    ext = {"a": "P", "b": "TopicTest", "c": "TBW102", "d": "4", "e": "3", "f": "0", "g": "1700000000000", "h": "-5", "i": PROPERTIES,
-           "j": "0", "k": "false", "l": "16", "m": "false", "n": "broker-a"}
+    ext = {
+        "a": "P",
+        "b": "TopicTest",
+        "c": "TBW102",
+        "d": "4",
+        "e": "3",
+        "f": "0",
+        "g": "1700000000000",
+        "h": "-5",
+        "i": PROPERTIES,
+        "j": "0",
+        "k": "false",
+        "l": "16",
+        "m": "false",
+        "n": "broker-a",
+    }
     return {key: value for key, value in (ext | changes).items() if value is not None}
 
 
 def long_names(ext: dict) -> dict:
-    names = dict(zip("abcdefghijklmn", "producerGroup topic defaultTopic defaultTopicQueueNums queueId sysFlag bornTimestamp flag properties "
-                     "reconsumeTimes unitMode maxReconsumeTimes batch bname".split(), strict=True))
+    names = dict(
+        zip(
+            "abcdefghijklmn",
+            "producerGroup topic defaultTopic defaultTopicQueueNums queueId sysFlag bornTimestamp flag properties "
+            "reconsumeTimes unitMode maxReconsumeTimes batch bname".split(),
+            strict=True,
+        )
+    )
     return {names[key]: value for key, value in ext.items()}
 
 
 def scanner(form: ModuleType, **options: int):
-    return form.SendScanner(lambda: b"GENERATED", 1 << 24, **options)
+    return form.SendScanner(1 << 24, **options)
 
 
 def texts(scan, buffer: bytes, number: int = 0) -> dict:
     row = scan.rows[number * columns.ROW_WIDTH : (number + 1) * columns.ROW_WIDTH]
     source = scan.scratch if row[columns.R_FLAGS] & columns.F_SCRATCH else buffer
     cut = lambda data, at: bytes(data[row[at] : row[at] + row[at + 1]])  # noqa: E731
-    return {"topic": cut(buffer, columns.R_TOPIC), "properties": cut(source, columns.R_PROPERTIES), "body": cut(buffer, columns.R_BODY),
-            "unique": cut(source, columns.R_UNIQUE), "queue": row[columns.R_QUEUE_ID], "born": row[columns.R_BORN_TIMESTAMP],
-            "flag": row[columns.R_FLAG], "opaque": row[columns.R_OPAQUE], "flags": row[columns.R_FLAGS], "frame": row[columns.R_FRAME]}
+    return {
+        "topic": cut(buffer, columns.R_TOPIC),
+        "properties": cut(source, columns.R_PROPERTIES),
+        "body": cut(buffer, columns.R_BODY),
+        "unique": cut(source, columns.R_UNIQUE),
+        "queue": row[columns.R_QUEUE_ID],
+        "born": row[columns.R_BORN_TIMESTAMP],
+        "flag": row[columns.R_FLAG],
+        "opaque": row[columns.R_OPAQUE],
+        "flags": row[columns.R_FLAGS],
+        "frame": row[columns.R_FRAME],
+    }
 
 
-@pytest.mark.parametrize("make", [
-    lambda: json_frame(fields()), lambda: json_frame(fields(), ascii_only=False), lambda: json_frame(long_names(fields()), code=10),
-    lambda: binary_frame(fields()), lambda: binary_frame(long_names(fields()), code=10),
-    lambda: json_frame(fields(e=3, f=0, g=1700000000000, h=-5, k=False, m=False)),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: json_frame(fields()),
+        lambda: json_frame(fields(), ascii_only=False),
+        lambda: json_frame(long_names(fields()), code=10),
+        lambda: binary_frame(fields()),
+        lambda: binary_frame(long_names(fields()), code=10),
+        lambda: json_frame(fields(e=3, f=0, g=1700000000000, h=-5, k=False, m=False)),
+    ],
+)
 def test_a_plain_send_is_read_as_it_stands(form: ModuleType, make) -> None:
     frame = bytearray(make())
     scan = scanner(form)
     assert scan.scan(frame, 0, len(frame)) == len(frame)
     found = texts(scan, frame)
-    assert found | {"flags": 0, "frame": 0} == {"topic": b"TopicTest", "properties": PROPERTIES.encode(), "body": b"hello", "unique": b"7F0001",
-                                                "queue": 3, "born": 1700000000000, "flag": -5, "opaque": 7, "flags": 0, "frame": 0}
+    assert found | {"flags": 0, "frame": 0} == {
+        "topic": b"TopicTest",
+        "properties": PROPERTIES.encode(),
+        "body": b"hello",
+        "unique": b"7F0001",
+        "queue": 3,
+        "born": 1700000000000,
+        "flag": -5,
+        "opaque": 7,
+        "flags": 0,
+        "frame": 0,
+    }
 
 
-@pytest.mark.parametrize("frame", [
-    json_frame(fields(), code=11), json_frame(fields(), flag=1), json_frame(fields(b="%RETRY%g")), json_frame(fields(b="")), json_frame(fields(b=None)),
-    json_frame(fields(b="T" * 128)), json_frame(fields(f="4")), json_frame(fields(f="128")), json_frame(fields(e="-1")), json_frame(fields(e="x")),
-    json_frame(fields(i="TAGS\x01a\x02")), json_frame(fields(i=PROPERTIES + "DELAY\x013\x02")), json_frame(fields(i=PROPERTIES + "TRAN_MSG\x01true")),
-    json_frame(fields(i=PROPERTIES + "CLUSTER\x01c")), json_frame(fields(i=PROPERTIES + "x\x01")), json_frame(fields(i=PROPERTIES + "\x01y")),
-    json_frame(fields(i=PROPERTIES + "UNIQ_KEY\x01again")), json_frame(fields(i='UNIQ_KEY\x01a"b')), json_frame(fields(ns="space")),
-    json_frame(fields(Signature="s")), json_frame(fields(), body=b""), json_frame(fields(h="1e3")), json_frame(fields(i="UNIQ_KEY\x01" + "k" * 129)),
-    binary_frame(fields(), code=11), binary_frame(fields(i=PROPERTIES + "INNER_NUM\x013")), struct.pack(">I", 20) + bytes(20),
-], ids=range(26))
+@pytest.mark.parametrize(
+    "frame",
+    [
+        json_frame(fields(), code=11),
+        json_frame(fields(), flag=1),
+        json_frame(fields(b="%RETRY%g")),
+        json_frame(fields(b="")),
+        json_frame(fields(b=None)),
+        json_frame(fields(b="T" * 128)),
+        json_frame(fields(f="4")),
+        json_frame(fields(f="128")),
+        json_frame(fields(e="-1")),
+        json_frame(fields(e="x")),
+        json_frame(fields(i="TAGS\x01a\x02")),
+        json_frame(fields(i=PROPERTIES + "DELAY\x013\x02")),
+        json_frame(fields(i=PROPERTIES + "TRAN_MSG\x01true")),
+        json_frame(fields(i=PROPERTIES + "CLUSTER\x01c")),
+        json_frame(fields(i=PROPERTIES + "x\x01")),
+        json_frame(fields(i=PROPERTIES + "\x01y")),
+        json_frame(fields(i=PROPERTIES + "UNIQ_KEY\x01again")),
+        json_frame(fields(i='UNIQ_KEY\x01a"b')),
+        json_frame(fields(ns="space")),
+        json_frame(fields(Signature="s")),
+        json_frame(fields(), body=b""),
+        json_frame(fields(h="1e3")),
+        json_frame(fields(i="UNIQ_KEY\x01" + "k" * 129)),
+        binary_frame(fields(), code=11),
+        binary_frame(fields(i=PROPERTIES + "INNER_NUM\x013")),
+        struct.pack(">I", 20) + bytes(20),
+    ],
+    ids=range(26),
+)
 def test_anything_else_is_left_to_the_general_codec(form: ModuleType, frame: bytes) -> None:
     good = json_frame(fields())
     buffer = bytearray(good + frame + good)
@@ -94,7 +172,7 @@ def test_incomplete_and_oversized_frames_stop_the_scan(form: ModuleType) -> None
     scan = scanner(form)
     for cut in range(len(frame)):
         assert scan.scan(bytearray(frame + frame[:cut]), 0, len(frame) + cut) == len(frame)
-    assert form.SendScanner(lambda: b"", len(frame) - 1).scan(bytearray(frame), 0, len(frame)) == 0
+    assert form.SendScanner(len(frame) - 1).scan(bytearray(frame), 0, len(frame)) == 0
 
 
 def test_a_full_row_buffer_or_scratch_ends_the_run_and_the_next_call_goes_on(form: ModuleType) -> None:
@@ -109,30 +187,43 @@ def test_a_full_row_buffer_or_scratch_ends_the_run_and_the_next_call_goes_on(for
 
 def test_one_way_batch_and_no_wait_are_flags(form: ModuleType) -> None:
     scan = scanner(form)
-    for frame, flag in ((json_frame(fields(), flag=2), columns.F_ONEWAY), (json_frame(fields(i="UNIQ_KEY\x01a\x02WAIT\x01false")), columns.F_NO_WAIT),
-                        (json_frame(fields(m="true"), code=320), columns.F_BATCH), (json_frame(fields(m="1")), columns.F_BATCH), (binary_frame(fields()), columns.F_BINARY)):
+    for frame, flag in (
+        (json_frame(fields(), flag=2), columns.F_ONEWAY),
+        (json_frame(fields(i="UNIQ_KEY\x01a\x02WAIT\x01false")), columns.F_NO_WAIT),
+        (json_frame(fields(m="true"), code=320), columns.F_BATCH),
+        (json_frame(fields(m="1")), columns.F_BATCH),
+        (binary_frame(fields()), columns.F_BINARY),
+    ):
         buffer = bytearray(frame)
         assert scan.scan(buffer, 0, len(buffer)) == len(buffer)
         assert texts(scan, buffer)["flags"] & ~columns.F_SCRATCH == flag
 
 
 @pytest.mark.parametrize("given_properties", ["WAIT\x01true", "", None])
-def test_a_batch_without_unique_key_gets_one(form: ModuleType, given_properties: str | None) -> None:
-    buffer = bytearray(json_frame(fields(i=given_properties, m="true")))
+def test_a_batch_needs_no_unique_key_of_its_own_and_is_answered_without(
+    form: ModuleType, given_properties: str | None
+) -> None:
+    frame = json_frame(fields(i=given_properties, m="true"))
+    buffer = bytearray(frame)
     scan = scanner(form)
     assert scan.scan(buffer, 0, len(buffer)) == len(buffer)
-    own = (given_properties + "\x02").encode() if given_properties else b""
-    assert texts(scan, buffer)["properties"] == own + b"UNIQ_KEY\x01GENERATED\x02"
-    assert texts(scan, buffer)["unique"] == b"GENERATED"
+    assert texts(scan, buffer)["properties"] == (given_properties or "").encode()
+    assert "transactionId" not in json.loads(answered(form, frame, 1000, 1)[8:])["extFields"]
 
 
 def answered(form: ModuleType, frame: bytes, offset: int, count: int, log: bytes = bytes(64), code: int = 0) -> bytes:
     buffer = bytearray(frame)
     scan = scanner(form)
     assert scan.scan(buffer, 0, len(buffer)) == len(buffer)
-    scan.rows[columns.R_PHYSICAL_OFFSET], scan.rows[columns.R_QUEUE_OFFSET], scan.rows[columns.R_COUNT] = offset, 41, count
+    scan.rows[columns.R_PHYSICAL_OFFSET], scan.rows[columns.R_QUEUE_OFFSET], scan.rows[columns.R_COUNT] = (
+        offset,
+        41,
+        count,
+    )
     out = bytearray(b"kept")
-    size = form.encode_replies(scan.rows, 0, 1, buffer, scan.scratch, HOST, b"DefaultRegion", b"true", 3, 479, memoryview(log), 1000, code, out)
+    size = form.encode_replies(
+        scan.rows, 0, 1, buffer, scan.scratch, HOST, b"DefaultRegion", b"true", 3, 479, memoryview(log), 1000, code, out
+    )
     assert out[:4] == b"kept" and len(out) == 4 + size
     return bytes(out[4:])
 
@@ -142,9 +233,21 @@ def test_answers_are_what_the_java_client_reads(form: ModuleType) -> None:
     length, header_length = struct.unpack(">II", answer[:8])
     assert (length, header_length) == (len(answer) - 4, len(answer) - 8)
     assert json.loads(answer[8:]) == {
-        "code": 10, "flag": 1, "language": "PYTHON", "opaque": -3, "serializeTypeCurrentRPC": "JSON", "version": 479,
-        "extFields": {"queueId": "3", "transactionId": "7F0001", "msgId": "7F00000100002A9F00000000000004EF", "TRACE_ON": "true",
-                      "MSG_REGION": "DefaultRegion", "queueOffset": "41"}}
+        "code": 10,
+        "flag": 1,
+        "language": "PYTHON",
+        "opaque": -3,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 479,
+        "extFields": {
+            "queueId": "3",
+            "transactionId": "7F0001",
+            "msgId": "7F00000100002A9F00000000000004EF",
+            "TRACE_ON": "true",
+            "MSG_REGION": "DefaultRegion",
+            "queueOffset": "41",
+        },
+    }
 
 
 def test_binary_requests_get_binary_answers(form: ModuleType) -> None:
@@ -158,15 +261,74 @@ def test_binary_requests_get_binary_answers(form: ModuleType) -> None:
         (m,) = struct.unpack_from(">i", answer, p + 2 + n)
         found[answer[p + 2 : p + 2 + n]] = answer[p + 6 + n : p + 6 + n + m]
         p += 6 + n + m
-    assert found == {b"queueId": b"3", b"transactionId": b"7F0001", b"msgId": b"7F00000100002A9F00000000000004EF", b"TRACE_ON": b"true",
-                     b"MSG_REGION": b"DefaultRegion", b"queueOffset": b"41"}
+    assert found == {
+        b"queueId": b"3",
+        b"transactionId": b"7F0001",
+        b"msgId": b"7F00000100002A9F00000000000004EF",
+        b"TRACE_ON": b"true",
+        b"MSG_REGION": b"DefaultRegion",
+        b"queueOffset": b"41",
+    }
 
 
 def test_a_batch_answer_lists_every_id_and_one_way_has_none(form: ModuleType) -> None:
     log = struct.pack(">i", 20) + bytes(16) + struct.pack(">i", 24) + bytes(40)
     answer = answered(form, json_frame(fields(m="true")), 1000, 3, log)
-    assert json.loads(answer[8:])["extFields"]["msgId"] == ",".join("7F00000100002A9F%016X" % offset for offset in (1000, 1020, 1044))
+    assert json.loads(answer[8:])["extFields"]["msgId"] == ",".join(
+        "7F00000100002A9F%016X" % offset for offset in (1000, 1020, 1044)
+    )
     assert answered(form, json_frame(fields(), flag=2), 1000, 1) == b""
+
+
+def pull_fields(**changes: str) -> dict:
+    ext = {
+        "consumerGroup": "G",
+        "topic": "T",
+        "queueId": "3",
+        "queueOffset": "17",
+        "maxMsgNums": "32",
+        "sysFlag": "6",
+        "commitOffset": "-1",
+        "suspendTimeoutMillis": "15000",
+        "subscription": "TagA || TagB",
+        "subVersion": "1700000000000",
+        "expressionType": "TAG",
+    }
+    return {key: value for key, value in (ext | changes).items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    "make", [lambda ext: json_frame(ext, b"", code=11), lambda ext: binary_frame(ext, b"", code=361)]
+)
+def test_a_pull_is_its_key_and_what_changes_from_pull_to_pull(form: ModuleType, make) -> None:
+    scan = form.PullScanner()
+    buffer = bytearray(make(pull_fields()))
+    assert scan.scan(buffer, 0, len(buffer)) == len(buffer)
+    assert (scan.queue_offset, scan.commit_offset, scan.opaque) == (17, -1, 7)
+    assert scan.key == "\0".join([pull_fields().get(name, "") for name in form.PULL_KEY_FIELDS] + [""]).encode()
+    key = scan.key
+    buffer = bytearray(make(pull_fields(queueOffset="99", commitOffset="5")))
+    assert scan.scan(buffer, 0, len(buffer)) == len(buffer)
+    assert (scan.key, scan.queue_offset, scan.commit_offset) == (key, 99, 5)
+    assert scan.scan(buffer, 0, len(buffer) - 1) == 0
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        json_frame(pull_fields(), b"", code=310),
+        json_frame(pull_fields(queueOffset="-1"), b"", code=11),
+        json_frame(pull_fields(queueOffset=None), b"", code=11),
+        json_frame(pull_fields(liteTopic="x"), b"", code=11),
+        json_frame(pull_fields(topic='"'), b"", code=11),
+        json_frame(pull_fields(), b"", code=11, flag=2),
+        json_frame(pull_fields(subscription="x" * 5000), b"", code=11),
+        b"\0\0\0\4\0\0\0\0",
+    ],
+    ids=range(8),
+)
+def test_other_pulls_are_left_to_the_general_codec(form: ModuleType, frame: bytes) -> None:
+    assert form.PullScanner().scan(bytearray(frame), 0, len(frame)) == 0
 
 
 @settings(max_examples=300, deadline=None)
