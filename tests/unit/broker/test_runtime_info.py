@@ -1,0 +1,35 @@
+"""Texts of the runtime table, and the puts that are sampled from topic tails."""
+
+from maxq.broker.runtime_info import duration_text, size_text
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.stats.topic_puts import TopicPuts
+from maxq.store.log_cy import TopicTail
+from maxq.testing.sim_clock import SimClock
+
+
+def test_durations_read_as_tools_expect_them() -> None:
+    assert duration_text(69_999) == "[ 0 days, 0 hours, 1 minutes, 9 seconds ]"
+    assert duration_text(90_061_000) == "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"
+
+
+def test_sizes_are_in_binary_units_from_a_kibibyte_on() -> None:
+    cases = {0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 5018: "4.9 KiB", 252 << 30: "252.0 GiB", 1 << 70: "1024.0 EiB"}
+    assert {count: size_text(count) for count in cases} == cases
+
+
+def test_puts_of_topic_tails_are_added_once_and_a_new_tail_starts_from_zero() -> None:
+    tail = TopicTail("T")
+    tails = [tail]
+    stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=True)
+    puts = TopicPuts(lambda: tails)
+    tail.put_nums, tail.put_bytes = 5, 500
+    puts.sample(stats)
+    puts.sample(stats)
+    tail.put_nums, tail.put_bytes = 7, 700
+    puts.sample(stats)
+    tails[0] = TopicTail("T")  # deleted and made again
+    tails[0].put_nums, tails[0].put_bytes = 2, 200
+    puts.sample(stats)
+    assert [stats.broker_put_nums().value, puts.total()] == [9, 2]
+    size = stats.view("TOPIC_PUT_SIZE", "T")
+    assert size is not None and size.value == 900
