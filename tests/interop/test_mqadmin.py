@@ -86,13 +86,17 @@ def test_topic_status(mqadmin: MqAdmin) -> None:
 
 
 def test_create_change_and_delete_a_topic(mqadmin: MqAdmin) -> None:
-    text = mqadmin("updateTopic", "-b", mqadmin.broker, "-t", "B", "-r", "2", "-w", "3", "-p", "6", "-a", "+message.type=NORMAL")
+    text = mqadmin(
+        "updateTopic", "-b", mqadmin.broker, "-t", "B", "-r", "2", "-w", "3", "-p", "6", "-a", "+message.type=NORMAL"
+    )
     assert f"create topic to {mqadmin.broker} success." in text
     assert "topicName=B, readQueueNums=2, writeQueueNums=3, perm=RW-" in text
     text = mqadmin("updateTopicPerm", "-t", "B", "-b", mqadmin.broker, "-p", "4")
     assert f"update topic perm from 6 to 4 in {mqadmin.broker} success." in text
     assert "TagA" not in text
-    assert "delete topic [B] from cluster [DefaultCluster] success." in mqadmin("deleteTopic", "-t", "B", "-c", "DefaultCluster")
+    assert "delete topic [B] from cluster [DefaultCluster] success." in mqadmin(
+        "deleteTopic", "-t", "B", "-c", "DefaultCluster"
+    )
     assert "B" not in mqadmin("topicList").split()
 
 
@@ -116,13 +120,17 @@ def test_create_show_and_delete_a_group(mqadmin: MqAdmin) -> None:
     assert "=DefaultCluster:broker-a=" in shown
     assert re.search(r"retryMaxTimes\s+=\s+5", shown)
     text = mqadmin("deleteSubGroup", "-c", "DefaultCluster", "-g", "CG_B")
-    assert f"delete subscription group [CG_B] from broker [{mqadmin.broker}] in cluster [DefaultCluster] success." in text
+    assert (
+        f"delete subscription group [CG_B] from broker [{mqadmin.broker}] in cluster [DefaultCluster] success." in text
+    )
     assert not re.search(r"retryMaxTimes\s+=\s+5", mqadmin("getConsumerConfig", "-g", "CG_B"))  # new again, if at all
 
 
 def test_lists_of_topics_and_groups_from_files(mqadmin: MqAdmin, tmp_path) -> None:  # type: ignore[no-untyped-def]
     topics = tmp_path / "topics.json"
-    topics.write_text(json.dumps([{"topicName": f"L{i}", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6} for i in range(3)]))
+    topics.write_text(
+        json.dumps([{"topicName": f"L{i}", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6} for i in range(3)])
+    )
     assert "success" in mqadmin("updateTopicList", "-b", mqadmin.broker, "-f", str(topics))
     groups = tmp_path / "groups.json"
     groups.write_text(json.dumps([{"groupName": f"GL{i}"} for i in range(3)]))
@@ -161,7 +169,9 @@ def test_print_messages(mqadmin: MqAdmin) -> None:
 
 def test_send_and_consume_messages(mqadmin: MqAdmin) -> None:
     mqadmin("updateTopic", "-c", "DefaultCluster", "-t", "Sent", "-r", "1", "-w", "1")
-    (row,) = mqadmin.rows("sendMessage", "-t", "Sent", "-p", "hello", "-k", "k1", "-c", "t1", "-b", "broker-a", "-i", "0")
+    (row,) = mqadmin.rows(
+        "sendMessage", "-t", "Sent", "-p", "hello", "-k", "k1", "-c", "t1", "-b", "broker-a", "-i", "0"
+    )
     assert row[:3] == ["broker-a", "0", "SEND_OK"]
     text = mqadmin("consumeMessage", "-t", "Sent", "-b", "broker-a", "-i", "0", "-o", "0", "-c", "1")
     assert "Consume ok" in text and "KEYS=k1" in text
@@ -172,7 +182,13 @@ def test_broker_status(mqadmin: MqAdmin) -> None:
     assert status["brokerVersionDesc"].startswith("V5_")
     assert int(status["commitLogMaxOffset"]) > int(status["commitLogMinOffset"]) == 0
     wanted = {"bootTimestamp", "brokerActive", "putTps", "getTransferredTps", "runtime", "sendThreadPoolQueueSize"}
-    wanted |= {"commitLogDiskRatio", "consumeQueueDiskRatio", "dispatchBehindBytes", "pageCacheLockTimeMills", "msgPutTotalTodayNow"}
+    wanted |= {
+        "commitLogDiskRatio",
+        "consumeQueueDiskRatio",
+        "dispatchBehindBytes",
+        "pageCacheLockTimeMills",
+        "msgPutTotalTodayNow",
+    }
     assert wanted <= status.keys()
 
 
@@ -199,8 +215,9 @@ def test_reset_offsets(mqadmin: MqAdmin) -> None:
     rows = mqadmin.rows("skipAccumulatedMessage", "-g", "CG_A", "-t", "A", "-f", "true")
     assert [row[2] for row in rows if row[0] == "broker-a"] == ["5"] * 4
     assert "Consume Diff Total: 0" in mqadmin("consumerProgress", "-g", "CG_A")
-    text = mqadmin("resetOffsetByTime", "-g", "CG_A", "-t", "A", "-s", "0", "-b", "broker-a", "-q", "2", "-o", "3")
+    text = mqadmin("resetOffsetByTime", "-g", "CG_A", "-t", "A", "-s", "0", "-b", mqadmin.broker, "-q", "2", "-o", "3")
     assert "reset consumer offset to 3" in text
+    assert "Consume Diff Total: 2" in mqadmin("consumerProgress", "-g", "CG_A")
 
 
 def test_clone_group_offsets(mqadmin: MqAdmin) -> None:
@@ -222,7 +239,9 @@ def test_connections(mqadmin: MqAdmin) -> None:
         text = mqadmin("consumerConnection", "-g", "CG_live")
         assert "A2" in text and "TagX || TagY" in text
         assert "ConsumeType: CONSUME_PASSIVELY" in text and "MessageModel: CLUSTERING" in text
-        assert "CG_live" in mqadmin("consumerStatus", "-g", "CG_live") or "#ClientId" in mqadmin("consumerStatus", "-g", "CG_live")
+        assert "CG_live" in mqadmin("consumerStatus", "-g", "CG_live") or "#ClientId" in mqadmin(
+            "consumerStatus", "-g", "CG_live"
+        )
 
 
 def test_statistics_and_consume_stats(mqadmin: MqAdmin) -> None:
@@ -242,17 +261,27 @@ def test_cleaning_commands(mqadmin: MqAdmin) -> None:
 
 
 def test_name_server_commands(mqadmin: MqAdmin) -> None:
-    assert "create or update kv config to namespace success." in mqadmin("updateKvConfig", "-s", "NS", "-k", "key", "-v", "value")
+    assert "create or update kv config to namespace success." in mqadmin(
+        "updateKvConfig", "-s", "NS", "-k", "key", "-v", "value"
+    )
     assert "delete kv config from namespace success." in mqadmin("deleteKvConfig", "-s", "NS", "-k", "key")
     namesrv = mqadmin.deployment.namesrv
-    assert re.search(rf"wipe write perm of broker\[broker-a\] in name server\[{namesrv}\] OK, [1-9]", mqadmin("wipeWritePerm", "-b", "broker-a"))
+    assert re.search(
+        rf"wipe write perm of broker\[broker-a\] in name server\[{namesrv}\] OK, [1-9]",
+        mqadmin("wipeWritePerm", "-b", "broker-a"),
+    )
     assert '"perm":4' in mqadmin("topicRoute", "-t", "A")
-    assert re.search(rf"add write perm of broker\[broker-a\] in name server\[{namesrv}\] OK, [1-9]", mqadmin("addWritePerm", "-b", "broker-a"))
+    assert re.search(
+        rf"add write perm of broker\[broker-a\] in name server\[{namesrv}\] OK, [1-9]",
+        mqadmin("addWritePerm", "-b", "broker-a"),
+    )
     assert '"perm":6' in mqadmin("topicRoute", "-t", "A")
     assert re.search(r"listenPort\s+=", mqadmin("getNamesrvConfig"))
 
 
 def test_message_send_round_trips(mqadmin: MqAdmin) -> None:
     rows = mqadmin.rows("checkMsgSendRT", "-t", "A3", "-a", "5", "-s", "16")
-    assert [row[2] for row in rows if row[0] == "broker-a"] == ["true"] * len([row for row in rows if row[0] == "broker-a"])
+    assert [row[2] for row in rows if row[0] == "broker-a"] == ["true"] * len(
+        [row for row in rows if row[0] == "broker-a"]
+    )
     assert mqadmin("sendMsgStatus", "-b", "broker-a", "-s", "16", "-c", "2").count("SEND_OK") >= 2

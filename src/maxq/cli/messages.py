@@ -206,7 +206,7 @@ async def _start_where_wanted(consumer: LitePullConsumer, config: LitePullConsum
     the client asks for."""
     if config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
         return
-    while not consumer.assignment():
+    while not consumer.assignment():  # noqa: ASYNC110 (the consumer offers no event for it)
         await asyncio.sleep(_ASSIGNMENT_SECONDS)
     for queue in consumer.assignment():
         if await consumer.committed(queue) > 0:
