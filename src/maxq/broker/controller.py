@@ -133,7 +133,7 @@ class BrokerController:
             self.address.cluster,
             clock=clock,
             is_system_topic=self.topics.is_system_topic,
-            detail=settings.broker.enable_detail_stat,
+            detail=lambda: settings.broker.enable_detail_stat,
         )
         self.fast_failure = FastFailure(settings, clock=clock)
         self.store = MessageStore(

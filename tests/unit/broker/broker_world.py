@@ -152,7 +152,7 @@ class BrokerWorld:
         self.locks = RebalanceLockManager(clock=clock)
         self.modes = MessageRequestModeManager(self.disk, CONFIG_DIR / "messageRequestMode.json")
         self.stats = BrokerStatsManager(
-            "WireCluster", clock=clock, is_system_topic=self.topics.is_system_topic, detail=True
+            "WireCluster", clock=clock, is_system_topic=self.topics.is_system_topic, detail=lambda: True
         )
         self.store = FakeStore()
         self.runtime: dict[str, str] = {}

@@ -20,7 +20,7 @@ def test_sizes_are_in_binary_units_from_a_kibibyte_on() -> None:
 def test_puts_of_topic_tails_are_added_once_and_a_new_tail_starts_from_zero() -> None:
     tail = TopicTail("T")
     tails = [tail]
-    stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=True)
+    stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=lambda: True)
     puts = TopicPuts(lambda: tails)
     tail.put_nums, tail.put_bytes = 5, 500
     puts.sample(stats)

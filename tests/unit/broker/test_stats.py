@@ -9,7 +9,7 @@ from maxq.testing.sim_clock import SimClock
 
 def manager(clock: SimClock, *, detail: bool = True) -> BrokerStatsManager:
     return BrokerStatsManager(
-        "C", clock=clock, is_system_topic=lambda topic: topic.startswith("rmq_sys_"), detail=detail
+        "C", clock=clock, is_system_topic=lambda topic: topic.startswith("rmq_sys_"), detail=lambda: detail
     )
 
 

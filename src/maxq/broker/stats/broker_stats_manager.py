@@ -64,8 +64,10 @@ class GetCounter:
 class BrokerStatsManager:
     """All counters of a broker, by name and key (broker-api §24.1)."""
 
-    def __init__(self, cluster: str, *, clock: Clock, is_system_topic: Callable[[str], bool], detail: bool) -> None:
-        """`detail` is enableDetailStat: per-queue numbers too."""
+    def __init__(
+        self, cluster: str, *, clock: Clock, is_system_topic: Callable[[str], bool], detail: Callable[[], bool]
+    ) -> None:
+        """`detail` asks enableDetailStat: per-queue numbers too."""
         self._cluster = cluster
         self._clock = clock
         self._is_system_topic = is_system_topic
@@ -231,7 +233,7 @@ class BrokerStatsManager:
             if counter.times == 0:
                 continue
             self._item(names.TOPIC_PUT_LATENCY, f"{queue_id}@{topic}").add(counter.latency_ms, counter.times)
-            if self._detail:
+            if self._detail():
                 self._add_each(
                     f"{topic}@{queue_id}",
                     [(names.QUEUE_PUT_NUMS, counter.nums), (names.QUEUE_PUT_SIZE, counter.size)],
@@ -250,7 +252,7 @@ class BrokerStatsManager:
     def _collect_get(self, group: str, topic: str, queue_id: int, counter: GetCounter) -> None:
         reader = f"{topic}@{group}"
         times = counter.times
-        latency_key = f"{queue_id}@{reader}" if self._detail else reader
+        latency_key = f"{queue_id}@{reader}" if self._detail() else reader
         self._item(names.GROUP_GET_LATENCY, latency_key).add(counter.latency_ms, times)
         self._add_each(
             reader, [(names.GROUP_GET_NUMS, counter.nums), (names.GROUP_GET_SIZE, counter.size)], times
@@ -258,7 +260,7 @@ class BrokerStatsManager:
         self._item(names.BROKER_GET_NUMS, self._cluster).add(counter.nums, times)
         if not self._is_system_topic(topic):
             self._item(names.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster).add(counter.nums, times)
-        if self._detail:
+        if self._detail():
             self._add_each(
                 f"{topic}@{queue_id}@{group}",
                 [(names.QUEUE_GET_NUMS, counter.nums), (names.QUEUE_GET_SIZE, counter.size)],
