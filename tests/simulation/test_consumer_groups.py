@@ -1,7 +1,7 @@
 """Consumer groups of the shipped client on the shipped broker, in virtual time, on a network that cuts and resets.
 
-Members join, leave and die; links break. What must hold whatever happens: every acknowledged message reaches the group at
-least once, no commit passes a message that nobody consumed, and an orderly group sees each queue in order.
+Members join, leave and die; links break. What must hold whatever happens: every acknowledged message reaches the group
+at least once, no commit passes a message that nobody consumed, and an orderly group sees each queue in order.
 """
 
 import asyncio
@@ -145,13 +145,14 @@ async def live(world: SimWorld, *, orderly: bool) -> tuple[Group, set[bytes], di
     await asyncio.gather(*producers)
     # Quiet at last. A dead member's queue locks expire after 60 s, its channel after 120 s.
     end = world.loop.time() + 400
-    while not acknowledged <= group.bodies and world.loop.time() < end:
+    while not acknowledged <= group.bodies and world.loop.time() < end:  # noqa: ASYNC110 - virtual time costs nothing
         await asyncio.sleep(1)
     await asyncio.gather(*(group.leave(member) for member in list(group.members)))
     seams = ClientSeams(world.clock, world.rng, world.disk, PRODUCER, 9, PurePath("/home"))
     with world.network.on_host(PRODUCER):
         async with Admin(ClientConfig(namesrv_addr=NAMESRV), seams) as admin:
-            while TOPIC not in await admin.topics.names():  # a reset may have cost the broker its registration: 30 s
+            # A reset may have cost the broker its registration, which comes again within 30 s.
+            while TOPIC not in await admin.topics.names():  # noqa: ASYNC110
                 await asyncio.sleep(1)
             queues = await admin.offsets.queues(TOPIC)
             committed = {queue: await admin.offsets.committed(GROUP, queue) or 0 for queue in queues}

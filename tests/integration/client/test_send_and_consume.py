@@ -56,6 +56,7 @@ async def test_a_batch_is_stored_in_one_queue_in_order(namesrv: str, name: Name)
     assert got.bodies == [b"%d" % n for n in range(10)]
     assert {message.queue_id for message in got.messages} == {sent.message_queue.queue_id}
     assert [message.offset_msg_id for message in got.messages] == sent.offset_msg_id.split(",")
+    assert [message.msg_id for message in got.messages] == sent.msg_id.split(",")
     assert got.messages[3].tags == "t1"
 
 
