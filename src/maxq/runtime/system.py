@@ -53,11 +53,14 @@ class SystemMappedRegion:
 
     def __init__(self, path: Path, size: int, *, read_only: bool) -> None:
         self._unsynced_folders: list[Path] = []
-        flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
         unsynced: list[Path] = []  # folders that do not yet hold the new entries durably
-        if not read_only:
+        try:  # most files are there already: folders are only looked at for those that are not
+            self._fd = os.open(path, (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if read_only:
+                raise
             unsynced = _make_folders(path.parent)
-        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             length = os.fstat(self._fd).st_size
             if length == 0 and not read_only:

@@ -1,7 +1,7 @@
 """ConfigManager: a table that is one small file under config/, with its predecessor beside it as `<name>.bak`.
 
-Writing: the file becomes the .bak, then the new content appears under the name, each step atomic and durable. Whenever the
-power goes, one of the two is whole. Reading: a file that is missing, empty or not readable is put aside and the .bak is
+Writing: the file becomes the .bak, then the new content appears under the name, each step atomic and durable. Whenever
+the power goes, one of the two is whole. Reading: a file that is missing, empty or not readable is put aside and the .bak is
 taken instead; no .bak either is an empty table (a new broker); a .bak that cannot be read is a refusal, for starting
 empty would lose offsets or topics in silence.
 
@@ -53,13 +53,15 @@ class ConfigManager(ABC):
         if problem is None:
             return
         if problem:
-            log.error("%s %s: it is put aside as .broken and %s is read instead", self._file, problem, self._backup.name)
+            log.error(
+                "%s %s: it is put aside as .broken and %s is read instead", self._file, problem, self._backup.name
+            )
             self._disk.rename(self._file, self._file.with_name(self._file.name + ".broken"))
         problem = self._take(self._backup)
         if problem:
             raise StoreRefusedError(
-                f"{self._backup} {problem}, and {self._file.name} cannot be read either. Restore one of them from a copy "
-                f"or from another broker; delete both only if this table may start empty."
+                f"{self._backup} {problem}, and {self._file.name} cannot be read either. Restore one of them from a "
+                f"copy or from another broker; delete both only if this table may start empty."
             )
 
     def _take(self, path: PurePath) -> str | None:

@@ -176,14 +176,23 @@ class ConsumeQueue:
         if last is not None and offset < last.end_offset:
             position = offset - last.file_from_offset
             page_end = min(last.file_size, position + OS_PAGE_SIZE - position % OS_PAGE_SIZE)
-            behind = last.view[position:page_end]
-            if any(behind):
-                behind[:] = bytes(len(behind))
+            zeros = bytes(page_end - position)
+            if bytes(last.view[position:page_end]) != zeros:
+                last.view[position:page_end] = zeros
                 last.region.flush(position, page_end)
         tail.write_offset = offset
         tail.next_queue_offset = queue_offset
         tail.max_physical_offset = max_physical_offset
         self.reset_min()
+
+    def adopt(self, queue_offset: int, max_physical_offset: int) -> None:
+        """A clean shutdown left exactly `queue_offset` units; nothing on disk has to be touched."""
+        self.tail.write_offset = queue_offset * CQ_STORE_UNIT_SIZE
+        self.tail.next_queue_offset = queue_offset
+        self.tail.max_physical_offset = max_physical_offset
+        last = self.files.last
+        if last is not None:
+            last.wrote_position = last.flushed_position = self.tail.write_offset - last.file_from_offset
 
     def unflushed(self, least_pages: int) -> list[tuple[MappedFile, int, int]]:
         """What a flush must make durable, by file: (file, first byte, byte behind the last); nothing from a file that

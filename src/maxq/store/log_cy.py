@@ -5,12 +5,12 @@ Two movements, and no third:
 * **append**: `LogTail` writes records at the end of the log and takes their queue offsets from `QueueTail`. Send rows
   (a batch of plain sends that protocol/frames_cy read straight from the receive buffer) and single records from the
   general path go through the same `_write_head`.
-* **dispatch**: `Dispatcher.run` reads a range of log and writes what it lacks into ConsumeQueues (`QueueTail.append`) and
-  the IndexFile (`IndexTail.put_key`). Normal run, SYNC_FLUSH, slave and recovery differ only in the range they give.
+* **dispatch**: `Dispatcher.run` reads a range of log and writes what they lack into ConsumeQueues
+  (`QueueTail.append`) and the IndexFile (`IndexTail.put_key`). Normal run, SYNC_FLUSH, slave and recovery differ only in the range they give.
 
 The duplicate tests (`max_physical_offset` of a queue, `end_physical_offset` of an index) make dispatch idempotent.
-Formats: record_cy.py (record), ConsumeQueue.java (unit), IndexFile.java (index). Files are attached and rolled by their owners in
-Python: this module never opens, sizes or deletes one.
+Formats: record_cy.py (record), ConsumeQueue.java (unit), IndexFile.java (index). Files are attached and rolled by their
+owners in Python: this module never opens, sizes or deletes one.
 """
 
 from isal.isal_zlib import crc32
@@ -28,9 +28,26 @@ if cython.compiled:
 #: Columns of a send row.
 ROW_WIDTH = 20
 (
-    R_FLAGS, R_OPAQUE, R_TOPIC, R_TOPIC_SIZE, R_QUEUE_ID, R_SYS_FLAG, R_BORN_TIMESTAMP, R_FLAG, R_PROPERTIES,
-    R_PROPERTIES_SIZE, R_BODY, R_BODY_SIZE, R_RECONSUME_TIMES, R_PHYSICAL_OFFSET, R_QUEUE_OFFSET, R_SIZE, R_COUNT, R_UNIQUE,
-    R_UNIQUE_SIZE, R_FRAME,
+    R_FLAGS,
+    R_OPAQUE,
+    R_TOPIC,
+    R_TOPIC_SIZE,
+    R_QUEUE_ID,
+    R_SYS_FLAG,
+    R_BORN_TIMESTAMP,
+    R_FLAG,
+    R_PROPERTIES,
+    R_PROPERTIES_SIZE,
+    R_BODY,
+    R_BODY_SIZE,
+    R_RECONSUME_TIMES,
+    R_PHYSICAL_OFFSET,
+    R_QUEUE_OFFSET,
+    R_SIZE,
+    R_COUNT,
+    R_UNIQUE,
+    R_UNIQUE_SIZE,
+    R_FRAME,
 ) = range(20)
 #: Bits of R_FLAGS.
 F_SCRATCH = 1  # properties are in the scratch buffer, not in the source
@@ -303,7 +320,9 @@ class IndexTail:
         return self.index_count >= self._max_index_nums
 
     @cython.ccall
-    def put_key(self, key_hash: cython.longlong, physical_offset: cython.longlong, store_timestamp: cython.longlong) -> cython.bint:
+    def put_key(
+        self, key_hash: cython.longlong, physical_offset: cython.longlong, store_timestamp: cython.longlong
+    ) -> cython.bint:
         if self.index_count >= self._max_index_nums:
             return False
         slot_position: cython.longlong = 40 + 4 * (key_hash % self._slot_nums)
@@ -318,8 +337,8 @@ class IndexTail:
             seconds = 0 if seconds < 0 else seconds // 1000
             if seconds > 0x7FFFFFFF:
                 seconds = 0x7FFFFFFF
-        p: cython.longlong = 40 + 4 * cython.cast(cython.longlong, self._slot_nums) + 20 * cython.cast(
-            cython.longlong, self.index_count
+        p: cython.longlong = (
+            40 + 4 * cython.cast(cython.longlong, self._slot_nums) + 20 * cython.cast(cython.longlong, self.index_count)
         )
         _put32(buf, p, key_hash)
         _put64(buf, p + 4, physical_offset)
@@ -461,7 +480,14 @@ class LogTail:
             properties_size += 1
         reserved: cython.longlong = 20 if append_prop_crc else 0
         total: cython.longlong = (
-            75 + len(born_host) + len(store_host) + body_size + topic_size + (1 if v2 else 0) + properties_size + reserved
+            75
+            + len(born_host)
+            + len(store_host)
+            + body_size
+            + topic_size
+            + (1 if v2 else 0)
+            + properties_size
+            + reserved
         )
         p: cython.longlong = self.wrote_position
         if total + 8 > self.file_size - p:
@@ -476,8 +502,23 @@ class LogTail:
             born, store = born_host, store_host
         buf: cython.p_uchar = self._buf
         q: cython.longlong = self._write_head(
-            p, total, v2, body_crc, queue_id, flag, queue_offset, sys_flag, born_timestamp, born, len(born_host),
-            store_timestamp, store, len(store_host), reconsume_times, prepared_transaction_offset, body_size,
+            p,
+            total,
+            v2,
+            body_crc,
+            queue_id,
+            flag,
+            queue_offset,
+            sys_flag,
+            born_timestamp,
+            born,
+            len(born_host),
+            store_timestamp,
+            store,
+            len(store_host),
+            reconsume_times,
+            prepared_transaction_offset,
+            body_size,
         )
         if body_size:
             if cython.compiled:
@@ -515,9 +556,11 @@ class LogTail:
     def _topic_of(self, topics: dict, source: cython.p_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> TopicTail:
         tail: TopicTail = self._topic
         if cython.compiled:
-            if tail is not None and len(tail.topic_bytes) == n and memcmp(
-                cython.cast(cython.p_char, tail.topic_bytes), source + p, n
-            ) == 0:
+            if (
+                tail is not None
+                and len(tail.topic_bytes) == n
+                and memcmp(cython.cast(cython.p_char, tail.topic_bytes), source + p, n) == 0
+            ):
                 return tail
             name: bytes = cython.cast(cython.p_char, source + p)[:n]
         else:
@@ -594,8 +637,20 @@ class LogTail:
                 )
             else:
                 written = self._append_one(
-                    whole, src, props, row, topic, queue, born, born_size, store, store_size, store_timestamp, tail,
-                    len(suffix), max_message_size,
+                    whole,
+                    src,
+                    props,
+                    row,
+                    topic,
+                    queue,
+                    born,
+                    born_size,
+                    store,
+                    store_size,
+                    store_timestamp,
+                    tail,
+                    len(suffix),
+                    max_message_size,
                 )
             if written < 0:
                 return done
@@ -629,20 +684,30 @@ class LogTail:
         properties_size: cython.longlong = own_size + mark + suffix_size
         total: cython.longlong = 75 + born_size + store_size + body_size + topic_size + properties_size
         p: cython.longlong = self.wrote_position
-        if (
-            body_size > max_message_size
-            or body_size == 0
-            or properties_size > _MAX_PROPERTIES
-            or topic_size > 127
-        ):
+        if body_size > max_message_size or body_size == 0 or properties_size > _MAX_PROPERTIES or topic_size > 127:
             return -1
         if total + 8 > self.file_size - p:
             self.full = True
             return -1
         buf: cython.p_uchar = self._buf
         q: cython.longlong = self._write_head(
-            p, total, False, crc32(whole[row[10] : row[10] + body_size]) & 0x7FFFFFFF, row[4], row[7], queue.next_queue_offset,
-            row[5], row[6], born, born_size, store_timestamp, store, store_size, row[12], 0, body_size,
+            p,
+            total,
+            False,
+            crc32(whole[row[10] : row[10] + body_size]) & 0x7FFFFFFF,
+            row[4],
+            row[7],
+            queue.next_queue_offset,
+            row[5],
+            row[6],
+            born,
+            born_size,
+            store_timestamp,
+            store,
+            store_size,
+            row[12],
+            0,
+            body_size,
         )
         _copy(buf, q, src, row[10], body_size)
         q += body_size
@@ -721,9 +786,23 @@ class LogTail:
                 self.full = True
                 return -1
             q = self._write_head(
-                w, total, False, crc32(whole[p + 20 : p + 20 + body_size]) & 0x7FFFFFFF, row[4], _i32(src, p + 12),
-                queue.next_queue_offset + number, row[5], row[6], born, born_size, store_timestamp, store, store_size,
-                row[12], 0, body_size,
+                w,
+                total,
+                False,
+                crc32(whole[p + 20 : p + 20 + body_size]) & 0x7FFFFFFF,
+                row[4],
+                _i32(src, p + 12),
+                queue.next_queue_offset + number,
+                row[5],
+                row[6],
+                born,
+                born_size,
+                store_timestamp,
+                store,
+                store_size,
+                row[12],
+                0,
+                body_size,
             )
             _copy(buf, q, src, p + 20, body_size)
             q += body_size
@@ -782,9 +861,11 @@ class Dispatcher:
     def _topic_of(self, buf: cython.p_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> TopicTail:
         tail: TopicTail = self._topic
         if cython.compiled:
-            if tail is not None and len(tail.topic_bytes) == n and memcmp(
-                cython.cast(cython.p_char, tail.topic_bytes), buf + p, n
-            ) == 0:
+            if (
+                tail is not None
+                and len(tail.topic_bytes) == n
+                and memcmp(cython.cast(cython.p_char, tail.topic_bytes), buf + p, n) == 0
+            ):
                 return tail
             name: bytes = cython.cast(cython.p_char, buf + p)[:n]
         else:
@@ -797,7 +878,10 @@ class Dispatcher:
         return tail
 
     def run(
-        self, view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
+        self,
+        view: cython.const[cython.uchar][::1],
+        start: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
         file_from_offset: cython.longlong,
     ):
         p: cython.Py_ssize_t = start
@@ -825,7 +909,12 @@ class Dispatcher:
     @cython.cfunc
     @cython.exceptval(-2, check=True)
     def _one(
-        self, whole: object, buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t, file_from_offset: cython.longlong
+        self,
+        whole: object,
+        buf: cython.p_uchar,
+        p: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        file_from_offset: cython.longlong,
     ) -> cython.longlong:
         """Dispatch the record at p. Its size; 0 if there is none (whole); -1 for BLANK."""
         total: cython.longlong = _i32(buf, p)
@@ -853,7 +942,9 @@ class Dispatcher:
         properties: cython.longlong = q + topic_size + 2
         if properties > limit:
             return 0
-        properties_size: cython.longlong = (cython.cast(cython.longlong, buf[properties - 2]) << 8) | buf[properties - 1]
+        properties_size: cython.longlong = (cython.cast(cython.longlong, buf[properties - 2]) << 8) | buf[
+            properties - 1
+        ]
         if properties + properties_size != limit:
             return 0
         topic: TopicTail = self._topic_of(buf, q, topic_size)
@@ -884,10 +975,22 @@ class Dispatcher:
                 value_end += 1
             n = mid - name
             if mid < value_end and n > 0 and value_end - mid > 1:
-                if n == 4 and buf[name] == 0x54 and buf[name + 1] == 0x41 and buf[name + 2] == 0x47 and buf[name + 3] == 0x53:
+                if (
+                    n == 4
+                    and buf[name] == 0x54
+                    and buf[name + 1] == 0x41
+                    and buf[name + 2] == 0x47
+                    and buf[name + 3] == 0x53
+                ):
                     tags = mid + 1
                     tags_end = value_end
-                elif n == 4 and buf[name] == 0x4B and buf[name + 1] == 0x45 and buf[name + 2] == 0x59 and buf[name + 3] == 0x53:
+                elif (
+                    n == 4
+                    and buf[name] == 0x4B
+                    and buf[name + 1] == 0x45
+                    and buf[name + 2] == 0x59
+                    and buf[name + 3] == 0x53
+                ):
                     keys = mid + 1
                     keys_end = value_end
                 elif n == 8 and buf[name] == 0x55 and buf[name + 1] == 0x4E and self._is(buf, name, b"UNIQ_KEY"):
@@ -907,7 +1010,9 @@ class Dispatcher:
                 self._put_unit(topic, _i32(buf, p + 12), _i64(buf, p + 20), physical_offset, total, tags_code)
         if indexed:
             if unique:
-                self._put_index(index, _hash(buf, unique, unique_end, topic._key_hash), physical_offset, store_timestamp)
+                self._put_index(
+                    index, _hash(buf, unique, unique_end, topic._key_hash), physical_offset, store_timestamp
+                )
             if keys:
                 name = keys
                 while name < keys_end:
@@ -920,7 +1025,10 @@ class Dispatcher:
             if tags and self.index_tags:
                 # topic#T#tag, as 5.5 writes it: 'T' and '#' join the topic's hash
                 self._put_index(
-                    index, _hash(buf, tags, tags_end, 31 * (31 * topic._key_hash + 0x54) + 0x23), physical_offset, store_timestamp
+                    index,
+                    _hash(buf, tags, tags_end, 31 * (31 * topic._key_hash + 0x54) + 0x23),
+                    physical_offset,
+                    store_timestamp,
                 )
         if special:
             self._owner.dispatch_special(p, total, physical_offset, whole)
@@ -968,8 +1076,13 @@ class Dispatcher:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def _put_unit(
-        self, topic: TopicTail, queue_id: cython.int, queue_offset: cython.longlong, physical_offset: cython.longlong,
-        size: cython.longlong, tags_code: cython.longlong,
+        self,
+        topic: TopicTail,
+        queue_id: cython.int,
+        queue_offset: cython.longlong,
+        physical_offset: cython.longlong,
+        size: cython.longlong,
+        tags_code: cython.longlong,
     ) -> cython.int:
         queue: QueueTail = None
         if 0 <= queue_id < len(topic.queues):
@@ -978,7 +1091,9 @@ class Dispatcher:
             queue = self._owner.open_queue(topic.topic_bytes, queue_id)
         if physical_offset + size <= queue.max_physical_offset:
             return 0
-        if queue_offset * 20 != queue.write_offset or not queue.append(physical_offset, cython.cast(cython.int, size), tags_code):
+        if queue_offset * 20 != queue.write_offset or not queue.append(
+            physical_offset, cython.cast(cython.int, size), tags_code
+        ):
             if not self._owner.roll_queue(queue, queue_offset, physical_offset, size):
                 return 0
             if not queue.append(physical_offset, cython.cast(cython.int, size), tags_code):

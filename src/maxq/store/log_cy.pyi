@@ -8,9 +8,26 @@ from typing import Any
 #: R_COUNT (records) are filled in by append_rows.
 ROW_WIDTH: int
 (
-    R_FLAGS, R_OPAQUE, R_TOPIC, R_TOPIC_SIZE, R_QUEUE_ID, R_SYS_FLAG, R_BORN_TIMESTAMP, R_FLAG, R_PROPERTIES,
-    R_PROPERTIES_SIZE, R_BODY, R_BODY_SIZE, R_RECONSUME_TIMES, R_PHYSICAL_OFFSET, R_QUEUE_OFFSET, R_SIZE, R_COUNT, R_UNIQUE,
-    R_UNIQUE_SIZE, R_FRAME,
+    R_FLAGS,
+    R_OPAQUE,
+    R_TOPIC,
+    R_TOPIC_SIZE,
+    R_QUEUE_ID,
+    R_SYS_FLAG,
+    R_BORN_TIMESTAMP,
+    R_FLAG,
+    R_PROPERTIES,
+    R_PROPERTIES_SIZE,
+    R_BODY,
+    R_BODY_SIZE,
+    R_RECONSUME_TIMES,
+    R_PHYSICAL_OFFSET,
+    R_QUEUE_OFFSET,
+    R_SIZE,
+    R_COUNT,
+    R_UNIQUE,
+    R_UNIQUE_SIZE,
+    R_FRAME,
 ) = range(20)
 F_SCRATCH: int  # properties are in the scratch buffer
 F_ONEWAY: int
@@ -150,8 +167,8 @@ class Dispatcher:
     def run(self, view: memoryview, start: int, end: int, file_from_offset: int) -> int:
         """Dispatch the whole records in view[start:end]; trusted bytes (CRC not checked, sizes are). Returns the
         position after the last record dispatched (a BLANK ends at the end of the file); stops early at anything that
-        is not a record. Units and entries that exist already are skipped (duplicate tests); a unit that would leave a gap goes
-        through owner.roll_queue, which fills the gap and leaves write_offset at 20 × queue_offset."""
+        is not a record. Units and entries that exist already are skipped (duplicate tests); a unit that would leave a
+        gap goes through owner.roll_queue, which fills the gap and leaves write_offset at 20 × queue_offset."""
 
 class UnitScan:
     """Result of `collect`: what a pull takes."""

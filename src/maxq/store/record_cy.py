@@ -23,9 +23,26 @@ except ModuleNotFoundError:
 
 SCAN_WIDTH = 20
 (
-    C_POSITION, C_SIZE, C_PHYSICAL_OFFSET, C_QUEUE_ID, C_QUEUE_OFFSET, C_SYS_FLAG, C_FLAG, C_BORN_TIMESTAMP,
-    C_STORE_TIMESTAMP, C_RECONSUME_TIMES, C_PREPARED_OFFSET, C_BODY_CRC, C_BODY_POSITION, C_BODY_SIZE,
-    C_TOPIC_POSITION, C_TOPIC_SIZE, C_PROPERTIES_POSITION, C_PROPERTIES_SIZE, C_BORN_HOST_POSITION, C_STORE_HOST_POSITION,
+    C_POSITION,
+    C_SIZE,
+    C_PHYSICAL_OFFSET,
+    C_QUEUE_ID,
+    C_QUEUE_OFFSET,
+    C_SYS_FLAG,
+    C_FLAG,
+    C_BORN_TIMESTAMP,
+    C_STORE_TIMESTAMP,
+    C_RECONSUME_TIMES,
+    C_PREPARED_OFFSET,
+    C_BODY_CRC,
+    C_BODY_POSITION,
+    C_BODY_SIZE,
+    C_TOPIC_POSITION,
+    C_TOPIC_SIZE,
+    C_PROPERTIES_POSITION,
+    C_PROPERTIES_SIZE,
+    C_BORN_HOST_POSITION,
+    C_STORE_HOST_POSITION,
 ) = range(20)
 
 STOP_ROWS_FULL = 0
@@ -225,7 +242,9 @@ def scan(
         buf = cython.cast(cython.p_uchar, cython.address(view[0]))
         out = cython.address(rows[0])
         while count < room:
-            result = _record(whole, buf, p, end, file_from_offset, out + count * 20, check_crc, check_prop_crc, check_offset)
+            result = _record(
+                whole, buf, p, end, file_from_offset, out + count * 20, check_crc, check_prop_crc, check_offset
+            )
             if result != 0:
                 return count, p, result
             p += out[count * 20 + 1]
@@ -250,12 +269,16 @@ def scan(
 
 
 def find_record(
-    view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t, file_from_offset: cython.longlong
+    view: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    file_from_offset: cython.longlong,
 ) -> int:
     """The first position ≥ start with a whole good record, or -1 (see record_cy.pyi)."""
     whole: object = memoryview(view)
     p: cython.Py_ssize_t = start
     found: cython.Py_ssize_t
+    row: cython.longlong[20]
     needle: bytes
     row: cython.longlong[20]
     buf: cython.p_uchar
@@ -267,9 +290,23 @@ def find_record(
         buf = cython.cast(cython.p_uchar, cython.address(view[0]))
         while p + 91 <= end:
             # byte 4 of a record is 0xDA: the magic is what we look for, everything else is checked then
-            if buf[p + 4] == 0xDA and buf[p + 5] == 0xA3 and buf[p + 6] == 0x20 and _record(
-                whole, buf, p, end, file_from_offset, row, True, False, True  # noqa: F821 (a C array, declared above)
-            ) == 0:
+            if (
+                buf[p + 4] == 0xDA
+                and buf[p + 5] == 0xA3
+                and buf[p + 6] == 0x20
+                and _record(
+                    whole,
+                    buf,
+                    p,
+                    end,
+                    file_from_offset,
+                    row,
+                    True,
+                    False,
+                    True,
+                )
+                == 0
+            ):
                 return p
             p += 1
         return -1
@@ -289,9 +326,7 @@ def find_record(
 
 
 @cython.ccall
-def check_chain(
-    view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.bint:
+def check_chain(view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
     """Do records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes tell?"""
     p: cython.Py_ssize_t = start
     total: cython.longlong

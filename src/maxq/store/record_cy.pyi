@@ -5,9 +5,26 @@ from typing import Any
 #: Columns of a scan row.
 SCAN_WIDTH: int
 (
-    C_POSITION, C_SIZE, C_PHYSICAL_OFFSET, C_QUEUE_ID, C_QUEUE_OFFSET, C_SYS_FLAG, C_FLAG, C_BORN_TIMESTAMP,
-    C_STORE_TIMESTAMP, C_RECONSUME_TIMES, C_PREPARED_OFFSET, C_BODY_CRC, C_BODY_POSITION, C_BODY_SIZE,
-    C_TOPIC_POSITION, C_TOPIC_SIZE, C_PROPERTIES_POSITION, C_PROPERTIES_SIZE, C_BORN_HOST_POSITION, C_STORE_HOST_POSITION,
+    C_POSITION,
+    C_SIZE,
+    C_PHYSICAL_OFFSET,
+    C_QUEUE_ID,
+    C_QUEUE_OFFSET,
+    C_SYS_FLAG,
+    C_FLAG,
+    C_BORN_TIMESTAMP,
+    C_STORE_TIMESTAMP,
+    C_RECONSUME_TIMES,
+    C_PREPARED_OFFSET,
+    C_BODY_CRC,
+    C_BODY_POSITION,
+    C_BODY_SIZE,
+    C_TOPIC_POSITION,
+    C_TOPIC_SIZE,
+    C_PROPERTIES_POSITION,
+    C_PROPERTIES_SIZE,
+    C_BORN_HOST_POSITION,
+    C_STORE_HOST_POSITION,
 ) = range(20)
 
 #: Why a scan stopped.
@@ -21,8 +38,15 @@ STOP_BAD_CRC: int  # body CRC (or property CRC when asked) is wrong
 STOP_BAD_OFFSET: int  # the stored physical offset is not this place: a stale or foreign record
 
 def scan(
-    view: memoryview, start: int, end: int, file_from_offset: int, rows: Any, *, check_crc: bool = True,
-    check_prop_crc: bool = False, check_offset: bool = True,
+    view: memoryview,
+    start: int,
+    end: int,
+    file_from_offset: int,
+    rows: Any,
+    *,
+    check_crc: bool = True,
+    check_prop_crc: bool = False,
+    check_offset: bool = True,
 ) -> tuple[int, int, int]:
     """Read records from view[start:end] into `rows` (array('q'), SCAN_WIDTH columns a record).
     Returns (count, position after the last good record, stop reason)."""

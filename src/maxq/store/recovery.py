@@ -109,6 +109,7 @@ class Recovery:
         self._queue_faults = queue_faults
         self._report = report
         self._first_checked = 0  # start offset of the first file that was scanned
+        self._last_ends: dict[ConsumeQueue, int] = {}  # where the record of a queue's last recorded unit ends
         self._numbers: dict[ConsumeQueue, int] = {}  # how far numbering had come where files are built anew
 
     def run(self) -> None:
@@ -238,6 +239,8 @@ class Recovery:
                     found.append(f"queue {topic}-{queue_id}: unit {recorded - 1} {unit} is not of its record")
                 if queue is not None:
                     self._queues.release(queue)
+                    if unit is not None:
+                        self._last_ends[queue] = unit[0] + unit[1]
         return found
 
     def _points_home(self, queue: ConsumeQueue, queue_offset: int, unit: tuple[int, int, int]) -> bool:
@@ -262,12 +265,15 @@ class Recovery:
         )
 
     def _adopt(self, inventory: StoreInventory) -> bool:
-        """Take the ends of all queues from the inventory, which `_lacking` compared already."""
+        """Take the ends of all queues from the inventory, which `_lacking` compared already. False if there is more on
+        disk than a clean shutdown left."""
         for queue in self._queues:
             recorded = inventory.end_of(queue.topic, queue.queue_id)
-            unit = queue.unit(recorded - 1) if recorded else None
-            queue.end_at(recorded, -1 if unit is None else unit[0] + unit[1])
-            self._queues.release(queue)
+            last = queue.files.last
+            if last is not None and not last.file_from_offset < recorded * CQ_STORE_UNIT_SIZE <= last.end_offset:
+                return False
+        for queue in self._queues:
+            queue.adopt(inventory.end_of(queue.topic, queue.queue_id), self._last_ends.get(queue, -1))
         for batch in self._queues.batch_queues.values():
             batch.cut(inventory.dispatched_offset)
         return True
