@@ -36,10 +36,10 @@ from maxq.broker.processors.pull_subscription import PullSubscriptions
 from maxq.broker.processors.query_message import QueryMessageProcessor
 from maxq.broker.processors.reply_message import ReplyMessageProcessor
 from maxq.broker.processors.send_message import BATCH_CQ, SendMessageProcessor
+from maxq.broker.pull_path import PullPath
 from maxq.broker.registration import BrokerRegistration
 from maxq.broker.runtime_info import RuntimeInfo
 from maxq.broker.schedule import BrokerSchedule, ScheduledParts
-from maxq.broker.pull_path import PullPath
 from maxq.broker.send_path import SendPath
 from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -100,6 +100,7 @@ class BrokerController:
         self._running = False
         self._on_failure: Callable[[str, BaseException], None] = self._stop_after_failure
         self._stopping: asyncio.Task[None] | None = None
+        self._registering: asyncio.Task[None] | None = None
         self._build_tables()
         self._build_services()
 
@@ -298,7 +299,11 @@ class BrokerController:
         self.hold_service.start()
         self.schedule = BrokerSchedule(self._scheduled_parts())
         self.schedule.start()
-        await self._register_first()
+        try:
+            await self._register_first()
+        except BaseException:  # told to end while a name server takes its time
+            await self.shutdown()
+            raise
         log.info("broker %s of %s serves at %s", self.address.broker_name, self.address.cluster, self.address.address)
 
     async def _resolve_address(self) -> None:
@@ -339,8 +344,8 @@ class BrokerController:
 
     async def _register_first(self) -> None:
         self._refresh_name_servers()
-        registering = asyncio.get_running_loop().create_task(self.registration.register_now())
-        done, _ = await asyncio.wait([registering], timeout=_FIRST_REGISTRATION_SECONDS)
+        self._registering = asyncio.get_running_loop().create_task(self.registration.register_now())
+        done, _ = await asyncio.wait([self._registering], timeout=_FIRST_REGISTRATION_SECONDS)
         if not done:
             log.warning("some name server has not answered within %g s; going on", _FIRST_REGISTRATION_SECONDS)
 
@@ -372,6 +377,8 @@ class BrokerController:
         if not self._running:
             return
         self._running = False
+        if self._registering is not None:
+            self._registering.cancel()
         await self.registration.unregister()
         await self.schedule.stop()
         self.ids_notifier.close()

@@ -13,7 +13,7 @@ from maxq.config.namesrv_config import NamesrvConfig
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.config.settings import BrokerSettings, NamesrvSettings
-from maxq.errors import ConfigError
+from maxq.errors import ConfigError, RemotingError
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.route import KVTable, TopicRouteData
 from maxq.protocol.remoting_command import RemotingCommand
@@ -152,6 +152,46 @@ async def test_port_in_use_leaves_the_store_free_for_the_next_try(tmp_path: Path
     third = controller_of(tmp_path / "other")
     await third.start()
     await third.shutdown()
+
+
+async def test_start_that_is_cancelled_while_a_name_server_is_silent_leaves_everything_closed(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    address = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    first = controller_of(tmp_path / "store", namesrvAddr=address)
+    starting = asyncio.create_task(first.start())
+    await asked.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    silent.close()
+    second = controller_of(tmp_path / "store")
+    await second.start()
+    assert second.store.report.clean_exit
+    await second.shutdown()
+
+
+async def test_failed_service_of_the_store_stops_the_broker(start_broker: Start) -> None:
+    broker = await start_broker()
+    broker.controller._on_failure("store: commit log flush", OSError("the disk is gone"))
+    await until(lambda: not broker.controller.server.connections and not broker.controller._running)
+    with pytest.raises(RemotingError):
+        await broker.send("T", b"x")
+
+
+async def test_failure_listener_decides_instead(start_broker: Start) -> None:
+    broker = await start_broker()
+    told: list[str] = []
+    broker.controller.set_failure_listener(lambda service, error: told.append(f"{service}: {error}"))
+    broker.controller._on_failure("store: commit log flush", OSError("the disk is gone"))
+    assert told == ["store: commit log flush: the disk is gone"]
+    assert (await broker.send("T", b"x")).code == 0
 
 
 async def test_address_that_nobody_knows_is_named() -> None:
