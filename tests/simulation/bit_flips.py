@@ -42,7 +42,7 @@ class Flip:
 
 def flip_some_bit(disk: SimDisk, rng: SimRng, on_disk: dict[int, dict[str, object]]) -> Flip | None:
     """Change one bit somewhere that is in use; None if there is no such file."""
-    kind = rng.choice((_log_guarded, _log_guarded, _log_header, _queue, _index, _small, _small))
+    kind = rng.choice((_log_guarded, _log_guarded, _log_header, _queue_offset, _queue, _index, _small, _small))
     return kind(disk, rng, on_disk)
 
 
@@ -78,14 +78,25 @@ def _log_guarded(disk: SimDisk, rng: SimRng, on_disk: dict[int, dict[str, object
 
 
 def _log_header(disk: SimDisk, rng: SimRng, on_disk: dict[int, dict[str, object]]) -> Flip | None:
-    """A field of the head that nothing covers: queue id, flag, queue offset, system flag, times, hosts …"""
+    """A field of the head that nothing covers: queue id, flag, system flag, times, hosts …"""
     if not on_disk:
         return None
     at = rng.choice(sorted(on_disk))
     file, record = _log_place(disk, at)
-    position = record + rng.choice((12, 16, 20, 36, 40, 48, 56, 64, 72, 76)) + rng.below(4)
+    position = record + rng.choice((12, 16, 36, 40, 48, 56, 64, 72, 76)) + rng.below(4)
     _flip(disk, rng, file, position)
     return Flip("log, not covered", file, position, physical_offset=at, loosens=True)
+
+
+def _queue_offset(disk: SimDisk, rng: SimRng, on_disk: dict[int, dict[str, object]]) -> Flip | None:
+    """A record's own queue offset: nothing covers it, but its queue's other records tell."""
+    if not on_disk:
+        return None
+    at = rng.choice(sorted(on_disk))
+    file, record = _log_place(disk, at)
+    position = record + 20 + rng.below(8)
+    _flip(disk, rng, file, position)
+    return Flip("log, queue offset", file, position, physical_offset=at, needs_rebuild=True)
 
 
 def _queue(disk: SimDisk, rng: SimRng, _on_disk: dict[int, dict[str, object]]) -> Flip | None:
