@@ -2,10 +2,10 @@
 
 A consumer's pulls of one queue differ in offset and opaque only. When the PullMessageProcessor has let one through, it
 teaches this path what the checks found (`learn`): a PullPlan under the key of the request (protocol/frames_cy,
-PULL_KEY_FIELDS). The next pull with that key is answered from the plan, as long as everything the checks looked at is still the
-same object; settings, topic and group configs and subscriptions are replaced on change, never mutated, so identity says
-it. Only pulls that find messages are answered here. Whatever else comes out (nothing there, offset moved, cold data,
-a pending reset) is left to the processor, which asks the store again and knows what to say.
+PULL_KEY_FIELDS). The next pull with that key is answered from the plan, as long as everything the checks looked at is
+still the same object; settings, topic and group configs and subscriptions are replaced on change, never mutated, so
+identity says it. Only pulls that find messages are answered here. Whatever else comes out (nothing there, offset
+moved, cold data, a pending reset) is left to the processor, which asks the store again and knows what to say.
 """
 
 from typing import NamedTuple
@@ -130,7 +130,13 @@ class PullPath:
         began_ms = self._clock.monotonic_ms()
         topic, group, queue_id = plan.topic_name, plan.group_name, plan.queue_id
         result = self._store.get_message(
-            group, topic, queue_id, scanner.queue_offset, plan.max_msg_nums, plan.subscription, max_bytes=plan.max_msg_bytes
+            group,
+            topic,
+            queue_id,
+            scanner.queue_offset,
+            plan.max_msg_nums,
+            plan.subscription,
+            max_bytes=plan.max_msg_bytes,
         )
         if result.status is not GetMessageStatus.FOUND or result.suggest_pulling_from_slave:
             return start

@@ -1,9 +1,9 @@
 """The batch path of plain sends: what `RemotingServer.batch_path` of a broker does with an arrival.
 
 Leading plain sends of the receive buffer become rows (protocol/frames_cy), the rows become records (the store's
-`append_rows`), and all their answers one buffer. Whatever is not plain, or must be refused, is left where it is: the server
-decodes that frame and gives it to the SendMessageProcessor, which knows every rule and every remark. So this module
-decides nothing; it only takes what that processor would have stored anyway.
+`append_rows`), and all their answers one buffer. Whatever is not plain, or must be refused, is left where it is: the
+server decodes that frame and gives it to the SendMessageProcessor, which knows every rule and every remark. So this
+module decides nothing; it only takes what that processor would have stored anyway.
 
 Under SYNC_FLUSH (and with replicas to wait for) the answers of one arrival wait together for `MessageStore.durable`.
 """
@@ -98,8 +98,9 @@ class SendPath:
         self._fast_failure.append_took((self._clock.monotonic_ns() - began_ns) // 1_000_000)
         answers = bytearray()
         encode_replies(
-            scanner.rows, first, appended.count, buffer, scanner.scratch, self._store_host, self._region, self._trace_on,
-            LanguageCode.PYTHON, CURRENT_VERSION, appended.log, appended.file_from_offset, ResponseCode.SUCCESS, answers,
+            scanner.rows, first, appended.count, buffer, scanner.scratch, self._store_host, self._region,
+            self._trace_on, LanguageCode.PYTHON, CURRENT_VERSION, appended.log, appended.file_from_offset,
+            ResponseCode.SUCCESS, answers,
         )  # fmt: skip
         durable = self._store.durable(appended.end_offset)
         if durable is None:

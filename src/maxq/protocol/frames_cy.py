@@ -1,9 +1,10 @@
 """Plain sends, straight from the receive buffer to rows of integers, and their answers: no Python object per message.
 
 A send is **plain** when it is request 310, 320 or 10, a request and not an answer, names a topic and queue, is no part
-of a transaction, carries a UNIQ_KEY (a batch: its messages do), and none of its properties makes the broker do more than store it (SPECIAL). All else
-is left to the general codec (protocol/remoting_command.py) and the SendMessageProcessor, which know every rule; this module
-only has to be right about what it takes. Columns of a row: store/log_cy.py, R_….
+of a transaction, carries a UNIQ_KEY (a batch: its messages do), and none of its properties makes the broker do more
+than store it (SPECIAL). All else is left to the general codec (protocol/remoting_command.py) and the
+SendMessageProcessor, which know every rule; this module only has to be right about what it takes. Columns of a row:
+store/log_cy.py, R_….
 
 Frame: length:4, serialize type:1, header length:3, header, body (remoting.md §1). Properties: name 0x01 value 0x02 ….
 """
@@ -395,11 +396,18 @@ class SendScanner(FrameScanner):
         if body == 0:
             return 0
         # required: topic, queue id, sys flag, born timestamp, flag; an answer (bit 0) is none of ours
-        if (self._seen & 31) != 31 or self._frame_flag & 1 or self._sys_flag & ~cython.cast(cython.longlong, 0x733) or self._queue_id < 0:
+        if (
+            (self._seen & 31) != 31
+            or self._frame_flag & 1
+            or self._sys_flag & ~cython.cast(cython.longlong, 0x733)
+            or self._queue_id < 0
+        ):
             return 0
         if self._topic_size == 0 or self._topic_size > 127 or buf[self._topic] == 0x25 or body == end:
             return 0
-        flags: cython.longlong = (4 if buf[start + 4] == 1 else 0) | (2 if self._frame_flag & 2 else 0) | (8 if self._batch else 0)
+        flags: cython.longlong = (
+            (4 if buf[start + 4] == 1 else 0) | (2 if self._frame_flag & 2 else 0) | (8 if self._batch else 0)
+        )
         properties: cython.p_uchar = buf
         if self._properties_escaped:
             if not self._to_scratch(buf, scratch):
@@ -456,7 +464,9 @@ class SendScanner(FrameScanner):
             self._properties_escaped = self._escaped
             return True
         if letter == 0x6D:  # m batch: the C++ client writes 1
-            self._batch = _same(buf, self._text, self._text_size, b"true") or _same(buf, self._text, self._text_size, b"1")
+            self._batch = _same(buf, self._text, self._text_size, b"true") or _same(
+                buf, self._text, self._text_size, b"1"
+            )
             return True
         if letter == 0x65 or letter == 0x66 or letter == 0x68 or letter == 0x6A:
             value = self._integer(buf)
@@ -479,7 +489,8 @@ class SendScanner(FrameScanner):
             self._born = value
             self._seen |= 8
             return value > -(cython.cast(cython.longlong, 1) << 62)
-        # a producer group, c default topic, d its queues, k unit mode, l max reconsume times, n broker name: known topics do not use them
+XX
+        # do not need them
         return letter == 0x61 or letter == 0x63 or letter == 0x64 or letter == 0x6B or letter == 0x6C or letter == 0x6E
 
     @cython.cfunc
@@ -679,8 +690,16 @@ class SendScanner(FrameScanner):
 
 #: Fields of a pull in the order of its key; what is not here changes with every pull (PullScanner) or is not plain.
 PULL_KEY_FIELDS = (
-    "consumerGroup", "topic", "queueId", "maxMsgNums", "sysFlag", "suspendTimeoutMillis", "subVersion", "subscription",
-    "expressionType", "maxMsgBytes",
+    "consumerGroup",
+    "topic",
+    "queueId",
+    "maxMsgNums",
+    "sysFlag",
+    "suspendTimeoutMillis",
+    "subVersion",
+    "subscription",
+    "expressionType",
+    "maxMsgBytes",
 )
 
 
@@ -727,7 +746,9 @@ class PullScanner(FrameScanner):
         elif key_size == 7:
             slot = 2 if _same(buf, key, key_size, b"queueId") else 4 if _same(buf, key, key_size, b"sysFlag") else -1
         elif key_size == 10:
-            slot = 3 if _same(buf, key, key_size, b"maxMsgNums") else 6 if _same(buf, key, key_size, b"subVersion") else -1
+            slot = (
+                3 if _same(buf, key, key_size, b"maxMsgNums") else 6 if _same(buf, key, key_size, b"subVersion") else -1
+            )
         elif key_size == 11:
             slot = 9 if _same(buf, key, key_size, b"maxMsgBytes") else -1
         elif key_size == 12:
@@ -854,8 +875,13 @@ def _put32(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlong) ->
 @cython.inline
 @cython.exceptval(check=False)
 def _put_ids(
-    out: cython.p_uchar, p: cython.Py_ssize_t, host: bytes, offset: cython.longlong, count: cython.longlong,
-    log: cython.p_uchar, file_from_offset: cython.longlong,
+    out: cython.p_uchar,
+    p: cython.Py_ssize_t,
+    host: bytes,
+    offset: cython.longlong,
+    count: cython.longlong,
+    log: cython.p_uchar,
+    file_from_offset: cython.longlong,
 ) -> cython.Py_ssize_t:
     """The offset ids of `count` records that begin at `offset`, joined with commas."""
     i: cython.longlong
@@ -992,7 +1018,19 @@ def encode_replies(
 
 
 _LANGUAGES = (
-    b"JAVA", b"CPP", b"DOTNET", b"PYTHON", b"DELPHI", b"ERLANG", b"RUBY", b"OTHER", b"HTTP", b"GO", b"PHP", b"OMS", b"RUST",
+    b"JAVA",
+    b"CPP",
+    b"DOTNET",
+    b"PYTHON",
+    b"DELPHI",
+    b"ERLANG",
+    b"RUBY",
+    b"OTHER",
+    b"HTTP",
+    b"GO",
+    b"PHP",
+    b"OMS",
+    b"RUST",
     b"NODE_JS",
 )
 

@@ -14,7 +14,7 @@ class SendScanner:
         """frame_limit: longest whole frame, bytes."""
     def scan(self, buffer: bytearray | memoryview, start: int, end: int) -> int:
         """Fill rows from frames in buffer[start:end]; returns the position after the last frame taken. It stops at the
-        first frame that is incomplete, too long, no send, or not plain: RemotingCommand's codec has the last word on it."""
+        first frame that is incomplete, too long, no send, or not plain: RemotingCommand's codec has the last word."""
 
 #: Header fields of a pull that make its key, in order.
 PULL_KEY_FIELDS: tuple[str, ...]
@@ -34,8 +34,19 @@ class PullScanner:
         """Read the frame at `start`; the position behind it, or `start` if it is incomplete or not such a pull."""
 
 def encode_replies(
-    rows: array[int], first: int, count: int, source: bytearray | memoryview, scratch: bytearray, store_host: bytes,
-    region: bytes, trace_on: bytes, language: int, version: int, log: memoryview, file_from_offset: int, code: int,
+    rows: array[int],
+    first: int,
+    count: int,
+    source: bytearray | memoryview,
+    scratch: bytearray,
+    store_host: bytes,
+    region: bytes,
+    trace_on: bytes,
+    language: int,
+    version: int,
+    log: memoryview,
+    file_from_offset: int,
+    code: int,
     out: bytearray,
 ) -> int:
     """Append the answers to appended rows (not to one-way ones) to `out`; returns how many bytes were written.

@@ -1,9 +1,9 @@
 """ConfigManager: a table that is one small file under config/, with its predecessor beside it as `<name>.bak`.
 
 Writing: the file becomes the .bak, then the new content appears under the name, each step atomic and durable. Whenever
-the power goes, one of the two is whole. Reading: a file that is missing, empty or not readable is put aside and the .bak is
-taken instead; no .bak either is an empty table (a new broker); a .bak that cannot be read is a refusal, for starting
-empty would lose offsets or topics in silence.
+the power goes, one of the two is whole. Reading: a file that is missing, empty or not readable is put aside and the
+.bak is taken instead; no .bak either is an empty table (a new broker); a .bak that cannot be read is a refusal, for
+starting empty would lose offsets or topics in silence.
 
 Source:
     common/ConfigManager.java (load, loadBak, persist), MixAll.string2File; store-format.md §10.1.

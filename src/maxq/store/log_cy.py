@@ -6,7 +6,8 @@ Two movements, and no third:
   (a batch of plain sends that protocol/frames_cy read straight from the receive buffer) and single records from the
   general path go through the same `_write_head`.
 * **dispatch**: `Dispatcher.run` reads a range of log and writes what they lack into ConsumeQueues
-  (`QueueTail.append`) and the IndexFile (`IndexTail.put_key`). Normal run, SYNC_FLUSH, slave and recovery differ only in the range they give.
+  (`QueueTail.append`) and the IndexFile (`IndexTail.put_key`). Normal run, SYNC_FLUSH, slave and recovery differ only
+  in the range they give.
 
 The duplicate tests (`max_physical_offset` of a queue, `end_physical_offset` of an index) make dispatch idempotent.
 Formats: record_cy.py (record), ConsumeQueue.java (unit), IndexFile.java (index). Files are attached and rolled by their

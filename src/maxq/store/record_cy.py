@@ -278,8 +278,8 @@ def find_record(
     whole: object = memoryview(view)
     p: cython.Py_ssize_t = start
     found: cython.Py_ssize_t
-    row: cython.longlong[20]
     needle: bytes
+    row: cython.longlong[20]
     row: cython.longlong[20]
     buf: cython.p_uchar
     if end > len(view):
@@ -363,6 +363,30 @@ def cut(
             return None
         found.append(whole[start : start + size])
     return found
+
+
+def take_ranges(
+    ranges: list, first: cython.Py_ssize_t, view, file_from_offset: cython.longlong, max_offset: cython.longlong, out: list
+) -> int:
+    """Slices of one log file for ranges (physical offset, bytes) of whole records (see record_cy.pyi)."""
+    number: cython.Py_ssize_t = first
+    count: cython.Py_ssize_t = len(ranges)
+    file_size: cython.longlong = len(view)
+    start: cython.longlong
+    size: cython.longlong
+    pair: tuple
+    while number < count:
+        pair = ranges[number]
+        start = pair[0]
+        size = pair[1]
+        if start + size > max_offset:
+            break
+        start -= file_from_offset
+        if start < 0 or start + size > file_size or not check_chain(view, start, start + size):
+            break
+        out.append(view[start : start + size])
+        number += 1
+    return number
 
 
 def crc31(data) -> int:

@@ -1,4 +1,4 @@
-"""The send scanner takes exactly the plain sends, reads them as a JSON library does, and its answers are whole frames."""
+"""The scanner takes exactly the plain sends, reads them as a JSON library does, and its answers are whole frames."""
 
 import json
 import struct
@@ -63,15 +63,14 @@ def fields(**changes: str) -> dict:
     return {key: value for key, value in (ext | changes).items() if value is not None}
 
 
+LONG_NAMES = (
+    "producerGroup topic defaultTopic defaultTopicQueueNums queueId sysFlag bornTimestamp flag properties "
+    "reconsumeTimes unitMode maxReconsumeTimes batch bname"
+)
+
+
 def long_names(ext: dict) -> dict:
-    names = dict(
-        zip(
-            "abcdefghijklmn",
-            "producerGroup topic defaultTopic defaultTopicQueueNums queueId sysFlag bornTimestamp flag properties "
-            "reconsumeTimes unitMode maxReconsumeTimes batch bname".split(),
-            strict=True,
-        )
-    )
+    names = dict(zip("abcdefghijklmn", LONG_NAMES.split(), strict=True))
     return {names[key]: value for key, value in ext.items()}
 
 
@@ -275,7 +274,7 @@ def test_a_batch_answer_lists_every_id_and_one_way_has_none(form: ModuleType) ->
     log = struct.pack(">i", 20) + bytes(16) + struct.pack(">i", 24) + bytes(40)
     answer = answered(form, json_frame(fields(m="true")), 1000, 3, log)
     assert json.loads(answer[8:])["extFields"]["msgId"] == ",".join(
-        "7F00000100002A9F%016X" % offset for offset in (1000, 1020, 1044)
+        f"7F00000100002A9F{offset:016X}" for offset in (1000, 1020, 1044)
     )
     assert answered(form, json_frame(fields(), flag=2), 1000, 1) == b""
 

@@ -243,7 +243,7 @@ def test_dispatch_indexes_unique_key_and_each_key(form: ModuleType) -> None:
     )
     form.Dispatcher(owner.topics, owner.index, owner).run(memoryview(log), 0, len(log), 0)
     region = owner.index_files[0]
-    begin, end, first, last, slots, count = struct.unpack_from(">qqqqii", region, 0)
+    begin, end, first, last, _slots, count = struct.unpack_from(">qqqqii", region, 0)
     assert (begin, end, first, last, count) == (2000, 2000, 0, 0, 4)
     entries = list(struct.iter_unpack(">iqii", bytes(region[40 + 28 + 20 : 40 + 28 + 80])))
     assert [entry[0] for entry in entries] == [558974775, 2746024, abs(form.jhash("TopicTest#Ж"))]
