@@ -489,8 +489,8 @@ class SendScanner(FrameScanner):
             self._born = value
             self._seen |= 8
             return value > -(cython.cast(cython.longlong, 1) << 62)
-XX
-        # do not need them
+        # a producer group, c default topic, d its queues, k unit mode, l max reconsume times, n broker name: not needed
+        # for a known topic
         return letter == 0x61 or letter == 0x63 or letter == 0x64 or letter == 0x6B or letter == 0x6C or letter == 0x6E
 
     @cython.cfunc
