@@ -14,8 +14,10 @@ reached differently:
   bound is answered code 2 `[OVERLOAD]…`, and the other kinds do not notice. Parked pulls have a bound of their own.
 * **What waited is refused.** A request waits where RocketMQ's would sit in a queue: behind the other arrivals of the
   same turn of the loop. One that is reached later than the limit of its kind (`waitTimeMillsInSendQueue` …) after the
-  turn's first is answered `[TIMEOUT_CLEAN_QUEUE]…`, so that its client goes to another broker in time. When one append
-  took longer than `osPageCacheBusyTimeOutMills`, the sends behind it in that turn are answered `[PCBUSY_CLEAN_QUEUE]…`.
+  turn's first is answered `[TIMEOUT_CLEAN_QUEUE]…`, so that its client goes to another broker in time. That is so from
+  the second such turn in a row on: behind a single stall everything is done in a moment, and refusing it would help
+  nobody. When one append took longer than `osPageCacheBusyTimeOutMills`, the sends behind it in that turn are answered
+  `[PCBUSY_CLEAN_QUEUE]…`.
 
 Every refusal counts (`refused`), also of one-way requests, which nobody else would notice.
 """
@@ -34,6 +36,7 @@ from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
+_IN_A_ROW_MS = 100  # turns with a longer pause between them are not "in a row"
 _PAGE_CACHE_BUSY_CEILING_MS = 10_000_000  # above this Java's counter means "no lock taken", not "busy"
 
 
@@ -74,6 +77,8 @@ class FastFailure:
         self._clock = clock
         self._turn_began_ms = -1  # monotonic; -1 between turns
         self._slow_append_ms = 0  # of this turn; 0: none
+        self._last_turn_ms = 0  # how long the turn before took; 0 if that is long ago
+        self._last_turn_ended_ms = -_IN_A_ROW_MS
         self._reported: dict[str, int] = {}
         self.sends = RequestKind(
             "send", "send_thread_pool_queue_capacity", "wait_time_mills_in_send_queue", "wait for the disk"
@@ -153,6 +158,8 @@ class FastFailure:
         now_ms = self._clock.monotonic_ms()
         if self._turn_began_ms < 0:
             self._turn_began_ms = now_ms
+            if now_ms - self._last_turn_ended_ms >= _IN_A_ROW_MS:
+                self._last_turn_ms = 0
             # Runs before the next arrivals are read, so it marks the end of exactly this turn.
             asyncio.get_running_loop().call_soon(self._end_turn)
             return None
@@ -174,12 +181,14 @@ class FastFailure:
         if not kind.wait_setting:
             return None
         limit_ms = getattr(self._settings.broker, kind.wait_setting)
-        if waited_ms <= limit_ms:
+        if waited_ms <= limit_ms or self._last_turn_ms <= limit_ms:
             return None
         setting = camel_case(kind.wait_setting)
         return f"[TIMEOUT_CLEAN_QUEUE]{wait}; the limit is {limit_ms} ({setting}); retry later or elsewhere"
 
     def _end_turn(self) -> None:
+        self._last_turn_ended_ms = self._clock.monotonic_ms()
+        self._last_turn_ms = self._last_turn_ended_ms - self._turn_began_ms
         self._turn_began_ms = -1
         self._slow_append_ms = 0
 

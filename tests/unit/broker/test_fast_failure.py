@@ -27,15 +27,22 @@ class Broker:
         return self.fast_failure.gate(None, request)  # type: ignore[arg-type]
 
 
-async def test_first_request_of_a_turn_never_waited(
-) -> None:
+    async def long_turn(self, milliseconds: int) -> None:
+        """A turn that took so long, up to and including its end."""
+        self.ask()
+        self.clock.advance_ms(milliseconds)
+        await asyncio.sleep(0)
+
+
+async def test_first_request_of_a_turn_never_waited() -> None:
     broker = Broker()
-    broker.clock.advance_ms(60_000)
+    await broker.long_turn(60_000)
     assert broker.ask() is None
 
 
-async def test_send_behind_others_of_its_turn_for_too_long_is_refused_with_its_wait_and_the_limit() -> None:
+async def test_sends_are_refused_in_the_second_turn_in_a_row_that_takes_too_long() -> None:
     broker = Broker()
+    await broker.long_turn(350)
     assert broker.ask() is None
     broker.clock.advance_ms(200)
     assert broker.ask() is None
@@ -49,11 +56,20 @@ async def test_send_behind_others_of_its_turn_for_too_long_is_refused_with_its_w
     assert broker.fast_failure.refuse_send() == remark
 
 
-async def test_next_turn_begins_anew() -> None:
+async def test_what_waited_behind_a_single_stall_is_done() -> None:
     broker = Broker()
-    assert broker.ask() is None
+    await broker.long_turn(5)
+    broker.ask()
     broker.clock.advance_ms(350)
-    await asyncio.sleep(0)
+    assert broker.ask() is None
+
+
+async def test_a_pause_between_two_stalls_makes_them_single_ones() -> None:
+    broker = Broker()
+    await broker.long_turn(350)
+    broker.clock.advance_ms(100)
+    broker.ask()
+    broker.clock.advance_ms(350)
     assert broker.ask() is None
 
 
@@ -68,6 +84,7 @@ async def test_next_turn_begins_anew() -> None:
 )
 async def test_every_kind_has_its_own_limit(code: RequestCode, limit_ms: int, setting: str) -> None:
     broker = Broker()
+    await broker.long_turn(limit_ms + 1)
     broker.ask()
     broker.clock.advance_ms(limit_ms)
     assert broker.ask(code) is None
@@ -115,6 +132,7 @@ async def test_unfinished_sends_are_bounded_and_others_do_not_notice() -> None:
 
 async def test_waiting_counts_for_nothing_when_fast_failure_is_off() -> None:
     broker = Broker(broker_fast_failure_enable=False)
+    await broker.long_turn(5_000)
     broker.ask()
     broker.clock.advance_ms(5_000)
     assert broker.ask() is None
@@ -123,6 +141,7 @@ async def test_waiting_counts_for_nothing_when_fast_failure_is_off() -> None:
 async def test_refusals_are_counted_by_cause_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     broker = Broker()
+    await broker.long_turn(500)
     broker.ask()
     broker.clock.advance_ms(500)
     for oneway in (False, True, True):
