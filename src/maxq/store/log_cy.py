@@ -933,7 +933,7 @@ class Dispatcher:
             return 0
         body_size: cython.longlong = _i32(buf, q)
         q += 4 + body_size
-        if body_size < 0 or q + 4 > limit:
+        if body_size < 0 or q + 3 > limit:
             return 0
         topic_size: cython.longlong = buf[q]
         q += 1
