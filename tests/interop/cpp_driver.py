@@ -1,4 +1,4 @@
-"""Run as a program in a process of its own: RocketMQ's C++ client (the PyPI package `rocketmq`) does one thing and prints JSON.
+"""A program: RocketMQ's C++ client (the PyPI package `rocketmq`) does one thing in this process and prints JSON.
 
 usage: cpp_driver.py PACKAGE_FOLDER NAMESRV send|consume|orderly|pull TOPIC COUNT
 """

@@ -65,7 +65,9 @@ class JavaDriver:
         """Messages `text|number|` through a producer of their own."""
         options = {key: arguments.pop(key) for key in ("tls", "vip") if key in arguments}
         with self.client("producer", group=f"PG_{topic}", namesrv=namesrv, **options) as producer:
-            return list(self.call("send", name=producer, topic=topic, count=count, mode=mode, **{"text": topic, **arguments}))
+            return list(
+                self.call("send", name=producer, topic=topic, count=count, mode=mode, **{"text": topic, **arguments})
+            )
 
     def consume(self, namesrv: str, topic: str, count: int, **arguments: Any) -> list[dict[str, Any]]:
         """What a push consumer of a group of its own gets within 60 s."""

@@ -44,7 +44,16 @@ def rocketmq_jars() -> Path:
         pom = Path(scratch) / "pom.xml"
         pom.write_text(_pom())
         target = Path(scratch) / "jars"
-        command = ["mvn", "-q", "-B", "-f", str(pom), COPY_GOAL, f"-DoutputDirectory={target}", "-DincludeScope=runtime"]
+        command = [
+            "mvn",
+            "-q",
+            "-B",
+            "-f",
+            str(pom),
+            COPY_GOAL,
+            f"-DoutputDirectory={target}",
+            "-DincludeScope=runtime",
+        ]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
             raise PeerUnavailableError(f"Maven could not fetch RocketMQ {ROCKETMQ_VERSION}:\n{done.stdout[-2000:]}")

@@ -127,7 +127,9 @@ class JavaNamesrv(Server):
         self.folder.mkdir(parents=True, exist_ok=True)
         conf = self.folder / "namesrv.conf"
         conf.write_text(f"listenPort={self.port}\nbindAddress=127.0.0.1\n")
-        self.launch(java_command(jars, self.folder, SMALL_HEAP, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf)))
+        self.launch(
+            java_command(jars, self.folder, SMALL_HEAP, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf))
+        )
         return self
 
 
@@ -157,7 +159,9 @@ class JavaBroker(Broker):
         conf = self.write_conf(namesrv, settings or {})
         self.folder.mkdir(parents=True, exist_ok=True)
         self.log.write_bytes(b"")  # its last line is what says that the broker has registered
-        self.launch(java_command(jars, self.folder, BROKER_HEAP, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf)))
+        self.launch(
+            java_command(jars, self.folder, BROKER_HEAP, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf))
+        )
         wait_until(lambda: "boot success" in self.log.read_text(), START_SECONDS, f"boot success: {self.log_tail()}")
         return self
 

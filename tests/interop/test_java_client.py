@@ -17,7 +17,9 @@ def numbers(rows: list[dict[str, Any]]) -> list[int]:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_every_acknowledged_message_arrives_with_all_its_fields(deployment: Deployment, driver: JavaDriver, mode: str) -> None:
+def test_every_acknowledged_message_arrives_with_all_its_fields(
+    deployment: Deployment, driver: JavaDriver, mode: str
+) -> None:
     topic = f"T_{mode}"
     sent = driver.send(deployment.namesrv, topic, COUNT, mode, tag="TagA")
     assert [row["status"] for row in sent] == ["SEND_OK"] * COUNT
@@ -39,12 +41,16 @@ def test_oneway_messages_arrive(deployment: Deployment, driver: JavaDriver) -> N
 
 
 def test_a_batch_takes_consecutive_places_of_one_queue(deployment: Deployment, driver: JavaDriver) -> None:
-    driver.mqadmin("updateTopic", "-n", deployment.namesrv, "-c", "DefaultCluster", "-t", "T_batch", "-r", "2", "-w", "2")
+    driver.mqadmin(
+        "updateTopic", "-n", deployment.namesrv, "-c", "DefaultCluster", "-t", "T_batch", "-r", "2", "-w", "2"
+    )
     (sent,) = driver.send(deployment.namesrv, "T_batch", COUNT, "batch", size=300)
     received = driver.consume(deployment.namesrv, "T_batch", COUNT)
     assert numbers(received) == list(range(COUNT))
     assert {row["queueId"] for row in received} == {sent["queueId"]}
-    assert sorted(row["queueOffset"] for row in received) == list(range(sent["queueOffset"], sent["queueOffset"] + COUNT))
+    assert sorted(row["queueOffset"] for row in received) == list(
+        range(sent["queueOffset"], sent["queueOffset"] + COUNT)
+    )
     assert sent["msgId"].split(",") == [row["msgId"] for row in sorted(received, key=lambda row: row["queueOffset"])]
 
 
@@ -72,14 +78,20 @@ def test_tag_expression_filters(deployment: Deployment, driver: JavaDriver) -> N
 
 def test_broadcasting_gives_every_member_everything(deployment: Deployment, driver: JavaDriver) -> None:
     driver.send(deployment.namesrv, "T_broadcast", COUNT)
-    options = dict(namesrv=deployment.namesrv, topic="T_broadcast", group="CG_broadcast", expression="*", broadcast=True)
+    options = {
+        "namesrv": deployment.namesrv,
+        "topic": "T_broadcast",
+        "group": "CG_broadcast",
+        "expression": "*",
+        "broadcast": True,
+    }
     with driver.client("consumer", **options) as one, driver.client("consumer", **options) as two:
         for name in (one, two):
             assert numbers(driver.call("received", name=name, count=COUNT, seconds=60)) == list(range(COUNT))
 
 
 def test_two_members_share_the_queues_and_a_restarted_one_goes_on(deployment: Deployment, driver: JavaDriver) -> None:
-    options = dict(namesrv=deployment.namesrv, topic="T_shared", group="CG_shared", expression="*")
+    options = {"namesrv": deployment.namesrv, "topic": "T_shared", "group": "CG_shared", "expression": "*"}
     driver.send(deployment.namesrv, "T_shared", COUNT)
     with driver.client("consumer", **options) as one, driver.client("consumer", **options) as two:
         # Both have joined once each has got some of what is sent: the broker tells members of each other.
@@ -110,7 +122,13 @@ def test_two_members_share_the_queues_and_a_restarted_one_goes_on(deployment: De
 def test_lite_pull_polls_seeks_and_commits(deployment: Deployment, driver: JavaDriver, assign: bool) -> None:
     topic = f"T_pull_{assign}"
     driver.send(deployment.namesrv, topic, COUNT, "orderly")
-    options = dict(namesrv=deployment.namesrv, topic=topic, group=f"CG_{topic}", expression="*", assign=assign)
+    options = {
+        "namesrv": deployment.namesrv,
+        "topic": topic,
+        "group": f"CG_{topic}",
+        "expression": "*",
+        "assign": assign,
+    }
     with driver.client("pull", **options) as consumer:
         rows = driver.call("poll", name=consumer, count=COUNT, seconds=60)
         assert numbers(rows) == list(range(COUNT))
@@ -141,5 +159,7 @@ def test_messages_and_offsets_outlive_a_broker_restart(deployment: Deployment, d
     driver.send(deployment.namesrv, "T_restart", 5, text="after")
     received = driver.consume(deployment.namesrv, "T_restart", 5)
     assert sorted(row["body"] for row in received) == [f"after|{number}|" for number in range(5)]
-    route = json.loads(driver.mqadmin("topicRoute", "-n", deployment.namesrv, "-t", "T_restart").replace('0:"', '"0":"'))
+    route = json.loads(
+        driver.mqadmin("topicRoute", "-n", deployment.namesrv, "-t", "T_restart").replace('0:"', '"0":"')
+    )
     assert route["brokerDatas"][0]["brokerAddrs"] == {"0": deployment.broker.address}

@@ -1,0 +1,172 @@
+"""Admin commands against a running server: what they print, in every form, and what they change."""
+
+import csv
+import io
+import json
+import resource
+import time
+
+import pytest
+
+from maxq.cli.admin import ENTRIES, group
+from maxq.cli.load.server_process import StandaloneProcess
+from tests.integration.cli.harness import Outcome, maxq
+
+
+class Admin:
+    """`maxq admin` with a name server."""
+
+    def __init__(self, server: StandaloneProcess) -> None:
+        self._namesrv = server.namesrv_address
+        self.broker = f"127.0.0.1:{server.target.port}"
+
+    def run(self, *arguments: str) -> Outcome:
+        return maxq("admin", *arguments, namesrv=self._namesrv)
+
+    def text(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert done.code == 0, done.err
+        return done.out
+
+    def json(self, *arguments: str) -> object:
+        return json.loads(self.text(*arguments, "--json"))
+
+
+@pytest.fixture(scope="module")
+def admin(server: StandaloneProcess) -> Admin:
+    """Topic Shop has 40 messages in 4 queues; group buyers has consumed 30 of them."""
+    found = Admin(server)
+    found.text("updateTopic", "-b", found.broker, "-t", "Shop", "-r", "4", "-w", "4")
+    text = "".join(json.dumps({"body": f"b{i}", "keys": f"k{i}", "tags": f"t{i % 2}"}) + "\n" for i in range(40))
+    assert maxq("produce", "Shop", "--json", text=text, namesrv=server.namesrv_address).code == 0
+    got = maxq("consume", "Shop", "--group", "buyers", "--max", "30", namesrv=server.namesrv_address)
+    assert got.code == 0, got.err
+    return found
+
+
+def test_cluster_list_names_the_broker_in_every_form(admin: Admin) -> None:
+    (found,) = admin.json("clusterList")  # type: ignore[misc]
+    assert (found["cluster"], found["brokerName"], found["address"]) == ("DefaultCluster", "broker-a", admin.broker)
+    head, row = admin.text("clusterList").splitlines()
+    assert head.split()[:2] == ["#Cluster", "Name"] and row.split()[:3] == ["DefaultCluster", "broker-a", "0"]
+    (line,) = csv.DictReader(io.StringIO(admin.text("clusterList", "--csv")))
+    assert line["address"] == admin.broker
+    assert "broker-a" in admin.text("topicRoute", "-t", "Shop", "-l", "--table")
+
+
+def test_topic_commands(admin: Admin) -> None:
+    assert "Shop" in admin.json("topicList")  # type: ignore[operator]
+    route = admin.json("topicRoute", "-t", "Shop")
+    assert route["queueDatas"][0]["readQueueNums"] == 4  # type: ignore[index]
+    rows = admin.json("topicStatus", "-t", "Shop")
+    assert sum(row["maxOffset"] for row in rows) == 40  # type: ignore[attr-defined]
+    assert admin.json("topicClusterList", "-t", "Shop") == ["DefaultCluster"]
+    text = admin.text("updateTopicPerm", "-b", admin.broker, "-t", "Shop", "-p", "4")
+    assert f"update topic perm from 6 to 4 in {admin.broker} success." in text
+    assert "from 4 to 6" in admin.text("updateTopicPerm", "-b", admin.broker, "-t", "Shop", "-p", "6")
+
+
+def test_topic_created_and_deleted(admin: Admin) -> None:
+    text = admin.text("updateTopic", "-c", "DefaultCluster", "-t", "Short", "-r", "1", "-w", "1", "-o", "true")
+    assert "topicName=Short, readQueueNums=1, writeQueueNums=1, perm=RW-" in text
+    assert "orderConf=[broker-a:1]" in admin.text("updateOrderConf", "-t", "Short", "-m", "get")
+    assert "delete topic [Short] from cluster" in admin.text("deleteTopic", "-t", "Short", "-c", "DefaultCluster")
+    assert "Short" not in admin.json("topicList")  # type: ignore[operator]
+
+
+def test_group_commands(admin: Admin) -> None:
+    admin.text("updateSubGroup", "-c", "DefaultCluster", "-g", "made", "-r", "3")
+    (found,) = admin.json("getConsumerConfig", "-g", "made")  # type: ignore[misc]
+    assert found["retryMaxTimes"] == 3
+    assert "delete subscription group [made]" in admin.text("deleteSubGroup", "-c", "DefaultCluster", "-g", "made")
+
+
+def test_progress_resets_and_clones(admin: Admin) -> None:
+    assert "Consume Diff Total: 10" in admin.text("consumerProgress", "-g", "buyers", "-t", "Shop")
+    rows = admin.json("resetOffsetByTime", "-g", "buyers", "-t", "Shop", "-s", "0")
+    assert [row["offset"] for row in rows] == [0] * 4  # type: ignore[attr-defined]
+    assert "Consume Diff Total: 40" in admin.text("consumerProgress", "-g", "buyers", "-t", "Shop")
+    admin.text("skipAccumulatedMessage", "-g", "buyers", "-t", "Shop")
+    assert "Consume Diff Total: 0" in admin.text("consumerProgress", "-g", "buyers", "-t", "Shop")
+    admin.text("updateSubGroup", "-c", "DefaultCluster", "-g", "clones")
+    assert len(admin.json("cloneGroupOffset", "-s", "buyers", "-d", "clones", "-t", "Shop")) == 4  # type: ignore[arg-type]
+
+
+def test_messages_are_found_by_key_id_and_offset(admin: Admin) -> None:
+    (found,) = admin.json("queryMsgByKey", "-t", "Shop", "-k", "k7")  # type: ignore[misc]
+    assert found["body"] == "b7"
+    for command, msg_id in (("queryMsgById", found["msgId"]), ("queryMsgByUniqueKey", found["uniqKey"])):
+        assert admin.json(command, "-t", "Shop", "-i", msg_id)["body"] == "b7"  # type: ignore[index]
+    place = ("-b", "broker-a", "-i", str(found["queueId"]), "-o", str(found["queueOffset"]))
+    text = admin.text("queryMsgByOffset", "-t", "Shop", *place)
+    assert "Keys:                [k7]" in text
+    assert len(admin.json("printMsg", "-t", "Shop")) == 40  # type: ignore[arg-type]
+    counted = admin.json("printMsgByQueue", "-t", "Shop", "-a", "broker-a", "-i", "0", "-f", "true")
+    assert sum(counted["tags"].values()) == len(counted["messages"])  # type: ignore[index]
+
+
+def test_message_sent_by_hand_is_read_by_hand(admin: Admin) -> None:
+    admin.text("updateTopic", "-c", "DefaultCluster", "-t", "Hand", "-r", "1", "-w", "1")
+    (sent,) = admin.json("sendMessage", "-t", "Hand", "-p", "hello", "-k", "k", "-b", "broker-a", "-i", "0")  # type: ignore[misc]
+    assert sent["status"] == "SEND_OK"
+    (got,) = admin.json("consumeMessage", "-t", "Hand", "-b", "broker-a", "-i", "0", "-o", "0")  # type: ignore[misc]
+    assert (got["body"], got["uniqKey"]) == ("hello", sent["msgId"])
+
+
+def test_broker_settings_are_shown_and_live_ones_changed(admin: Admin) -> None:
+    admin.text("updateBrokerConfig", "-b", admin.broker, "-k", "fileReservedTime", "-v", "71")
+    assert admin.json("getBrokerConfig", "-b", admin.broker)["fileReservedTime"] == "71"  # type: ignore[index]
+    refused = admin.run("updateBrokerConfig", "-b", admin.broker, "-k", "listenPort", "-v", "1")
+    assert refused.code == 1 and "listenPort" in refused.err
+    assert admin.json("brokerStatus", "-b", admin.broker)["brokerActive"] == "true"  # type: ignore[index]
+
+
+def test_name_server_commands(admin: Admin) -> None:
+    admin.text("updateKvConfig", "-s", "NS", "-k", "a", "-v", "b")
+    admin.text("deleteKvConfig", "-s", "NS", "-k", "a")
+    (wiped,) = admin.json("wipeWritePerm", "-b", "broker-a")  # type: ignore[misc]
+    assert wiped["topics"] > 0
+    assert admin.json("topicRoute", "-t", "Shop")["queueDatas"][0]["perm"] == 4  # type: ignore[index]
+    admin.text("addWritePerm", "-b", "broker-a")
+    assert admin.json("topicRoute", "-t", "Shop")["queueDatas"][0]["perm"] == 6  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["topicRoute"], "Missing option '-t'"),
+        (["topicRoute", "-t", "Shop", "--json", "--csv"], "exclude each other"),
+        (["updateTopic", "-t", "Shop"], "one of -b/--brokerAddr and -c/--clusterName is needed"),
+        (["resetOffsetByTime", "-g", "g", "-t", "Shop", "-s", "yesterday"], "is no time"),
+        (["updateTopicList", "-f", "/none", "-b", "127.0.0.1:1"], "can not be read"),
+        (["nonsense"], "No such command 'nonsense'"),
+    ],
+)
+def test_wrong_command_lines_give_one_line_and_exit_code_2(admin: Admin, arguments: list[str], words: str) -> None:
+    done = admin.run(*arguments)
+    assert done.code == 2 and done.out == ""
+    assert words in done.err and done.err.count("\n") == 1
+
+
+def test_what_a_broker_refuses_gives_one_line_and_exit_code_1(admin: Admin) -> None:
+    for arguments in (["topicRoute", "-t", "Nowhere"], ["topicList", "-n", "127.0.0.1:1"]):
+        done = admin.run(*arguments)
+        assert done.code == 1 and done.err.count("\n") == 1 and done.err.startswith("maxq: "), done.err
+
+
+@pytest.mark.parametrize("name", list(ENTRIES))
+def test_every_command_explains_itself_and_takes_json(name: str) -> None:
+    command = group.get_command(None, name)
+    assert command.help and {"--json", "--table", "--csv", "-n"} <= {
+        option for parameter in command.params for option in parameter.opts
+    }
+
+
+def test_admin_command_is_quick_when_cold(admin: Admin) -> None:
+    """The aim is 0.25 s on a quiet machine; CPU time is what a busy one does not change much."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.monotonic()
+    admin.text("topicRoute", "-t", "Shop", "-l")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert cpu < 0.5, f"{cpu:.2f} s of CPU, {time.monotonic() - started:.2f} s in all"

@@ -1,0 +1,78 @@
+"""produce, consume and tail against a running server."""
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.integration.cli.harness import maxq
+
+
+def lines(count: int) -> str:
+    return "".join(f"line {number}\n" for number in range(count))
+
+
+def test_produced_lines_are_consumed(namesrv: str) -> None:
+    sent = maxq("produce", "Lines", "--key", "k", "--tag", "t", text=lines(500) + "\n\n", namesrv=namesrv)
+    assert sent.code == 0 and sent.err.startswith("500 messages sent to Lines")
+    got = maxq("consume", "Lines", "--group", "G_lines", "--max", "500", namesrv=namesrv)
+    assert got.code == 0, got.err
+    assert sorted(got.out.splitlines()) == sorted(lines(500).splitlines())
+
+
+def test_max_commits_exactly_what_was_printed(namesrv: str) -> None:
+    maxq("produce", "Exact", text=lines(100), namesrv=namesrv)
+    seen: list[str] = []
+    for _ in range(4):
+        got = maxq("consume", "Exact", "--group", "G_exact", "--max", "25", namesrv=namesrv)
+        assert len(got.out.splitlines()) == 25, got.err
+        seen += got.out.splitlines()
+    assert sorted(seen) == sorted(lines(100).splitlines())
+
+
+def test_json_lines_carry_whole_messages_both_ways(namesrv: str) -> None:
+    messages = [
+        {"body": "text é", "tags": "T1", "keys": ["k1", "k2"], "flag": 7, "properties": {"p": "q"}},
+        {"bodyBase64": "/wA="},
+    ]
+    text = "".join(json.dumps(message) + "\n" for message in messages)
+    assert maxq("produce", "Json", "--json", text=text, namesrv=namesrv).code == 0
+    got = maxq("consume", "Json", "--group", "G_json", "--max", "2", "--json", namesrv=namesrv)
+    first, second = sorted((json.loads(line) for line in got.out.splitlines()), key=lambda found: "body" not in found)
+    assert (first["body"], first["tags"], first["keys"], first["flag"]) == ("text é", "T1", "k1 k2", 7)
+    assert first["properties"]["p"] == "q"
+    assert second["bodyBase64"] == "/wA="
+
+
+def test_what_consume_prints_can_be_produced_again(namesrv: str) -> None:
+    maxq("produce", "Copy", "--json", text='{"body": "b", "tags": "T", "properties": {"x": "y"}}\n', namesrv=namesrv)
+    printed = maxq("consume", "Copy", "--group", "G_copy", "--max", "1", "--json", namesrv=namesrv).out
+    assert maxq("produce", "Copied", "--json", text=printed, namesrv=namesrv).code == 0
+    copied = json.loads(maxq("consume", "Copied", "--group", "G_copy", "--max", "1", "--json", namesrv=namesrv).out)
+    assert (copied["body"], copied["tags"], copied["properties"]["x"]) == ("b", "T", "y")
+    assert copied["uniqKey"] != json.loads(printed)["uniqKey"]
+
+
+def test_latest_and_a_time_leave_out_what_was_there_before(namesrv: str) -> None:
+    maxq("produce", "Old", text=lines(10), namesrv=namesrv)
+    for start in ("latest", "now"):
+        got = maxq("consume", "Old", "--group", f"G_{start}", "--from", start, "--idle", "0.6", namesrv=namesrv)
+        assert (got.code, got.out) == (0, ""), got.err
+
+
+def test_tag_filters(namesrv: str) -> None:
+    for tag in ("a", "b"):
+        maxq("produce", "Tags", "--tag", tag, text=f"with {tag}\n", namesrv=namesrv)
+    got = maxq("consume", "Tags", "--group", "G_tags", "--tag", "b", "--max", "1", namesrv=namesrv)
+    assert got.out == "with b\n"
+
+
+def test_tail_prints_what_comes_from_now_on(namesrv: str) -> None:
+    maxq("produce", "Tail", text="before\n", namesrv=namesrv)
+    command = [sys.executable, "-m", "maxq", "tail", "Tail", "--max", "1", "-n", namesrv]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as running:
+        assert running.stderr is not None and running.stdout is not None
+        assert b"waiting for messages of Tail" in running.stderr.readline()
+        maxq("produce", "Tail", text="after\n", namesrv=namesrv)
+        assert running.stdout.readline() == b"after\n"
+        assert running.wait(20) == 0

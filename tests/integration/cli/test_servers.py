@@ -1,0 +1,176 @@
+"""standalone, namesrv and broker as processes: ready, settings, signals, refusals, workers."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import maxq as maxq_package
+from maxq.cli.load.server_process import StandaloneProcess
+from maxq.standalone import PortInUseError
+from tests.integration.cli.harness import maxq
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+@contextmanager
+def running(*arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A `maxq` process, killed at the end if the test has not ended it."""
+    with open(log, "wb") as out:
+        process = subprocess.Popen([sys.executable, "-m", "maxq", *arguments], stdout=out, stderr=out)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_standalone_says_when_it_is_ready_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    ready = tmp_path / "ready"
+    options = ["--store", str(tmp_path / "store"), "--namesrv-port", "0", "--broker-port", "0"]
+    log = tmp_path / "log"
+    with running("standalone", *options, "--ready-file", str(ready), log=log) as process:
+        wait_until(ready.exists, "ready file")
+        assert (tmp_path / "store" / "abort").exists()
+        process.send_signal(number)
+        assert process.wait(30) == 0, log.read_text()
+    assert not ready.exists() and not (tmp_path / "store" / "abort").exists()
+    assert re.fullmatch(r"maxq standalone is ready: name server \S+, broker broker-a \S+, store .*\n", log.read_text())
+
+
+def test_set_takes_any_broker_property_and_warns_of_unknown_ones(tmp_path: Path) -> None:
+    with StandaloneProcess({"fileReservedTime": "33", "fileReservdTime": "1"}) as server:
+        assert server.target.settings()["fileReservedTime"] == "33"
+        assert "unknown setting fileReservdTime; did you mean fileReservedTime?" in server.log.read_text()
+
+
+def test_messages_outlive_a_restart_of_standalone(tmp_path: Path) -> None:
+    server = StandaloneProcess(folder=tmp_path)
+    for number in range(2):
+        with server:
+            sent = maxq("produce", "T", text=f"run {number}\n", namesrv=server.namesrv_address)
+            assert sent.code == 0, sent.err
+    with server:
+        got = maxq("consume", "T", "--group", "G", "--max", "2", namesrv=server.namesrv_address)
+    assert sorted(got.out.splitlines()) == ["run 0", "run 1"]
+
+
+def test_busy_port_is_named(tmp_path: Path, server: StandaloneProcess) -> None:
+    port = server.target.port
+    options = ["--store", str(tmp_path), "--namesrv-port", "0", "--broker-port", str(port)]
+    done = maxq("standalone", *options)
+    assert done.code == 1 and f"port {port} of 127.0.0.1 (broker) is in use" in done.err.splitlines()[-1]
+
+
+def test_second_broker_on_a_store_is_refused(tmp_path: Path, server: StandaloneProcess) -> None:
+    done = maxq("standalone", "--store", str(server.store), "--namesrv-port", "0", "--broker-port", "0")
+    assert done.code == 1 and str(server.store) in done.err.splitlines()[-1]
+
+
+def test_bad_settings_name_file_key_value_and_bound(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("listenPort=70000\n")
+    done = maxq("broker", "-c", str(conf))
+    assert done.code == 2
+    assert done.err == f"maxq: file {conf}: listenPort='70000' is not allowed: it must be an integer from 0 to 65535\n"
+
+
+def test_printed_settings_are_a_settings_file(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=printed\nflushDiskType=SYNC_FLUSH\n")
+    printed = maxq("broker", "-c", str(conf), "-p")
+    assert printed.code == 0
+    assert {"brokerName=printed", "flushDiskType=SYNC_FLUSH"} <= set(printed.out.splitlines())
+    again = tmp_path / "again.conf"
+    again.write_text(printed.out)
+    assert maxq("broker", "-c", str(again), "-p").out.replace(str(again), str(conf)) == printed.out
+
+
+def test_name_server_and_broker_as_two_processes(tmp_path: Path) -> None:
+    conf = tmp_path / "namesrv.conf"
+    conf.write_text(f"bindAddress=127.0.0.1\nkvConfigPath={tmp_path / 'kv.json'}\n")
+    with maxq_package.Standalone() as other:  # takes ports that are free, and gives them back
+        port = int(other.namesrv_address.rpartition(":")[2])
+        broker_port = int(other.broker_address.rpartition(":")[2])
+    ready = [tmp_path / "namesrv.ready", tmp_path / "broker.ready"]
+    broker_conf = tmp_path / "broker.conf"
+    broker_conf.write_text(
+        f"brokerName=alone\nbrokerIP1=127.0.0.1\nlistenPort={broker_port}\nstorePathRootDir={tmp_path / 'store'}\n"
+    )
+    namesrv = ["namesrv", "-p", str(port), "-c", str(conf), "--ready-file", str(ready[0])]
+    broker = ["broker", "-c", str(broker_conf), "-n", f"127.0.0.1:{port}", "--ready-file", str(ready[1])]
+    with running(*namesrv, log=tmp_path / "n.log"):
+        wait_until(ready[0].exists, "name server is ready")
+        with running(*broker, log=tmp_path / "b.log"):
+            wait_until(ready[1].exists, (tmp_path / "b.log").read_text())
+            found = maxq("admin", "clusterList", "-n", f"127.0.0.1:{port}")
+            assert "alone" in found.out, found.err
+
+
+def test_workers_are_derived_watched_and_started_again(tmp_path: Path) -> None:
+    with maxq_package.Standalone() as mq:
+        port = int(mq.broker_address.rpartition(":")[2]) + 100
+        conf = tmp_path / "broker.conf"
+        conf.write_text(
+            f"brokerName=w\nbrokerIP1=127.0.0.1\nlistenPort={port}\nstorePathRootDir={tmp_path / 'store'}\n"
+        )
+        log, ready = tmp_path / "log", tmp_path / "ready"
+        command = ["broker", "-c", str(conf), "-n", mq.namesrv_address, "--workers", "2", "--ready-file", str(ready)]
+        with running(*command, log=log) as process:
+            wait_until(ready.exists, "both workers are ready")
+            found = maxq("admin", "clusterList", "--csv", namesrv=mq.namesrv_address).out
+            assert "w-0" in found and "w-1" in found and f"127.0.0.1:{port + 10}" in found
+            assert f"worker 1 (w-1): port {port + 10}, store {tmp_path / 'store' / 'worker-1'}" in log.read_text()
+            os.kill(_pid_of_worker(process.pid, "w-1"), signal.SIGKILL)
+            wait_until(lambda: "was killed by signal 9" in log.read_text(), "the death is told")
+            wait_until(lambda: log.read_text().count("maxq broker is ready: w-1") == 2, "w-1 is ready again")
+            process.terminate()
+            assert process.wait(30) == 0, log.read_text()
+
+
+def _pid_of_worker(parent: int, name: str) -> int:
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        if f"brokerName={name}" in Path(f"/proc/{child}/cmdline").read_text():
+            return int(child)
+    raise AssertionError(f"no worker {name}")
+
+
+def test_standalone_embeds_and_cleans_up() -> None:
+    with maxq_package.Standalone(settings={"brokerName": "embedded"}) as mq:
+        folder = mq.store
+        found = maxq("admin", "clusterList", namesrv=mq.namesrv_address)
+        assert "embedded" in found.out, found.err
+        assert folder.exists()
+    assert not folder.exists()
+
+
+def test_embedded_standalone_says_which_port_is_in_use() -> None:
+    with maxq_package.Standalone() as mq:
+        port = int(mq.namesrv_address.rpartition(":")[2])
+        with pytest.raises(PortInUseError, match=f"port {port} of 127.0.0.1 \\(name server\\) is in use"):
+            maxq_package.Standalone(namesrv_port=port).start()
+
+
+def test_two_standalones_live_side_by_side() -> None:
+    with maxq_package.Standalone() as one, maxq_package.Standalone() as two:
+        assert one.namesrv_address != two.namesrv_address
+        for mq in (one, two):
+            assert maxq("produce", "T", text="x\n", namesrv=mq.namesrv_address).code == 0

@@ -1,0 +1,99 @@
+"""The wheel built from the tree installs into an empty environment, brings only what a broker needs, and runs."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+NEEDED = {"maxq", "uvloop", "orjson", "zstandard", "lz4", "cryptography", "typer", "rich"}
+NOT_WANTED = {"pyspark", "pyarrow", "pandas", "pytest", "mypy", "cython"}
+SESSION = """
+import maxq
+from maxq.api import Message, Producer
+with maxq.Standalone() as mq, Producer("packaging", mq.namesrv_address) as producer:
+    print(producer.send(Message("T", b"from a wheel")).send_status.name)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy of what git has, so that nothing built before slips in."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    source.mkdir()
+    archive = folder / "source.tar"
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
+    with tarfile.open(archive, "w") as tar:
+        for name in filter(None, files):
+            path = ROOT / os.fsdecode(name)
+            if path.exists():
+                tar.add(path, os.fsdecode(name))
+    with tarfile.open(archive) as tar:
+        tar.extractall(source, filter="data")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
+    environment = dict(os.environ, MAXQ_REQUIRE_COMPILED="1") if shutil.which("cc") else dict(os.environ)
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def empty_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that holds the wheel and what it asks for."""
+    folder = tmp_path_factory.mktemp("empty") / "venv"
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", str(wheel)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode and "Could not find a version" in done.stdout:
+        pytest.skip(f"no package index can be reached: {done.stdout.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stdout[-3000:]
+    return python
+
+
+def test_wheel_holds_sources_types_and_compiled_modules(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"maxq/py.typed", "maxq/store/log_cy.py", "maxq/store/log_cy.pyi", "maxq/cli/app.py"} <= set(names)
+    assert not [name for name in names if name.startswith(("tests/", "benches/"))]
+    if shutil.which("cc"):
+        compiled = {name.split(".")[0] for name in names if name.endswith(".so")}
+        assert compiled == {"maxq/protocol/frames_cy", "maxq/store/record_cy", "maxq/store/log_cy"}
+
+
+def test_empty_environment_gets_what_a_broker_needs_and_no_more(empty_python: Path) -> None:
+    command = [str(empty_python), "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    installed = {line.split("==")[0].lower() for line in text.splitlines()}
+    assert installed >= NEEDED
+    assert not installed & NOT_WANTED
+
+
+def test_standalone_sends_and_stores_in_the_empty_environment(empty_python: Path, tmp_path: Path) -> None:
+    done = subprocess.run([str(empty_python), "-c", SESSION], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.returncode) == ("SEND_OK", 0), done.stderr
+
+
+def test_command_line_answers_in_the_empty_environment(empty_python: Path, tmp_path: Path) -> None:
+    command = [str(empty_python.parent / "maxq"), "broker", "-p"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "brokerName=" in done.stdout, done.stderr
+
+
+def test_without_compiled_modules_everything_still_works(wheel: Path, empty_python: Path, tmp_path: Path) -> None:
+    unpacked = tmp_path / "pure"
+    zipfile.ZipFile(wheel).extractall(unpacked)
+    for module in unpacked.rglob("*.so"):
+        module.unlink()
+    probe = "import maxq.store.log_cy as m; assert m.__file__.endswith('.py'), m.__file__\n"
+    environment = dict(os.environ, PYTHONPATH=str(unpacked))
+    command = [str(empty_python), "-c", probe + SESSION]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.returncode) == ("SEND_OK", 0), done.stderr
