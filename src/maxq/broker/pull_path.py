@@ -138,7 +138,7 @@ class PullPath:
             plan.subscription,
             max_bytes=plan.max_msg_bytes,
         )
-        if result.status is not GetMessageStatus.FOUND or result.suggest_pulling_from_slave:
+        if result.status is not GetMessageStatus.FOUND or result.cold:
             return start
         if plan.commits:
             self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, scanner.commit_offset)

@@ -42,6 +42,9 @@ class MessageStoreConfig(SettingsTable):
     max_hash_slot_num: int = setting(5_000_000, "Hash slots of an IndexFile.", low=1, high=100_000_000)
     max_index_num: int = setting(20_000_000, "Entries of an IndexFile.", low=2, high=100_000_000)
     message_index_enable: bool = setting(True, "Write the index of keys.")
+    index_tag_enable: bool = setting(  # MaxQ's own: RocketMQ 5.5 always does, 5.3 never
+        False, "Index messages by tag too, as RocketMQ 5.5 does: for `queryMsgByKey` with a tag."
+    )
     message_index_safe: bool = setting(
         False, "Recover the index as far as the log says, not only as far as its own checkpoint."
     )

@@ -64,6 +64,7 @@ class DispatchService:
         self._index = index
         indexed = context.config.message_index_enable
         self.dispatcher = Dispatcher(queues.topics, index.tail if indexed else None, self)
+        self.dispatcher.index_tags = context.config.index_tag_enable
         self.dispatcher.delay_table = parse_delay_levels(context.config.message_delay_level)
         self.unindexed = Dispatcher(queues.topics, None, self)
         self.unindexed.delay_table = self.dispatcher.delay_table
