@@ -20,15 +20,13 @@ import errno
 import fnmatch
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from maxq.runtime.interfaces import DiskUsage, FileInfo
 from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_file import PAGE, SimFile
 from maxq.testing.sim_rng import SimRng
-
-PAGE = 4096
-SECTOR = 512
 
 
 class PowerLoss(SystemExit):
@@ -39,23 +37,13 @@ class PowerLoss(SystemExit):
     """
 
 
-@dataclass(slots=True, eq=False)
-class _Inode:
-    """One file: what the process sees, what the platters hold."""
-
-    live: bytearray
-    durable: bytearray  # shorter than live until the length is durable
-    modified_ms: int
-    lost_pages: dict[int, bytes] = field(default_factory=dict)  # dropped by a failed sync, until modified again
-
-
 @dataclass(frozen=True, slots=True)
 class _Change:
     """A change of the directory that is not durable yet."""
 
     kind: str  # link, resize (from nothing to its full length), unlink, rename
     path: str
-    inode: _Inode | None = None
+    inode: SimFile | None = None
     target: str = ""
 
 
@@ -74,7 +62,7 @@ class BitFlip:
 class SimMappedRegion:
     """A mapping: the live bytes themselves, shared by every mapping of the file."""
 
-    def __init__(self, disk: "SimDisk", path: str, inode: _Inode, *, read_only: bool) -> None:
+    def __init__(self, disk: "SimDisk", path: str, inode: SimFile, *, read_only: bool) -> None:
         self._disk = disk
         self._path = path
         self._inode = inode
@@ -136,9 +124,9 @@ class SimDisk:
         self.lost_at = ""  # the operation, and its path, in which cut_power_after let the power go
         self._write_back = write_back
         self._metadata_in_order = metadata_in_order
-        self._files: dict[str, _Inode] = {}
+        self._files: dict[str, SimFile] = {}
         self._folders: set[str] = {"/", "."}
-        self._durable_files: dict[str, _Inode] = {}
+        self._durable_files: dict[str, SimFile] = {}
         self._journal: list[_Change] = []
         self._locks: set[str] = set()
         self._failing_flushes: list[tuple[str, int]] = []  # (pattern, how often still)
@@ -177,7 +165,7 @@ class SimDisk:
         for path, content in files.items():
             old = self._files.get(path) or self._durable_files.get(path)
             modified_ms = old.modified_ms if old else self.clock.wall_ms()
-            inode = _Inode(content, bytearray(content), modified_ms)
+            inode = SimFile(content, bytearray(content), modified_ms)
             successor._files[path] = successor._durable_files[path] = inode
         successor._folders = set(self._folders)
         return successor
@@ -208,7 +196,7 @@ class SimDisk:
 
     def put(self, path: str | PurePath, data: bytes) -> None:
         """A file that was always there, durable; for setting up scenes."""
-        inode = _Inode(bytearray(data), bytearray(data), self.clock.wall_ms())
+        inode = SimFile(bytearray(data), bytearray(data), self.clock.wall_ms())
         self._files[_key(path)] = self._durable_files[_key(path)] = inode
         self._add_folders(PurePath(path).parent)
 
@@ -342,7 +330,7 @@ class SimDisk:
     def unlock(self, path: str) -> None:
         self._locks.discard(path)
 
-    def flush_inode(self, path: str, inode: _Inode, start: int, end: int) -> None:
+    def flush_inode(self, path: str, inode: SimFile, start: int, end: int) -> None:
         """fdatasync of a range, with the file's length and its directory entries."""
         self._step("flush", path)
         if self.read_only:
@@ -350,11 +338,11 @@ class SimDisk:
         pages = range(start // PAGE, -(-end // PAGE))
         if self._flush_fails(path):
             for page in pages:
-                self._lose_page(inode, page)
+                inode.lose_page(page)
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-        self._set_durable_length(inode)
+        inode.make_length_durable()
         for page in pages:
-            self._store_page(inode, page)
+            inode.store_page(page)
         self._commit_changes([change for change in self._journal if change.inode is inode])
         inode.modified_ms = self.clock.wall_ms()
         self._step("flush", path)
@@ -397,7 +385,7 @@ class SimDisk:
                 return True
         return False
 
-    def _inode(self, key: str) -> _Inode:
+    def _inode(self, key: str) -> SimFile:
         inode = self._files.get(key)
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
@@ -413,21 +401,21 @@ class SimDisk:
         for folder in (path, *path.parents):
             self._folders.add(_key(folder))
 
-    def _create(self, key: str, size: int) -> _Inode:
+    def _create(self, key: str, size: int) -> SimFile:
         self._check_space(key, size)
         self._add_folders(PurePath(key).parent)
-        inode = _Inode(bytearray(size), bytearray(), self.clock.wall_ms())
+        inode = SimFile(bytearray(size), bytearray(), self.clock.wall_ms())
         self._files[key] = inode
         self._journal.append(_Change("link", key, inode))
         if size:
             self._journal.append(_Change("resize", key, inode))
         return inode
 
-    def _set_content(self, key: str, inode: _Inode, data: bytes) -> None:
+    def _set_content(self, key: str, inode: SimFile, data: bytes) -> None:
         if len(inode.live) == len(data):
             inode.live[:] = data  # keeps mappings of it
         else:
-            changed = _Inode(bytearray(data), inode.durable, self.clock.wall_ms())
+            changed = SimFile(bytearray(data), inode.durable, self.clock.wall_ms())
             self._files[key] = changed
             self._journal = [
                 _Change(change.kind, change.path, changed, change.target) if change.inode is inode else change
@@ -452,8 +440,7 @@ class SimDisk:
         inode = self._files[key]
         if self._flush_fails(key):
             raise OSError(errno.EIO, os.strerror(errno.EIO), key)
-        inode.durable = bytearray(inode.live)
-        inode.lost_pages.clear()
+        inode.make_durable()
 
     def _sync_folder(self, folder: str) -> None:
         self._commit_changes(
@@ -474,28 +461,6 @@ class SimDisk:
                 kept.append(change)
         self._journal = kept
 
-    @staticmethod
-    def _set_durable_length(inode: _Inode) -> None:
-        missing = len(inode.live) - len(inode.durable)
-        if missing > 0:
-            inode.durable.extend(bytes(missing))
-
-    @staticmethod
-    def _lose_page(inode: _Inode, page: int) -> None:
-        content = bytes(inode.live[page * PAGE : (page + 1) * PAGE])
-        if content != inode.durable[page * PAGE : (page + 1) * PAGE]:
-            inode.lost_pages[page] = content
-
-    @staticmethod
-    def _store_page(inode: _Inode, page: int) -> None:
-        begin = page * PAGE
-        content = inode.live[begin : begin + PAGE]
-        if page in inode.lost_pages:
-            if inode.lost_pages[page] == content:
-                return
-            del inode.lost_pages[page]
-        inode.durable[begin : begin + len(content)] = content
-
     def _write_back_some(self) -> None:
         """The kernel's own write-back: some dirty pages of one file."""
         if not self._files:
@@ -503,9 +468,9 @@ class SimDisk:
         inode = self._files[self.rng.choice(list(self._files))]
         if len(inode.durable) != len(inode.live):
             return  # its length is not in the journal yet
-        for page in _dirty_pages(inode):
+        for page in inode.dirty_pages():
             if self.rng.chance(0.5):
-                self._store_page(inode, page)
+                inode.store_page(page)
 
     # -- the crash --
 
@@ -521,69 +486,24 @@ class SimDisk:
         survivors = {}
         for path, inode in names.items():
             if id(inode) not in torn:
-                torn[id(inode)] = self._tear(inode)
+                torn[id(inode)] = inode.torn(self.rng, length_in_journal=self._metadata_in_order)
             survivors[path] = torn[id(inode)]
         return survivors
 
-    def _tear(self, inode: _Inode) -> bytearray:
-        """What the platters hold of a file after the power went."""
-        kept = bytearray(inode.durable)
-        if len(kept) < len(inode.live):
-            if self._metadata_in_order or not self.rng.chance(0.7):
-                return kept
-            kept.extend(bytes(len(inode.live) - len(kept)))
-        elif len(kept) > len(inode.live):
-            if not self.rng.chance(0.7):
-                return kept
-            del kept[len(inode.live) :]
-        fate = self.rng.choice(("none", "all", "mixed", "mixed"))
-        if fate == "none":
-            return kept
-        for page in _dirty_pages(inode):
-            if page in inode.lost_pages:
-                continue
-            begin = page * PAGE
-            if fate == "all" or self.rng.chance(0.4):
-                kept[begin : begin + PAGE] = inode.live[begin : begin + PAGE]
-            elif self.rng.chance(0.5):
-                self._tear_page(kept, inode.live, begin)
-        return kept
 
-    def _tear_page(self, kept: bytearray, live: bytearray, begin: int) -> None:
-        for sector in range(begin, min(begin + PAGE, len(live)), SECTOR):
-            end = min(sector + SECTOR, len(live))
-            fate = self.rng.below(4)
-            if fate == 1:
-                kept[sector:end] = live[sector:end]
-            elif fate == 2:
-                cut = self.rng.between(sector, end)
-                kept[sector:cut] = live[sector:cut]
-            elif fate == 3:
-                cut = self.rng.between(sector, end)
-                kept[cut:end] = live[cut:end]
-
-
-def _apply(names: dict[str, _Inode], change: _Change) -> None:
+def _apply(names: dict[str, SimFile], change: _Change) -> None:
     if change.kind == "link":
         assert change.inode is not None
         names[change.path] = change.inode
     elif change.kind == "resize":
         assert change.inode is not None
-        change.inode.durable.extend(bytes(len(change.inode.live) - len(change.inode.durable)))
+        change.inode.make_length_durable()
     elif change.kind == "unlink":
         names.pop(change.path, None)
     else:
         assert change.inode is not None
         names.pop(change.path, None)
         names[change.target] = change.inode
-
-
-def _dirty_pages(inode: _Inode) -> list[int]:
-    live, durable = memoryview(inode.live), memoryview(inode.durable)
-    if live == durable:
-        return []
-    starts = range(0, len(live), PAGE)
-    return [begin // PAGE for begin in starts if live[begin : begin + PAGE] != durable[begin : begin + PAGE]]
 
 
 def _key(path: str | PurePath) -> str:

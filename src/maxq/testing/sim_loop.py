@@ -18,8 +18,9 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss
-from maxq.testing.sim_network import SimNetwork, SimServer, SimTransport
+from maxq.testing.sim_network import SimNetwork, SimServer
 from maxq.testing.sim_rng import SimRng
+from maxq.testing.sim_transport import SimTransport
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

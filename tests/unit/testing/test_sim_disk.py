@@ -6,7 +6,8 @@ import pytest
 
 from maxq.runtime.interfaces import Disk
 from maxq.testing.sim_clock import SimClock
-from maxq.testing.sim_disk import PAGE, SECTOR, PowerLoss, SimDisk
+from maxq.testing.sim_disk import PowerLoss, SimDisk
+from maxq.testing.sim_file import PAGE, SECTOR
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 

@@ -1,0 +1,102 @@
+"""One file of a simulated disk: what the process sees, what the platters hold, and what is left when the power goes."""
+
+from dataclasses import dataclass, field
+
+from maxq.testing.sim_rng import SimRng
+
+PAGE = 4096
+SECTOR = 512
+
+
+@dataclass(slots=True, eq=False)
+class SimFile:
+    """A file without its name.
+
+    Attributes:
+        live: what the process sees.
+        durable: what the platters hold; shorter than `live` until the length is durable.
+        lost_pages: dropped by a failed sync, by number; not written until they are modified again.
+    """
+
+    live: bytearray
+    durable: bytearray
+    modified_ms: int
+    lost_pages: dict[int, bytes] = field(default_factory=dict)
+
+    def make_length_durable(self) -> None:
+        """The platters know how long the file is; what was never written reads as zeros."""
+        missing = len(self.live) - len(self.durable)
+        if missing > 0:
+            self.durable.extend(bytes(missing))
+
+    def make_durable(self) -> None:
+        """All of it, as fsync does."""
+        self.durable = bytearray(self.live)
+        self.lost_pages.clear()
+
+    def dirty_pages(self) -> list[int]:
+        """Numbers of the pages that differ."""
+        live, durable = memoryview(self.live), memoryview(self.durable)
+        if live == durable:
+            return []
+        starts = range(0, len(live), PAGE)
+        return [begin // PAGE for begin in starts if live[begin : begin + PAGE] != durable[begin : begin + PAGE]]
+
+    def store_page(self, page: int) -> None:
+        """Write a page back, unless a failed sync made the kernel forget that it is dirty."""
+        begin = page * PAGE
+        content = self.live[begin : begin + PAGE]
+        if page in self.lost_pages:
+            if self.lost_pages[page] == content:
+                return
+            del self.lost_pages[page]
+        self.durable[begin : begin + len(content)] = content
+
+    def lose_page(self, page: int) -> None:
+        """A sync of this page failed: the kernel takes it for clean now."""
+        content = bytes(self.live[page * PAGE : (page + 1) * PAGE])
+        if content != self.durable[page * PAGE : (page + 1) * PAGE]:
+            self.lost_pages[page] = content
+
+    def torn(self, rng: SimRng, *, length_in_journal: bool) -> bytearray:
+        """What is left after a loss of power: what was durable, and of the rest what chance wants.
+
+        Args:
+            length_in_journal: a length that is not durable yet is lost for sure; else chance decides that too.
+        """
+        kept = bytearray(self.durable)
+        if len(kept) < len(self.live):
+            if length_in_journal or not rng.chance(0.7):
+                return kept
+            kept.extend(bytes(len(self.live) - len(kept)))
+        elif len(kept) > len(self.live):
+            if not rng.chance(0.7):
+                return kept
+            del kept[len(self.live) :]
+        fate = rng.choice(("none", "all", "mixed", "mixed"))
+        if fate == "none":
+            return kept
+        for page in self.dirty_pages():
+            if page in self.lost_pages:
+                continue
+            begin = page * PAGE
+            if fate == "all" or rng.chance(0.4):
+                kept[begin : begin + PAGE] = self.live[begin : begin + PAGE]
+            elif rng.chance(0.5):
+                _tear_page(kept, self.live, begin, rng)
+        return kept
+
+
+def _tear_page(kept: bytearray, live: bytearray, begin: int, rng: SimRng) -> None:
+    """Sector by sector: old, new, or new up to or from a drawn byte."""
+    for sector in range(begin, min(begin + PAGE, len(live)), SECTOR):
+        end = min(sector + SECTOR, len(live))
+        fate = rng.below(4)
+        if fate == 1:
+            kept[sector:end] = live[sector:end]
+        elif fate == 2:
+            cut = rng.between(sector, end)
+            kept[sector:cut] = live[sector:cut]
+        elif fate == 3:
+            cut = rng.between(sector, end)
+            kept[cut:end] = live[cut:end]
