@@ -334,6 +334,10 @@ class MessageStore:
     def _on_index_full(self, file: IndexFile) -> None:
         def flush() -> None:
             try:
+                # The executor may take two files in the wrong order, and the checkpoint speaks for all before it.
+                for earlier in [other for other in list(self.index.files) if other.name < file.name]:
+                    if earlier.flushed_count != earlier.index_count:
+                        earlier.flush()
                 file.flush()
                 self.checkpoint.index_msg_timestamp = max(self.checkpoint.index_msg_timestamp, file.end_timestamp)
                 self.checkpoint.flush()

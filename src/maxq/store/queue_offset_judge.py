@@ -60,7 +60,8 @@ class QueueOffsetJudge:
         following = self._following(queue, offset, _LOOK_AHEAD_FIRST_BYTES if credible else _LOOK_AHEAD_BYTES)
         if following is None or not end < following < _MOST_MESSAGES:
             return claimed if credible else end
-        return claimed if credible and following == claimed + 1 else following - 1
+        missing = following - claimed - 1  # messages between, as far as the log has lost any
+        return claimed if credible and 0 <= missing <= self.lost_bytes // 91 else following - 1
 
     def _following(self, queue: ConsumeQueue, offset: int, reach: int) -> int | None:
         """The queue offset field of the next record of this queue; None if there is none near."""
