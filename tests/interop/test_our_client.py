@@ -29,7 +29,7 @@ def _wait_for_registration(namesrv: str) -> None:
 
     async def wait() -> None:
         async with asyncio.timeout(60):
-            while not await _is_registered(namesrv):
+            while not await _is_registered(namesrv):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.1)
 
     asyncio.run(wait())

@@ -84,11 +84,6 @@ class ProducerConfig(ClientConfig):
     start_detector_enable: bool = False  # and probe them
 
 
-def now_minus_half_hour(seams: ClientSeams) -> int:
-    """Default of consume_timestamp: wall milliseconds."""
-    return seams.clock.wall_ms() - 30 * 60_000
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
     """What push and lite pull consumers share."""
@@ -135,4 +130,3 @@ class LitePullConsumerConfig(ConsumerConfig):
     poll_timeout: int = 5_000
     pull_threshold_for_all: int = 10_000  # messages
     broker_suspend_max_time: int = 20_000
-    topic_metadata_check_interval: int = 30_000

@@ -10,8 +10,6 @@ Source: apache/rocketmq client/latency/{MQFaultStrategy,LatencyFaultToleranceImp
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from maxq.runtime.interfaces import Rng
-
 LATENCY_MAX: tuple[int, ...] = (50, 100, 550, 1800, 3000, 5000, 15000)  # ms
 NOT_AVAILABLE_DURATION: tuple[int, ...] = (0, 0, 2000, 5000, 6000, 10000, 30000)  # ms
 ISOLATION_LATENCY = 10_000  # ms, what a failed call counts as
@@ -99,11 +97,6 @@ class LatencyFaultTolerance:
         item = self._items.get(broker_name)
         if item is not None and reached:
             item.reachable = True
-
-    def pick_one_at_least(self, rng: Rng) -> str | None:
-        """A reachable broker out of the table, by chance; None if there is none."""
-        names = [name for name, item in self._items.items() if item.reachable]
-        return names[rng.below(len(names))] if names else None
 
     def remove(self, broker_name: str) -> None:
         """Forget a broker."""

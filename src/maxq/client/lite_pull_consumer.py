@@ -11,15 +11,15 @@ Source: apache/rocketmq client/consumer/DefaultLitePullConsumer.java, client/imp
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import PurePath
 from types import TracebackType
 from typing import Self
 
 from maxq.client.client_config import ClientSeams, LitePullConsumerConfig
 from maxq.client.errors import NotRunningError
+from maxq.client.lite_pull_buffer import AssignedQueue, FetchBuffer, Fetched
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
 from maxq.client.namespace import unwrap, wrap
@@ -28,8 +28,8 @@ from maxq.client.process_queue import ProcessQueue
 from maxq.client.pull_api import PullAPIWrapper
 from maxq.client.pull_result import PullResult, PullStatus
 from maxq.client.rebalance_impl import RebalanceImpl
+from maxq.client.running_info import consumer_running_info
 from maxq.client.validators import check_consumer_group, check_topic
-from maxq.codes import CURRENT_VERSION
 from maxq.errors import ClientError, MaxQError
 from maxq.protocol.body.consumer_info import ConsumerRunningInfo
 from maxq.protocol.body.heartbeat import ConsumerData
@@ -42,28 +42,6 @@ log = logging.getLogger(__name__)
 
 FLOW_CONTROL_WAIT_MS = 10
 PAUSED_WAIT_MS = 100
-
-
-@dataclass(slots=True, eq=False)
-class _Assigned:
-    """One queue we read. Offsets are queue offsets, -1 unknown."""
-
-    queue: MessageQueue
-    process_queue: ProcessQueue
-    pull_offset: int  # where the next pull starts
-    consume_offset: int  # everything before it was given out and is done
-    paused: bool = False
-    task: asyncio.Task[None] | None = None
-    generation: int = 0  # changes with every seek; pulls that began before it are thrown away
-
-
-@dataclass(slots=True)
-class _Fetched:
-    """Messages of one pull, ready for poll."""
-
-    assigned: _Assigned
-    generation: int
-    messages: list[MessageExt] = field(default_factory=list)
 
 
 class LitePullConsumer:
@@ -87,11 +65,9 @@ class LitePullConsumer:
         self._broadcasting = config.message_model is MessageModel.BROADCASTING
         self._wanted: dict[str, SubscriptionData] = {}  # subscribe: by topic on the wire, as the heartbeat tells it
         self._manual: set[MessageQueue] | None = None  # assign: these queues
-        self._assigned: dict[MessageQueue, _Assigned] = {}
-        self._fetched: deque[_Fetched] = deque()
-        self._fetched_count = 0  # messages in _fetched
-        self._arrival = asyncio.Event()
-        self._given_out: _Fetched | None = None  # by the last poll; done when the next one is called
+        self._assigned: dict[MessageQueue, AssignedQueue] = {}
+        self._buffer = FetchBuffer()
+        self._given_out: Fetched | None = None  # by the last poll; done when the next one is called
         self._next_auto_commit_ms = 0
         self._instance: MQClientInstance | None = None
         self._offsets: OffsetStore
@@ -153,7 +129,8 @@ class LitePullConsumer:
         await instance.unregister_consumer(self.group)
         await self._manager.release(instance)
         self._assigned.clear()
-        self._drop_fetched()
+        self._buffer.clear()
+        self._given_out = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -252,9 +229,9 @@ class LitePullConsumer:
         """Go on with these queues."""
         for assigned in self._find(queues):
             assigned.paused = False
-        self._arrival.set()
+        self._buffer.wake()
 
-    def _find(self, queues: Iterable[MessageQueue]) -> list[_Assigned]:
+    def _find(self, queues: Iterable[MessageQueue]) -> list[AssignedQueue]:
         return [self._assigned[wire] for queue in queues if (wire := self._on_wire(queue)) in self._assigned]
 
     # --- poll ---
@@ -273,53 +250,21 @@ class LitePullConsumer:
         self._auto_commit()
         wait_ms = self._config.poll_timeout if timeout_ms is None else timeout_ms
         deadline_ms = self._clock.monotonic_ms() + wait_ms
-        while True:
-            self._arrival.clear()
-            fetched = self._next_fetched()
-            if fetched is not None:
-                self._given_out = fetched
-                return fetched.messages
+        while (fetched := self._buffer.take()) is None:
             left_ms = deadline_ms - self._clock.monotonic_ms()
-            if left_ms <= 0:
+            if left_ms <= 0 or not await self._buffer.wait(left_ms / 1000):
                 return []
-            try:
-                await asyncio.wait_for(self._arrival.wait(), left_ms / 1000)
-            except TimeoutError:
-                return []
-
-    def _next_fetched(self) -> _Fetched | None:
-        held_back: list[_Fetched] = []
-        found = None
-        while self._fetched:
-            fetched = self._fetched.popleft()
-            assigned = fetched.assigned
-            if assigned.process_queue.dropped or fetched.generation != assigned.generation:
-                self._fetched_count -= len(fetched.messages)
-                continue
-            if assigned.paused:
-                held_back.append(fetched)
-                continue
-            self._fetched_count -= len(fetched.messages)
-            found = fetched
-            break
-        self._fetched.extendleft(reversed(held_back))
-        return found
+        self._given_out = fetched
+        return fetched.messages
 
     def _finish_given_out(self) -> None:
         given_out, self._given_out = self._given_out, None
-        if given_out is None:
+        if given_out is None or not given_out.is_current:
             return
         assigned = given_out.assigned
-        if assigned.process_queue.dropped or given_out.generation != assigned.generation:
-            return
         offset = assigned.process_queue.remove_messages(given_out.messages, self._clock.monotonic_ms())
         if offset >= 0:
             assigned.consume_offset = offset
-
-    def _drop_fetched(self) -> None:
-        self._fetched.clear()
-        self._fetched_count = 0
-        self._given_out = None
 
     # --- commit ---
 
@@ -449,22 +394,10 @@ class LitePullConsumer:
 
     def running_info(self) -> ConsumerRunningInfo:
         """State for tools (GET_CONSUMER_RUNNING_INFO)."""
-        instance = self._running()
-        to_wall_ms = self._clock.wall_ms() - self._clock.monotonic_ms()
-        return ConsumerRunningInfo(
-            properties={
-                ConsumerRunningInfo.PROP_NAMESERVER_ADDR: self._config.namesrv_addr,
-                ConsumerRunningInfo.PROP_CONSUME_TYPE: ConsumeType.CONSUME_ACTIVELY.name,
-                ConsumerRunningInfo.PROP_CLIENT_VERSION: CURRENT_VERSION.name,
-                ConsumerRunningInfo.PROP_CONSUMER_START_TIMESTAMP: str(instance.started_at_ms),
-                "consumerGroup": self.group,
-                "messageModel": self._config.message_model.name,
-            },
-            subscription_set=list(self._wanted.values()),
-            mq_table={
-                queue: assigned.process_queue.info(self._offsets.in_memory(queue), to_wall_ms)
-                for queue, assigned in self._assigned.items()
-            },
+        held = {queue: assigned.process_queue for queue, assigned in self._assigned.items()}
+        wanted = self._wanted.values()
+        return consumer_running_info(
+            self._running(), self._config, self.group, ConsumeType.CONSUME_ACTIVELY, wanted, held, self._offsets
         )
 
     # --- for the rebalance ---
@@ -492,11 +425,11 @@ class LitePullConsumer:
             )
 
     def _begin(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
-        assigned = _Assigned(queue, process_queue, offset, -1)
+        assigned = AssignedQueue(queue, process_queue, offset)
         self._assigned[queue] = assigned
         self._start_task(assigned)
 
-    def _start_task(self, assigned: _Assigned) -> None:
+    def _start_task(self, assigned: AssignedQueue) -> None:
         name = f"maxq-lite-pull-{assigned.queue.topic}-{assigned.queue.queue_id}"
         assigned.task = asyncio.create_task(self._pull_loop(assigned, assigned.generation), name=name)
 
@@ -515,7 +448,7 @@ class LitePullConsumer:
 
     # --- pulling ---
 
-    async def _pull_loop(self, assigned: _Assigned, generation: int) -> None:
+    async def _pull_loop(self, assigned: AssignedQueue, generation: int) -> None:
         while not assigned.process_queue.dropped and assigned.generation == generation:
             assigned.process_queue.last_pull_timestamp = self._clock.monotonic_ms()
             wait_ms = self._hold_back_ms(assigned)
@@ -533,19 +466,19 @@ class LitePullConsumer:
                 return
             self._take(assigned, result)
 
-    def _hold_back_ms(self, assigned: _Assigned) -> int:
+    def _hold_back_ms(self, assigned: AssignedQueue) -> int:
         if assigned.paused:
             return PAUSED_WAIT_MS
         config, held = self._config, assigned.process_queue
         too_much = (
-            self._fetched_count > config.pull_threshold_for_all
+            self._buffer.message_count > config.pull_threshold_for_all
             or held.message_count > config.pull_threshold_for_queue
             or held.message_size > config.pull_threshold_size_for_queue << 20
             or held.max_span() > config.consume_max_span
         )
         return FLOW_CONTROL_WAIT_MS if too_much else 0
 
-    async def _pull(self, assigned: _Assigned) -> PullResult:
+    async def _pull(self, assigned: AssignedQueue) -> PullResult:
         config = self._config
         subscription = self._rebalance.subscriptions.get(assigned.queue.topic)
         if subscription is None:
@@ -563,7 +496,7 @@ class LitePullConsumer:
             lite=True,
         )
 
-    def _take(self, assigned: _Assigned, result: PullResult) -> None:
+    def _take(self, assigned: AssignedQueue, result: PullResult) -> None:
         if result.status is PullStatus.OFFSET_ILLEGAL:
             log.warning(
                 "offset %d of %s is outside the queue, going on at %d",
@@ -574,9 +507,7 @@ class LitePullConsumer:
         assigned.pull_offset = result.next_begin_offset
         if result.messages:
             assigned.process_queue.put_messages(result.messages, result.max_offset)
-            self._fetched.append(_Fetched(assigned, assigned.generation, result.messages))
-            self._fetched_count += len(result.messages)
-            self._arrival.set()
+            self._buffer.put(Fetched(assigned, assigned.generation, result.messages))
 
     # --- names ---
 

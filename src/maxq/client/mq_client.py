@@ -15,7 +15,6 @@ from typing import Protocol
 
 from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ClientConfig, ClientSeams
-from maxq.client.errors import NotRunningError
 from maxq.client.request_reply import PendingRequests
 from maxq.client.topic_publish_info import (
     TopicPublishInfo,
@@ -247,10 +246,9 @@ class MQClientInstance:
         return changed
 
     def _set_publish_info(self, topic: str, route: TopicRouteData) -> TopicPublishInfo:
-        queues, order_topic = publish_queues(topic, route)
         old = self._publish.get(topic)
         first = self.seams.rng.below(1 << 16) if old is None else old.index  # the round goes on
-        info = TopicPublishInfo(queues, order_topic=order_topic, first=first, route=route)
+        info = TopicPublishInfo(publish_queues(topic, route), first=first)
         self._publish[topic] = info
         return info
 
@@ -473,8 +471,3 @@ class MQClientInstance:
         """Commit what all consumers have done."""
         for consumer in list(self._consumers.values()):
             await consumer.persist_consumer_offset()
-
-    def check_running(self) -> None:
-        """Raise NotRunningError before start and after shutdown."""
-        if not self.started_at_ms:
-            raise NotRunningError(f"client {self.client_id} is not running: start it first")

@@ -113,17 +113,6 @@ class ProcessQueue:
             return 0
         return next(reversed(self._messages)) - next(iter(self._messages))
 
-    def min_offset(self) -> int | None:
-        """Smallest queue offset not yet done; None if nothing is inside."""
-        for held in (self._consuming, self._messages):
-            if held:
-                return next(iter(held))
-        return None
-
-    def waiting(self) -> list[MessageExt]:
-        """Everything that is inside and not with an orderly listener, in order."""
-        return list(self._messages.values())
-
     def clear(self) -> None:
         """Forget all messages."""
         self._messages.clear()

@@ -31,9 +31,10 @@ from maxq.client.process_queue import ProcessQueue
 from maxq.client.pull_api import PullAPIWrapper
 from maxq.client.pull_result import PullResult, PullStatus
 from maxq.client.rebalance_impl import RebalanceImpl
+from maxq.client.running_info import consumer_running_info
 from maxq.client.send_back import SendBack
 from maxq.client.validators import check_consumer_group, check_topic
-from maxq.codes import CURRENT_VERSION, ResponseCode
+from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, ClientError, MaxQError, RemoteProtocolError
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from maxq.protocol.body.heartbeat import ConsumerData
@@ -470,30 +471,19 @@ class PushConsumer:
 
     def running_info(self) -> ConsumerRunningInfo:
         """State for tools (GET_CONSUMER_RUNNING_INFO)."""
-        instance = self._running()
-        now_ms = self._clock.monotonic_ms()
-        to_wall_ms = self._clock.wall_ms() - now_ms
-        info = ConsumerRunningInfo(
-            properties={
-                ConsumerRunningInfo.PROP_NAMESERVER_ADDR: self._config.namesrv_addr,
-                ConsumerRunningInfo.PROP_THREADPOOL_CORE_SIZE: str(self._config.consume_thread_nums),
-                ConsumerRunningInfo.PROP_CONSUME_ORDERLY: "true" if self._orderly else "false",
-                ConsumerRunningInfo.PROP_CONSUME_TYPE: ConsumeType.CONSUME_PASSIVELY.name,
-                ConsumerRunningInfo.PROP_CLIENT_VERSION: CURRENT_VERSION.name,
-                ConsumerRunningInfo.PROP_CONSUMER_START_TIMESTAMP: str(instance.started_at_ms),
-                "consumerGroup": self.group,
-                "messageModel": self._config.message_model.name,
-                "consumeFromWhere": self._config.consume_from_where.name,
-                "allocateMessageQueueStrategy": self._config.allocate_strategy.name,
-                "pullBatchSize": str(self._config.pull_batch_size),
-                "consumeMessageBatchMaxSize": str(self._config.consume_message_batch_max_size),
-            },
-            subscription_set=list(self._wanted.values()),
+        info = consumer_running_info(
+            self._running(),
+            self._config,
+            self.group,
+            ConsumeType.CONSUME_PASSIVELY,
+            self._wanted.values(),
+            self._rebalance.process_queues,
+            self._offsets,
         )
-        for queue, process_queue in self._rebalance.process_queues.items():
-            info.mq_table[queue] = process_queue.info(self._offsets.in_memory(queue), to_wall_ms)
-        for topic in self._wanted:
-            info.status_table[topic] = self.stats.consume_status(topic, now_ms)
+        info.properties[ConsumerRunningInfo.PROP_THREADPOOL_CORE_SIZE] = str(self._config.consume_thread_nums)
+        info.properties[ConsumerRunningInfo.PROP_CONSUME_ORDERLY] = "true" if self._orderly else "false"
+        now_ms = self._clock.monotonic_ms()
+        info.status_table = {topic: self.stats.consume_status(topic, now_ms) for topic in self._wanted}
         return info
 
     async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:

@@ -202,19 +202,3 @@ class AllocateMessageQueueConsistentHash(AllocateMessageQueueStrategy):
 def _ring_hash(key: str) -> int:
     """First four bytes of the MD5 as an unsigned big-endian number."""
     return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest()[:4], "big")
-
-
-def strategy_by_name(name: str) -> AllocateMessageQueueStrategy:
-    """The strategies that need nothing but their name: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH.
-
-    Raises:
-        ClientError: any other name.
-    """
-    strategies: dict[str, type[AllocateMessageQueueStrategy]] = {
-        "AVG": AllocateMessageQueueAveragely,
-        "AVG_BY_CIRCLE": AllocateMessageQueueAveragelyByCircle,
-        "CONSISTENT_HASH": AllocateMessageQueueConsistentHash,
-    }
-    if name not in strategies:
-        raise ClientError(f"allocation strategy {name!r} is not one of {', '.join(sorted(strategies))}")
-    return strategies[name]()

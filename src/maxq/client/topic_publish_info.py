@@ -16,13 +16,11 @@ QueueFilter = Callable[[MessageQueue], bool]
 class TopicPublishInfo:
     """The queues of one topic that take messages, and whose turn it is."""
 
-    __slots__ = ("index", "order_topic", "queues", "route")
+    __slots__ = ("index", "queues")
 
-    def __init__(self, queues: Sequence[MessageQueue], *, order_topic: bool, first: int, route: TopicRouteData) -> None:
+    def __init__(self, queues: Sequence[MessageQueue], *, first: int) -> None:
         """`first` is a number: the round robin starts behind it."""
         self.queues = tuple(queues)
-        self.order_topic = order_topic
-        self.route = route
         self.index = first
 
     def select_one(self, queue_filter: QueueFilter | None = None) -> MessageQueue | None:
@@ -38,16 +36,9 @@ class TopicPublishInfo:
                 return queue
         return None
 
-    def write_queue_count(self, broker_name: str) -> int:
-        """writeQueueNums of the topic on a broker; -1 if it has none there."""
-        for data in self.route.queue_datas:
-            if data.broker_name == broker_name:
-                return data.write_queue_nums
-        return -1
 
-
-def publish_queues(topic: str, route: TopicRouteData) -> tuple[list[MessageQueue], bool]:
-    """Queues to send to, and whether they come from an order configuration.
+def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """Queues to send to.
 
     With `orderTopicConf` (`brokerA:4;brokerB:4`): as many as it says, per listed broker. Otherwise writable brokers
     that have a master, in order of their names."""
@@ -56,7 +47,7 @@ def publish_queues(topic: str, route: TopicRouteData) -> tuple[list[MessageQueue
         for entry in route.order_topic_conf.split(";"):
             name, _, count = entry.partition(":")
             queues += [MessageQueue(topic, name, queue_id) for queue_id in range(int(count))]
-        return queues, True
+        return queues
     with_master = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
     queues = []
     for queue_data in sorted(route.queue_datas, key=lambda data: data.broker_name):
@@ -64,7 +55,7 @@ def publish_queues(topic: str, route: TopicRouteData) -> tuple[list[MessageQueue
             queues += [
                 MessageQueue(topic, queue_data.broker_name, queue_id) for queue_id in range(queue_data.write_queue_nums)
             ]
-    return queues, False
+    return queues
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:

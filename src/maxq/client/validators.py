@@ -7,7 +7,6 @@ import re
 
 from maxq.client.errors import MessageRefusedError, NameIllegalError
 from maxq.client.namespace import FORBIDDEN_TOPICS
-from maxq.protocol.message import Message
 
 TOPIC_LENGTH_MAX = 127
 GROUP_LENGTH_MAX = 255
@@ -56,17 +55,6 @@ def check_consumer_group(group: str) -> None:
     check_group(group)
     if group == DEFAULT_CONSUMER_GROUP:
         raise NameIllegalError(f"consumer group must not be {DEFAULT_CONSUMER_GROUP}; choose a name of your own")
-
-
-def check_message(message: Message, max_message_size: int) -> None:
-    """A message that a broker with this limit will take.
-
-    Raises:
-        NameIllegalError: its topic.
-        MessageRefusedError: no body, or one above `max_message_size` bytes.
-    """
-    check_send_topic(message.topic)
-    check_body(message.body, max_message_size)
 
 
 def check_body(body: bytes, max_message_size: int) -> None:

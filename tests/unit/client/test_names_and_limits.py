@@ -85,15 +85,13 @@ def route(**changes: object) -> TopicRouteData:
 
 
 def test_publish_queues_are_writable_have_a_master_and_come_in_broker_order() -> None:
-    queues, ordered = publish_queues("T", route())
+    queues = publish_queues("T", route())
     assert [(q.broker_name, q.queue_id) for q in queues] == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2)]
-    assert not ordered
 
 
 def test_an_order_configuration_decides_alone() -> None:
-    queues, ordered = publish_queues("T", route(order_topic_conf="b:1;c:2"))
+    queues = publish_queues("T", route(order_topic_conf="b:1;c:2"))
     assert [(q.broker_name, q.queue_id) for q in queues] == [("b", 0), ("c", 0), ("c", 1)]
-    assert ordered
 
 
 def test_subscribe_queues_are_readable_and_sorted_without_need_of_a_master() -> None:
@@ -115,10 +113,8 @@ def test_a_route_in_another_order_is_the_same_route() -> None:
 
 def test_round_robin_visits_every_queue_and_filters_without_standing_still() -> None:
     queues = [MessageQueue("T", name, n) for name in "ab" for n in range(2)]
-    info = TopicPublishInfo(queues, order_topic=False, first=7, route=route())
+    info = TopicPublishInfo(queues, first=7)
     assert {info.select_one() for _ in range(4)} == set(queues)
     assert {info.select_one(lambda q: q.broker_name == "b") for _ in range(4)} == set(queues[2:])
     assert info.select_one(lambda q: False) is None
-    assert info.write_queue_count("b") == 3
-    assert info.write_queue_count("nobody") == -1
-    assert TopicPublishInfo([], order_topic=False, first=0, route=route()).select_one() is None
+    assert TopicPublishInfo([], first=0).select_one() is None

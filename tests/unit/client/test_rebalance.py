@@ -14,7 +14,6 @@ from maxq.client.rebalance import (
     AllocateMessageQueueByMachineRoom,
     AllocateMessageQueueConsistentHash,
     AllocateMessageQueueStrategy,
-    strategy_by_name,
 )
 from maxq.errors import ClientError
 from maxq.protocol.message_queue import MessageQueue
@@ -109,24 +108,35 @@ def test_empty_arguments_are_refused_by_name() -> None:
         AllocateMessageQueueAveragely().allocate("G", "a", [], ["a"])
 
 
-def test_strategies_are_found_by_the_name_java_uses() -> None:
-    assert [strategy_by_name(name).name for name in ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")] == [
-        "AVG",
-        "AVG_BY_CIRCLE",
-        "CONSISTENT_HASH",
-    ]
-    with pytest.raises(ClientError, match="'NOPE' is not one of"):
-        strategy_by_name("NOPE")
+def test_strategies_have_the_names_java_uses() -> None:
+    strategies = (
+        AllocateMessageQueueAveragely(),
+        AllocateMessageQueueAveragelyByCircle(),
+        AllocateMessageQueueConsistentHash(),
+        AllocateMessageQueueByConfig([]),
+        AllocateMessageQueueByMachineRoom([]),
+    )
+    assert [strategy.name for strategy in strategies] == [
+        "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "CONFIG", "MACHINE_ROOM",
+    ]  # fmt: skip
 
 
 @given(
     count=st.integers(1, 70),
     clients=st.integers(1, 20),
-    name=st.sampled_from(["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]),
+    strategy=st.sampled_from(
+        [
+            AllocateMessageQueueAveragely(),
+            AllocateMessageQueueAveragelyByCircle(),
+            AllocateMessageQueueConsistentHash(),
+        ]
+    ),
 )
-def test_every_queue_goes_to_exactly_one_client(count: int, clients: int, name: str) -> None:
+def test_every_queue_goes_to_exactly_one_client(
+    count: int, clients: int, strategy: AllocateMessageQueueStrategy
+) -> None:
     names = [f"10.0.0.{n}@x" for n in range(clients)]
-    given_out = Counter(q for mine in split(strategy_by_name(name), count, sorted(names)) for q in mine)
+    given_out = Counter(q for mine in split(strategy, count, sorted(names)) for q in mine)
     assert given_out == Counter(range(count))
 
 

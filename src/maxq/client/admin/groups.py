@@ -2,7 +2,7 @@
 
 from maxq.client.admin.context import AdminContext
 from maxq.client.client_api import fields
-from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX
+from maxq.client.namespace import RETRY_PREFIX, dlq_topic, retry_topic
 from maxq.client.validators import check_group
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
@@ -190,7 +190,7 @@ class GroupAdmin:
         addresses = await self._context.masters_of_cluster(cluster)
         for address in addresses:
             await self.delete(address, group, clean_offset=clean_offset)
-        for topic in (RETRY_PREFIX + group, DLQ_PREFIX + group):
+        for topic in (retry_topic(group), dlq_topic(group)):
             for address in await self._context.addresses_of_cluster(cluster):
                 await self._api.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, fields(topic=topic))
             for name_server in self._context.name_servers:
