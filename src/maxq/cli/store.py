@@ -44,7 +44,7 @@ def messages(directory: Directory, as_json: Json = False, conf: Conf = None) -> 
         out = sys.stdout.buffer
         for batch in walk.batches():
             lines = [orjson.dumps(found) if as_json else _one_line(found) for found in messages_of(batch)]
-            out.write(b"\n".join(lines) + b"\n")
+            out.writelines(line + b"\n" for line in lines)
         walk.close()
         out.flush()
         for fault in walk.faults:
