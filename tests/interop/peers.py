@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape
 
 ROCKETMQ_VERSION = "5.5.0"
 CPP_CLIENT_VERSION = "0.4.4"
+FETCH_SECONDS = 300
 ARTIFACTS = ("broker", "namesrv", "tools", "client")
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 JAVA_SOURCES = Path(__file__).parent / "java"
@@ -62,6 +63,15 @@ def rocketmq_jars() -> Path:
     return folder
 
 
+def _fetch(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=FETCH_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise PeerUnavailableError(f"{command[0]} got nothing within {FETCH_SECONDS} s: is there a network?") from None
+
+
 def _pom() -> str:
     dependencies = "".join(
         f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{name}</artifactId>"
@@ -102,7 +112,7 @@ def cpp_client() -> Path:
         *(sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"),
         *("--target", str(target), f"rocketmq=={CPP_CLIENT_VERSION}"),
     ]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = _fetch(command)
     if done.returncode:
         raise PeerUnavailableError(f"pip could not fetch rocketmq {CPP_CLIENT_VERSION}:\n{done.stdout[-2000:]}")
     return target
