@@ -16,6 +16,7 @@ from typing import Protocol
 from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.request_reply import PendingRequests
+from maxq.client.shared_lookups import SharedLookups
 from maxq.client.topic_publish_info import (
     TopicPublishInfo,
     is_route_changed,
@@ -86,7 +87,8 @@ class MQClientInstance:
         self._producer_groups: set[str] = set()
         self._consumers: dict[str, ConsumerInner] = {}
         self.pending_requests = PendingRequests()
-        self._route_locks: dict[str, asyncio.Lock] = {}
+        self._route_lookups: SharedLookups[bool] = SharedLookups()
+        self._publish_lookups: SharedLookups[TopicPublishInfo] = SharedLookups()
         self._heartbeat_lock = asyncio.Lock()
         self._heartbeat_wanted = asyncio.Event()
         self._introduced: set[str] = set()  # brokers that know all our producer groups
@@ -217,8 +219,11 @@ class MQClientInstance:
             NoRouteError: nobody knows the topic. The old route, if any, stays.
             RemotingError, BrokerError: the name server could not be asked.
         """
-        async with self._route_locks.setdefault(topic, asyncio.Lock()):
+
+        async def ask() -> bool:
             return self._take_route(topic, await self.api.topic_route(topic))
+
+        return await self._route_lookups.share(topic, ask)
 
     async def update_route_from_default(self, topic: str, create_topic_key: str, queue_nums: int) -> None:
         """A topic that does not exist: use the route of `create_topic_key` with at most `queue_nums` queues a broker;
@@ -269,7 +274,9 @@ class MQClientInstance:
         """
         info = self._publish.get(topic)
         if info is None or not info.queues:
-            info = await self._find_publish_info(topic, create_topic_key, queue_nums)
+            info = await self._publish_lookups.share(
+                topic, lambda: self._find_publish_info(topic, create_topic_key, queue_nums)
+            )
         if not info.queues:
             raise ClientError(
                 f"topic {topic} has a route but no queue that takes messages: no broker of it has write permission "

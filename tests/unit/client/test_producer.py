@@ -170,6 +170,22 @@ def test_an_unknown_topic_takes_the_route_of_the_template_with_few_queues() -> N
     simulate(story)
 
 
+def test_many_sends_to_a_new_topic_ask_for_its_route_once() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("TBW102", perm=7)
+        async with make(cluster) as producer:
+            await producer.send_many([Message("NEW", b"x") for _ in range(500)], in_flight=500)
+            assert len(cluster.names.seen) < 5, "one question for each name, and the timer's"
+            cluster.broker.scripts[SEND] = refuse(ResponseCode.SYSTEM_BUSY)
+            await cluster.broker.stop()
+            with pytest.raises(SendFailedError):
+                await producer.send_many([Message("NEW", b"x") for _ in range(500)], in_flight=500)
+            assert len(cluster.names.seen) < 20, "a dead broker makes one question a round, not one a message"
+
+    simulate(story)
+
+
 def test_without_a_template_an_unknown_topic_is_refused() -> None:
     async def story(cluster: MockCluster) -> None:
         await cluster.start()
