@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path, PurePath
+from typing import ClassVar
 
 from maxq.runtime.interfaces import DiskUsage, FileInfo
 
@@ -135,10 +136,20 @@ class SystemMappedRegion:
 
 
 class SystemDiskLock:
-    """flock-style lock through fcntl, held by an open descriptor."""
+    """A POSIX record lock on byte 0, as Java's FileChannel.tryLock takes it.
+
+    Such locks belong to the process: a second one from this process would be granted, and closing any descriptor of
+    the file drops them all. So the process keeps its own list.
+    """
+
+    _held: ClassVar[set[tuple[int, int]]] = set()
 
     def __init__(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            facts = path.stat()
+            if (facts.st_dev, facts.st_ino) in self._held:
+                raise BlockingIOError(errno.EAGAIN, "locked by this process already", str(path))
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -146,11 +157,15 @@ class SystemDiskLock:
         except BaseException:
             os.close(self._fd)
             raise
+        facts = os.fstat(self._fd)
+        self._key = (facts.st_dev, facts.st_ino)
+        self._held.add(self._key)
 
     def release(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+            self._held.discard(self._key)
 
 
 def _make_folders(folder: Path) -> list[Path]:

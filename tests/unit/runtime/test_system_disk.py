@@ -80,6 +80,14 @@ def test_first_flush_of_a_new_file_syncs_every_folder_that_got_an_entry(
     assert len(synced) == 4
 
 
+def test_lock_is_held_against_this_process_too_until_it_is_released(tmp_path: Path) -> None:
+    lock = SystemDisk().lock(tmp_path / "lock", b"lock")
+    with pytest.raises(BlockingIOError, match="by this process"):
+        SystemDisk().lock(tmp_path / "lock", b"lock")
+    lock.release()
+    SystemDisk().lock(tmp_path / "lock", b"lock").release()
+
+
 def test_lock_is_held_against_other_processes(tmp_path: Path) -> None:
     lock = SystemDisk().lock(tmp_path / "lock", b"lock")
     read_end, write_end = os.pipe()
