@@ -1,6 +1,7 @@
 """`maxq store check`: log, queues, index, checkpoint and settings files against each other, in one pass."""
 
 import struct
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,8 @@ from maxq.store.tools.log_walk import Batch, LogWalk, Progress, no_progress
 from maxq.store.tools.message_json import is_filler
 from maxq.store.tools.store_files import Fault, StoreFiles
 
-_CHECKPOINT = struct.Struct(">qqqqqq")
+_CHECKPOINT = struct.Struct(">qqqqqqI")  # the CRC is MaxQ's own
+_CRC_POSITION = 48
 _CHECKPOINT_SIZE = 4096
 _CHECKPOINT_REMEDY = "brokers choose by it where recovery begins: move the file away to have everything recovered"
 
@@ -70,6 +72,7 @@ class StoreCheck:
         self._walk = LogWalk(files, progress)
         self._lookup = LogWalk(files)  # for single records, beside the pass
         self._fillers: list[str] = []
+        self._checkpoint_notes: list[str] = []
         self._sealed = files.sealed_ranges()
         self._levels = files.settings.delay_levels_ms
 
@@ -94,7 +97,7 @@ class StoreCheck:
         report.damaged_ranges = len(walk.damages) + len(self._fillers)
         report.faults = [*files.faults, *walk.faults, *queues.faults, *index.faults, *self._checkpoint_faults()]
         report.faults += self._config_faults()
-        report.notes = [*self._exit_notes(), *self._fillers, *queues.notes, *index.notes]
+        report.notes = [*self._exit_notes(), *self._fillers, *self._checkpoint_notes, *queues.notes, *index.notes]
         walk.close()
         self._lookup.close()
         return report
@@ -134,7 +137,12 @@ class StoreCheck:
         if size != _CHECKPOINT_SIZE:
             return [Fault("checkpoint", 0, f"{size} bytes long, not {_CHECKPOINT_SIZE}", _CHECKPOINT_REMEDY)]
         region: MappedRegion = self._files.disk.map(path, size, read_only=True)
-        values = _CHECKPOINT.unpack_from(region.view)
+        *values, crc = _CHECKPOINT.unpack_from(region.view)
+        if crc not in (0, zlib.crc32(region.view[:_CRC_POSITION]) or 1):
+            self._checkpoint_notes.append(
+                f"checkpoint: byte {_CRC_POSITION}: the CRC does not match (a changed bit, or a Java broker wrote it "
+                "since); after an unclean exit its numbers will not be believed"
+            )
         region.close()
         newest, end = self._newest_timestamp(), self._newest_end()
         names = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp")
@@ -156,13 +164,19 @@ class StoreCheck:
         return Fault("checkpoint", position, f"{stated}, but {real}", _CHECKPOINT_REMEDY)
 
     def _newest_timestamp(self) -> int:
-        """Of the log now: a broker may have written on since the pass."""
-        newest = self._walk.max_store_timestamp
-        batch = self._lookup.record_at(self._walk.end_offset)
-        while batch is not None:
-            newest = max(newest, batch.rows[rc.C_STORE_TIMESTAMP])
-            batch = self._lookup.record_at(batch.rows[rc.C_PHYSICAL_OFFSET] + batch.rows[rc.C_SIZE])
-        return newest
+        """Of the log now: a broker may have written on, and rolled over, since the pass."""
+        newest, place = self._walk.max_store_timestamp, self._walk.end_offset
+        self._files.refresh_log()
+        while True:
+            batch = self._lookup.record_at(place)
+            if batch is not None:
+                newest = max(newest, batch.rows[rc.C_STORE_TIMESTAMP])
+                place += batch.rows[rc.C_SIZE]
+                continue
+            following = [file.from_offset for file in self._files.log if file.from_offset > place]
+            if not following:
+                return newest
+            place = following[0]
 
     def _newest_end(self) -> int:
         last = self._files.log[-1] if self._files.log else None
