@@ -24,6 +24,8 @@ from maxq.protocol.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
 
+DROP_TRIES = 20  # of half a second each, for a listener to end
+
 
 class RebalanceListener(Protocol):
     """What a consumer does when its share changes."""
@@ -110,18 +112,19 @@ class RebalanceImpl:
         return complete
 
     async def _take_and_give(self, topic: str, mine: set[MessageQueue]) -> tuple[bool, bool]:
-        changed = False
+        changed, complete = False, True
         now_ms = self._clock.monotonic_ms()
         for queue, process_queue in list(self.process_queues.items()):
             if queue.topic != topic:
                 continue
-            if queue not in mine:
-                changed |= await self._give_up(queue, process_queue)
-            elif process_queue.is_pull_expired(now_ms):
+            if process_queue.is_pull_expired(now_ms) and queue in mine:
                 idle_ms = now_ms - process_queue.last_pull_timestamp
                 log.error("queue %s was not pulled for %d ms, it is set up anew", queue, idle_ms)
-                changed |= await self._give_up(queue, process_queue)
-        complete = True
+            elif queue in mine and not process_queue.dropped:  # dropped: its listener was still busy last time
+                continue
+            is_given_up = await self._give_up(queue, process_queue)
+            changed |= is_given_up
+            complete &= is_given_up
         missing = sorted(mine - self.process_queues.keys())
         taken = await asyncio.gather(*(self._take(queue) for queue in missing))
         for queue, is_taken in zip(missing, taken, strict=True):
@@ -166,9 +169,12 @@ class RebalanceImpl:
     async def drop(self, queue: MessageQueue) -> None:
         """Give up one queue now; the next round takes it again if it is still ours."""
         process_queue = self.process_queues.pop(queue, None)
-        if process_queue is not None:
-            process_queue.dropped = True
-            await self._listener.on_queue_removed(queue, process_queue)
+        if process_queue is None:
+            return
+        process_queue.dropped = True
+        for _ in range(DROP_TRIES):
+            if await self._listener.on_queue_removed(queue, process_queue):
+                return
 
     async def close(self) -> None:
         """Shutdown begins: no more rounds; one that is under way ends first."""

@@ -596,6 +596,33 @@ def test_delivery_stops_when_the_lock_is_lost() -> None:
     simulate(story)
 
 
+def test_an_orderly_queue_that_comes_back_while_its_listener_is_busy_is_served_again() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        gate = asyncio.Event()
+        seen: list[bytes] = []
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            if not gate.is_set():
+                await gate.wait()
+            seen.append(messages[0].body)
+
+        async with make(cluster, listen, orderly=True) as consumer:
+            await until(lambda: Q0 in cluster.broker.locks, "the queue is ours")
+            await asyncio.sleep(1)
+            members, note = cluster.broker.members["G"], RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+            members["10.0.9.9@0#first"] = members[consumer.client_id]  # takes the only queue
+            members[consumer.client_id].send_oneway(RemotingCommand(note, {"consumerGroup": "G"}))
+            await asyncio.sleep(2)
+            assert Q0 in cluster.broker.locks, "not given up while the listener has a message of it"
+            del members["10.0.9.9@0#first"]
+            await asyncio.sleep(2)
+            gate.set()
+            await until(lambda: set(seen) == {b"0", b"1", b"2"}, "the queue goes on", 10)
+
+    simulate(story)
+
+
 def test_an_orderly_message_goes_to_the_retry_topic_after_its_tries() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 2)
