@@ -129,7 +129,7 @@ def _wires(kind: type[CommandHeader]) -> list[str]:
 def plain_sends(data: bytes) -> bool:
     """What the compiled scanner takes, the general codec reads in the same way."""
     buffer = bytearray(data)
-    scanner = SendScanner(lambda: b"GENERATED", 1 << 24, 64, 65536)
+    scanner = SendScanner(1 << 24, 64, 65536)
     end = scanner.scan(buffer, 0, len(buffer))
     assert 0 <= end <= len(buffer)
     rows, at, width = scanner.rows, 0, columns.ROW_WIDTH
