@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 HOT := $(wildcard src/maxq/*/*_cy.py)
 ROUNDS ?= 50
 SEEDS ?= 2000
+BENCH ?=
 FIRST ?= 0
 
 .DEFAULT_GOAL := help
@@ -25,7 +26,7 @@ run: setup ## set up, run the demonstration, and (with a terminal) leave a serve
 	$(BIN)/python -m maxq.cli.demo
 
 test: setup lint types ## set up and run every check in its short form
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not interop and not slow' tests
 
 lint: setup ## ruff and the import contracts
 	$(BIN)/ruff check src tests benches fuzz setup.py
@@ -47,11 +48,11 @@ torture: setup ## kill -9 under load, real processes: ROUNDS=n
 fuzz: setup ## every parser of outside bytes, for longer
 	$(BIN)/python -m fuzz.run
 
-interop: setup ## against the Java and C++ originals (needs Java and Maven)
-	$(BIN)/python -m pytest -m interop tests/interop
+interop: setup ## against the Java and C++ originals (needs a JDK and Maven; 20 minutes)
+	$(BIN)/python -m pytest --durations=10 tests/interop
 
-bench: setup ## side by side with Apache RocketMQ (needs Java, Maven and Go)
-	$(BIN)/python benches/compare_java.py
+bench: setup ## side by side with Apache RocketMQ (needs a JDK and Maven): BENCH='--only send_1k'
+	$(BIN)/python benches/compare_java.py $(BENCH)
 
 wheel: setup ## build a wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation

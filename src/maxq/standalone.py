@@ -13,7 +13,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,6 +29,8 @@ from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 CLUSTER_NAME = "DefaultCluster"
 BROKER_NAME = "broker-a"
+_PORTS = (12_000, 32_000)
+_BROKER_PORTS = (-2, 1)  # VIP and replication, seen from the broker's own
 _START_SECONDS = 60
 _STOP_SECONDS = 60
 
@@ -72,8 +74,8 @@ class StandaloneServer:
         self._disk = disk
         self._clock = clock
         self._rng = rng
-        self._namesrv_port = namesrv_port or _free_ports(host, 1)
-        self._broker_port = broker_port or _free_ports(host, 2)
+        self._namesrv_port = namesrv_port or free_ports(rng, host, ())
+        self._broker_port = broker_port or free_ports(rng, host, _BROKER_PORTS)
         self._settings, self.warnings = self._broker_settings(settings or {})
         self._namesrv: NamesrvController | None = None
         self._broker: BrokerController | None = None
@@ -239,19 +241,20 @@ def naming_port(host: str, port: int, use: str) -> Iterator[None]:
         raise
 
 
+def free_ports(rng: Rng, host: str, offsets: Sequence[int]) -> int:
+    """A port P such that P and P + each of `offsets` are free just now.
+
+    Below the range from which the kernel gives ports to outgoing connections, so that none of those takes it meanwhile.
+    """
+    low, high = _PORTS
+    while True:
+        port = low + rng.below(high - low)
+        if not any(_is_taken(host, port + offset) for offset in (0, *offsets)):
+            return port
+
+
 def _is_taken(host: str, port: int) -> bool:
-    with contextlib.suppress(OSError), socket.socket() as probe:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, port))
         return False
     return True
-
-
-def _free_ports(host: str, count: int) -> int:
-    """A port P such that P to P + count − 1 and, for a broker, the VIP port P − 2 are free just now."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind((host, 0))
-            first: int = probe.getsockname()[1]
-        wanted = range(first, first + 1) if count == 1 else (first - 2, *range(first, first + count))
-        if first > 1026 and first + count < 65_536 and not any(_is_taken(host, port) for port in wanted):
-            return first

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ OPENS = (
 )
 SMALL_HEAP = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 BROKER_HEAP = ("-Xms200m", "-Xmx400m", "-XX:MaxDirectMemorySize=600m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+PORTS = (12_000, 32_000)
 START_SECONDS = 90
 STOP_SECONDS = 60
 SETTINGS = {  # what both kinds of broker get; small files make roll-over part of every longer test
@@ -35,17 +37,16 @@ SETTINGS = {  # what both kinds of broker get; small files make roll-over part o
 
 
 def free_port_base(count: int = 4) -> int:
-    """A port P with P … P + count - 1 and P - 2 (the VIP port) free just now."""
+    """A port P with P … P + count - 1 and P - 2 (the VIP port) free just now.
+
+    Below the range from which the kernel gives ports to outgoing connections, so that none of those takes it before the
+    server does.
+    """
     while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            base: int = probe.getsockname()[1]
-        if base > 60000 or base < 20000:
-            continue
+        base = random.randrange(*PORTS)
         with contextlib.suppress(OSError), contextlib.ExitStack() as held:
             for port in (base - 2, *range(base, base + count)):
-                sock = held.enter_context(socket.socket())
-                sock.bind(("127.0.0.1", port))
+                held.enter_context(socket.socket()).bind(("", port))
             return base
 
 

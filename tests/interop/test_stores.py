@@ -34,8 +34,8 @@ def expected_bodies(topic: str, count: int = COUNT, size: int = SIZE) -> list[st
 
 
 def fill(driver: JavaDriver, namesrv: str, topic: str) -> list[str]:
-    """COUNT messages in the log, some of them consumed; their ids."""
-    sent = driver.send(namesrv, topic, COUNT, "async", size=SIZE, tag="TagA")
+    """COUNT acknowledged messages; their ids."""
+    sent = driver.send(namesrv, topic, COUNT, size=SIZE, tag="TagA")
     assert [row["status"] for row in sent] == ["SEND_OK"] * COUNT
     return [row["msgId"] for row in sent]
 
