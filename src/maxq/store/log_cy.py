@@ -64,6 +64,7 @@ _BLANK_UNIT_SIZE = cython.declare(cython.longlong, 0x7FFFFFFF)
 #: delivery time has this value, and ConsumeQueueExt addresses are negative.
 DAMAGED_TAGS_CODE = 0x4D415851_44414D47
 _DAMAGED = cython.declare(cython.longlong, 0x4D415851_44414D47)
+_MOST_UNITS = cython.declare(cython.longlong, 1 << 58)
 _EXT_ADDRESS_MAX = cython.declare(cython.longlong, -2147483649)
 
 
@@ -1092,7 +1093,9 @@ class Dispatcher:
             queue = self._owner.open_queue(topic.topic_bytes, queue_id)
         if physical_offset + size <= queue.max_physical_offset:
             return 0
-        if queue_offset * 20 != queue.write_offset or not queue.append(
+        # a changed high bit must not wrap around to the right place
+        believable: cython.bint = 0 <= queue_offset <= _MOST_UNITS and queue_offset * 20 == queue.write_offset
+        if not believable or not queue.append(
             physical_offset, cython.cast(cython.int, size), tags_code
         ):
             if not self._owner.roll_queue(queue, queue_offset, physical_offset, size):
