@@ -186,6 +186,23 @@ def test_damage_of_any_size_is_sealed(size: int, disk: SimDisk, clock: SimClock)
     assert reopened(disk, clock).report.damages == []
 
 
+@pytest.mark.parametrize("bit", [0, 1, 4, 8, 20, 40, 59, 61, 62, 63])
+@pytest.mark.parametrize("number", [0, 3, 30])
+def test_changed_queue_offset_is_set_right_in_a_rebuild(number: int, bit: int, disk: SimDisk, clock: SimClock) -> None:
+    """No CRC covers it, but the other records of the queue tell."""
+    places = filled(disk, clock)
+    at = places[number]
+    start = at - at % LOG_FILE_SIZE
+    disk.flip_bit(f"store/commitlog/{start:020d}", at - start + 27 - bit // 8, bit % 8)
+    assert check(disk).faults
+    fresh = rebuilt(disk, config(), clock)
+    store = reopened(fresh, clock)
+    assert read_queue(store, "T", 0) == places
+    assert put(store, 99) not in places
+    assert store.max_offset("T", 0) in (len(places), len(places) + 1)  # SYNC_FLUSH: visible once it is durable
+    assert check(fresh).faults == []
+
+
 def test_power_loss_during_every_step_of_recovery(clock: SimClock) -> None:
     """Recovery can be interrupted anywhere, again and again."""
     first = SimDisk(SimRng(9), clock, write_back=0.3)
