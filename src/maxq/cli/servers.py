@@ -171,14 +171,15 @@ def serve(
         stopping = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if not starting.done():  # asked to end while a long recovery runs
-                starting.cancel()
-            await asyncio.gather(starting, return_exceptions=not starting.done())
-            if not stop.is_set():
+            if starting.done():
+                starting.result()  # raises what went wrong
                 print(ready(), flush=True)
                 if ready_file is not None:
                     ready_file.touch()
-            await stopping
+                await stopping
+            else:  # asked to end while a long recovery runs
+                starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
         finally:
             stopping.cancel()
             await shutdown()

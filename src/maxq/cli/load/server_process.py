@@ -101,6 +101,12 @@ class StandaloneProcess:
             command += ["--set", f"{key}={value}"]
         return command
 
+    def start_again(self) -> Self:
+        """After the process was killed: the same store and ports."""
+        if self._process is not None:
+            self._process.wait()
+        return self.start()
+
     def stop(self) -> int | None:
         """End it in good order; its exit code, or None if it did not run. Files stay."""
         if self._process is None:
