@@ -1,7 +1,7 @@
 """A name server and a broker in one process: `StandaloneServer` for a loop that runs, `Standalone` for everybody else.
 
-    with maxq.Standalone() as mq:
-        producer = maxq.client.sync.Producer(..., namesrv_addr=mq.namesrv_address)
+    with maxq.Standalone() as mq, maxq.api.Producer("my-group", mq.namesrv_address) as producer:
+        producer.send(maxq.api.Message("Topic", b"hello"))
 
 `Standalone` runs its own loop in a thread of its own, on free ports and a temporary store unless told otherwise.
 """

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import typer
 
+from maxq import __version__
 from maxq.cli.lazy import Entry, LazyGroup
 from maxq.errors import ConfigError, MaxQError
 
@@ -25,11 +26,14 @@ COMMANDS = {
     "store": Entry("maxq.cli.store", "Look into, check and recover store directories, offline."),
     "bench": Entry("maxq.cli.bench", "Generate load and measure."),
 }
-group = LazyGroup("maxq", SUMMARY, COMMANDS)
+group = LazyGroup("maxq", SUMMARY, COMMANDS, epilog="maxq --version says which release this is.")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
+    if list(arguments) == ["--version"]:
+        print(f"maxq {__version__}")
+        return 0
     try:
         result = group.main(list(arguments), prog_name="maxq", standalone_mode=False)
         sys.stdout.flush()
