@@ -81,6 +81,11 @@ class JavaServer:
         self.ready_seconds = time.monotonic() - started
         return self
 
+    def start_again(self) -> None:
+        """After the broker was killed: the same store and port, without waiting for it."""
+        self._processes.pop().wait()
+        self._launch("broker.BrokerStartup", BROKER_HEAP, self._folder / "broker.conf")
+
     def _broker_conf(self) -> Path:
         settings = {
             "brokerClusterName": "DefaultCluster",
