@@ -68,6 +68,8 @@ class StoreCheckpoint:
             self.confirm_physical_offset,
             self.logics_physical_offset,
         ) = values
+        if fault is not None:
+            self.write()  # the next flush makes it durable
         return fault
 
     def not_later_than(self, timestamp: int) -> None:
@@ -75,6 +77,7 @@ class StoreCheckpoint:
         self.physic_msg_timestamp = min(self.physic_msg_timestamp, timestamp)
         self.logics_msg_timestamp = min(self.logics_msg_timestamp, timestamp)
         self.index_msg_timestamp = min(self.index_msg_timestamp, timestamp)
+        self.write()  # the next flush makes it durable
 
     @property
     def min_timestamp(self) -> int:
