@@ -16,6 +16,7 @@ from maxq.store.store_inventory import InventoryFile, StoreInventory
 log = logging.getLogger(__name__)
 
 _QUEUES_AT_A_TIME = 500
+_FLUSHES_AT_A_TIME = 4  # of the executor's threads: one must stay free for the group commit
 
 
 class ConsumeQueueFlusher:
@@ -50,21 +51,22 @@ class ConsumeQueueFlusher:
         self.failure: str | None = None
 
     async def run(self) -> None:
-        """Flush in intervals until cancelled."""
+        """Flush in intervals until cancelled; what recovery wrote is flushed at once."""
         clock = self._context.clock
         last_thorough = clock.monotonic_ms()
+        thorough = True
         while True:
-            config = self._context.config
-            await asyncio.sleep(config.flush_interval_consume_queue / 1000)
-            thorough = clock.monotonic_ms() - last_thorough >= config.flush_consume_queue_thorough_interval
-            if thorough:
-                last_thorough = clock.monotonic_ms()
             try:
                 await self._round(thorough)
             except OSError as error:
                 reason = f"flushing ConsumeQueues below {self._queues.folder()} failed: {error}; repair the disk"
                 log.error(reason)
                 self._context.flags.set(LOGICS_ERROR, reason)
+            config = self._context.config
+            await asyncio.sleep(config.flush_interval_consume_queue / 1000)
+            thorough = clock.monotonic_ms() - last_thorough >= config.flush_consume_queue_thorough_interval
+            if thorough:
+                last_thorough = clock.monotonic_ms()
 
     async def _round(self, thorough: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -72,7 +74,7 @@ class ConsumeQueueFlusher:
             if thorough:
                 await self.flush_thoroughly(loop)
             else:
-                await self._flush_queues(loop, self._context.config.flush_consume_queue_least_pages)
+                await self.flush_queues(loop, self._context.config.flush_consume_queue_least_pages)
             await loop.run_in_executor(None, self._checkpoint.flush)
 
     async def flush_thoroughly(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -83,7 +85,7 @@ class ConsumeQueueFlusher:
         await self._log_flusher.flush_all()
         if self._commit_log.flushed_offset < inventory.dispatched_offset:
             return
-        await self._flush_queues(loop, 0)
+        await self.flush_queues(loop, 0)
         if self.failure is None:
             await loop.run_in_executor(None, self._write_down, inventory, timestamp)
 
@@ -124,7 +126,7 @@ class ConsumeQueueFlusher:
         self._checkpoint.flush()
         self._inventory_file.save(inventory)
 
-    async def _flush_queues(self, loop: asyncio.AbstractEventLoop, least_pages: int) -> None:
+    async def flush_queues(self, loop: asyncio.AbstractEventLoop, least_pages: int) -> None:
         """Flush queues on the executor, some at a time: each needs a mapping meanwhile."""
         waiting = self._queues.unflushed()
         for start in range(0, len(waiting), _QUEUES_AT_A_TIME):
@@ -136,7 +138,9 @@ class ConsumeQueueFlusher:
             for queue in some:
                 queue.in_flush = True
             try:
-                await loop.run_in_executor(None, flush_pieces, pieces)
+                # several at a time: flushes that meet share a commit of the file system's journal
+                parts = [pieces[number::_FLUSHES_AT_A_TIME] for number in range(_FLUSHES_AT_A_TIME)]
+                await asyncio.gather(*(loop.run_in_executor(None, flush_pieces, part) for part in parts if part))
             except OSError as error:
                 self._failed(error)
                 raise
@@ -146,13 +150,16 @@ class ConsumeQueueFlusher:
                     self._queues.flushed(queue)
 
     def _flush_queues_inline(self) -> None:
-        for queue in self._queues.unflushed():
+        waiting = self._queues.unflushed()
+        for start in range(0, len(waiting), _QUEUES_AT_A_TIME):
+            some = waiting[start : start + _QUEUES_AT_A_TIME]
             try:
-                flush_pieces(queue.unflushed(0))
+                flush_pieces([piece for queue in some for piece in queue.unflushed(0)])
             except OSError as error:
                 self._failed(error)
                 raise
-            self._queues.flushed(queue)
+            for queue in some:
+                self._queues.flushed(queue)
 
     def _failed(self, error: OSError) -> None:
         self.failure = f"flushing ConsumeQueues below {self._queues.folder()} failed: {error}"

@@ -8,6 +8,7 @@ Everything runs on the loop's thread; what blocks leaves it through `run_in_exec
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -155,15 +156,14 @@ class MessageStore:
             report.faults += [fault.text for fault in queue_faults]
             fault = self.checkpoint.load()
             report.faults += [fault] if fault else []
-            inventory = self._inventory_file.load()
             safe = None if report.clean_exit else self.checkpoint.index_msg_timestamp
             if self.config.message_index_enable:
                 report.faults += self.index.load(newest_safe_timestamp=safe)
             # from here on files change: a crash must be seen by the next start
             self._abort.create()
             Recovery(
-                context, self.commit_log, self.queues, self.index, self.dispatch, self.checkpoint, inventory,
-                queue_faults, report,
+                context, self.commit_log, self.queues, self.index, self.dispatch, self.checkpoint,
+                self._inventory_file, queue_faults, report,
             ).run()  # fmt: skip
         except BaseException:
             self._lock.release()
@@ -171,7 +171,6 @@ class MessageStore:
         self.index.attach_last()
         self.checkpoint.confirm_physical_offset = min(self.checkpoint.confirm_physical_offset, self.commit_log.max_offset)
         self.flusher.appended_timestamp = max(self.checkpoint.physic_msg_timestamp, self.dispatch.dispatcher.last_store_timestamp)
-        self.queue_flusher.flush_inline()
         report.queues = sum(1 for _ in self.queues) + len(self.queues.batch_queues)
         report.duration_ms = context.clock.monotonic_ms() - began
         self._loaded = True
@@ -216,6 +215,8 @@ class MessageStore:
         await asyncio.gather(*self._services, return_exceptions=True)
         self._services.clear()
         await self.flusher.flush_all()
+        with contextlib.suppress(OSError):  # noted by the flusher: the abort file then stays
+            await self.queue_flusher.flush_queues(asyncio.get_running_loop(), 0)
         await self._allocator.close()
         await asyncio.get_running_loop().run_in_executor(None, self._close)
         self.flusher.close()

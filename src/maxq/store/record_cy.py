@@ -365,30 +365,6 @@ def cut(
     return found
 
 
-def take_ranges(
-    ranges: list, first: cython.Py_ssize_t, view, file_from_offset: cython.longlong, max_offset: cython.longlong, out: list
-) -> int:
-    """Slices of one log file for ranges (physical offset, bytes) of whole records (see record_cy.pyi)."""
-    number: cython.Py_ssize_t = first
-    count: cython.Py_ssize_t = len(ranges)
-    file_size: cython.longlong = len(view)
-    start: cython.longlong
-    size: cython.longlong
-    pair: tuple
-    while number < count:
-        pair = ranges[number]
-        start = pair[0]
-        size = pair[1]
-        if start + size > max_offset:
-            break
-        start -= file_from_offset
-        if start < 0 or start + size > file_size or not check_chain(view, start, start + size):
-            break
-        out.append(view[start : start + size])
-        number += 1
-    return number
-
-
 def crc31(data) -> int:
     """CRC-32 with bit 31 cleared (UtilAll.crc32); 0 for empty input."""
     return crc32(data) & 0x7FFFFFFF

@@ -64,12 +64,6 @@ def cut(
     """Slices of one file (it begins at `file_from_offset`) for ranges of physical offset and size below `end_offset`,
     each a chain of whole records; None if one is not, or is not in this file."""
 
-def take_ranges(
-    ranges: list[tuple[int, int]], first: int, view: memoryview, file_from_offset: int, max_offset: int, out: list[memoryview]
-) -> int:
-    """Append to `out` slices of `view`, a whole log file, for ranges[first:] (physical offset, bytes), as long as they lie in
-    this file below `max_offset` and are made of whole records. Returns the number of the first one that is not taken."""
-
 def crc31(data: bytes | bytearray | memoryview) -> int:
     """CRC-32 with bit 31 cleared (UtilAll.crc32); 0 for empty input."""
 

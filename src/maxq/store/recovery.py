@@ -29,7 +29,7 @@ from maxq.store.mapped_file import clear
 from maxq.store.queue_loader import QueueFault
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
-from maxq.store.store_inventory import StoreInventory
+from maxq.store.store_inventory import InventoryFile, StoreInventory
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Recovery:
         index: IndexService,
         dispatch: DispatchService,
         checkpoint: StoreCheckpoint,
-        inventory: StoreInventory | None,
+        inventory_file: InventoryFile,
         queue_faults: list[QueueFault],
         report: RecoveryReport,
     ) -> None:
@@ -105,7 +105,8 @@ class Recovery:
         self._index = index
         self._dispatch = dispatch
         self._checkpoint = checkpoint
-        self._inventory = inventory
+        self._inventory_file = inventory_file
+        self._inventory = inventory_file.load()
         self._queue_faults = queue_faults
         self._report = report
         self._first_checked = 0  # start offset of the first file that was scanned
@@ -134,6 +135,8 @@ class Recovery:
         sealed = self._context.disk.list(self._context.root / DAMAGED_FOLDER)
         self._dispatch.judge.lost_bytes = sum(entry.size for entry in sealed)
         if start < end or not self._complete(end):
+            if self._inventory is not None and start < self._inventory.dispatched_offset:
+                self._inventory_file.remove()
             self._cut_queues(start)
         self._replay(start, index_start, end, scan.damages)
         for queue, index, damage in orphans:

@@ -84,6 +84,11 @@ class InventoryFile:
             return None
         return decode_inventory(self._disk.read(self.path))
 
+    def remove(self) -> None:
+        """Queues are about to be written below what the file says: it must not speak for them. Durable. Blocks."""
+        if self._disk.exists(self.path):
+            self._disk.delete(self.path)
+
     def save(self, inventory: StoreInventory) -> None:
         """Atomic and durable. Blocks."""
         self._disk.replace(self.path, inventory.encode())

@@ -156,7 +156,7 @@ def shorten_index_file(root: Path) -> None:
 
 
 def delete_checkpoint(root: Path) -> None:
-    (root / "checkpoint").unlink()
+    (root / "checkpoint").unlink(missing_ok=True)
 
 
 def rubbish_in_checkpoint(root: Path) -> None:
@@ -172,7 +172,7 @@ def shorten_checkpoint(root: Path) -> None:
 
 
 def delete_inventory(root: Path) -> None:
-    (root / "inventory.json").unlink()
+    (root / "inventory.json").unlink(missing_ok=True)
 
 
 def rubbish_in_inventory(root: Path) -> None:
