@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from maxq.cli.load.request import RefusedError, Target
+
 OPENS = (
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
@@ -20,6 +22,8 @@ OPENS = (
 )
 SMALL_HEAP = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 BROKER_HEAP = ("-Xms200m", "-Xmx400m", "-XX:MaxDirectMemorySize=600m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+GET_ROUTEINFO_BY_TOPIC = 105
+ALWAYS_THERE = "TBW102"  # a topic of every broker
 PORTS = (12_000, 32_000)
 START_SECONDS = 90
 STOP_SECONDS = 60
@@ -159,12 +163,22 @@ class JavaBroker(Broker):
     def start(self, jars: Path, namesrv: str, settings: Mapping[str, str] | None = None) -> "JavaBroker":
         conf = self.write_conf(namesrv, settings or {})
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.log.write_bytes(b"")  # its last line is what says that the broker has registered
+        self.log.write_bytes(b"")  # that of an earlier run says boot success too
         self.launch(
             java_command(jars, self.folder, BROKER_HEAP, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf))
         )
         wait_until(lambda: "boot success" in self.log.read_text(), START_SECONDS, f"boot success: {self.log_tail()}")
+        wait_until(lambda: self._is_registered(namesrv), START_SECONDS, f"{self.address} is registered at {namesrv}")
         return self
+
+    def _is_registered(self, namesrv: str) -> bool:
+        """Does the name server know this broker? It may take ten seconds longer than "boot success"."""
+        host, _, port = namesrv.rpartition(":")
+        try:
+            answer = Target(host, int(port)).call(GET_ROUTEINFO_BY_TOPIC, {"topic": ALWAYS_THERE})
+        except RefusedError:
+            return False
+        return self.address.encode() in answer
 
 
 class MaxqNamesrv(Server):

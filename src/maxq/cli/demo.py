@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import sysconfig
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing
@@ -332,7 +333,10 @@ def _stay(server: StandaloneProcess) -> None:
     ):
         print(f"    .venv/bin/maxq {command}")
     sys.stdout.flush()
-    signal.sigwait({signal.SIGINT, signal.SIGTERM})
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    stop.wait()
 
 
 if __name__ == "__main__":
