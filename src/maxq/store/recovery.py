@@ -386,19 +386,12 @@ class Recovery:
         """Physical offset from which the index is built anew."""
         if not self._context.config.message_index_enable:
             return end
+        self._index.attach_last()
+        if self._index_is_complete(end):
+            return end
         if not self._index.files:
             return self._commit_log.min_offset
-        inventory = self._inventory
         newest = self._index.files[-1]
-        self._index.attach_last()
-        if (
-            inventory is not None
-            and self._report.clean_exit
-            and inventory.log_end == end
-            and inventory.index_files == [file.name for file in self._index.files]
-            and inventory.index_count == newest.index_count
-        ):
-            return end
         if newest.end_physical_offset >= end or newest.end_physical_offset < self._commit_log.min_offset:
             self._report.rebuild_reasons.append(
                 f"the index ends at physical offset {newest.end_physical_offset}, the log is "
@@ -407,6 +400,15 @@ class Recovery:
             self._index.destroy()
             return self._commit_log.min_offset
         return self._finish_last_indexed(newest)
+
+    def _index_is_complete(self, end: int) -> bool:
+        """Is the index exactly what a clean shutdown at this end of the log left?"""
+        inventory = self._inventory
+        if inventory is None or not self._report.clean_exit or inventory.log_end != end:
+            return False
+        files = self._index.files
+        count = files[-1].index_count if files else 0
+        return inventory.index_files == [file.name for file in files] and inventory.index_count == count
 
     def _finish_last_indexed(self, newest: IndexFile) -> int:
         """The record that the newest file ends with may lack some of its keys (they would have gone into the next

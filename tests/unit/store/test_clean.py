@@ -1,0 +1,163 @@
+"""Deleting by age, by the fill of the disk, on demand; and what must stay."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from maxq.runtime.interfaces import DiskUsage
+from maxq.runtime.system import SystemDisk
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageStatus
+from tests.unit.store.stores import TestClock, message, new_store, opened, small_config
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def usage(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The disk is as full as the one number in this list says, percent."""
+    percent = [10]
+    monkeypatch.setattr(SystemDisk, "usage", lambda disk, path: DiskUsage(1000, percent[0] * 10, 1000 - percent[0] * 10))
+    return percent
+
+
+@pytest.fixture
+def clock() -> TestClock:
+    return TestClock()
+
+
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: TestClock, usage: list[int]) -> MessageStore:
+    config = small_config(
+        tmp_path, delete_commit_log_files_interval=0, delete_consume_queue_files_interval=0, file_reserved_time=72
+    )
+    store = opened(config, clock)
+    for _ in range(40):
+        store.put_message(message(body=bytes(8000)))
+    for path in (tmp_path / "commitlog").iterdir():
+        os.utime(path, (clock.now_ms / 1000, clock.now_ms / 1000))
+    return store
+
+
+def files(store: MessageStore) -> int:
+    return len(store.commit_log.files.files)
+
+
+def never_now(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store.cleaner, "_is_time", lambda: False)
+
+
+async def test_young_files_on_a_roomy_disk_stay(store: MessageStore) -> None:
+    assert await store.cleaner.clean() == 0
+
+
+async def test_old_files_go_at_the_hour_and_never_the_last(
+    store: MessageStore, clock: TestClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files(store)
+    clock.now_ms += 73 * HOUR
+    never_now(store, monkeypatch)
+    assert await store.cleaner.clean() == 0
+    monkeypatch.setattr(store.cleaner, "_is_time", lambda: True)
+    assert await store.cleaner.clean() == before - 1
+    assert files(store) == 1
+    assert store.commit_log.min_offset > 0
+
+
+async def test_old_files_go_on_demand(store: MessageStore, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    never_now(store, monkeypatch)
+    clock.now_ms += 73 * HOUR
+    store.execute_delete_files_manually()
+    assert await store.cleaner.clean() > 0
+
+
+async def test_a_fuller_disk_deletes_old_files_at_any_hour(
+    store: MessageStore, clock: TestClock, usage: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_now(store, monkeypatch)
+    usage[0] = 80
+    assert await store.cleaner.clean() == 0  # above diskMaxUsedSpaceRatio, but nothing is old
+    clock.now_ms += 73 * HOUR
+    assert await store.cleaner.clean() > 0
+
+
+async def test_a_nearly_full_disk_deletes_whatever_the_age(
+    store: MessageStore, usage: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_now(store, monkeypatch)
+    usage[0] = 87
+    assert await store.cleaner.clean() > 0
+    assert store.put_message(message()).ok
+
+
+async def test_a_full_disk_refuses_writes_with_cause_measure_and_limit_until_there_is_room(
+    store: MessageStore, usage: list[int]
+) -> None:
+    usage[0] = 95
+    store.cleaner.check_disk()
+    refused = store.put_message(message())
+    assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "95% full, the limit diskSpaceWarningLevelRatio is 90%" in refused.remark
+    usage[0] = 50
+    store.cleaner.check_disk()
+    assert store.put_message(message()).ok
+
+
+async def test_queues_and_index_lose_what_the_log_lost_and_keep_their_numbers(
+    store: MessageStore, usage: list[int], tmp_path: Path
+) -> None:
+    for number in range(300):
+        store.put_message(message(body=bytes(700), KEYS=f"k{number}"))
+    usage[0] = 87
+    await store.cleaner.clean()
+    low, high = store.min_offset("T", 0), store.max_offset("T", 0)
+    assert 0 < low < high == 340
+    queue = store.queue("T", 0)
+    assert queue is not None
+    first = queue.unit(low)
+    assert first is not None
+    assert first[0] >= store.min_physical_offset
+    assert queue.files.min_offset > 0
+    assert store.get_message("g", "T", 0, low, 1, None).message_count == 1
+    store.close()
+    again = opened(store.config)
+    assert (again.min_offset("T", 0), again.max_offset("T", 0)) == (low, high)
+    assert again.report.dispatched_records == 0
+    again.close()
+
+
+async def test_queues_whose_messages_are_all_gone_are_deleted_but_not_system_queues(
+    store: MessageStore, usage: list[int], tmp_path: Path, clock: TestClock
+) -> None:
+    fresh = opened(small_config(tmp_path / "other", delete_commit_log_files_interval=0), clock)
+    fresh.put_message(message("Old"))
+    fresh.put_message(message("SCHEDULE_TOPIC_XXXX"))
+    for _ in range(30):
+        fresh.put_message(message("New", body=bytes(8000)))
+    usage[0] = 87
+    await fresh.cleaner.clean()
+    assert await fresh.clean_expired_consume_queues() == 1
+    assert fresh.queue("Old", 0) is None
+    assert not (tmp_path / "other" / "consumequeue" / "Old").exists()
+    assert fresh.queue("SCHEDULE_TOPIC_XXXX", 0) is not None
+    fresh.close()
+
+
+async def test_deleted_topics_stay_deleted_after_a_crash_and_begin_anew_at_zero(store: MessageStore, tmp_path: Path) -> None:
+    store.put_message(message("Gone", 3))
+    assert await store.delete_topics({"Gone"}) == 1
+    assert not (tmp_path / "consumequeue" / "Gone").exists()
+    assert store.put_message(message("Gone", 3)).queue_offset == 0
+    store.close()
+
+
+async def test_unused_topics_go_and_light_queues_stay(tmp_path: Path, usage: list[int]) -> None:
+    store = opened(small_config(tmp_path, enable_lmq=True, enable_multi_dispatch=True))
+    store.put_message(message("Kept", INNER_MULTI_DISPATCH="%LMQ%a"))
+    store.put_message(message("Unused"))
+    assert await store.clean_unused_topics({"Kept"}) == 1
+    assert store.max_offset("Kept", 0) == store.max_offset("%LMQ%a", 0) == 1
+    store.close()

@@ -1,0 +1,175 @@
+"""When messages become durable, and who is told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from maxq.runtime.system import SystemMappedRegion
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageStatus
+from tests.unit.store.stores import TestClock, message, new_store, small_config
+
+
+@pytest.fixture
+async def sync_store(tmp_path: Path) -> AsyncIterator[MessageStore]:
+    store = new_store(small_config(tmp_path, flush_disk_type="SYNC_FLUSH"))
+    store.load()
+    yield store
+    await store.shutdown()
+
+
+class Gate:
+    """Lets a test hold back and fail flushes, and count them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.error: OSError | None = None
+        self._loop = asyncio.get_running_loop()
+        self._open = asyncio.Event()
+        self._open.set()
+        real = SystemMappedRegion.flush
+
+        def flush(region: SystemMappedRegion, start: int, end: int) -> None:
+            asyncio.run_coroutine_threadsafe(self._open.wait(), self._loop).result(10)
+            self.count += 1
+            if self.error is not None:
+                raise self.error
+            real(region, start, end)
+
+        monkeypatch.setattr(SystemMappedRegion, "flush", flush)
+
+    def close(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+
+async def test_async_flush_waits_for_nothing_and_shows_messages_at_once(tmp_path: Path) -> None:
+    store = new_store(small_config(tmp_path))
+    store.load()
+    result = store.put_message(message())
+    assert store.durable(result.end_offset) is None
+    assert store.max_offset("T", 0) == 1
+    await store.shutdown()
+
+
+async def test_sync_flush_shows_a_message_only_when_it_is_durable(
+    sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    gate.close()
+    result = sync_store.put_message(message())
+    waiting = sync_store.durable(result.end_offset)
+    assert waiting is not None
+    assert sync_store.max_offset("T", 0) == 0
+    assert sync_store.flushed_offset == 0
+    gate.open()
+    assert await waiting is True
+    assert sync_store.max_offset("T", 0) == 1
+    assert sync_store.flushed_offset == result.end_offset
+    assert sync_store.durable(result.end_offset) is None
+
+
+async def test_everything_that_arrives_during_a_flush_joins_the_next(
+    sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    gate.close()
+    first = sync_store.durable(sync_store.put_message(message()).end_offset)
+    others = [sync_store.durable(sync_store.put_message(message()).end_offset) for _ in range(50)]
+    gate.open()
+    outcomes = await asyncio.gather(*(waiting for waiting in [first, *others] if waiting is not None))
+    assert outcomes == [True] * 51
+    assert gate.count == 2
+
+
+async def test_a_queue_offset_is_given_once_while_flushes_are_awaited(sync_store: MessageStore) -> None:
+    assert [sync_store.put_message(message()).queue_offset for _ in range(5)] == [0, 1, 2, 3, 4]
+
+
+async def test_a_flush_that_takes_too_long_is_answered_with_a_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = TestClock()
+    store = new_store(small_config(tmp_path, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=1), clock)
+    store.load()
+    gate = Gate(monkeypatch)
+    gate.close()
+    waiting = store.durable(store.put_message(message()).end_offset)
+    assert waiting is not None
+    clock.now_ms += 2
+    assert await asyncio.wait_for(waiting, 10) is False
+    gate.open()
+    await store.shutdown()
+
+
+async def test_a_failed_flush_is_final_and_says_so(sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gate = Gate(monkeypatch)
+    gate.error = OSError(5, "Input/output error")
+    waiting = sync_store.durable(sync_store.put_message(message()).end_offset)
+    assert waiting is not None
+    assert await waiting is False
+    gate.error = None
+    refused = sync_store.put_message(message())
+    assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "Input/output error" in refused.remark
+    await sync_store.shutdown()
+    assert (tmp_path / "abort").exists()
+
+
+async def test_a_shutdown_answers_everybody_and_leaves_a_clean_store(tmp_path: Path) -> None:
+    store = new_store(small_config(tmp_path, flush_disk_type="SYNC_FLUSH"))
+    store.load()
+    store.start()
+    waiting = [store.durable(store.put_message(message(body=bytes(5000))).end_offset) for _ in range(40)]
+    await store.shutdown()
+    assert [future.result() for future in waiting if future is not None] == [True] * len([f for f in waiting if f])
+    assert not (tmp_path / "abort").exists()
+    again = new_store(small_config(tmp_path))
+    assert again.load().dispatched_records == 0
+    assert again.max_offset("T", 0) == 40
+    again.close()
+
+
+async def test_files_made_ahead_are_used_and_those_left_over_deleted(tmp_path: Path) -> None:
+    store = new_store(small_config(tmp_path))
+    store.load()
+    store.start()
+    for _ in range(30):
+        store.put_message(message(body=bytes(9000)))
+        await asyncio.sleep(0)
+    end = store.max_physical_offset
+    await store.shutdown()
+    names = sorted(int(path.name) for path in (tmp_path / "commitlog").iterdir())
+    assert names == list(range(0, end, 65_536))
+
+
+async def test_checkpoint_and_inventory_follow_the_thorough_flush(tmp_path: Path) -> None:
+    clock = TestClock()
+    store = new_store(small_config(tmp_path), clock)
+    store.load()
+    store.put_message(message())
+    async with store.queue_flusher.lock:
+        await store.queue_flusher.flush_thoroughly(asyncio.get_running_loop())
+    data = (tmp_path / "checkpoint").read_bytes()
+    assert int.from_bytes(data[8:16], "big") == clock.now_ms
+    assert store.flushed_offset == store.max_physical_offset  # the log is durable before anything speaks for it
+    assert b'"T":{"0":[0,1]}' in (tmp_path / "inventory.json").read_bytes()
+    await store.shutdown()
+
+
+async def test_more_queues_than_may_be_mapped_are_all_flushed(tmp_path: Path) -> None:
+    store = new_store(small_config(tmp_path, mapped_file_size_commit_log=1 << 20))
+    store.queues.max_mapped = 10
+    store.load()
+    for number in range(300):
+        assert store.put_message(message(f"T{number % 100}")).ok
+    assert sum(1 for queue in store.queues if queue.files.files[0].is_mapped) <= 11
+    await store.shutdown()
+    again = new_store(small_config(tmp_path, mapped_file_size_commit_log=1 << 20))
+    assert again.load().dispatched_records == 0
+    assert all(again.max_offset(f"T{number}", 0) == 3 for number in range(100))
+    again.close()
