@@ -108,8 +108,8 @@ class ConsumeQueueFlusher:
         for topic in self._queues.topics.values():
             bounds = {
                 tail.queue_id: (tail.owner.files.min_offset // 20, tail.write_offset // 20)
-                for tail in topic.queues
-                if tail is not None and tail.write_offset
+                for tail in topic.queues.values()
+                if tail.write_offset
             }
             if bounds:
                 inventory.queues[topic.topic] = bounds

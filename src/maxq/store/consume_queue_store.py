@@ -29,8 +29,8 @@ class ConsumeQueueStore:
 
     Attributes:
         topics: what append and dispatch look up: topic bytes → TopicTail, whose `queues` are the tails.
-        is_batch_topic: tells which topics have the attribute queue.type=BatchCQ. A topic with a batch queue on disk, or with
-            an inner batch in the log, is one anyway.
+        is_batch_topic: tells which topics have the attribute queue.type=BatchCQ. A topic with a batch queue on disk,
+            or with an inner batch in the log, is one anyway.
         max_mapped: most queues that are mapped at a time.
     """
 
@@ -62,9 +62,7 @@ class ConsumeQueueStore:
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue if it is known."""
         tail = self.topics.get(topic.encode())
-        if tail is None or not 0 <= queue_id < len(tail.queues):
-            return None
-        queue = tail.queues[queue_id]
+        queue = None if tail is None else tail.queues.get(queue_id)
         return None if queue is None else queue.owner
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -89,13 +87,12 @@ class ConsumeQueueStore:
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         for topic in self.topics.values():
-            for tail in topic.queues:
-                if tail is not None:
-                    yield tail.owner
+            for tail in topic.queues.values():
+                yield tail.owner
 
     def of_topic(self, topic: str) -> list[ConsumeQueue]:
         tail = self.topics.get(topic.encode())
-        return [] if tail is None else [queue.owner for queue in tail.queues if queue is not None]
+        return [] if tail is None else [queue.owner for _, queue in sorted(tail.queues.items())]
 
     def remove(self, queue: ConsumeQueue) -> None:
         """Forget a queue and delete its files and folder. Blocks."""
@@ -106,9 +103,9 @@ class ConsumeQueueStore:
         """Forget a queue; its topic goes with its last queue. A new message makes a new one that begins at 0."""
         name = queue.topic.encode()
         tail = self.topics.get(name)
-        if tail is not None and queue.queue_id < len(tail.queues):
+        if tail is not None:
             tail.set_queue(queue.queue_id, None)
-            if not any(tail.queues):
+            if not tail.queues:
                 del self.topics[name]
         self._mapped.pop(queue, None)
         self._resting.pop(queue, None)
@@ -140,8 +137,8 @@ class ConsumeQueueStore:
             self._give_up_one(queue)
 
     def _give_up_one(self, wanted: ConsumeQueue) -> None:
-        """Unmap the queue mapped longest ago, one with nothing to flush if there is one near. What is not flushed stays in
-        the page cache, and the queue is remembered."""
+        """Unmap the queue mapped longest ago, one with nothing to flush if there is one near. What is not flushed
+        stays in the page cache, and the queue is remembered."""
         oldest = [queue for queue in islice(self._mapped, _LOOK_AT) if queue is not wanted and not queue.in_flush]
         if oldest:
             given_up = next((queue for queue in oldest if not queue.unflushed(0)), oldest[0])

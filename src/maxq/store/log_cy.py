@@ -254,7 +254,7 @@ class TopicTail:
     delay_levels = cython.declare(cython.bint, visibility="public")
     put_nums = cython.declare(cython.longlong, visibility="public")
     put_bytes = cython.declare(cython.longlong, visibility="public")
-    queues = cython.declare(list, visibility="public")
+    queues = cython.declare(dict, visibility="public")
     _key_hash = cython.declare(cython.uint)
 
     def __init__(self, topic):
@@ -269,13 +269,14 @@ class TopicTail:
         self.delay_levels = False
         self.put_nums = 0
         self.put_bytes = 0
-        self.queues = []
+        self.queues = {}
         self._key_hash = jhash(topic + "#") & 0xFFFFFFFF
 
     def set_queue(self, queue_id: cython.Py_ssize_t, tail):
-        while len(self.queues) <= queue_id:
-            self.queues.append(None)
-        self.queues[queue_id] = tail
+        if tail is None:
+            self.queues.pop(queue_id, None)
+        else:
+            self.queues[queue_id] = tail
 
 
 @cython.cclass
@@ -627,9 +628,9 @@ class LogTail:
             queue_id = row[4]
             if topic is None or not topic.plain or topic.batch or queue_id < 0 or queue_id > topic.max_queue_id:
                 return done
-            if queue_id >= len(topic.queues) or topic.queues[queue_id] is None:
+            queue = topic.queues.get(queue_id)
+            if queue is None:
                 return done
-            queue = topic.queues[queue_id]
             props = scr if flags & 1 else src
             # the IPv6 bits come from our own sockets, never from the client
             row[5] = (row[5] & ~cython.cast(cython.longlong, 0x30)) | host_bits | (2 if topic.multi_tags else 0)
@@ -1086,9 +1087,7 @@ class Dispatcher:
         size: cython.longlong,
         tags_code: cython.longlong,
     ) -> cython.int:
-        queue: QueueTail = None
-        if 0 <= queue_id < len(topic.queues):
-            queue = topic.queues[queue_id]
+        queue: QueueTail = topic.queues.get(queue_id)
         if queue is None:
             queue = self._owner.open_queue(topic.topic_bytes, queue_id)
         if physical_offset + size <= queue.max_physical_offset:

@@ -69,9 +69,10 @@ class TopicTail:
     delay_levels: bool  # SCHEDULE_TOPIC_XXXX: tags code is the delivery time
     put_nums: int  # counters since start, sampled by the statistics
     put_bytes: int
-    queues: list[QueueTail | None]
+    queues: dict[int, QueueTail]  # a map: a flipped bit in a queue id must not cost memory
     def __init__(self, topic: str) -> None: ...
-    def set_queue(self, queue_id: int, tail: QueueTail | None) -> None: ...
+    def set_queue(self, queue_id: int, tail: QueueTail | None) -> None:
+        """None removes."""
 
 class IndexTail:
     """The writing end of the newest IndexFile. Owned by store/index_service.py."""

@@ -339,3 +339,10 @@ def test_collect_passes_over_blanks_and_cleaned_records(form: ModuleType) -> Non
     units = unit(0, 0x7FFFFFFF, 0) + unit(50, 10, 0) + unit(100, 10, 0)
     found = take(form, units, min_physical_offset=100)
     assert (found.ranges, found.next_index) == ([(100, 10)], 13)
+
+
+def test_a_queue_id_that_is_out_of_all_bounds_costs_no_memory(form: ModuleType) -> None:
+    owner = Owner(form)
+    log = record(b"T", 1 << 30, 0, 0, b"x", b"")
+    form.Dispatcher(owner.topics, owner.index, owner).run(memoryview(log), 0, len(log), 0)
+    assert list(owner.topics[b"T"].queues) == [1 << 30]
