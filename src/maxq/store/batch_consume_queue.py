@@ -2,7 +2,8 @@
 
 A unit is 46 bytes, big-endian:
 
-    physical offset:8  size:4  tags code:8  store time:8  message base offset:8  batch size:2  compacted offset:4 (-1)  reserved:4 (0)
+    physical offset:8  size:4  tags code:8  store time:8  message base offset:8  batch size:2  compacted offset:4 (-1)
+     reserved:4 (0)
 
 Unit index and queue offset differ, so a queue offset is looked for by bisection of the base offsets.
 """
@@ -131,7 +132,12 @@ class BatchConsumeQueue:
         end = 0 if self.files.last is None else self.files.last.end_offset // BATCH_UNIT_SIZE
         while last < end:
             unit = self._read(last)
-            if unit is None or unit.size <= 0 or unit.batch_size <= 0 or not 0 <= unit.physical_offset < physical_offset:
+            if (
+                unit is None
+                or unit.size <= 0
+                or unit.batch_size <= 0
+                or not 0 <= unit.physical_offset < physical_offset
+            ):
                 break
             last += 1
         self.count = last

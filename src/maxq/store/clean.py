@@ -7,8 +7,8 @@ ConsumeQueues' partition:
     above diskSpaceCleanForciblyRatio  files are deleted whatever their age (if cleanFileForciblyEnable)
     above diskMaxUsedSpaceRatio        files older than fileReservedTime are deleted
 
-Readers may hold slices of a deleted file: the mapping lives until they drop them, so nothing has to be forced and a file
-never "hangs" as it can in Java.
+Readers may hold slices of a deleted file: the mapping lives until they drop them, so nothing has to be forced and a
+file never "hangs" as it can in Java.
 """
 
 import asyncio
@@ -111,7 +111,8 @@ class CleanService:
         normal = min(95, max(10, config.disk_max_used_space_ratio)) / 100
         if ratio > warning:
             reason = (
-                f"the disk of {self._context.root} is {ratio:.0%} full, the limit diskSpaceWarningLevelRatio is {warning:.0%}; "
+                f"the disk of {self._context.root} is {ratio:.0%} full, the limit diskSpaceWarningLevelRatio is "
+                f"{warning:.0%}; "
                 "free space, shorten fileReservedTime, or raise the limit"
             )
             if not self._context.flags.has(DISK_FULL):
@@ -185,10 +186,12 @@ class CleanService:
         """Delete queues whose last message is gone from the log. Returns how many."""
         min_offset = self._commit_log.min_offset
         return await self._remove(
-            lambda queue: not is_system_queue(queue.topic)
-            and queue.max_offset > 0
-            and queue.tail.next_queue_offset == queue.max_offset
-            and _last_physical_offset(queue) < min_offset
+            lambda queue: (
+                not is_system_queue(queue.topic)
+                and queue.max_offset > 0
+                and queue.tail.next_queue_offset == queue.max_offset
+                and _last_physical_offset(queue) < min_offset
+            )
         )
 
     async def delete_topics(self, topics: set[str]) -> int:
@@ -198,9 +201,9 @@ class CleanService:
     async def clean_unused_topics(self, keep: set[str]) -> int:
         """Delete the queues of topics that are not in `keep`; system and light queues stay. Returns how many."""
         return await self._remove(
-            lambda queue: queue.topic not in keep
-            and not is_system_queue(queue.topic)
-            and not queue.topic.startswith(LMQ_PREFIX)
+            lambda queue: (
+                queue.topic not in keep and not is_system_queue(queue.topic) and not queue.topic.startswith(LMQ_PREFIX)
+            )
         )
 
     async def _remove(self, doomed: Callable[[ConsumeQueue], bool], topics: set[str] | None = None) -> int:

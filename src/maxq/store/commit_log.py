@@ -57,8 +57,8 @@ class CommitLog:
         self.files.load(entries, setting="mappedFileSizeCommitLog")
 
     def _drop_made_ahead(self, entries: list[FileInfo]) -> None:
-        """Files are made ahead of need; after a loss of power the next but one may be there and the next not. Files behind
-        a gap in which nothing was written are deleted."""
+        """Files are made ahead of need; after a loss of power the next but one may be there and the next not. Files
+        behind a gap in which nothing was written are deleted."""
         numbered = [entry for entry in entries if is_offset_name(entry.name)]
         while len(numbered) > 1 and int(numbered[-1].name) != int(numbered[-2].name) + self.files.file_size:
             last = numbered.pop()

@@ -6,10 +6,11 @@ A unit is 20 bytes, big-endian; unit i of the queue is at logical byte 20 × i:
 
 Special units:
 
-* pre-blank `(0, 0x7FFFFFFF, 0)` from the start of the first file up to the first message of a queue that does not begin at 0;
+* pre-blank `(0, 0x7FFFFFFF, 0)` from the start of the first file up to the first message of a queue that does not
+  begin at 0;
 * a damaged message's place `(physical offset, size, DAMAGED_TAGS_CODE)`: physical offset and size are those of the
-  next good message of this queue, or of the filler record over the damage (damage.py). A Java broker reads a whole record
-  there, in order of offsets, so nothing in it stumbles (it may deliver that next message twice to a group that
+  next good message of this queue, or of the filler record over the damage (damage.py). A Java broker reads a whole
+  record there, in order of offsets, so nothing in it stumbles (it may deliver that next message twice to a group that
   subscribes `*`); our readers pass over it.
 
 Units are written by `QueueTail.append` (log_cy.py). This module owns the files below it. Files are mapped when first
@@ -43,7 +44,13 @@ class ConsumeQueue:
     __slots__ = ("_min_checked", "_min_offset", "_on_mapped", "files", "in_flush", "queue_id", "tail", "topic")
 
     def __init__(
-        self, disk: Disk, base: PurePath, topic: str, queue_id: int, file_size: int, on_mapped: Callable[["ConsumeQueue"], None]
+        self,
+        disk: Disk,
+        base: PurePath,
+        topic: str,
+        queue_id: int,
+        file_size: int,
+        on_mapped: Callable[["ConsumeQueue"], None],
     ) -> None:
         """`on_mapped(queue)` is called whenever a file of this queue may have become mapped."""
         self.topic = topic

@@ -1,12 +1,12 @@
 """Damage in the middle of the log: bytes that are no record although good records follow.
 
 A Java broker cuts the log at the first bad byte and loses every acknowledged message behind it. Here the good records
-stay, and the damaged range is named, kept for inspection, and replaced by a filler, so that no later reader of the log (ours,
-a Java broker, a slave) stumbles again.
+stay, and the damaged range is named, kept for inspection, and replaced by a filler, so that no later reader of the
+log (ours, a Java broker, a slave) stumbles again.
 
-The filler is one well-formed record of exactly the range's size: right sum of parts, right body CRC, its own physical offset, a
-store time, and transaction type ROLLBACK, which every broker's dispatch leaves out of queues and index. If the range
-reaches the end of its file it becomes a BLANK record. Writing it is safe because:
+The filler is one well-formed record of exactly the range's size: right sum of parts, right body CRC, its own physical
+offset, a store time, and transaction type ROLLBACK, which every broker's dispatch leaves out of queues and index. If
+the range reaches the end of its file it becomes a BLANK record. Writing it is safe because:
 
 * the range begins where a good record (or the file) ends and ends where a good record (magic, size, parts, own
   physical offset, body CRC) begins, or at the end of the file; no good record is inside;
@@ -14,9 +14,9 @@ reaches the end of its file it becomes a BLANK record. Writing it is safe becaus
 * the filler is durable before any queue refers to it; a crash in between leaves a damaged range, which the next start
   treats the same way.
 
-If the damaged record's header is whole (its body is what is wrong), topic, queue id and queue offset are kept in the filler, and its
-place in the queue is a unit that points there. Else the next good message of the queue shows the gap, and the gap's
-units point to that message (see consume_queue.py).
+If the damaged record's header is whole (its body is what is wrong), topic, queue id and queue offset are kept in the
+filler, and its place in the queue is a unit that points there. Else the next good message of the queue shows the gap,
+and the gap's units point to that message (see consume_queue.py).
 """
 
 from dataclasses import dataclass

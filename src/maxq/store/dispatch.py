@@ -91,7 +91,10 @@ class DispatchService:
         try:
             self.advance(self.dispatcher, end)
         except OSError as error:
-            reason = f"dispatch at physical offset {self.dispatcher.dispatched_offset} failed: {error}; free or repair the disk"
+            reason = (
+                f"dispatch at physical offset {self.dispatcher.dispatched_offset} failed: {error}; free or "
+                "repair the disk"
+            )
             log.error(reason)
             self._context.flags.set(LOGICS_ERROR, reason)
             return
@@ -175,7 +178,9 @@ class DispatchService:
         properties = message.properties
         if message.sys_flag & _ROLLBACK == _ROLLBACK:
             if DAMAGED_PROPERTY in properties and message.topic != DAMAGED_TOPIC:
-                self.put_unit(message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE)
+                self.put_unit(
+                    message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE
+                )
             return
         if message.sys_flag & _INNER_BATCH or self._queues.topic_tail(message.topic).batch:
             self._put_batch_unit(message, physical_offset, size)
@@ -203,7 +208,12 @@ class DispatchService:
         names = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(",")
         offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
         if len(names) != len(offsets):
-            log.warning("the record at physical offset %d names %d queues and %d offsets", physical_offset, len(names), len(offsets))
+            log.warning(
+                "the record at physical offset %d names %d queues and %d offsets",
+                physical_offset,
+                len(names),
+                len(offsets),
+            )
             return
         for name, text in zip(names, offsets, strict=True):
             queue_offset = _number(text)

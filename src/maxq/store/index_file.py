@@ -92,7 +92,7 @@ class IndexFile:
             return f"its entry count {count} is outside 0…{self.max_index_nums}"
         if not 0 <= slots <= min(self.slot_nums, max(count, 0)):
             return f"its slot count {slots} is outside 0…{min(self.slot_nums, count)}"
-        if not (0 <= begin and 0 <= end and 0 <= begin_offset <= end_offset):
+        if not (begin >= 0 and end >= 0 and 0 <= begin_offset <= end_offset):
             return f"its range is {begin_offset}…{end_offset}, {begin}…{end}"
         return None
 

@@ -66,7 +66,11 @@ class IndexService:
             if entry.is_dir or not entry.name.isdigit():
                 continue
             file = IndexFile(self._context.disk, self.folder / entry.name, *self._shape)
-            reason = "it follows a file that was deleted" if deleted else self._fault(file, entry.size, newest_safe_timestamp)
+            reason = (
+                "it follows a file that was deleted"
+                if deleted
+                else self._fault(file, entry.size, newest_safe_timestamp)
+            )
             if reason is None:
                 file.flushed_count = file.index_count
                 self.files.append(file)
@@ -84,7 +88,10 @@ class IndexService:
         if newest_safe_timestamp is not None and not file.is_full:
             return "after an unclean exit only full files are known to be durable"
         if newest_safe_timestamp is not None and file.end_timestamp > newest_safe_timestamp:
-            return f"after an unclean exit its end time {file.end_timestamp} is above the checkpoint's {newest_safe_timestamp}"
+            return (
+                f"after an unclean exit its end time {file.end_timestamp} is above the checkpoint's "
+                f"{newest_safe_timestamp}"
+            )
         return None
 
     def attach_last(self) -> None:
@@ -104,7 +111,9 @@ class IndexService:
     def prepare_ahead(self) -> None:
         """Have pages ahead of the newest entry ready. Cheap when there is nothing to do."""
         tail = self.tail
-        self._populator.move_to(HEADER_SIZE + SLOT_SIZE * self._context.config.max_hash_slot_num + ENTRY_SIZE * tail.index_count)
+        self._populator.move_to(
+            HEADER_SIZE + SLOT_SIZE * self._context.config.max_hash_slot_num + ENTRY_SIZE * tail.index_count
+        )
 
     def roll(self) -> None:
         """Attach a new file behind the newest one."""

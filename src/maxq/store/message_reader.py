@@ -37,8 +37,8 @@ class MessageReader:
     """All reads of one store.
 
     Attributes:
-        memory_bytes: physical memory of the machine; what lies further back than accessMessageInMemoryMaxRatio percent of
-            it counts as being on disk.
+        memory_bytes: physical memory of the machine; what lies further back than accessMessageInMemoryMaxRatio
+            percent of it counts as being on disk.
         damaged_units: queue units met whose record is not where they say.
     """
 
@@ -68,7 +68,9 @@ class MessageReader:
             return self._get_batch(batch, offset, max_nums, max_bytes)
         queue = self._queues.find(topic, queue_id)
         if queue is None:
-            return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, next_begin_offset=self._corrected(offset, 0))
+            return GetMessageResult(
+                GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, next_begin_offset=self._corrected(offset, 0)
+            )
         low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
         result = GetMessageResult(GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=low, max_offset=high)
         if high == 0:

@@ -138,8 +138,9 @@ class MessageStore:
         """Lock the folder, find everything, recover. Blocks.
 
         Raises:
-            StoreRefusedError: the store is another process's, of a kind that MaxQ cannot read, on a disk that cannot be written,
-                or a CommitLog file is missing or has the wrong size; says which file, what is wrong and what to do.
+            StoreRefusedError: the store is another process's, of a kind that MaxQ cannot read, on a disk that cannot
+                be written, or a CommitLog file is missing or has the wrong size; says which file, what is wrong and
+                what to do.
         """
         with refusing(self._context):
             return self._load()
@@ -169,8 +170,12 @@ class MessageStore:
             self._lock.release()
             raise
         self.index.attach_last()
-        self.checkpoint.confirm_physical_offset = min(self.checkpoint.confirm_physical_offset, self.commit_log.max_offset)
-        self.flusher.appended_timestamp = max(self.checkpoint.physic_msg_timestamp, self.dispatch.dispatcher.last_store_timestamp)
+        self.checkpoint.confirm_physical_offset = min(
+            self.checkpoint.confirm_physical_offset, self.commit_log.max_offset
+        )
+        self.flusher.appended_timestamp = max(
+            self.checkpoint.physic_msg_timestamp, self.dispatch.dispatcher.last_store_timestamp
+        )
         report.queues = sum(1 for _ in self.queues) + len(self.queues.batch_queues)
         report.duration_ms = context.clock.monotonic_ms() - began
         self._loaded = True
@@ -287,15 +292,15 @@ class MessageStore:
         born_host: bytes,
         suffix: bytes,
     ) -> RowsAppended:
-        """Store send rows (see protocol/frames_cy): the batch path, into one CommitLog file a call. Rows that are stored
-        get their physical offset, queue offset, size and count filled in. Ask `refusal` first.
+        """Store send rows (see protocol/frames_cy): the batch path, into one CommitLog file a call. Rows that are
+        stored get their physical offset, queue offset, size and count filled in. Ask `refusal` first.
 
         Args:
             suffix: property bytes put behind those of every row.
 
         Returns:
-            How many of rows [first, first + count) were stored. Fewer: call again for the rest; 0: row `first` must take
-            `put_message`.
+            How many of rows [first, first + count) were stored. Fewer: call again for the rest; 0: row `first` must
+            take `put_message`.
         """
         return self.writer.append_rows(source, scratch, rows, first, count, born_host, suffix)
 
@@ -390,7 +395,9 @@ class MessageStore:
         queue = self.queues.find(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
-    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER) -> int:
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
+    ) -> int:
         """Queue offset for a store time in ms: LOWER the first message at or after it, UPPER the last at or before it;
         clamped to the queue."""
         return self.reader.offset_by_time(topic, queue_id, timestamp, boundary)
@@ -432,7 +439,8 @@ class MessageStore:
     def query_message(
         self, topic: str, key: str, max_num: int, begin: int, end: int, index_type: str = "K"
     ) -> QueryMessageResult:
-        """Records whose key (or unique key; index_type T: tag) has this hash, stored in [begin, end] ms. Only hashes are
+        """Records whose key (or unique key; index_type T: tag) has this hash, stored in [begin, end] ms. Only hashes
+        are
         compared: the asker checks the text."""
         return self.reader.query_message(topic, key, max_num, begin, end, index_type)
 

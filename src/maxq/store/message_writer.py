@@ -80,8 +80,9 @@ class MessageWriter:
     def refusal(self) -> PutMessageStatus | None:
         """May messages be stored now? None if so.
 
-        Page cache busy: an append that took longer than osPageCacheBusyTimeOutMills held up the whole loop; requests that
-        piled up behind it are refused for as long as it took, as Java refuses those that find the append lock held.
+        Page cache busy: an append that took longer than osPageCacheBusyTimeOutMills held up the whole loop; requests
+        that piled up behind it are refused for as long as it took, as Java refuses those that find the append lock
+        held.
         """
         if not self._context.flags.writable or self._context.config.broker_role == "SLAVE":
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -147,7 +148,8 @@ class MessageWriter:
         if len(properties) + reserved > _MAX_PROPERTIES:
             return PutMessageResult(
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
-                remark=f"the properties have {len(properties) + reserved} bytes, at most {_MAX_PROPERTIES} are allowed; "
+                remark=f"the properties have {len(properties) + reserved} bytes, at most {_MAX_PROPERTIES} are "
+                "allowed; "
                 "send fewer or shorter properties",
             )
         topic = message.topic.encode()
@@ -213,7 +215,9 @@ class MessageWriter:
         if refused is not None:
             return refused
         if message.topic.startswith(_RETRY_PREFIX) or message.sys_flag & 0xC:
-            return _illegal("a batch cannot go to a retry topic and cannot be part of a transaction; send single messages")
+            return _illegal(
+                "a batch cannot go to a retry topic and cannot be part of a transaction; send single messages"
+            )
         try:
             parts = decode_batch(message.body, message.topic)
         except RemoteProtocolError as error:
@@ -229,13 +233,15 @@ class MessageWriter:
         if any(len(properties) + _PROP_CRC_SIZE > _MAX_PROPERTIES for properties in encoded):
             return PutMessageResult(
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
-                remark=f"the properties of a message of the batch have more than {_MAX_PROPERTIES - _PROP_CRC_SIZE} bytes; "
+                remark=f"the properties of a message of the batch have more than "
+                f"{_MAX_PROPERTIES - _PROP_CRC_SIZE} bytes; "
                 "send fewer or shorter properties",
             )
         if size + END_FILE_MIN_BLANK_LENGTH > self._context.config.mapped_file_size_commit_log:
             return _illegal(
                 f"the batch takes up to {size} bytes of log, a CommitLog file has "
-                f"{self._context.config.mapped_file_size_commit_log} (mappedFileSizeCommitLog); send fewer messages at a time"
+                f"{self._context.config.mapped_file_size_commit_log} (mappedFileSizeCommitLog); send fewer "
+                "messages at a time"
             )
         tail = self._commit_log.tail
         if size + END_FILE_MIN_BLANK_LENGTH > tail.file_size - tail.wrote_position:  # a batch goes into one file
@@ -310,7 +316,9 @@ class MessageWriter:
         if PROPERTY_INNER_NUM in message.properties and not inner:
             return _illegal("the message has INNER_NUM but is no inner batch; leave the property away")
         if inner and not self._queues.topic_tail(message.topic).batch:
-            return _illegal(f"topic {message.topic} is no BatchCQ topic; set its attribute queue.type=BatchCQ or send a plain batch")
+            return _illegal(
+                f"topic {message.topic} is no BatchCQ topic; set its attribute queue.type=BatchCQ or send a plain batch"
+            )
         return None
 
     def _put_in_batch_queue(self, message: MessageExtBrokerInner) -> PutMessageResult:

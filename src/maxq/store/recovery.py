@@ -2,14 +2,14 @@
 
 The order, with the mission's ids:
 
-1. exit kind by the abort file (LR-03); CommitLog files (LR-05); ConsumeQueue folders (LR-06); checkpoint, inventory; index
-   files (LR-07).
+1. exit kind by the abort file (LR-03); CommitLog files (LR-05); ConsumeQueue folders (LR-06); checkpoint, inventory;
+   index files (LR-07).
 2. The end of the log: scanned with CRC from the third last file after a clean exit (LR-09), from the newest file whose
-   first message is older than the checkpoint's times after an unclean one (LR-10), and to the end in both cases. A torn tail is
-   cut; damage in the middle is sealed and stepped over (log_scanner.py, damage.py).
+   first message is older than the checkpoint's times after an unclean one (LR-10), and to the end in both cases. A
+   torn tail is cut; damage in the middle is sealed and stepped over (log_scanner.py, damage.py).
 3. Where dispatch must start so that queues and index lack nothing (LR-13): see `_dispatch_start`.
-4. Every queue is cut there (LR-08) and what follows is dispatched again, through the same `Dispatcher.run` as every day. So what
-   the queues say above that offset is never believed, and the log is the only truth.
+4. Every queue is cut there (LR-08) and what follows is dispatched again, through the same `Dispatcher.run` as every
+   day. So what the queues say above that offset is never believed, and the log is the only truth.
 5. Next offsets and minimum offsets follow from the queues (LR-11).
 """
 
@@ -206,15 +206,17 @@ class Recovery:
     def _dispatch_start(self, end: int) -> int:
         """Physical offset from which the queues are built anew.
 
-        Usually the inventory's offset: below it the queues were complete and durable. After an unclean exit not above the
-        file that the checkpoint selected. The start of the log if there is no inventory (a Java broker wrote the
+        Usually the inventory's offset: below it the queues were complete and durable. After an unclean exit not above
+        the file that the checkpoint selected. The start of the log if there is no inventory (a Java broker wrote the
         store last before the first start of this one), or if a queue has less than it had.
         """
         oldest = self._commit_log.min_offset
         inventory = self._inventory
         if inventory is None:
             if end > oldest:
-                self._report.rebuild_reasons.append("there is no inventory of the queues: all queues, from the whole log")
+                self._report.rebuild_reasons.append(
+                    "there is no inventory of the queues: all queues, from the whole log"
+                )
             return oldest
         lacking = [fault.text for fault in self._queue_faults]
         if inventory.dispatched_offset > end:
@@ -235,7 +237,9 @@ class Recovery:
                 queue = self._queues.find(topic, queue_id)
                 unit = None if queue is None else queue.unit(recorded - 1)
                 if queue is not None and queue.files.min_offset > first * CQ_STORE_UNIT_SIZE:
-                    found.append(f"queue {topic}-{queue_id} has lost its files below unit {queue.files.min_offset // 20}")
+                    found.append(
+                        f"queue {topic}-{queue_id} has lost its files below unit {queue.files.min_offset // 20}"
+                    )
                 elif unit is None or unit[1] <= 0 or not 0 <= unit[0] < inventory.dispatched_offset:
                     found.append(f"queue {topic}-{queue_id} has lost units below {recorded}")
                 elif queue is not None and not self._points_home(queue, recorded - 1, unit):
@@ -284,8 +288,8 @@ class Recovery:
     def _cut_queues(self, start: int) -> None:
         """Let every queue end before the first record at or behind `start`.
 
-        What the inventory says a queue held is believed, for `_lacking` has compared it; what it does not know is younger
-        than `start`. When everything is built anew no file is kept, only how far the numbering had come.
+        What the inventory says a queue held is believed, for `_lacking` has compared it; what it does not know is
+        younger than `start`. When everything is built anew no file is kept, only how far the numbering had come.
         """
         everything = start <= self._commit_log.min_offset
         inventory = self._inventory
@@ -343,7 +347,8 @@ class Recovery:
     # --- damaged places ---
 
     def _units_in(self, damages: list[DamagedRange]) -> list[tuple[ConsumeQueue, int, DamagedRange]]:
-        """Units of the queues, as they are on disk, that point into damaged ranges: they tell whose places these were."""
+        """Units of the queues, as they are on disk, that point into damaged ranges: they tell whose places these
+        were."""
         found: list[tuple[ConsumeQueue, int, DamagedRange]] = []
         for damage in damages:
             if damage.place is not None:

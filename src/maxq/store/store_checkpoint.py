@@ -5,8 +5,8 @@
     48 CRC-32 of the 48 bytes before:4 (MaxQ; 0 if a Java broker made the file)   rest of 4096 bytes: kept as it is
 
 Times are store timestamps in milliseconds; everything stored up to them is durable in the log, the ConsumeQueues,
-and the full index files. A wrong time makes recovery believe what was never flushed, hence the CRC: if it does not match (a
-changed bit, a torn page, or a Java broker wrote the file since), all numbers count as 0.
+and the full index files. A wrong time makes recovery believe what was never flushed, hence the CRC: if it does not
+match (a changed bit, a torn page, or a Java broker wrote the file since), all numbers count as 0.
 """
 
 import logging

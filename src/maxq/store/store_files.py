@@ -28,7 +28,8 @@ class StoreLock:
             self._held = self._context.disk.lock(path, b"lock")
         except BlockingIOError:
             raise StoreRefusedError(
-                f"{path} is locked: another broker runs on this store. Stop it, or set storePathRootDir to another folder."
+                f"{path} is locked: another broker runs on this store. Stop it, or set storePathRootDir to "
+                "another folder."
             ) from None
 
     def release(self) -> None:
@@ -66,13 +67,15 @@ def refuse_foreign_store(context: StoreContext) -> None:
         path = context.root / folder / "CURRENT"
         if context.disk.exists(path):
             raise StoreRefusedError(
-                f"{path} is there: the ConsumeQueues of this store are in RocksDB (storeType=defaultRocksDB), which MaxQ does "
+                f"{path} is there: the ConsumeQueues of this store are in RocksDB (storeType=defaultRocksDB), "
+                "which MaxQ does "
                 f"not read. Let the Java broker write files (rocksdbCQDoubleWriteEnable), or move {path.parent} away: "
                 "the queues are then built anew from the log."
             )
     if context.config.combine_cq_use_rocksdb_for_lmq:
         raise StoreRefusedError(
-            "combineCQUseRocksdbForLmq=true: light queues would be in RocksDB only, which MaxQ does not read. Set it to false."
+            "combineCQUseRocksdbForLmq=true: light queues would be in RocksDB only, which MaxQ does not read. "
+            "Set it to false."
         )
 
 
@@ -87,7 +90,8 @@ def refusing(context: StoreContext) -> Iterator[None]:
         yield
     except PermissionError as error:
         raise StoreRefusedError(
-            f"the store {context.root} cannot be written: {error}. Give this user write permission, or set storePathRootDir."
+            f"the store {context.root} cannot be written: {error}. Give this user write permission, or set "
+            "storePathRootDir."
         ) from error
     except OSError as error:
         raise StoreRefusedError(

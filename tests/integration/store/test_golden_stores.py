@@ -96,9 +96,7 @@ def check_queues(golden: Golden) -> None:
             assert bounds in ((queue["minOffset"], queue["maxOffset"]), (-1, 0))
             continue
         assert bounds == (queue["minOffset"], queue["maxOffset"]), key
-        wanted = [
-            [*unit[:4], max(1, unit[4])] for unit in queue["units"] if unit[1] not in golden.damaged
-        ]
+        wanted = [[*unit[:4], max(1, unit[4])] for unit in queue["units"] if unit[1] not in golden.damaged]
         assert golden.units(*key) == wanted, key
     known = {(queue["topic"], queue["queueId"]) for queue in golden.expected["queues"]}
     assert {(queue.topic, queue.queue_id) for queue in golden.store.queues if queue.max_offset} <= known
@@ -207,7 +205,7 @@ def test_the_second_start_finds_nothing_to_do(name: str, tmp_path: Path) -> None
 
 
 def test_tags_of_units_with_extension_addresses_still_match(tmp_path: Path) -> None:
-    """Units of a Java store with ConsumeQueueExt carry addresses instead of tags codes: nothing may be filtered away."""
+    """Units of a Java store with ConsumeQueueExt carry addresses instead of tags codes: nothing may be lost."""
     golden = Golden("lmq-cqext", tmp_path)
     queue = next(queue for queue in golden.expected["queues"] if queue["topic"] == "Gd_Sql" and queue["units"])
     consume_queue = golden.store.queue("Gd_Sql", queue["queueId"])

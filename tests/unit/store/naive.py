@@ -73,7 +73,8 @@ def files(folder: Path) -> list[Path]:
 
 
 def java_reads(root: Path) -> tuple[list[Record], int]:
-    """What a Java broker's recovery, started at the first file, keeps: records up to the first bad byte, and the end."""
+    """What a Java broker's recovery, started at the first file, keeps: records up to the first bad byte, and the
+    end."""
     records: list[Record] = []
     end = 0
     for path in files(root / "commitlog"):

@@ -9,7 +9,7 @@ from maxq.runtime.interfaces import DiskUsage
 from maxq.runtime.system import SystemDisk
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageStatus
-from tests.unit.store.stores import TestClock, message, new_store, opened, small_config
+from tests.unit.store.stores import TestClock, message, opened, small_config
 
 HOUR = 3_600_000
 
@@ -18,15 +18,15 @@ HOUR = 3_600_000
 def usage(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The disk is as full as the one number in this list says, percent."""
     percent = [10]
-    monkeypatch.setattr(SystemDisk, "usage", lambda disk, path: DiskUsage(1000, percent[0] * 10, 1000 - percent[0] * 10))
+    monkeypatch.setattr(
+        SystemDisk, "usage", lambda disk, path: DiskUsage(1000, percent[0] * 10, 1000 - percent[0] * 10)
+    )
     return percent
 
 
 @pytest.fixture
 def clock() -> TestClock:
     return TestClock()
-
-
 
 
 @pytest.fixture
@@ -146,7 +146,9 @@ async def test_queues_whose_messages_are_all_gone_are_deleted_but_not_system_que
     fresh.close()
 
 
-async def test_deleted_topics_stay_deleted_after_a_crash_and_begin_anew_at_zero(store: MessageStore, tmp_path: Path) -> None:
+async def test_deleted_topics_stay_deleted_after_a_crash_and_begin_anew_at_zero(
+    store: MessageStore, tmp_path: Path
+) -> None:
     store.put_message(message("Gone", 3))
     assert await store.delete_topics({"Gone"}) == 1
     assert not (tmp_path / "consumequeue" / "Gone").exists()

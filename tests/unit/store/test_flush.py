@@ -106,7 +106,9 @@ async def test_a_flush_that_takes_too_long_is_answered_with_a_timeout(
     await store.shutdown()
 
 
-async def test_a_failed_flush_is_final_and_says_so(sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_failed_flush_is_final_and_says_so(
+    sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     gate = Gate(monkeypatch)
     gate.error = OSError(5, "Input/output error")
     waiting = sync_store.durable(sync_store.put_message(message()).end_offset)

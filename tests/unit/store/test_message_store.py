@@ -96,7 +96,10 @@ def test_a_record_may_end_exactly_eight_bytes_before_the_end_of_its_file(store: 
 
 @pytest.mark.parametrize(
     ("offset", "status", "following"),
-    [(-1, "OFFSET_TOO_SMALL", 0), (3, "OFFSET_OVERFLOW_ONE", 3), (4, "OFFSET_OVERFLOW_BADLY", 3), (99, "OFFSET_OVERFLOW_BADLY", 3)],
+    [
+        (-1, "OFFSET_TOO_SMALL", 0), (3, "OFFSET_OVERFLOW_ONE", 3), (4, "OFFSET_OVERFLOW_BADLY", 3),
+        (99, "OFFSET_OVERFLOW_BADLY", 3),
+    ],
 )  # fmt: skip
 def test_offsets_outside_the_queue_are_told_apart(
     store: MessageStore, offset: int, status: str, following: int

@@ -1,4 +1,4 @@
-"""Recovery: nothing that is in the log may stay invisible, nothing good behind damage is lost, stale bytes stay dead."""
+"""Recovery: nothing in the log may stay invisible, nothing good behind damage is lost, stale bytes stay dead."""
 
 import json
 import shutil
