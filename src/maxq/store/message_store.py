@@ -45,8 +45,9 @@ from maxq.store.store_stats import StoreStats
 log = logging.getLogger(__name__)
 
 _MAX_PULL_BYTES = 128 << 20
-#: Default of `populate_ahead`.
+#: Defaults of `populate_ahead`.
 POPULATE_AHEAD = 8 << 20
+POPULATE_AHEAD_SYNC = 1 << 20
 
 
 class MessageStore:
@@ -68,7 +69,7 @@ class MessageStore:
         rng: Rng,
         broker: StoreIdentity,
         memory_bytes: int | None = None,
-        populate_ahead: int = POPULATE_AHEAD,
+        populate_ahead: int | None = None,
     ) -> None:
         """
         Args:
@@ -76,8 +77,11 @@ class MessageStore:
             memory_bytes: physical memory of the machine, for the cold/hot decision; None reads it from the disk's
                 /proc/meminfo.
             populate_ahead: bytes of log and index in front of their writers whose pages are made ready on the executor;
-                0 for none.
+                0 for none, None for what the kind of flush can bear: a group commit writes these pages too.
         """
+        if populate_ahead is None:
+            sync = config.flush_disk_type == "SYNC_FLUSH"
+            populate_ahead = POPULATE_AHEAD_SYNC if sync else POPULATE_AHEAD
         self._context = StoreContext(config, disk, clock, broker)
         context = self._context
         self._allocator = FileAllocator(context)
@@ -524,6 +528,11 @@ class MessageStore:
     def dispatch_behind_bytes(self) -> int:
         """Bytes of log that are not dispatched yet."""
         return self.commit_log.max_offset - self.confirm_offset
+
+    @property
+    def damaged_units(self) -> int:
+        """Queue units that readers met and passed over because no record is where they say."""
+        return self.reader.damaged_units
 
     def runtime_info(self) -> dict[str, str]:
         """The store's part of GET_BROKER_RUNTIME_INFO, by RocketMQ's names."""

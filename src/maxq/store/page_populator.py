@@ -13,13 +13,14 @@ from maxq.runtime.interfaces import MappedRegion
 log = logging.getLogger(__name__)
 
 _PIECE = 4 << 20
+_LEAST_PIECE = 256 << 10
 _INLINE_PIECE = 1 << 20
 
 
 class PagePopulator:
     """Keeps `ahead` bytes in front of one writer ready; `move_to` is called after every append and is cheap."""
 
-    __slots__ = ("_ahead", "_busy", "_end", "_in_executor", "_region", "_size", "_wake_at")
+    __slots__ = ("_ahead", "_busy", "_end", "_in_executor", "_piece", "_region", "_size", "_wake_at")
 
     def __init__(self, in_executor: Callable[[Callable[[], None]], "asyncio.Future[None] | None"], ahead: int) -> None:
         """
@@ -29,6 +30,7 @@ class PagePopulator:
         """
         self._in_executor = in_executor
         self._ahead = ahead
+        self._piece = min(_PIECE, max(_LEAST_PIECE, ahead // 2))
         self._region: MappedRegion | None = None
         self._size = 0
         self._end = 0  # bytes below are populated or being populated
@@ -51,13 +53,13 @@ class PagePopulator:
         region = self._region
         assert region is not None, "a populator without a region never wakes"
         if position >= self._end:
-            stop = min(self._size, position + _INLINE_PIECE)
+            stop = min(self._size, position + min(self._piece, _INLINE_PIECE))
             region.populate(position, stop)
             self._end = stop
         if self._busy:
             self._wake_at = self._end
             return
-        start, stop = self._end, min(self._size, max(self._end, position) + _PIECE)
+        start, stop = self._end, min(self._size, max(self._end, position) + self._piece)
         if start >= stop:
             self._wake_at = 1 << 62
             return

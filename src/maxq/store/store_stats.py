@@ -1,15 +1,30 @@
 """Counters of a store, for GET_BROKER_RUNTIME_INFO and the metrics (StoreStatsService.java)."""
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from maxq.store.log_cy import TopicTail
 from maxq.store.store_context import StoreContext
-
-if TYPE_CHECKING:
-    from maxq.store.message_store import MessageStore
 
 _SECOND_MS = 1000
 _SAMPLES = 60 * 10
+
+
+class StoreFacts(Protocol):
+    """What the runtime info takes from the store itself."""
+
+    @property
+    def topics(self) -> dict[bytes, TopicTail]: ...
+    @property
+    def min_physical_offset(self) -> int: ...
+    @property
+    def max_physical_offset(self) -> int: ...
+    @property
+    def dispatch_behind_bytes(self) -> int: ...
+    @property
+    def damaged_units(self) -> int: ...
+    def disk_ratios(self) -> tuple[float, float]: ...
+    def earliest_message_time(self) -> int: ...
 
 
 class StoreStats:
@@ -55,7 +70,7 @@ class StoreStats:
         duration = max(1, last[0] - before[0])
         return str(round((last[column] - before[column]) * _SECOND_MS / duration, 6))
 
-    def runtime_info(self, store: "MessageStore") -> dict[str, str]:
+    def runtime_info(self, store: StoreFacts) -> dict[str, str]:
         """See MessageStore.runtime_info."""
         puts = sum(tail.put_nums for tail in store.topics.values())
         put_bytes = sum(tail.put_bytes for tail in store.topics.values())
@@ -81,7 +96,7 @@ class StoreStats:
             "pageCacheLockTimeMills": "0",
             "earliestMessageTimeStamp": str(store.earliest_message_time()),
             "damagedLogRanges": str(self.damaged_ranges),
-            "damagedQueueUnits": str(store.reader.damaged_units),
+            "damagedQueueUnits": str(store.damaged_units),
         }
 
     def _total_rates(self) -> str:
