@@ -29,6 +29,7 @@ class JavaDriver:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
+            cwd=home,  # mqadmin's consumerStatus writes files where it stands
             text=True,
             encoding="utf-8",
         )
