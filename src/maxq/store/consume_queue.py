@@ -222,9 +222,16 @@ class ConsumeQueue:
 
     def destroy(self) -> None:
         """Delete the files and forget the units; numbering starts anew. Blocks."""
+        self.tail.attach(None, 0, 0)
+        self.files.destroy()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of the files, which somebody deletes, and of the units; numbering starts anew."""
         tail = self.tail
         tail.attach(None, 0, 0)
-        self.files.destroy()
+        self.files.release()
+        self.files.files.clear()
         tail.write_offset = tail.next_queue_offset = 0
         tail.max_physical_offset = -1
         self.reset_min()

@@ -110,6 +110,25 @@ class ConsumeQueueStore:
         self._mapped.pop(queue, None)
         self._resting.pop(queue, None)
 
+    def delete_all_files(self) -> None:
+        """Delete the files of all queues; the queues stay known and begin at 0. Blocks.
+
+        A topic's folder goes in one step: deleting is durable, and a sync a file takes a minute with 20 000 queues.
+        """
+        disk = self._context.disk
+        for topic in list(self.topics.values()):
+            queues: list[ConsumeQueue] = [tail.owner for tail in topic.queues.values()]
+            for queue in queues:
+                queue.forget()
+                self._mapped.pop(queue, None)
+                self._resting.pop(queue, None)
+            folder = self._context.consume_queue_folder / topic.topic
+            if {entry.name for entry in disk.list(folder)} <= {str(queue.queue_id) for queue in queues}:
+                disk.delete_tree(folder)
+            else:  # something that is not ours stands there too
+                for queue in queues:
+                    disk.delete_tree(queue.files.folder)
+
     def delete_files(self, queue: ConsumeQueue) -> None:
         """Delete the files and folder of a detached queue. Blocks."""
         folder = queue.files.folder

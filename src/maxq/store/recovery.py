@@ -297,10 +297,11 @@ class Recovery:
             recorded = 0 if inventory is None else inventory.end_of(queue.topic, queue.queue_id)
             if everything:
                 self._numbers[queue] = max(recorded, cut_point(queue, start, None)[0])
-                queue.destroy()
             else:
                 queue.end_at(*cut_point(queue, start, recorded))
             self._queues.release(queue)
+        if everything:
+            self._queues.delete_all_files()
         for batch in self._queues.batch_queues.values():
             batch.cut(start)
             batch.release()
