@@ -18,6 +18,7 @@ from maxq.runtime.interfaces import DiskUsage, FileInfo
 _PAGE = mmap.PAGESIZE
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 _ALLOCATE_CHUNK = 64 << 20
+_READ_AROUND_FROM = 64 << 20  # bytes: smaller files are touched here and there, larger ones read through
 _ALLOCATE_FROM = 1 << 20  # smaller files and steps are not worth blocks of their own
 _libc = ctypes.CDLL(None)  # mmap.madvise keeps the interpreter lock; a call through ctypes lets it go
 _REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
@@ -74,6 +75,9 @@ class SystemMappedRegion:
         except BaseException:
             os.close(self._fd)
             raise
+        if size < _READ_AROUND_FROM:
+            # a fault in a sparse file would otherwise zero the pages around it, up to megabytes for one queue unit
+            self._map.madvise(mmap.MADV_RANDOM)
         self._view = memoryview(self._map)
         self._allocated_end = 0  # bytes whose blocks `populate` has allocated
 
