@@ -6,6 +6,7 @@ measuring, except what an open-loop rate and end-to-end times need.
 
 import socket
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from maxq.cli.load.frames import OPAQUE_BASE, SendRing, code_and_opaque, encode
@@ -34,7 +35,7 @@ class Counts:
         self.lateness = Histogram()  # open loop: how long after its due time a request left us
 
 
-class Connection:
+class Connection(ABC):
     """A socket that collects whole answer frames and sends what fits."""
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -88,12 +89,13 @@ class Connection:
             self._buffer[: self._filled - start] = self._buffer[start : self._filled]
             self._filled -= start
 
+    @abstractmethod
     def on_answer(self, start: int, end: int) -> None:
-        raise NotImplementedError
+        """One whole answer stands in the buffer at [start, end)."""
 
+    @abstractmethod
     def refill(self, now_ns: int) -> None:
         """Send what may be sent now."""
-        raise NotImplementedError
 
 
 class Sender(Connection):
