@@ -174,9 +174,7 @@ class MessageStore:
             self._lock.release()
             raise
         self.index.attach_last()
-        self.checkpoint.confirm_physical_offset = min(
-            self.checkpoint.confirm_physical_offset, self.commit_log.max_offset
-        )
+        self.checkpoint.not_beyond(self.commit_log.max_offset)
         self.flusher.appended_timestamp = max(
             self.checkpoint.physic_msg_timestamp, self.dispatch.dispatcher.last_store_timestamp
         )

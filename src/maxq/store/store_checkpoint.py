@@ -79,6 +79,14 @@ class StoreCheckpoint:
         self.index_msg_timestamp = min(self.index_msg_timestamp, timestamp)
         self.write()  # the next flush makes it durable
 
+    def not_beyond(self, physical_offset: int) -> None:
+        """After recovery: the end of the log. No offset may lie behind it, whatever a changed bit or a Java broker left
+        (a file that was never flushed, or that Java wrote, has no CRC to tell)."""
+        self.master_flushed_offset = min(self.master_flushed_offset, physical_offset)
+        self.confirm_physical_offset = min(self.confirm_physical_offset, physical_offset)
+        self.logics_physical_offset = min(self.logics_physical_offset, physical_offset)
+        self.write()  # the next flush makes it durable
+
     @property
     def min_timestamp(self) -> int:
         """Records stored before this are surely durable in log and queues (getMinTimestamp)."""
