@@ -8,28 +8,28 @@ Source:
     common/sysflag/MessageSysFlag.java, common/compression/CompressionType.java.
 """
 
-from enum import IntFlag
+from typing import Final
 
 
-class MessageSysFlag(IntFlag):
-    """Bits of `sysFlag`."""
+class MessageSysFlag:
+    """Bits of `sysFlag`: plain ints, since they are tested for each record and an IntFlag's `&` costs a microsecond."""
 
-    COMPRESSED = 0x1
-    MULTI_TAGS = 0x2
-    TRANSACTION_PREPARED = 0x4
-    TRANSACTION_COMMIT = 0x8
-    TRANSACTION_ROLLBACK = 0xC
-    BORN_HOST_V6 = 0x10
-    STORE_HOST_V6 = 0x20
-    NEED_UNWRAP = 0x40
-    INNER_BATCH = 0x80
-    COMPRESSION_LZ4 = 0x100
-    COMPRESSION_ZSTD = 0x200
-    COMPRESSION_ZLIB = 0x300
+    COMPRESSED: Final = 0x1
+    MULTI_TAGS: Final = 0x2
+    TRANSACTION_PREPARED: Final = 0x4
+    TRANSACTION_COMMIT: Final = 0x8
+    TRANSACTION_ROLLBACK: Final = 0xC
+    BORN_HOST_V6: Final = 0x10
+    STORE_HOST_V6: Final = 0x20
+    NEED_UNWRAP: Final = 0x40
+    INNER_BATCH: Final = 0x80
+    COMPRESSION_LZ4: Final = 0x100
+    COMPRESSION_ZSTD: Final = 0x200
+    COMPRESSION_ZLIB: Final = 0x300
 
 
-TRANSACTION_MASK = 0xC
-COMPRESSION_MASK = 0x700
+TRANSACTION_MASK: Final = 0xC
+COMPRESSION_MASK: Final = 0x700
 
 
 def transaction_type(sys_flag: int) -> int:

@@ -21,6 +21,7 @@ from maxq.protocol.message import (
     encode_properties,
     encode_record,
 )
+from maxq.protocol.message_sys_flag import MessageSysFlag
 from tests.unit.protocol.naive_record import Bad, NaiveRecord, read_batch, read_properties, read_record, write_record
 
 V1 = bytes.fromhex(
@@ -243,3 +244,9 @@ def test_accessors_read_and_write_properties() -> None:
     for name, value in (("TAGS", "x"), ("UNIQ_KEY", "x"), ("", "x"), ("x", "")):
         with pytest.raises(LocalProtocolError):
             message.put_user_property(name, value)
+
+
+def test_the_bits_of_sys_flag_are_plain_ints_so_that_testing_one_costs_nothing() -> None:
+    bits = [value for name, value in vars(MessageSysFlag).items() if name.isupper()]
+    assert len(bits) == 12
+    assert {type(bit) for bit in bits} == {int}
