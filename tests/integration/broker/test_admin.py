@@ -32,6 +32,12 @@ async def ask(broker: RunningBroker, code: int, ext: dict[str, str] | None = Non
     return json_dialect.loads(answer.body_bytes)
 
 
+async def commit(broker: RunningBroker, offset: int) -> None:
+    """Group G, which exists from now on, is at `offset` of QUEUE."""
+    assert (await call(broker, 200, None, b'{"groupName":"G","retryMaxTimes":3}')).code == 0
+    assert (await call(broker, 15, {**QUEUE, "consumerGroup": "G", "commitOffset": str(offset)})).code == 0
+
+
 @pytest.fixture
 async def topic(broker: RunningBroker) -> str:
     """Queue 0 holds m0 … m4; queue 1 is empty."""
@@ -59,7 +65,7 @@ async def test_a_new_group_starts_at_0_only_where_there_are_messages(broker: Run
 
 
 async def test_statistics_of_topic_and_group_follow_the_messages(broker: RunningBroker, topic: str) -> None:
-    await call(broker, 15, {**QUEUE, "consumerGroup": "G", "commitOffset": "3"})
+    await commit(broker, 3)
     rows = (await ask(broker, 202, {"topic": "T"}))["offsetTable"]
     topic_table = {queue.queue_id: row for queue, row in rows.items()}
     assert (topic_table[0]["minOffset"], topic_table[0]["maxOffset"]) == (0, 5)
@@ -80,7 +86,7 @@ async def test_units_of_a_queue(broker: RunningBroker, topic: str) -> None:
 
 
 async def test_a_reset_moves_the_next_pull_once(broker: RunningBroker, topic: str) -> None:
-    await call(broker, 15, {**QUEUE, "consumerGroup": "G", "commitOffset": "5"})
+    await commit(broker, 5)
     reset = {"topic": "T", "group": "G", "timestamp": "0", "isForce": "true", "queueId": "0", "offset": "2"}
     assert (await call(broker, 222, reset)).code == 0
     moved = await broker.pull("T", 5)
@@ -89,7 +95,7 @@ async def test_a_reset_moves_the_next_pull_once(broker: RunningBroker, topic: st
 
 
 async def test_a_deleted_topic_starts_anew(broker: RunningBroker, topic: str) -> None:
-    await call(broker, 15, {**QUEUE, "consumerGroup": "G", "commitOffset": "5"})
+    await commit(broker, 5)
     assert (await call(broker, 215, {"topic": "T"})).code == 0
     assert (await call(broker, 202, {"topic": "T"})).code == 17
     assert (await broker.pull("T", 0)).code == 17
@@ -119,8 +125,7 @@ async def test_what_was_answered_survives_a_broker_that_never_shuts_down(
 async def test_topics_groups_offsets_and_modes_survive_a_restart(start_broker: Start) -> None:
     first = await start_broker()
     first.create_topic("T", queues=3, attributes={"+message.type": "FIFO"})
-    await call(first, 200, None, b'{"groupName":"G","retryMaxTimes":3}')
-    await call(first, 15, {**QUEUE, "consumerGroup": "G", "commitOffset": "7"})
+    await commit(first, 7)
     await call(first, 401, None, b'{"topic":"T","consumerGroup":"G","mode":"PULL","popShareQueueNum":0}')
     await first.stop()
     again = await start_broker()

@@ -85,11 +85,12 @@ class ConsumerManageProcessor(RequestProcessor):
         return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
 
     def update_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """15. While a reset waits for the next pull, what the client still commits of before it is passed over."""
+        """15. A commit does not create the group: only heartbeats and pulls do that, so an unknown one is code 26.
+        While a reset waits for the next pull, what the client still commits of before it is passed over."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
-        if self._groups.find_subscription_group_config(group) is None:
+        if not self._groups.contains_subscription_group(group):
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         if not self._topics.contains_topic(topic):
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")

@@ -5,6 +5,14 @@ from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, parsed
 PLACE = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
 
 
+def world_with_group() -> BrokerWorld:
+    """Topic T and group G exist."""
+    world = BrokerWorld()
+    world.add_topic("T")
+    world.groups.find_subscription_group_config("G")
+    return world
+
+
 async def test_members_are_listed_and_an_unknown_group_is_code_1() -> None:
     world = BrokerWorld()
     await world.heartbeat(FakeConnection("a:1"), "c1")
@@ -16,17 +24,22 @@ async def test_members_are_listed_and_an_unknown_group_is_code_1() -> None:
 
 
 async def test_an_offset_is_committed_and_found() -> None:
-    world = BrokerWorld()
-    world.add_topic("T")
+    world = world_with_group()
     assert (await world.call(15, {**PLACE, "commitOffset": "17"})).code == 0
     assert (await world.call(14, PLACE)).ext == {"offset": "17"}
 
 
-async def test_the_commit_of_an_unknown_topic_group_or_without_place_says_what_is_missing() -> None:
-    world = BrokerWorld({"autoCreateSubscriptionGroup": "false"})
+async def test_the_commit_of_an_unknown_group_is_refused_and_does_not_create_it() -> None:
+    world = BrokerWorld({"autoCreateSubscriptionGroup": "true"})
     world.add_topic("T")
-    assert (await world.call(15, {**PLACE, "commitOffset": "1"})).code == 26
-    world.settings.update({"autoCreateSubscriptionGroup": "true"})
+    answer = await world.call(15, {**PLACE, "commitOffset": "1"})
+    assert (answer.code, answer.remark) == (26, "Group G not exist!")
+    assert not world.groups.contains_subscription_group("G")
+    assert world.offsets.query_offset("G", "T", 0) == -1
+
+
+async def test_the_commit_of_an_unknown_topic_or_without_place_says_what_is_missing() -> None:
+    world = world_with_group()
     no_topic = await world.call(15, {**PLACE, "topic": "Unknown", "commitOffset": "1"})
     assert (no_topic.code, no_topic.remark) == (17, "Topic Unknown not exist!")
     assert (await world.call(15, {"consumerGroup": "G", "topic": "T", "commitOffset": "1"})).code == 29
@@ -54,8 +67,7 @@ async def test_a_new_group_decides_itself_where_to_start_in_an_old_queue() -> No
 
 
 async def test_commits_are_passed_over_while_a_reset_waits() -> None:
-    world = BrokerWorld()
-    world.add_topic("T")
+    world = world_with_group()
     world.offsets.assign_reset_offset("T", "G", 0, 3)
     answer = await world.call(15, {**PLACE, "commitOffset": "17"})
     assert (answer.code, answer.remark) == (0, "Offset has been previously reset")
