@@ -5,6 +5,7 @@ MaxQError
 │   └── ConfigUpdateRefusedError  a live update that was not made: refused, the names in the way
 ├── StoreError                  the store cannot do it
 │   ├── StoreRefusedError       the broker will not start on this store: names file, what is wrong, what to do
+│   ├── StoreFailedError        a running store cannot go on: the process should end
 │   └── MessageIllegalError     a message that must not be stored: names size and limit
 ├── ProtocolError               bytes that are not a frame, header, body or record
 │   ├── LocalProtocolError      our caller's fault
@@ -51,6 +52,10 @@ class StoreError(MaxQError):
 
 class StoreRefusedError(StoreError):
     """The broker will not start on this store; the message names the file, what is wrong and what to do."""
+
+
+class StoreFailedError(StoreError):
+    """A running store cannot go on, for what the disk did not take may be lost; the message says what to do."""
 
 
 class MessageIllegalError(StoreError):

@@ -29,7 +29,7 @@ from maxq.client.send_result import SendStatus
 from maxq.errors import MaxQError
 from maxq.machine import system_seams
 from maxq.protocol.message import Message
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.index_files import IndexReader, infer_geometry
 from maxq.store.tools.log_walk import LogWalk
@@ -203,7 +203,7 @@ class Torture:
         with tempfile.TemporaryDirectory(prefix="maxq-torture-") as folder:
             copy = Path(folder) / "store"
             shutil.copytree(self.store, copy)
-            recover(self._files(copy), SystemClock(), SystemRng(), rebuild=True)
+            recover(self._files(copy), SystemClock(), rebuild=True)
             assert _units(self._files()) == _units(self._files(copy)), "ConsumeQueues differ from a rebuild"
             assert _entries(self._files()) == _entries(self._files(copy)), "the index differs from a rebuild"
 

@@ -101,7 +101,7 @@ class CrashStory:
             self.disk = disk.boot()
 
     async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
-        store = new_store(self.config, world.disk, world.clock, rng)
+        store = new_store(self.config, world.disk, world.clock)
         report = self._load(store)
         if report is None:
             return

@@ -41,10 +41,8 @@ def store_config(rng: SimRng) -> MessageStoreConfig:
     )
 
 
-def new_store(config: MessageStoreConfig, disk: SimDisk, clock: Clock, rng: SimRng) -> MessageStore:
-    return MessageStore(
-        config, disk=disk, clock=clock, rng=rng.fork("store"), broker=StoreIdentity(), memory_bytes=1 << 30
-    )
+def new_store(config: MessageStoreConfig, disk: SimDisk, clock: Clock) -> MessageStore:
+    return MessageStore(config, disk=disk, clock=clock, broker=StoreIdentity(), memory_bytes=1 << 30)
 
 
 def store_files(disk: SimDisk) -> StoreFiles:
@@ -67,7 +65,7 @@ def messages_on_disk(disk: SimDisk) -> dict[int, dict[str, object]]:
 def rebuilt(disk: SimDisk, config: MessageStoreConfig, clock: Clock) -> SimDisk:
     """A copy of the disk on which queues, index, checkpoint and inventory were built anew from nothing but the log."""
     copy = disk.boot()
-    recover(store_files(copy), clock, SimRng(0), rebuild=True, config=config)
+    recover(store_files(copy), clock, rebuild=True, config=config)
     return copy
 
 

@@ -68,7 +68,7 @@ def put(store: MessageStore, number: int, size: int = 200) -> int:
 
 def filled(disk: SimDisk, clock: SimClock, count: int = 60, size: int = 200) -> list[int]:
     """A cleanly closed store with `count` messages of one queue."""
-    store = new_store(config(), disk, clock, SimRng(2))
+    store = new_store(config(), disk, clock)
     store.load()
     places = [put(store, number, size) for number in range(count)]
     store.close()
@@ -76,7 +76,7 @@ def filled(disk: SimDisk, clock: SimClock, count: int = 60, size: int = 200) -> 
 
 
 def reopened(disk: SimDisk, clock: SimClock) -> MessageStore:
-    store = new_store(config(), disk, clock, SimRng(3))
+    store = new_store(config(), disk, clock)
     store.load()
     return store
 
@@ -85,7 +85,7 @@ def test_clean_shutdown_keeps_a_log_file_that_the_writer_made_itself(disk: SimDi
     """The executor came too late with the file, and at shutdown it was deleted as made ahead and not used."""
 
     async def main(world: SimWorld) -> list[int]:
-        store = new_store(config(), disk, clock, SimRng(2))
+        store = new_store(config(), disk, clock)
         store.load()
         store.start()
         places = [put(store, number, 1000) for number in range(40)]  # rolls over and over without a pause
@@ -128,7 +128,7 @@ def test_failing_flushes_are_final_and_end_in_recovery(victim: str, disk: SimDis
     acknowledged: list[int] = []
 
     async def main(world: SimWorld) -> None:
-        store = new_store(config(), disk, clock, SimRng(2))
+        store = new_store(config(), disk, clock)
         store.load()
         store.start()
         for number in range(200):
@@ -167,7 +167,7 @@ def test_changed_checkpoint_is_not_believed(position: int, disk: SimDisk, clock:
 @pytest.mark.parametrize("size", [*range(0, 60, 7), 100, 300])
 def test_damage_of_any_size_is_sealed(size: int, disk: SimDisk, clock: SimClock) -> None:
     """Records too small for a filler with a topic get one without; the scanner refused that."""
-    store = new_store(config(), disk, clock, SimRng(2))
+    store = new_store(config(), disk, clock)
     store.load()
     places = []
     for _ in range(30):

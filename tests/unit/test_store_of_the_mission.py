@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from maxq.runtime.interfaces import DiskUsage, FileInfo, MappedRegion
-from maxq.runtime.system import SystemDisk, SystemRng
+from maxq.runtime.system import SystemDisk
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageStatus
 from tests.unit.store.stores import IDENTITY, TestClock, message, opened, small_config
@@ -87,7 +87,7 @@ def test_parts_are_loaded_in_the_order_that_recovery_needs(tmp_path: Path) -> No
     put(store, clock, 10)
     store.close()
     disk = TracingDisk(tmp_path)
-    again = MessageStore(small_config(tmp_path), disk=disk, clock=clock, rng=SystemRng(), broker=IDENTITY)
+    again = MessageStore(small_config(tmp_path), disk=disk, clock=clock, broker=IDENTITY)
     again.load()
     again.close()
     position = 0
@@ -154,7 +154,7 @@ async def cleaned(
     clock = TestClock()
     config = small_config(root, delete_when="04", delete_commit_log_files_interval=0, **changes)
     disk = FilledDisk(10)
-    store = MessageStore(config, disk=disk, clock=clock, rng=SystemRng(), broker=IDENTITY)
+    store = MessageStore(config, disk=disk, clock=clock, broker=IDENTITY)
     store.load()
     while store.commit_log.max_offset < 10 * 65_536:
         clock.now_ms += 1

@@ -56,6 +56,7 @@ from maxq.protocol.message import UniqIdGenerator
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.remoting.tls import ClientTls, ServerTls
+from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk, Rng
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
@@ -141,7 +142,6 @@ class BrokerController:
             settings.store,
             disk=self._disk,
             clock=clock,
-            rng=self._rng,
             broker=StoreIdentity(
                 self.address.cluster, self.address.broker_name, self.address.broker_id, region=settings.broker.region_id
             ),
@@ -310,13 +310,12 @@ class BrokerController:
         self.address.resolved_ip = await resolve(self.address.ip)
 
     async def _load(self) -> None:
-        loop = asyncio.get_running_loop()
         for table in self._tables():
-            await loop.run_in_executor(None, table.load)
+            await run_blocking(table.load)
         self.topics.create_system_topics()
         if self._settings.broker.enable_create_sys_group:
             self.groups.create_system_groups()
-        await loop.run_in_executor(None, self.store.load)  # long after a crash; the loop hears signals meanwhile
+        await run_blocking(self.store.load)  # long after a crash; the loop hears signals meanwhile
         self.topic_tails.refresh_all()
         self.store.start()
 
@@ -401,10 +400,9 @@ class BrokerController:
         await self.client.close()
 
     async def _persist_tables(self) -> None:
-        loop = asyncio.get_running_loop()
         for table in self._tables():
             try:
-                await loop.run_in_executor(None, table.persist)
+                await run_blocking(table.persist)
             except OSError as error:
                 log.error("%s could not be written: %s", type(table).__name__, error)
 

@@ -19,6 +19,7 @@ from typing import Any
 from maxq.errors import RemoteProtocolError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
+from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Disk
 from maxq.store.config_manager import ConfigManager
 
@@ -84,10 +85,9 @@ class PersistentManager(ConfigManager):
             await asyncio.shield(self._writer)
 
     async def _write(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._written < self._requested:
             newest = self._requested
-            await loop.run_in_executor(None, self.persist)
+            await run_blocking(self.persist)
             self._written = newest
 
     def _on_written(self, writer: asyncio.Task[None]) -> None:

@@ -19,7 +19,7 @@ from rich.progress import Progress as RichProgress
 
 from maxq.errors import MaxQError, StoreError
 from maxq.runtime.overlay_disk import OverlayDisk
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.tools import recover as recovering
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.log_walk import LogWalk, Progress
@@ -97,7 +97,7 @@ def recover(
     """Do what the broker does at its start, end cleanly, and say what was done. The broker must not be running."""
     with _errors_to_stderr(), Console(stderr=True).status("recovering"):
         files = _open(directory, conf, hash_slots, index_entries)
-        report = recovering.recover(files, SystemClock(), SystemRng(), rebuild=rebuild)
+        report = recovering.recover(files, SystemClock(), rebuild=rebuild)
     if as_json:
         _print_json(recovering.recovery_json(report))
         return
@@ -121,7 +121,7 @@ def rehearse(
             PurePath(directory),
             original.settings,
         )
-        report = recovering.Rehearsal(original, copy, SystemClock(), SystemRng(), progress).run()
+        report = recovering.Rehearsal(original, copy, SystemClock(), progress).run()
     if as_json:
         _print_json(report.to_json())
     else:

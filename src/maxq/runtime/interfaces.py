@@ -106,7 +106,8 @@ class Disk(Protocol):
         ...
 
     def replace(self, path: PurePath, data: bytes) -> None:
-        """Atomic and durable: temporary file, sync, rename over `path`, sync of the folder."""
+        """Atomic and durable: temporary file, sync, rename over `path`, sync of the folder. One at a time for one path:
+        the temporary name is fixed, so that what a crash leaves behind is overwritten."""
         ...
 
     def rename(self, source: PurePath, target: PurePath) -> None:

@@ -8,7 +8,6 @@ import mmap
 import os
 import random
 import shutil
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path, PurePath
@@ -21,7 +20,6 @@ _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 _ALLOCATE_CHUNK = 64 << 20
 _READ_AROUND_FROM = 64 << 20  # bytes: smaller files are touched here and there, larger ones read through
 _ALLOCATE_FROM = 1 << 20  # smaller files and steps are not worth blocks of their own
-_replacing = threading.Lock()  # two threads that replace one file share its temporary name
 _libc = ctypes.CDLL(None)  # mmap.madvise keeps the interpreter lock; a call through ctypes lets it go
 _REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
 
@@ -219,11 +217,10 @@ class SystemDisk:
     def replace(self, path: PurePath, data: bytes) -> None:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _replacing:
-            temporary = target.with_name(target.name + ".tmp")
-            _write_synced(temporary, data)
-            os.replace(temporary, target)
-            _sync_folder(target.parent)
+        temporary = target.with_name(target.name + ".tmp")
+        _write_synced(temporary, data)
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
 
     def rename(self, source: PurePath, target: PurePath) -> None:
         os.replace(source, target)

@@ -22,6 +22,7 @@ from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
 from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.disk_room import lacks_room
 from maxq.store.dispatch import LMQ_PREFIX, DispatchService
 from maxq.store.index_service import IndexService
 from maxq.store.mapped_file import MappedFile
@@ -73,7 +74,12 @@ class CleanService:
         """Clean in intervals until cancelled."""
         await asyncio.sleep(_FIRST_RUN_MS / 1000)
         while True:
-            await self.clean()
+            try:
+                await self.clean()
+            except OSError as error:
+                if not lacks_room(error):
+                    raise
+                log.warning("cleaning stopped half way: %s; it goes on with the next run", error)
             await asyncio.sleep(self._context.config.clean_resource_interval / 1000)
 
     def request(self) -> None:
@@ -141,18 +147,17 @@ class CleanService:
         if not (old or manual or self._is_time()):
             return 0
         config = self._context.config
-        loop = asyncio.get_running_loop()
         limit = self._context.clock.wall_ms() - config.file_reserved_time * _HOUR_MS
         deleted = 0
         while deleted < config.delete_file_batch_max and len(self._commit_log.files.files) > 1:
             first = self._commit_log.files.files[0]
             if first.end_offset > self._dispatch.dispatcher.dispatched_offset:
                 break
-            modified = await loop.run_in_executor(None, self._modified_ms, first)
+            modified = await self._context.jobs.run(self._modified_ms, first)
             if first is not self._commit_log.files.first or not (immediately or modified <= limit):
                 break
             self._commit_log.forget_first()
-            await loop.run_in_executor(None, first.destroy)
+            await self._context.jobs.run(first.destroy)
             log.info("deleted %s: %s", first.path, "the disk is full" if immediately else "older than fileReservedTime")
             deleted += 1
             self.deleted_files += 1
@@ -166,7 +171,6 @@ class CleanService:
     # --- queues and index ---
 
     async def _clean_queues(self, min_offset: int) -> None:
-        loop = asyncio.get_running_loop()
         async with self._queue_flusher.lock:
             gone: list[list[MappedFile]] = []
             for queue in self._queues:
@@ -175,12 +179,12 @@ class CleanService:
             gone += [batch.delete_expired(min_offset) for batch in self._queues.batch_queues.values()]
             if any(gone):
                 # first the inventory, then the files: after a crash in between they are only too many
-                await self._queue_flusher.flush_thoroughly(loop)
+                await self._queue_flusher.flush_thoroughly()
             for files in filter(None, gone):
-                await loop.run_in_executor(None, _destroy_all, files)
+                await self._context.jobs.run(_destroy_all, files)
                 await asyncio.sleep(self._context.config.delete_consume_queue_files_interval / 1000)
             for file in self._index.delete_expired(min_offset):
-                await loop.run_in_executor(None, file.destroy)
+                await self._context.jobs.run(file.destroy)
 
     async def clean_expired_consume_queues(self) -> int:
         """Delete queues whose last message is gone from the log. Returns how many."""
@@ -207,8 +211,9 @@ class CleanService:
         )
 
     async def _remove(self, doomed: Callable[[ConsumeQueue], bool], topics: set[str] | None = None) -> int:
-        loop = asyncio.get_running_loop()
         async with self._queue_flusher.lock:
+            if self._context.jobs.is_closed:
+                return 0
             queues = [queue for queue in self._queues if doomed(queue)]
             batches = [key for key in self._queues.batch_queues if topics is not None and key[0] in topics]
             for queue in queues:
@@ -217,11 +222,11 @@ class CleanService:
             self._dispatch.forget_topic()
             self._commit_log.tail.forget_topic()
             # first the inventory, then the files: a crash in between must not bring the queues back
-            await self._queue_flusher.flush_thoroughly(loop)
+            await self._queue_flusher.flush_thoroughly()
             for queue in queues:
-                await loop.run_in_executor(None, self._queues.delete_files, queue)
+                await self._context.jobs.run(self._queues.delete_files, queue)
             for batch in removed:
-                await loop.run_in_executor(None, batch.destroy)
+                await self._context.jobs.run(batch.destroy)
         for queue in queues:
             log.info("deleted queue %s-%d", queue.topic, queue.queue_id)
         return len(queues) + len(removed)

@@ -37,7 +37,7 @@ class CommitLog:
         """`populate_ahead`: bytes in front of the writer whose pages are made ready; 0 for none."""
         self._context = context
         self._allocator = allocator
-        self._populator = PagePopulator(allocator.in_executor, populate_ahead)
+        self._populator = PagePopulator(context.jobs.start, populate_ahead)
         self.files = MappedFileQueue(
             context.disk, context.commit_log_folder, "", context.config.mapped_file_size_commit_log
         )

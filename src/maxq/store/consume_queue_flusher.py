@@ -3,12 +3,14 @@
 import asyncio
 import logging
 
+from maxq.errors import StoreFailedError
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.disk_room import lacks_room
 from maxq.store.flush import CommitLogFlusher, flush_pieces
 from maxq.store.index_service import IndexService
 from maxq.store.log_cy import Dispatcher
-from maxq.store.running_flags import LOGICS_ERROR
+from maxq.store.running_flags import NOT_WRITABLE
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
 from maxq.store.store_inventory import InventoryFile, StoreInventory
@@ -51,7 +53,11 @@ class ConsumeQueueFlusher:
         self.failure: str | None = None
 
     async def run(self) -> None:
-        """Flush in intervals until cancelled; what recovery wrote is flushed at once."""
+        """Flush in intervals until cancelled; what recovery wrote is flushed at once.
+
+        Raises:
+            StoreFailedError: the disk did not take it, and not for lack of room.
+        """
         clock = self._context.clock
         last_thorough = clock.monotonic_ms()
         thorough = True
@@ -59,9 +65,11 @@ class ConsumeQueueFlusher:
             try:
                 await self._round(thorough)
             except OSError as error:
-                reason = f"flushing ConsumeQueues below {self._queues.folder()} failed: {error}; repair the disk"
-                log.error(reason)
-                self._context.flags.set(LOGICS_ERROR, reason)
+                if self.failure is not None or not lacks_room(error):
+                    self._failed(error)
+                    raise StoreFailedError(self.failure) from error
+                # the files of before stand, and the next start has that much more to look at
+                log.warning("checkpoint and inventory could not be written: %s; it is tried again", error)
             config = self._context.config
             await asyncio.sleep(config.flush_interval_consume_queue / 1000)
             thorough = clock.monotonic_ms() - last_thorough >= config.flush_consume_queue_thorough_interval
@@ -69,25 +77,29 @@ class ConsumeQueueFlusher:
                 last_thorough = clock.monotonic_ms()
 
     async def _round(self, thorough: bool) -> None:
-        loop = asyncio.get_running_loop()
         async with self.lock:
             if thorough:
-                await self.flush_thoroughly(loop)
+                await self.flush_thoroughly()
             else:
-                await self.flush_queues(loop, self._context.config.flush_consume_queue_least_pages)
-            await loop.run_in_executor(None, self._checkpoint.flush)
+                await self.flush_queues(self._context.config.flush_consume_queue_least_pages)
+            self._checkpoint.write()
+            await self._context.jobs.run(self._checkpoint.sync)
 
-    async def flush_thoroughly(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Everything dispatched so far becomes durable; checkpoint and inventory then say so."""
+    async def flush_thoroughly(self) -> None:
+        """Everything dispatched so far becomes durable; checkpoint and inventory then say so. Under `lock`: an older
+        inventory must not be written after a newer one."""
+        assert self.lock.locked(), "one at a time"
         inventory = self.snapshot()
         timestamp = self._dispatcher.last_store_timestamp
         # the log first: the inventory must never know more than the log has after a loss of power
         await self._log_flusher.flush_all()
         if self._commit_log.flushed_offset < inventory.dispatched_offset:
             return
-        await self.flush_queues(loop, 0)
+        await self.flush_queues(0)
         if self.failure is None:
-            await loop.run_in_executor(None, self._write_down, inventory, timestamp)
+            await self._context.jobs.run(self._flush_batches)
+            self._advance_checkpoint(timestamp)
+            await self._context.jobs.run(self._write_down, inventory)
 
     def flush_inline(self, *, log_end: int = -1) -> None:
         """The same without a loop. Blocks.
@@ -100,7 +112,9 @@ class ConsumeQueueFlusher:
         if self._commit_log.flushed_offset < inventory.dispatched_offset:
             self._log_flusher.flush_inline()
         self._flush_queues_inline()
-        self._write_down(inventory, self._dispatcher.last_store_timestamp)
+        self._flush_batches()
+        self._advance_checkpoint(self._dispatcher.last_store_timestamp)
+        self._write_down(inventory)
 
     def snapshot(self) -> StoreInventory:
         """What the queues and the index hold now."""
@@ -117,16 +131,21 @@ class ConsumeQueueFlusher:
         inventory.index_count = self._index.tail.index_count if self._index.files else 0
         return inventory
 
-    def _write_down(self, inventory: StoreInventory, timestamp: int) -> None:
-        """The queues are durable as far as `inventory` says: let checkpoint and inventory say so."""
+    def _flush_batches(self) -> None:
         for batch in list(self._queues.batch_queues.values()):
             batch.flush()
+
+    def _advance_checkpoint(self, timestamp: int) -> None:
         self._checkpoint.logics_msg_timestamp = max(self._checkpoint.logics_msg_timestamp, timestamp)
         self._checkpoint.logics_physical_offset = 0  # a Java broker then goes by the times, which are right
-        self._checkpoint.flush()
+        self._checkpoint.write()
+
+    def _write_down(self, inventory: StoreInventory) -> None:
+        """The queues are durable as far as `inventory` says: let checkpoint and inventory say so."""
+        self._checkpoint.sync()
         self._inventory_file.save(inventory)
 
-    async def flush_queues(self, loop: asyncio.AbstractEventLoop, least_pages: int) -> None:
+    async def flush_queues(self, least_pages: int) -> None:
         """Flush queues on the executor, some at a time: each needs a mapping meanwhile."""
         waiting = self._queues.unflushed()
         for start in range(0, len(waiting), _QUEUES_AT_A_TIME):
@@ -140,7 +159,10 @@ class ConsumeQueueFlusher:
             try:
                 # several at a time: flushes that meet share a commit of the file system's journal
                 parts = [pieces[number::_FLUSHES_AT_A_TIME] for number in range(_FLUSHES_AT_A_TIME)]
-                await asyncio.gather(*(loop.run_in_executor(None, flush_pieces, part) for part in parts if part))
+                jobs = [self._context.jobs.run(flush_pieces, part) for part in parts if part]
+                for outcome in await asyncio.gather(*jobs, return_exceptions=True):  # all end before any is unmapped
+                    if isinstance(outcome, BaseException):
+                        raise outcome
             except OSError as error:
                 self._failed(error)
                 raise
@@ -162,4 +184,9 @@ class ConsumeQueueFlusher:
                 self._queues.flushed(queue)
 
     def _failed(self, error: OSError) -> None:
-        self.failure = f"flushing ConsumeQueues below {self._queues.folder()} failed: {error}"
+        self.failure = (
+            f"flushing ConsumeQueues below {self._queues.folder()} failed: {error}. What was not flushed may be lost; "
+            "repair the disk and start again: they are then built anew"
+        )
+        log.error(self.failure)
+        self._context.flags.set(NOT_WRITABLE, self.failure)

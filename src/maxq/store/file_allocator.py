@@ -7,7 +7,6 @@ file with the same size, which is harmless.
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store.mapped_file import offset_to_file_name
@@ -23,8 +22,6 @@ class FileAllocator:
         self._context = context
         self._ready: dict[int, MappedRegion] = {}
         self._used_up_to = -1  # start offset of the newest file that the writer has begun
-        self._pending: set[asyncio.Future[None]] = set()
-        self._closed = False
 
     def take(self, offset: int) -> MappedRegion | None:
         """The region of the file that starts at `offset`, if it is ready. The writer begins this file now, and makes
@@ -36,36 +33,12 @@ class FileAllocator:
         """Create the files that start at `offsets` on the executor."""
         wanted = [offset for offset in offsets if offset not in self._ready]
         if wanted:
-            self.in_executor(lambda: self._create(wanted))
-
-    def in_executor(self, work: Callable[[], None]) -> "asyncio.Future[None] | None":
-        """Run something that blocks off the loop; None if no loop runs or the store is closing."""
-        if self._closed:
-            return None
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return None
-        future = loop.run_in_executor(None, work)
-        self._pending.add(future)
-        future.add_done_callback(self._done)
-        return future
-
-    def _done(self, future: "asyncio.Future[None]") -> None:
-        self._pending.discard(future)
-        if not future.cancelled() and future.exception() is not None:
-            log.warning("a file could not be made ready ahead of need: %s", future.exception())
-
-    async def close(self) -> None:
-        """Wait for what runs, and delete files that were made ahead and not used."""
-        self._closed = True
-        while self._pending:
-            await asyncio.wait(self._pending)
-        self.discard()
+            future = self._context.jobs.start(lambda: self._create(wanted))
+            if future is not None:
+                future.add_done_callback(_note_failure)
 
     def discard(self) -> None:
-        """Delete files that were made ahead and not used. Blocks."""
-        self._closed = True
+        """Delete files that were made ahead and not used; nothing may be under way any more. Blocks."""
         for offset, region in self._ready.items():
             region.close()
             if offset <= self._used_up_to:
@@ -80,3 +53,8 @@ class FileAllocator:
         size = self._context.config.mapped_file_size_commit_log
         for offset in offsets:
             self._ready[offset] = self._context.disk.map(folder / offset_to_file_name(offset), size)
+
+
+def _note_failure(future: "asyncio.Future[None]") -> None:
+    if not future.cancelled() and future.exception() is not None:
+        log.warning("a file could not be made ready ahead of need: %s", future.exception())

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from maxq.errors import StoreFailedError
 from maxq.store.commit_log import CommitLog
 from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile
 from maxq.store.running_flags import NOT_WRITABLE
@@ -85,13 +86,11 @@ class CommitLogFlusher:
         if not pieces:
             return
         timestamp = self.appended_timestamp
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        self._in_flight = self._context.jobs.start(lambda: flush_pieces(pieces))
+        if self._in_flight is None:
             flush_pieces(pieces)
             self._flushed(end, timestamp)
             return
-        self._in_flight = loop.run_in_executor(None, flush_pieces, pieces)
         self._in_flight.add_done_callback(lambda future: self._committed(future, end, timestamp))
 
     def _committed(self, future: "asyncio.Future[None]", end: int, timestamp: int) -> None:
@@ -148,11 +147,17 @@ class CommitLogFlusher:
     # --- ASYNC_FLUSH, and the safety net below SYNC_FLUSH ---
 
     async def run(self) -> None:
-        """Flush in intervals until cancelled (FlushRealTimeService)."""
+        """Flush in intervals until cancelled (FlushRealTimeService).
+
+        Raises:
+            StoreFailedError: a flush failed, this one or a group commit.
+        """
         self._last_thorough_ms = self._context.clock.monotonic_ms()
         while True:
             await asyncio.sleep(self._context.config.flush_interval_commit_log / 1000)
             await self.flush_some()
+            if self.failure is not None:
+                raise StoreFailedError(self.failure)
 
     async def flush_some(self) -> None:
         """One round of the interval flush."""

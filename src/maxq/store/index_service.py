@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from maxq.store.file_allocator import FileAllocator
 from maxq.store.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexFile, index_file_size
 from maxq.store.log_cy import IndexTail, jhash
 from maxq.store.page_populator import PagePopulator
@@ -35,12 +34,9 @@ class IndexService:
             index time.
     """
 
-    def __init__(
-        self, context: StoreContext, allocator: FileAllocator, on_full: Callable[[IndexFile], None], populate_ahead: int
-    ) -> None:
+    def __init__(self, context: StoreContext, on_full: Callable[[IndexFile], None], populate_ahead: int) -> None:
         self._context = context
-        self._allocator = allocator
-        self._populator = PagePopulator(allocator.in_executor, populate_ahead)
+        self._populator = PagePopulator(context.jobs.start, populate_ahead)
         self.on_full = on_full
         self.tail = IndexTail()
         self.files: list[IndexFile] = []
@@ -105,7 +101,7 @@ class IndexService:
         entries = HEADER_SIZE + SLOT_SIZE * file.slot_nums
         if self.tail.index_count <= 1:
             region = file.region
-            self._allocator.in_executor(lambda: region.populate(0, entries))
+            self._context.jobs.start(lambda: region.populate(0, entries))
         self._populator.attach(file.region, entries + ENTRY_SIZE * self.tail.index_count, file.size)
 
     def prepare_ahead(self) -> None:

@@ -15,9 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import StoreFailedError
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message import MessageExt, decode_record
-from maxq.runtime.interfaces import Clock, Disk, Rng
+from maxq.runtime.blocking import run_blocking
+from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.clean import CleanService
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import ConsumeQueue
@@ -27,6 +29,7 @@ from maxq.store.dispatch import DispatchRequest, DispatchService
 from maxq.store.file_allocator import FileAllocator
 from maxq.store.flush import CommitLogFlusher
 from maxq.store.index_file import IndexFile
+from maxq.store.index_flusher import IndexFlusher
 from maxq.store.index_service import IndexService
 from maxq.store.log_cy import QueueTail, TopicTail
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
@@ -34,7 +37,7 @@ from maxq.store.message_reader import MessageReader, TagFilter
 from maxq.store.message_writer import MessageWriter, RowsAppended
 from maxq.store.queue_loader import load_queues
 from maxq.store.recovery import Recovery, RecoveryReport
-from maxq.store.running_flags import INDEX_ERROR, RunningFlags
+from maxq.store.running_flags import RunningFlags
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext, StoreIdentity
 from maxq.store.store_files import AbortFile, StoreLock, machine_memory, refuse_foreign_store, refusing
@@ -66,14 +69,12 @@ class MessageStore:
         *,
         disk: Disk,
         clock: Clock,
-        rng: Rng,
         broker: StoreIdentity,
         memory_bytes: int | None = None,
         populate_ahead: int | None = None,
     ) -> None:
         """
         Args:
-            rng: not used yet; later parts of the store (timer wheel) draw from it.
             memory_bytes: physical memory of the machine, for the cold/hot decision; None reads it from the disk's
                 /proc/meminfo.
             populate_ahead: bytes of log and index in front of their writers whose pages are made ready on the executor;
@@ -88,7 +89,8 @@ class MessageStore:
         self.commit_log = CommitLog(context, self._allocator, populate_ahead)
         self.queues = ConsumeQueueStore(context)
         self.checkpoint = StoreCheckpoint(context)
-        self.index = IndexService(context, self._allocator, self._on_index_full, populate_ahead // 4)
+        self.index = IndexService(context, self._on_index_full, populate_ahead // 4)
+        self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self._failed)
         self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index)
         self._inventory_file = InventoryFile(context)
         self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
@@ -209,9 +211,12 @@ class MessageStore:
             return
         error = task.exception()
         if error is not None:
-            log.critical("%s failed", task.get_name(), exc_info=error)
-            if self._on_service_failed is not None:
-                self._on_service_failed(task.get_name(), error)
+            self._failed(task.get_name(), error)
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        log.critical("%s failed", name, exc_info=None if isinstance(error, StoreFailedError) else error)
+        if self._on_service_failed is not None:
+            self._on_service_failed(name, error)
 
     async def shutdown(self) -> None:
         """End the services, make everything durable, remove the abort file (kept if something could not be written)."""
@@ -222,10 +227,11 @@ class MessageStore:
         await asyncio.gather(*self._services, return_exceptions=True)
         self._services.clear()
         await self.flusher.flush_all()
-        with contextlib.suppress(OSError):  # noted by the flusher: the abort file then stays
-            await self.queue_flusher.flush_queues(asyncio.get_running_loop(), 0)
-        await self._allocator.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._close)
+        async with self.queue_flusher.lock:  # who deletes queues just now has ended before
+            with contextlib.suppress(OSError):  # noted by the flusher: the abort file then stays
+                await self.queue_flusher.flush_queues(0)
+            await self._context.jobs.close()
+            await run_blocking(self._close)
         self.flusher.close()
 
     def close(self) -> None:
@@ -234,11 +240,12 @@ class MessageStore:
             return
         if self.flusher.failure is None:
             self.flusher.flush_inline()
-        self._allocator.discard()
+        self._context.jobs.is_closed = True
         self._close()
 
     def _close(self) -> None:
         self._loaded = False
+        self._allocator.discard()
         end = self.commit_log.max_offset
         self.dispatch.run(self.commit_log.flushed_offset)
         complete = self._write_last(end)
@@ -340,23 +347,7 @@ class MessageStore:
             self.dispatch.run(self.commit_log.flushed_offset)
 
     def _on_index_full(self, file: IndexFile) -> None:
-        def flush() -> None:
-            try:
-                # The executor may take two files in the wrong order, and the checkpoint speaks for all before it.
-                for earlier in [other for other in list(self.index.files) if other.name < file.name]:
-                    if earlier.flushed_count != earlier.index_count:
-                        earlier.flush()
-                file.flush()
-                self.checkpoint.index_msg_timestamp = max(self.checkpoint.index_msg_timestamp, file.end_timestamp)
-                self.checkpoint.flush()
-            except OSError as error:
-                # as with the log, a later success would prove nothing
-                reason = f"flushing index file {file.path} failed: {error}; repair the disk and start again"
-                log.error(reason)
-                self.flags.set(INDEX_ERROR, reason)
-
-        if not self.flags.has(INDEX_ERROR) and self._allocator.in_executor(flush) is None:
-            flush()
+        self._index_flusher.flush_full(file)
 
     # --- reading ---
 

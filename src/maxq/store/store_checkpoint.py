@@ -98,11 +98,10 @@ class StoreCheckpoint:
         return min(self.min_timestamp, self.index_msg_timestamp)
 
     def write(self) -> MappedRegion:
-        """Put the numbers into the page; the caller flushes the region."""
+        """Put the numbers into the page; the caller flushes the region. On the loop's thread, and never while another
+        thread does: then older numbers cannot come after newer ones."""
         assert self._region is not None, "checkpoint is not loaded"
-        _FIELDS.pack_into(
-            self._region.view,
-            0,
+        numbers = _FIELDS.pack(
             self.physic_msg_timestamp,
             self.logics_msg_timestamp,
             self.index_msg_timestamp,
@@ -110,12 +109,19 @@ class StoreCheckpoint:
             self.confirm_physical_offset,
             self.logics_physical_offset,
         )
-        _CRC.pack_into(self._region.view, _FIELDS.size, _crc_of(self._region.view))
+        # one copy: a sync that runs meanwhile takes the old numbers or the new ones, each with their CRC
+        self._region.view[: _FIELDS.size + _CRC.size] = numbers + _CRC.pack(_crc_of(numbers))
         return self._region
 
+    def sync(self) -> None:
+        """Make what `write` has put into the page durable. Blocks; any thread."""
+        assert self._region is not None, "checkpoint is not loaded"
+        self._region.flush(0, OS_PAGE_SIZE)
+
     def flush(self) -> None:
-        """Write the numbers and make them durable. Blocks."""
-        self.write().flush(0, OS_PAGE_SIZE)
+        """Write the numbers and make them durable. Blocks; for when nothing else runs (load, close)."""
+        self.write()
+        self.sync()
 
     def release(self) -> None:
         """Give up the mapping; nothing is flushed."""
@@ -124,6 +130,6 @@ class StoreCheckpoint:
             self._region = None
 
 
-def _crc_of(view: memoryview) -> int:
+def _crc_of(view: memoryview | bytes) -> int:
     """Never 0, which stands for "no CRC"."""
     return zlib.crc32(view[: _FIELDS.size]) or 1

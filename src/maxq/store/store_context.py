@@ -5,6 +5,7 @@ from pathlib import PurePath
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.executor_jobs import ExecutorJobs
 from maxq.store.running_flags import RunningFlags
 
 
@@ -27,7 +28,7 @@ class StoreIdentity:
 class StoreContext:
     """Passed to every part of a store. `config` is replaced on a live update, so parts read it anew each time."""
 
-    __slots__ = ("clock", "config", "disk", "flags", "identity", "root")
+    __slots__ = ("clock", "config", "disk", "flags", "identity", "jobs", "root")
 
     def __init__(self, config: MessageStoreConfig, disk: Disk, clock: Clock, identity: StoreIdentity) -> None:
         self.config = config
@@ -35,6 +36,7 @@ class StoreContext:
         self.clock = clock
         self.identity = identity
         self.flags = RunningFlags()
+        self.jobs = ExecutorJobs()
         self.root = PurePath(config.store_path_root_dir or "store")
 
     @property

@@ -2,8 +2,9 @@
 
 import asyncio
 import errno
+import threading
 from collections.abc import AsyncIterator
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -18,7 +19,7 @@ from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.route import KVTable, TopicRouteData
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.runtime.system import SystemClock, SystemDisk, SystemMappedRegion, SystemRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import TIMEOUT_MS, RunningBroker, small_store, until
@@ -171,6 +172,31 @@ async def test_start_that_is_cancelled_while_a_name_server_is_silent_leaves_ever
     with pytest.raises(asyncio.CancelledError):
         await starting
     silent.close()
+    second = controller_of(tmp_path / "store")
+    await second.start()
+    assert second.store.report.clean_exit
+    await second.shutdown()
+
+
+async def test_start_that_is_cancelled_during_recovery_leaves_a_store_that_was_closed(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class SlowDisk(SystemDisk):
+        def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
+            begun.set()
+            assert go_on.wait(30)
+            return super().map(path, size, read_only=read_only)
+
+    given, _ = BrokerSettings.from_properties(small_store(tmp_path / "store"), source="test")
+    first = BrokerController(given, disk=SlowDisk(), clock=SystemClock(), rng=SystemRng())
+    starting = asyncio.create_task(first.start())
+    await until(begun.is_set)
+    starting.cancel()
+    await asyncio.sleep(0)
+    assert not starting.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
     second = controller_of(tmp_path / "store")
     await second.start()
     assert second.store.report.clean_exit

@@ -7,7 +7,7 @@ from typing import Any
 from maxq.config.loader import load
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.config.properties import parse_properties
-from maxq.runtime.system import SystemDisk, SystemRng
+from maxq.runtime.system import SystemDisk
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
@@ -58,9 +58,7 @@ def config_of(root: Path, conf: Path) -> MessageStoreConfig:
 
 
 def new_store(config: MessageStoreConfig, clock: Any = None) -> MessageStore:
-    return MessageStore(
-        config, disk=SystemDisk(), clock=clock or TestClock(), rng=SystemRng(), broker=IDENTITY, memory_bytes=1 << 30
-    )
+    return MessageStore(config, disk=SystemDisk(), clock=clock or TestClock(), broker=IDENTITY, memory_bytes=1 << 30)
 
 
 def opened(config: MessageStoreConfig, clock: Any = None) -> MessageStore:

@@ -155,7 +155,7 @@ async def test_checkpoint_and_inventory_follow_the_thorough_flush(tmp_path: Path
     store.load()
     store.put_message(message())
     async with store.queue_flusher.lock:
-        await store.queue_flusher.flush_thoroughly(asyncio.get_running_loop())
+        await store.queue_flusher.flush_thoroughly()
     data = (tmp_path / "checkpoint").read_bytes()
     assert int.from_bytes(data[8:16], "big") == clock.now_ms
     assert store.flushed_offset == store.max_physical_offset  # the log is durable before anything speaks for it

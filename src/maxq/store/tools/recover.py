@@ -10,7 +10,7 @@ from typing import Any
 from maxq.config.loader import load
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import MaxQError, StoreError
-from maxq.runtime.interfaces import Clock, Disk, Rng
+from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery import RecoveryReport
 from maxq.store.store_context import StoreIdentity
@@ -51,7 +51,7 @@ def config_of(files: StoreFiles) -> MessageStoreConfig:
 
 
 def recover(
-    files: StoreFiles, clock: Clock, rng: Rng, *, rebuild: bool = False, config: MessageStoreConfig | None = None
+    files: StoreFiles, clock: Clock, *, rebuild: bool = False, config: MessageStoreConfig | None = None
 ) -> RecoveryReport:
     """Load the store as a broker does at its start, then close it cleanly.
 
@@ -67,7 +67,7 @@ def recover(
     config = config or config_of(files)
     if rebuild:
         _forget_indexes(files.disk, files)
-    store = MessageStore(config, disk=files.disk, clock=clock, rng=rng, broker=StoreIdentity())
+    store = MessageStore(config, disk=files.disk, clock=clock, broker=StoreIdentity())
     for topic in sorted(TopicNames(files).batch):  # a broker tells the store so when it has read topics.json
         store.topic_tail(topic).batch = True
     report = store.load()
@@ -166,12 +166,11 @@ class Rehearsal:
     """
 
     def __init__(
-        self, original: StoreFiles, copy: StoreFiles, clock: Clock, rng: Rng, progress: Progress = no_progress
+        self, original: StoreFiles, copy: StoreFiles, clock: Clock, progress: Progress = no_progress
     ) -> None:
         self._original = original
         self._copy = copy
         self._clock = clock
-        self._rng = rng
         self._progress = progress
         self._report = RehearsalReport()
 
@@ -179,7 +178,7 @@ class Rehearsal:
         """Recover the copy and compare."""
         report = self._report
         try:
-            report.recovery = recover(self._copy, self._clock, self._rng)
+            report.recovery = recover(self._copy, self._clock)
         except MaxQError as error:
             report.obstacles.append(str(error))
             return report

@@ -1,0 +1,56 @@
+"""What a store has running on the loop's executor: flushes, files and pages made ahead, inventory, deletions.
+
+A shutdown writes the same files, and closes them. It closes this list first, which waits for all that runs.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar, TypeVarTuple
+
+from maxq.runtime.blocking import ended
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class ExecutorJobs:
+    """The jobs of one store.
+
+    Attributes:
+        is_closed: the store is closing: nothing new begins.
+    """
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Future[Any]] = set()
+        self.is_closed = False
+
+    def start(self, work: Callable[[], T]) -> "asyncio.Future[T] | None":
+        """Run something that blocks off the loop. The caller looks at the future's outcome and never cancels it.
+
+        Returns:
+            None if no loop runs or the store is closing.
+        """
+        if self.is_closed:
+            return None
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return None
+        future = loop.run_in_executor(None, work)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return future
+
+    async def run(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        """`work(*args)` off the loop. A cancelled caller is cancelled when the work has ended: what he does then, such
+        as letting go of a lock or a mapping, never meets it."""
+        assert not self.is_closed, "the store is closed: who comes now must look first"
+        future = self.start(lambda: work(*args))
+        assert future is not None, "a coroutine runs on a loop"
+        return await ended(future)
+
+    async def close(self) -> None:
+        """Take nothing new, and wait for what runs."""
+        self.is_closed = True
+        while self._running:
+            await asyncio.wait(self._running)
