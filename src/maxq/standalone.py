@@ -13,7 +13,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -79,6 +79,11 @@ class StandaloneServer:
         self._settings, self.warnings = self._broker_settings(settings or {})
         self._namesrv: NamesrvController | None = None
         self._broker: BrokerController | None = None
+        self._failure_listener: Callable[[str, BaseException], None] | None = None
+
+    def set_failure_listener(self, listener: Callable[[str, BaseException], None]) -> None:
+        """As BrokerController.set_failure_listener; before `start`."""
+        self._failure_listener = listener
 
     @property
     def namesrv_address(self) -> str:
@@ -124,6 +129,8 @@ class StandaloneServer:
             await self._namesrv.start()
         try:
             self._broker = BrokerController(self._settings, disk=self._disk, clock=self._clock, rng=self._rng)
+            if self._failure_listener is not None:
+                self._broker.set_failure_listener(self._failure_listener)
             with naming_port(self.host, self._broker_port, "broker"):
                 await self._broker.start()
         except BaseException:

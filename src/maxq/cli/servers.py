@@ -5,6 +5,7 @@ The servers are imported by the command that runs them: a name server needs no s
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import time
@@ -19,11 +20,16 @@ from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import broker_on, namesrv_on
 from maxq.config.properties import format_properties, parse_properties
 from maxq.config.settings import DEFAULT_BROKER_PORT, DEFAULT_NAMESRV_PORT
-from maxq.errors import ConfigError
+from maxq.errors import ConfigError, StoreFailedError
 from maxq.machine import new_event_loop, system_host
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 app = typer.Typer(rich_markup_mode=None)
+
+#: Called with the name of a service and the error by which it ended.
+FailureListener = Callable[[str, BaseException], None]
+
+log = logging.getLogger(__name__)
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -61,7 +67,7 @@ def standalone(
             f"broker {BROKER_NAME} {server.broker_address}, store {store} ({time.monotonic() - started:.2f} s)"
         )
 
-    serve(server.start, server.shutdown, ready, ready_file)
+    serve(server.start, server.shutdown, ready, ready_file, set_failure_listener=server.set_failure_listener)
 
 
 @app.command()
@@ -113,6 +119,9 @@ def broker(
     ] = None,
     ready_file: ReadyFileOption = None,
     set_: SetOption = None,
+    end_with_input: Annotated[
+        bool, typer.Option("--end-with-input", help="Also end when standard input does: for supervisors.")
+    ] = False,
     verbose: VerboseOption = False,
 ) -> None:
     """A broker, or with --workers several of them on this machine."""
@@ -146,7 +155,10 @@ def broker(
         where = f"port {settings.server.listen_port}, store {settings.store.store_path_root_dir}"
         return f"maxq broker is ready: {settings.broker.broker_name} on {where} ({time.monotonic() - started:.2f} s)"
 
-    serve(start, server.shutdown, ready, ready_file)
+    serve(
+        start, server.shutdown, ready, ready_file,
+        set_failure_listener=server.set_failure_listener, end_with_input=end_with_input,
+    )  # fmt: skip
 
 
 def serve(
@@ -154,17 +166,39 @@ def serve(
     shutdown: Callable[[], Awaitable[None]],
     ready: Callable[[], str],
     ready_file: Path | None,
+    *,
+    set_failure_listener: Callable[[FailureListener], None] | None = None,
+    end_with_input: bool = False,
 ) -> None:
     """Start, say so in one line and by the ready file, wait for SIGINT or SIGTERM, shut down.
 
     The ready file is removed first and again at the end: it exists only while the server answers.
+
+    Args:
+        set_failure_listener: how the server is told whom to call when one of its services has failed.
+        end_with_input: shut down as well when standard input ends, which it does when who held its other end is gone.
+
+    Raises:
+        StoreFailedError: a service failed. The server was shut down as far as it could be.
     """
 
     async def run() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
+        failures: list[StoreFailedError] = []
+
+        def failed(service: str, error: BaseException) -> None:
+            failure = StoreFailedError(f"{service} failed, the server has ended: {error}")
+            failure.__cause__ = error
+            failures.append(failure)
+            stop.set()
+
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
+        if end_with_input:
+            _watch_input(loop, stop.set)
+        if set_failure_listener is not None:
+            set_failure_listener(failed)
         if ready_file is not None:
             ready_file.unlink(missing_ok=True)
         starting = asyncio.create_task(start())
@@ -182,12 +216,31 @@ def serve(
                 await asyncio.gather(starting, return_exceptions=True)
         finally:
             stopping.cancel()
-            await shutdown()
+            try:
+                await shutdown()
+            except Exception as error:
+                if not failures:
+                    raise
+                log.error("the shutdown after a failure failed too: %s", error, exc_info=error)
             if ready_file is not None:
                 ready_file.unlink(missing_ok=True)
+        if failures:
+            raise failures[0]
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run())
+
+
+def _watch_input(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:
+    """Call `ended` when standard input has ended; what comes before is thrown away."""
+    descriptor = sys.stdin.fileno()
+
+    def readable() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            ended()
+
+    loop.add_reader(descriptor, readable)
 
 
 def configure_logging(verbose: bool) -> None:

@@ -2,6 +2,9 @@
 
 One process is one event loop and one core; this is how a machine's cores are used. Worker i has the broker name with
 `-i` behind it, its ports 10 · i above, and its own folder below the store's.
+
+Each worker's standard input is a pipe of which we hold the other end and never write. Should we be killed, the kernel
+closes it, and the workers shut down in good order (`--end-with-input`).
 """
 
 import asyncio
@@ -122,7 +125,9 @@ class _Supervisor:
         if self._ready_file is not None:
             own += ["--ready-file", str(self._worker_ready_file(self._ready_file, worker))]
         # A session of its own: Ctrl-C reaches us alone, and we end the workers in good order.
-        return await asyncio.create_subprocess_exec(*self._command, *own, start_new_session=True)
+        return await asyncio.create_subprocess_exec(
+            *self._command, *own, "--end-with-input", stdin=asyncio.subprocess.PIPE, start_new_session=True
+        )
 
     async def _until_it_ends(self, process: asyncio.subprocess.Process) -> int:
         ended = asyncio.create_task(process.wait())

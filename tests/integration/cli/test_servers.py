@@ -146,6 +146,82 @@ def test_workers_are_derived_watched_and_started_again(tmp_path: Path) -> None:
             assert process.wait(30) == 0, log.read_text()
 
 
+def test_workers_of_a_killed_supervisor_end_cleanly(tmp_path: Path) -> None:
+    with maxq_package.Standalone() as mq:
+        port = int(mq.broker_address.rpartition(":")[2]) + 100
+        log, ready = tmp_path / "log", tmp_path / "ready"
+        command = [
+            "broker", "-n", mq.namesrv_address, "--workers", "2", "--ready-file", str(ready), "--set", "brokerName=w",
+            "--set", f"listenPort={port}", "--set", "brokerIP1=127.0.0.1", "--set", f"storePathRootDir={tmp_path}/s",
+        ]  # fmt: skip
+        with running(*command, log=log) as process:
+            wait_until(ready.exists, "both workers are ready")
+            workers = [_pid_of_worker(process.pid, name) for name in ("w-0", "w-1")]
+            assert maxq("produce", "T", text="kept\n" * 20, namesrv=mq.namesrv_address).code == 0
+            process.kill()
+            process.wait()
+            try:
+                wait_until(lambda: not any(_is_alive(pid) for pid in workers), f"workers end: {log.read_text()}")
+            finally:
+                for pid in filter(_is_alive, workers):
+                    os.kill(pid, signal.SIGKILL)
+        for number in range(2):
+            store = tmp_path / "s" / f"worker-{number}"
+            assert (store / "commitlog").exists() and not (store / "abort").exists(), log.read_text()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+#: `maxq` on a disk that takes no flush any more once a file says so.
+_ON_A_DYING_DISK = """
+import os, sys
+from maxq.cli.app import run
+from maxq.runtime.system import SystemMappedRegion
+trigger, kind = sys.argv[1], sys.argv[2]
+real = SystemMappedRegion.flush
+def flush(self, start, end):
+    if os.path.exists(trigger) and kind in os.readlink(f"/proc/self/fd/{self._fd}"):
+        raise OSError(5, "Input/output error")
+    real(self, start, end)
+SystemMappedRegion.flush = flush
+sys.exit(run(sys.argv[3:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "service"), [("commitlog", "store: commit log flush"), ("consumequeue", "store: consume queue flush")]
+)
+def test_server_whose_disk_fails_ends_with_one_line_and_a_code(tmp_path: Path, kind: str, service: str) -> None:
+    trigger, ready, log = tmp_path / "trigger", tmp_path / "ready", tmp_path / "log"
+    command = [
+        sys.executable, "-c", _ON_A_DYING_DISK, str(trigger), kind, "standalone", "--store", str(tmp_path / "store"),
+        "--namesrv-port", "0", "--broker-port", "0", "--ready-file", str(ready),
+        "--set", "flushCommitLogThoroughInterval=50", "--set", "flushConsumeQueueThoroughInterval=1000",
+        "--set", "flushIntervalConsumeQueue=50", "--set", "flushIntervalCommitLog=50",
+    ]  # fmt: skip
+    with open(log, "wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        wait_until(ready.exists, "ready file")
+        namesrv = re.search(r"name server (\S+),", log.read_text())
+        assert namesrv is not None
+        trigger.touch()
+        maxq("produce", "T", text="x\n", namesrv=namesrv[1])
+        assert process.wait(30) == 1, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    last = log.read_text().splitlines()[-1]
+    assert last.startswith(f"maxq: {service} failed, the server has ended: flushing "), log.read_text()
+    assert "[Errno 5] Input/output error" in last and "repair the disk and start again" in last
+    assert not ready.exists() and (tmp_path / "store" / "abort").exists()
+
+
 def _pid_of_worker(parent: int, name: str) -> int:
     for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
         if f"brokerName={name}" in Path(f"/proc/{child}/cmdline").read_text():
