@@ -23,7 +23,7 @@ from pathlib import PurePath
 
 from maxq.runtime.interfaces import Disk
 from maxq.store.log_cy import DAMAGED_TAGS_CODE, QueueTail
-from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile
+from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile, clear, holds_data
 from maxq.store.mapped_file_queue import MappedFileQueue
 
 CQ_STORE_UNIT_SIZE = 20
@@ -226,15 +226,23 @@ class ConsumeQueue:
         self.files.destroy()
         self.forget()
 
-    def forget(self) -> None:
-        """Let go of the files, which somebody deletes, and of the units; numbering starts anew."""
+    def clear_rest(self) -> None:
+        """Make zero what lies behind the end in the last file, which was written over. Blocks if there is something."""
+        last = self.files.last
+        position = 0 if last is None else max(0, self.tail.write_offset - last.file_from_offset)
+        if last is not None and holds_data(last.region, position, last.file_size):
+            clear(last.region, position, last.file_size)
+
+    def forget(self) -> list[MappedFile]:
+        """Let go of the files, which are returned, and of the units; numbering starts anew."""
         tail = self.tail
         tail.attach(None, 0, 0)
         self.files.release()
-        self.files.files.clear()
+        files, self.files.files = self.files.files, []
         tail.write_offset = tail.next_queue_offset = 0
         tail.max_physical_offset = -1
         self.reset_min()
+        return files
 
     def delete_expired(self, min_physical_offset: int) -> list[MappedFile]:
         """Take off files, never the last, whose last unit points below `min_physical_offset`; the caller destroys

@@ -5,13 +5,14 @@ records with a meaning beyond topic and queue id.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import PurePath
 
 from maxq.store.batch_consume_queue import BatchConsumeQueue
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.log_cy import QueueTail, TopicTail
+from maxq.store.mapped_file import MappedFile
 from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class ConsumeQueueStore:
         is_batch_topic: tells which topics have the attribute queue.type=BatchCQ. A topic with a batch queue on disk,
             or with an inner batch in the log, is one anyway.
         max_mapped: most queues that are mapped at a time.
+        before_release: called with every mapped queue that is about to be unmapped.
     """
 
     def __init__(self, context: StoreContext) -> None:
@@ -40,6 +42,7 @@ class ConsumeQueueStore:
         self.batch_queues: dict[tuple[str, int], BatchConsumeQueue] = {}
         self.is_batch_topic: Callable[[str], bool] = lambda topic: False
         self.max_mapped = MAX_MAPPED_QUEUES
+        self.before_release: Callable[[ConsumeQueue], None] | None = None
         self._mapped: dict[ConsumeQueue, None] = {}  # in the order in which they were mapped
         self._resting: dict[ConsumeQueue, None] = {}  # unmapped, with something to flush
         size = context.config.mapped_file_size_consume_queue
@@ -110,23 +113,27 @@ class ConsumeQueueStore:
         self._mapped.pop(queue, None)
         self._resting.pop(queue, None)
 
-    def delete_all_files(self) -> None:
-        """Delete the files of all queues; the queues stay known and begin at 0. Blocks.
+    def forget_all(self) -> dict[ConsumeQueue, list[MappedFile]]:
+        """Let all queues begin anew; they stay known, and their files on disk. Returns the files each had."""
+        self._mapped.clear()
+        self._resting.clear()
+        return {queue: queue.forget() for queue in self}
+
+    def delete_folders(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Delete the folders of queues without files of their own; they stay known. Blocks.
 
         A topic's folder goes in one step: deleting is durable, and a sync a file takes a minute with 20 000 queues.
         """
         disk = self._context.disk
-        for topic in list(self.topics.values()):
-            queues: list[ConsumeQueue] = [tail.owner for tail in topic.queues.values()]
-            for queue in queues:
-                queue.forget()
-                self._mapped.pop(queue, None)
-                self._resting.pop(queue, None)
-            folder = self._context.consume_queue_folder / topic.topic
-            if {entry.name for entry in disk.list(folder)} <= {str(queue.queue_id) for queue in queues}:
+        by_topic: dict[str, list[ConsumeQueue]] = {}
+        for queue in queues:
+            by_topic.setdefault(queue.topic, []).append(queue)
+        for topic, gone in by_topic.items():
+            folder = self._context.consume_queue_folder / topic
+            if {entry.name for entry in disk.list(folder)} <= {str(queue.queue_id) for queue in gone}:
                 disk.delete_tree(folder)
-            else:  # something that is not ours stands there too
-                for queue in queues:
+            else:  # other queues, or something that is not ours, stand there too
+                for queue in gone:
                     disk.delete_tree(queue.files.folder)
 
     def delete_files(self, queue: ConsumeQueue) -> None:
@@ -165,12 +172,18 @@ class ConsumeQueueStore:
                 self._resting[given_up] = None
             self.release(given_up)
 
+    def mapped(self) -> list[ConsumeQueue]:
+        """Queues that may be mapped now, in the order in which they were."""
+        return list(self._mapped)
+
     def unflushed(self) -> list[ConsumeQueue]:
         """Queues that may have something to flush."""
         return [*self._mapped, *self._resting]
 
     def release(self, queue: ConsumeQueue) -> None:
         """Unmap one queue."""
+        if self.before_release is not None and queue in self._mapped:
+            self.before_release(queue)
         queue.release()
         self._mapped.pop(queue, None)
 

@@ -6,14 +6,13 @@ middle and the log goes on behind them; else it is a torn tail and the log ends 
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 from maxq.store import record_cy
 from maxq.store.commit_log import CommitLog
 from maxq.store.damage import DamagedPlace, DamagedRange
-from maxq.store.mapped_file import MappedFile
+from maxq.store.mapped_file import MappedFile, data_ranges
 
 _ROWS = 4096
 _REASONS = {
@@ -24,15 +23,6 @@ _REASONS = {
     record_cy.STOP_BAD_OFFSET: "the physical offset in it is not this place",
     record_cy.STOP_END: "too short for a record",
 }
-
-
-@runtime_checkable
-class ExtentRegion(Protocol):
-    """A region that knows which parts of its file hold data at all."""
-
-    def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of [start, end) that are not holes."""
-        ...
 
 
 @dataclass(slots=True)
@@ -152,7 +142,7 @@ class LogScanner:
         return _damage(file, position, found if found >= 0 else file.file_size, record_cy.STOP_BAD_MAGIC, LogScan())
 
     def _find(self, file: MappedFile, start: int) -> int:
-        for begin, end in data_ranges(file, start):
+        for begin, end in data_ranges(file.region, start, file.file_size):
             found = record_cy.find_record(file.view[:end], max(start, begin - 8), end, file.file_from_offset)
             if found >= 0:
                 return found
@@ -161,15 +151,6 @@ class LogScanner:
     def _anything_behind(self, number: int) -> bool:
         """Does a later file hold a good record?"""
         return any(self._find(file, 0) >= 0 for file in self._files[number + 1 :])
-
-
-def data_ranges(file: MappedFile, start: int) -> Iterator[tuple[int, int]]:
-    """The parts of a file from `start` on that may hold something; holes of a sparse file are left out."""
-    region = file.region
-    if isinstance(region, ExtentRegion):
-        yield from region.data_ranges(start, file.file_size)
-    else:
-        yield start, file.file_size
 
 
 def _damage(file: MappedFile, position: int, end: int, stop: int, scan: LogScan) -> DamagedRange:

@@ -115,6 +115,33 @@ class SparseRegion(Protocol):
         ...
 
 
+@runtime_checkable
+class ExtentRegion(Protocol):
+    """A region that knows which parts of its file hold data at all."""
+
+    def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [start, end) that are not holes."""
+        ...
+
+
+def data_ranges(region: MappedRegion, start: int, end: int) -> list[tuple[int, int]]:
+    """The parts of [start, end) that may hold something; holes of a sparse file are left out."""
+    return region.data_ranges(start, end) if isinstance(region, ExtentRegion) else [(start, end)]
+
+
+def holds_data(region: MappedRegion, start: int, end: int) -> bool:
+    """Is any byte of [start, end) not zero?"""
+    view = region.view
+    page = min(-(-start // OS_PAGE_SIZE) * OS_PAGE_SIZE, end)
+    if bytes(view[start:page]).strip(b"\0"):
+        return True
+    return any(
+        bytes(view[piece : min(piece + len(_ZEROS), stop)]).strip(b"\0")
+        for begin, stop in data_ranges(region, page, end)
+        for piece in range(begin, stop, len(_ZEROS))
+    )
+
+
 def clear(region: MappedRegion, start: int, end: int) -> None:
     """Make bytes [start, end) zero and durable, the cheapest way there is. Blocks.
 

@@ -17,7 +17,7 @@ import logging
 from dataclasses import dataclass, field
 
 from maxq.store.commit_log import CommitLog
-from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, ConsumeQueue
+from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.damage import DAMAGED_FOLDER, DamagedRange, seal
 from maxq.store.dispatch import DispatchService
@@ -27,6 +27,7 @@ from maxq.store.log_cy import DAMAGED_TAGS_CODE, Dispatcher
 from maxq.store.log_scanner import LogScan, LogScanner, first_store_timestamp
 from maxq.store.mapped_file import clear
 from maxq.store.queue_loader import QueueFault
+from maxq.store.queue_rebuild import QueueRebuild, cut_point
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
 from maxq.store.store_inventory import InventoryFile, StoreInventory
@@ -111,7 +112,8 @@ class Recovery:
         self._report = report
         self._first_checked = 0  # start offset of the first file that was scanned
         self._last_ends: dict[ConsumeQueue, int] = {}  # where the record of a queue's last recorded unit ends
-        self._numbers: dict[ConsumeQueue, int] = {}  # how far numbering had come where files are built anew
+        self._rebuild: QueueRebuild | None = None
+        self._numbers: dict[ConsumeQueue, int] = {}  # how far numbering had come in queues without messages
 
     def run(self) -> None:
         """Recover; the log is then open for writing and everything in it is dispatched. Blocks."""
@@ -142,6 +144,8 @@ class Recovery:
         for queue, index, damage in orphans:
             while queue.max_offset <= index:
                 queue.append(damage.physical_offset, damage.size, DAMAGED_TAGS_CODE)
+        if self._rebuild is not None:
+            self._numbers = self._rebuild.finish(self._commit_log.min_offset)
         self._settle_offsets()
         self._report.faults += self._dispatch.faults[:100]
         self._dispatch.faults.clear()
@@ -289,19 +293,16 @@ class Recovery:
         """Let every queue end before the first record at or behind `start`.
 
         What the inventory says a queue held is believed, for `_lacking` has compared it; what it does not know is
-        younger than `start`. When everything is built anew no file is kept, only how far the numbering had come.
+        younger than `start`. When everything is built anew, it is written over what the files hold.
         """
-        everything = start <= self._commit_log.min_offset
         inventory = self._inventory
-        for queue in self._queues:
-            recorded = 0 if inventory is None else inventory.end_of(queue.topic, queue.queue_id)
-            if everything:
-                self._numbers[queue] = max(recorded, cut_point(queue, start, None)[0])
-            else:
+        if start <= self._commit_log.min_offset:
+            self._rebuild = QueueRebuild(self._queues)
+        else:
+            for queue in self._queues:
+                recorded = 0 if inventory is None else inventory.end_of(queue.topic, queue.queue_id)
                 queue.end_at(*cut_point(queue, start, recorded))
-            self._queues.release(queue)
-        if everything:
-            self._queues.delete_all_files()
+                self._queues.release(queue)
         for batch in self._queues.batch_queues.values():
             batch.cut(start)
             batch.release()
@@ -421,37 +422,6 @@ class Recovery:
         file): add them. Returns where the record behind it starts."""
         from_offset = newest.end_physical_offset
         return self._dispatch.finish_index(from_offset, newest.trailing_entries(from_offset))
-
-
-def cut_point(queue: ConsumeQueue, physical_offset: int, most: int | None) -> tuple[int, int]:
-    """How many units of a queue, as its files hold them, are of records below `physical_offset`.
-
-    Args:
-        most: it can be no more than this many; None if nothing is known.
-
-    Returns:
-        (queue offset behind the last of them, end of that one's record or -1).
-    """
-    last = queue.files.last
-    if last is None:
-        return queue.max_offset, -1
-    low = first = queue.files.min_offset // CQ_STORE_UNIT_SIZE
-    high = last.end_offset // CQ_STORE_UNIT_SIZE
-    if most is not None:
-        high = max(low, min(high, most))
-    while low < high:
-        middle = (low + high) // 2
-        unit = queue.unit(middle)
-        if unit is not None and unit[1] > 0 and 0 <= unit[0] < physical_offset:
-            low = middle + 1
-        else:
-            high = middle
-    unit = queue.unit(low - 1) if low > first else None
-    if unit is None:
-        return low, -1
-    if unit[1] == BLANK_UNIT_SIZE:  # nothing but pre-blank units: the queue begins with its first message
-        return first, -1
-    return low, unit[0] if unit[2] == DAMAGED_TAGS_CODE else unit[0] + unit[1]
 
 
 def _used_bytes(data: bytes) -> int:

@@ -1,0 +1,87 @@
+"""All queues from the whole log, written over the files that are there.
+
+Nothing on disk is believed, and little of it changes: after a kill -9 the units written are those that stand there
+already. Deleting and making 20 000 files, durably, takes ten times as long (and ext4 does not hand out the inodes of
+files deleted in the last half minute, but looks at each of them for every new file).
+
+A crash in the middle leaves a mixture of old and new units. The inventory speaks for none of it, so the next start
+builds everything anew again.
+"""
+
+from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, ConsumeQueue
+from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.log_cy import DAMAGED_TAGS_CODE
+
+
+class QueueRebuild:
+    """From `QueueRebuild(queues)` on, all queues are empty and dispatch fills them; `finish` then cuts off what the
+    files held beyond that."""
+
+    def __init__(self, queues: ConsumeQueueStore) -> None:
+        self._queues = queues
+        self._before = queues.forget_all()
+        queues.before_release = ConsumeQueue.clear_rest
+
+    def finish(self, min_physical_offset: int) -> dict[ConsumeQueue, int]:
+        """Everything is dispatched: what is left of the old files goes. Blocks.
+
+        Args:
+            min_physical_offset: where the log begins.
+
+        Returns:
+            For each queue of which the log has no message any more: how far its files say numbering had come.
+        """
+        self._queues.before_release = None
+        for queue in self._queues.mapped():  # those that were unmapped meanwhile were cleared then
+            queue.clear_rest()
+        numbers: dict[ConsumeQueue, int] = {}
+        for queue, files in self._before.items():
+            if files and not queue.files.files:
+                queue.files.files = files
+                numbers[queue] = cut_point(queue, min_physical_offset, None)[0]
+                self._queues.release(queue)
+                queue.forget()
+            elif len(files) > 1 or (files and files[0].file_from_offset != queue.files.min_offset):
+                kept = {file.file_from_offset for file in queue.files.files}
+                for file in files:
+                    if file.file_from_offset not in kept:
+                        file.destroy()
+        self._queues.delete_folders(numbers)
+        return numbers
+
+
+def cut_point(queue: ConsumeQueue, physical_offset: int, most: int | None) -> tuple[int, int]:
+    """How many units of a queue, as its files hold them, are of records below `physical_offset`.
+
+    Args:
+        most: it can be no more than this many; None if nothing is known.
+
+    Returns:
+        (queue offset behind the last of them, end of that one's record or -1).
+    """
+    last = queue.files.last
+    if last is None:
+        return queue.max_offset, -1
+    low = first = queue.files.min_offset // CQ_STORE_UNIT_SIZE
+    high = last.end_offset // CQ_STORE_UNIT_SIZE
+    if most is not None:
+        high = max(low, min(high, most))
+        if _is_below(queue.unit(high - 1), physical_offset):  # nothing came since: one look instead of many
+            low = high
+    while low < high:
+        middle = (low + high) // 2
+        if _is_below(queue.unit(middle), physical_offset):
+            low = middle + 1
+        else:
+            high = middle
+    unit = queue.unit(low - 1) if low > first else None
+    if unit is None:
+        return low, -1
+    if unit[1] == BLANK_UNIT_SIZE:  # nothing but pre-blank units: the queue begins with its first message
+        return first, -1
+    return low, unit[0] if unit[2] == DAMAGED_TAGS_CODE else unit[0] + unit[1]
+
+
+def _is_below(unit: tuple[int, int, int] | None, physical_offset: int) -> bool:
+    """Is this a unit of a record below `physical_offset`?"""
+    return unit is not None and unit[1] > 0 and 0 <= unit[0] < physical_offset

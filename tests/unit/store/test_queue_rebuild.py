@@ -1,0 +1,126 @@
+"""A rebuild of all queues writes over their files: afterwards they are, byte for byte, those that a rebuild without any
+files makes."""
+
+import contextlib
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from maxq.store.message_store import MessageStore
+from tests.unit.store.stores import TestClock, message, new_store, small_config
+
+UNIT_SIZE = 20
+FILE_SIZE = 400
+
+Change = Callable[[Path], None]
+
+
+def killed_store(root: Path, count: int = 150) -> None:
+    """Six queues over several files each; the process was killed, so the next start builds all of them anew."""
+    store = new_store(small_config(root))
+    store.load()
+    for number in range(count):
+        body = b"body %d" % number
+        assert store.put_message(message(f"T{number % 2}", number % 3, body, KEYS=f"k{number}")).ok
+    store._lock.release()
+
+
+def queue_files(root: Path) -> dict[str, bytes]:
+    folder = root / "consumequeue"
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def recovered(root: Path, *, max_mapped: int = 6000) -> MessageStore:
+    store = new_store(small_config(root), TestClock())
+    store.queues.max_mapped = max_mapped
+    store.load()
+    return store
+
+
+def file_of(root: Path, offset: int) -> Path:
+    return root / "consumequeue" / "T0" / "0" / f"{offset:020d}"
+
+
+def nothing(root: Path) -> None:
+    pass
+
+
+def stale_units_behind_the_end(root: Path) -> None:
+    with open(file_of(root, FILE_SIZE), "r+b") as file:
+        file.seek(UNIT_SIZE * 10)
+        file.write(struct.pack(">qiq", 77, 99, 5) * 5)
+
+
+def a_file_behind_the_end(root: Path) -> None:
+    file_of(root, 2 * FILE_SIZE).write_bytes(struct.pack(">qiq", 77, 99, 5) * 20)
+
+
+def rubbish_in_all_units(root: Path) -> None:
+    for path in (root / "consumequeue" / "T0" / "0").iterdir():
+        path.write_bytes(b"\xa5" * FILE_SIZE)
+
+
+def files_of_another_place(root: Path) -> None:
+    for path in sorted((root / "consumequeue" / "T0" / "0").iterdir(), reverse=True):
+        path.rename(path.with_name(f"{int(path.name) + 40 * FILE_SIZE:020d}"))
+
+
+def a_queue_without_messages(root: Path) -> None:
+    shutil.copytree(root / "consumequeue" / "T0" / "0", root / "consumequeue" / "T0" / "77")
+    shutil.copytree(root / "consumequeue" / "T0", root / "consumequeue" / "Gone")
+
+
+CHANGES = (
+    nothing,
+    stale_units_behind_the_end,
+    a_file_behind_the_end,
+    rubbish_in_all_units,
+    files_of_another_place,
+    a_queue_without_messages,
+)
+
+
+@pytest.mark.parametrize("max_mapped", [6000, 2], ids=["all mapped", "two mapped at a time"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_files_written_over_are_those_of_a_fresh_rebuild(tmp_path: Path, change: Change, max_mapped: int) -> None:
+    root, fresh = tmp_path / "store", tmp_path / "fresh"
+    killed_store(root)
+    shutil.copytree(root, fresh)
+    shutil.rmtree(fresh / "consumequeue")
+    change(root)
+    recovered(fresh).close()
+    recovered(root, max_mapped=max_mapped).close()
+    assert queue_files(root) == queue_files(fresh)
+    assert len(queue_files(root)) == 6 * 2
+
+
+def test_right_files_are_neither_deleted_nor_made_again(tmp_path: Path) -> None:
+    killed_store(tmp_path)
+    before = {path: os.stat(path).st_ino for path in (tmp_path / "consumequeue").rglob("0*") if path.is_file()}
+    with contextlib.ExitStack() as keepers:  # a deleted file's number cannot come back while it is open
+        for path in before:
+            keepers.enter_context(open(path, "rb"))
+        recovered(tmp_path).close()
+        assert {path: os.stat(path).st_ino for path in before} == before
+
+
+def test_numbering_goes_on_in_a_queue_whose_messages_are_no_longer_in_the_log(tmp_path: Path) -> None:
+    store = new_store(small_config(tmp_path))
+    store.load()
+    for _ in range(5):
+        store.put_message(message("Old"))
+    while store.commit_log.min_offset == 0:
+        store.put_message(message("New", body=bytes(8000)))
+        if len(store.commit_log.files.files) == 3:
+            store.commit_log.forget_first().destroy()
+    store.close()
+    (tmp_path / "inventory.json").unlink()  # only the queue's own file knows
+    store = recovered(tmp_path)
+    assert (store.min_offset("Old", 0), store.max_offset("Old", 0)) == (5, 5)
+    assert not (tmp_path / "consumequeue" / "Old").exists()
+    assert store.put_message(message("Old")).queue_offset == 5
+    store.close()
