@@ -7,6 +7,8 @@ at a random moment: while it starts, or while it is loaded. Then, from outside:
 * every acknowledged message is in the log, byte for byte, where the answer said;
 * after the next start the offline check finds nothing wrong, and nothing is left to dispatch;
 * ConsumeQueues and index equal those that a copy of the store gets when all of them are built anew from the log.
+
+What fails tells what is wrong, and where a copy of the store as it was then is kept.
 """
 
 import argparse
@@ -74,27 +76,31 @@ class Torture:
     async def round(self) -> None:
         """Start, load, kill, look."""
         process = await self._spawn()
-        if self.rng.random() < 0.2:
-            await asyncio.sleep(self.rng.uniform(0.0, 0.5))
-            self.kills_while_starting += 1
-        else:
-            name_server = await self._ready(process)
-            self._check_alive()
-            await self._load(process, name_server, self.rng.uniform(0.2, 1.5))
-        await self._kill(process)
+        try:
+            if self.rng.random() < 0.2:
+                await asyncio.sleep(self.rng.uniform(0.0, 0.5))
+                self.kills_while_starting += 1
+            else:
+                name_server = await self._ready(process)
+                self._check_alive()
+                await self._load(process, name_server, self.rng.uniform(0.2, 1.5))
+        finally:
+            await self._kill(process)
         self._look_for_acknowledged()
 
     async def finish(self) -> None:
         """The last start ends cleanly; everything is compared."""
         process = await self._spawn()
-        await self._ready(process)
-        self._check_alive()
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), START_TIMEOUT_S) == 0, "SIGTERM did not end it cleanly"
-        assert not (self.store / "abort").exists(), "a clean shutdown left the abort file"
+        try:
+            await self._ready(process)
+            self._check_alive()
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), START_TIMEOUT_S) == 0, "SIGTERM did not end it cleanly"
+        finally:
+            await self._kill(process)
+        self._claim(not (self.store / "abort").exists(), "a clean shutdown left the abort file")
         self._look_for_acknowledged()
-        report = self._check()
-        assert not report.faults, "\n".join(report.lines())
+        self._check("after the clean end")
         self._compare_with_rebuild()
 
     # -- the process --
@@ -134,8 +140,7 @@ class Torture:
         """Send from several producers; the process is killed in the middle of it."""
         senders = [asyncio.ensure_future(self._send(name_server, number)) for number in range(3)]
         await asyncio.sleep(seconds / 2)
-        report = await asyncio.to_thread(self._check)  # beside a broker that writes
-        assert not report.faults, "\n".join(["while the broker was writing:", *report.lines()])
+        await asyncio.to_thread(self._check, "while the broker was writing")
         await asyncio.sleep(seconds / 2)
         process.kill()
         await process.wait()
@@ -177,14 +182,23 @@ class Torture:
             hash_slots=int(SETTINGS["maxHashSlotNum"]), index_entries=int(SETTINGS["maxIndexNum"]),
         )  # fmt: skip
 
-    def _check(self) -> CheckReport:
-        return StoreCheck(self._files()).run()
+    def _claim(self, holds: bool, otherwise: str) -> None:
+        """If it does not hold: keep a copy of the store, and say what is wrong and where the copy is."""
+        if holds:
+            return
+        folder = tempfile.mkdtemp(prefix="maxq-torture-failed-")
+        shutil.copytree(self.store, folder, dirs_exist_ok=True)
+        raise AssertionError(f"{otherwise}\na copy of the store: {folder}")
+
+    def _check(self, when: str) -> CheckReport:
+        report = StoreCheck(self._files()).run()
+        self._claim(not report.faults, "\n".join([f"{when}:", *report.lines()]))
+        return report
 
     def _check_alive(self) -> None:
         """Right after a start, before anything is sent: nothing is wrong, nothing is left to do."""
-        report = self._check()
-        assert not report.faults, "\n".join(report.lines())
-        assert not [note for note in report.notes if "yet" in note], "\n".join(report.notes)
+        report = self._check("after a start")
+        self._claim(not [note for note in report.notes if "yet" in note], "\n".join(["after a start:", *report.notes]))
 
     def _look_for_acknowledged(self) -> None:
         walk = LogWalk(self._files())
@@ -192,20 +206,21 @@ class Torture:
         walk.close()
         for place, wanted in self.acknowledged.items():
             message = found.get(place)
-            assert message is not None, f"acknowledged and missing: {wanted}; the log ends at {walk.end_offset}"
+            self._claim(message is not None, f"acknowledged and missing: {wanted}; the log ends at {walk.end_offset}")
+            assert message is not None
             real = Acknowledged(
                 message["topic"], message["queueId"], message["queueOffset"], place, message["bodyMd5"],
                 message["uniqKey"],
             )  # fmt: skip
-            assert real == wanted, f"acknowledged as {wanted}, stored as {real}"
+            self._claim(real == wanted, f"acknowledged as {wanted}, stored as {real}")
 
     def _compare_with_rebuild(self) -> None:
         with tempfile.TemporaryDirectory(prefix="maxq-torture-") as folder:
             copy = Path(folder) / "store"
             shutil.copytree(self.store, copy)
             recover(self._files(copy), SystemClock(), rebuild=True)
-            assert _units(self._files()) == _units(self._files(copy)), "ConsumeQueues differ from a rebuild"
-            assert _entries(self._files()) == _entries(self._files(copy)), "the index differs from a rebuild"
+            self._claim(_units(self._files()) == _units(self._files(copy)), "ConsumeQueues differ from a rebuild")
+            self._claim(_entries(self._files()) == _entries(self._files(copy)), "the index differs from a rebuild")
 
 
 def _units(files: StoreFiles) -> dict[tuple[str, int], list[Unit]]:

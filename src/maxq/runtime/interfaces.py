@@ -142,3 +142,7 @@ class Disk(Protocol):
     def lock(self, path: PurePath, content: bytes) -> DiskLock:
         """Create the file with `content` and lock byte 0; BlockingIOError if another process holds it."""
         ...
+
+    def is_locked(self, path: PurePath) -> bool:
+        """Does a process that lives, this one or another, hold the lock? Only looks."""
+        ...

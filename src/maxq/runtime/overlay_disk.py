@@ -161,6 +161,9 @@ class OverlayDisk:
     def lock(self, path: PurePath, content: bytes) -> DiskLock:
         return self._disk.lock(self._above(path), content)
 
+    def is_locked(self, path: PurePath) -> bool:
+        return self._disk.is_locked(self._above(path))  # who runs on the original does not write here
+
 
 def _copy_sparse(source: Path, target: Path) -> None:
     """Copy a file, holes as holes."""

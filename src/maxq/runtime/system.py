@@ -8,6 +8,7 @@ import mmap
 import os
 import random
 import shutil
+import struct
 import time
 from collections.abc import Sequence
 from pathlib import Path, PurePath
@@ -21,6 +22,7 @@ _ALLOCATE_CHUNK = 64 << 20
 _READ_AROUND_FROM = 64 << 20  # bytes: smaller files are touched here and there, larger ones read through
 _ALLOCATE_FROM = 1 << 20  # smaller files and steps are not worth blocks of their own
 _libc = ctypes.CDLL(None)  # mmap.madvise keeps the interpreter lock; a call through ctypes lets it go
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 _REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
 
 
@@ -174,6 +176,22 @@ class SystemDiskLock:
             self._fd = -1
             self._held.discard(self._key)
 
+    @classmethod
+    def is_held(cls, path: Path) -> bool:
+        """By this process, or by another that lives."""
+        try:
+            facts = path.stat()
+            if (facts.st_dev, facts.st_ino) in cls._held:
+                return True
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            wish = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
+            return bool(_FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, wish))[0] != fcntl.F_UNLCK)
+        finally:
+            os.close(fd)
+
 
 def _make_folders(folder: Path) -> list[Path]:
     """Create it with those above it; the folders whose entries a new file in it adds to, the innermost first."""
@@ -271,3 +289,6 @@ class SystemDisk:
 
     def lock(self, path: PurePath, content: bytes) -> SystemDiskLock:
         return SystemDiskLock(Path(path), content)
+
+    def is_locked(self, path: PurePath) -> bool:
+        return SystemDiskLock.is_held(Path(path))

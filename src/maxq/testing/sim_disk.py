@@ -325,6 +325,10 @@ class SimDisk:
         self._locks.add(key)
         return SimDiskLock(self, key)
 
+    def is_locked(self, path: PurePath) -> bool:
+        self.check_alive()
+        return _key(path) in self._locks
+
     # -- used by regions and locks --
 
     def unlock(self, path: str) -> None:

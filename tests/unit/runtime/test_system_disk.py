@@ -7,7 +7,7 @@ import pytest
 
 from maxq.runtime import system
 from maxq.runtime.interfaces import Disk
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.system import SystemDisk, SystemDiskLock
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
@@ -86,6 +86,31 @@ def test_lock_is_held_against_this_process_too_until_it_is_released(tmp_path: Pa
         SystemDisk().lock(tmp_path / "lock", b"lock")
     lock.release()
     SystemDisk().lock(tmp_path / "lock", b"lock").release()
+
+
+def test_who_looks_sees_whether_a_lock_is_held(disk: Disk, tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not disk.is_locked(path)
+    lock = disk.lock(path, b"lock")
+    assert disk.is_locked(path)
+    lock.release()
+    assert not disk.is_locked(path)
+    assert disk.read(path) == b"lock"
+
+
+def test_a_look_from_outside_sees_the_lock_of_another_process_and_leaves_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    lock = SystemDisk().lock(path, b"lock")
+    read_end, write_end = os.pipe()
+    if os.fork() == 0:
+        SystemDiskLock._held.clear()  # what the parent holds, the child does not
+        os.write(write_end, b"%d%d" % (SystemDisk().is_locked(path), SystemDisk().is_locked(path)))
+        os._exit(0)
+    os.wait()
+    assert os.read(read_end, 10) == b"11"
+    os.close(read_end)
+    os.close(write_end)
+    lock.release()
 
 
 def test_lock_is_held_against_other_processes(tmp_path: Path) -> None:

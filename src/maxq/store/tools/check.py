@@ -69,6 +69,7 @@ class StoreCheck:
 
     def __init__(self, files: StoreFiles, progress: Progress = no_progress) -> None:
         self._files = files
+        self._progress = progress
         self._walk = LogWalk(files, progress)
         self._lookup = LogWalk(files)  # for single records, beside the pass
         self._fillers: list[str] = []
@@ -77,7 +78,19 @@ class StoreCheck:
         self._levels = files.settings.delay_levels_ms
 
     def run(self) -> CheckReport:
-        """Read everything once; never writes, never fails on what it finds."""
+        """Read everything once; never writes, never fails on what it finds.
+
+        Beside a running broker everything is read a second time if there are faults, and only those are reported that
+        were there both times: half an entry, or a header without the entry just made, is no fault.
+        """
+        report = self._look()
+        if report.faults and self._files.is_live:
+            first = {(fault.file, fault.position) for fault in report.faults}
+            report = StoreCheck(self._files.look_again(), self._progress)._look()
+            report.faults = [fault for fault in report.faults if (fault.file, fault.position) in first]
+        return report
+
+    def _look(self) -> CheckReport:
         files, walk = self._files, self._walk
         queues = QueueCheck(files, self._expectation_at, self._is_damaged)
         index = IndexCheck(files, self._expectation_at, self._is_damaged)
@@ -91,13 +104,14 @@ class StoreCheck:
                 queues.expect(expected)
                 index.expect(expected)
         queues.finish()
-        index.finish()
+        index.finish(queues.is_behind)
         report = CheckReport(walk.start_offset, walk.end_offset, walk.records - len(self._fillers))
         report.units, report.index_entries = queues.units, index.entries
         report.damaged_ranges = len(walk.damages) + len(self._fillers)
         report.faults = [*files.faults, *walk.faults, *queues.faults, *index.faults, *self._checkpoint_faults()]
         report.faults += self._config_faults()
-        report.notes = [*self._exit_notes(), *self._fillers, *self._checkpoint_notes, *queues.notes, *index.notes]
+        report.notes = [*self._exit_notes(), *walk.notes, *self._fillers, *self._checkpoint_notes]
+        report.notes += [*queues.notes, *index.notes]
         walk.close()
         self._lookup.close()
         return report
@@ -121,8 +135,10 @@ class StoreCheck:
         return any(start <= physical_offset < end for start, end in self._sealed)
 
     def _exit_notes(self) -> list[str]:
+        if self._files.is_live:
+            return ["a broker is running on the store"]
         if self._files.has_abort:
-            return ["abort file: the broker is running, or did not end cleanly and will recover at its next start"]
+            return ["abort file: the broker did not end cleanly and will recover at its next start"]
         return []
 
     # -- small files --

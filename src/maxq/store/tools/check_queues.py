@@ -126,8 +126,12 @@ class QueueCheck:
             self._check_batch_queue(key)
 
     def _look_again(self) -> None:
-        """A running broker may have dispatched meanwhile what was missing when the log was read there."""
-        now = StoreFiles(self._files.disk, self._files.root, self._files.settings)
+        """A running broker may have dispatched meanwhile what was missing when the log was read there.
+
+        What is found now does not move `_confirmed_end`: by it those queues are judged too that were looked at before,
+        when dispatch had not come so far.
+        """
+        now = self._files.look_again()
         for key in [key for key in self._missing_folders if key in now.queues]:
             missing = self._missing_folders.pop(key)
             self._queues[key] = _Queue(QueueFiles(now, now.queues[key]), ExtFiles(now, []), missing=[missing])
@@ -143,7 +147,6 @@ class QueueCheck:
             if unit is None or not unit.is_good or not self._may_stand(key, index, unit, False):
                 place = missing.physical_offset if index == missing.first else missing.last_physical_offset
                 return [_Missing(index, missing.last, place, missing.last_physical_offset)]
-            self._confirmed_end = max(self._confirmed_end, unit.physical_offset + unit.size)
             queue.confirm(index, unit.physical_offset)
             self.units += 1
         return []
@@ -209,7 +212,7 @@ class QueueCheck:
 
     def _report_missing(self, key: tuple[str, int], queue: _Queue, missing: _Missing) -> None:
         count = missing.last - missing.first + 1
-        if self._is_behind(missing.physical_offset):
+        if self.is_behind(missing.physical_offset):
             self.notes.append(
                 f"{_title(key)}: the last {count} messages are not dispatched yet; the next start does it"
             )
@@ -217,14 +220,15 @@ class QueueCheck:
         what = f"no units for {count} messages, queue offsets {missing.first} to {missing.last}"
         self._fault(key, queue, missing.first * UNIT_SIZE, what)
 
-    def _is_behind(self, physical_offset: int) -> bool:
+    def is_behind(self, physical_offset: int) -> bool:
         """Is a missing entry one that a running broker is about to write, or that a killed one did not come to?
 
-        A DLedger member dispatches what is committed, so its queues may always end before its log.
+        A DLedger member dispatches what is committed, so its queues may always end before its log. Where nothing at all
+        is dispatched the queues are gone, unless a broker is just beginning.
         """
-        return (
-            self._files.has_abort or self._files.dledger
-        ) and self._log_start < self._confirmed_end <= physical_offset
+        if self._confirmed_end <= self._log_start:
+            return self._files.is_live and not self._files.index
+        return (self._files.has_abort or self._files.dledger) and self._confirmed_end <= physical_offset
 
     def _report_wrong(self, key: tuple[str, int], queue: _Queue, wrong: _Wrong) -> None:
         if wrong.unit.tags_code == DAMAGED_TAGS_CODE:
@@ -294,7 +298,7 @@ class QueueCheck:
         for key, missing in sorted(self._missing_folders.items()):
             if self._topics.is_deleted(key[0]):
                 continue
-            if self._is_behind(missing.physical_offset):
+            if self.is_behind(missing.physical_offset):
                 self.notes.append(f"{_title(key)}: not there yet; the next start dispatches its messages")
                 continue
             what = f"no ConsumeQueue, messages with queue offsets {missing.first} to {missing.last} are in the log"
@@ -328,7 +332,7 @@ class QueueCheck:
             if tuple(unit) != wanted:
                 self._batch_fault(key, queue, position, f"unit is {tuple(unit)}, the log says {wanted}")
         left = sorted(expected.values(), key=lambda record: record.physical_offset)
-        if left and self._is_behind(left[0].physical_offset):
+        if left and self.is_behind(left[0].physical_offset):
             self.notes.append(
                 f"{_title(key)}: the last {len(left)} batches are not dispatched yet; the next start does it"
             )

@@ -61,14 +61,15 @@ class Damage:
 class LogWalk:
     """One pass over the log.
 
-    After `batches` is used up: `damages`, `faults` (the same and everything else, in words), `end_offset` (behind the
-    last good record), `records`, `blanks`, `max_store_timestamp`.
+    After `batches` is used up: `damages`, `faults` (the same and everything else, in words), `notes`, `end_offset`
+    (behind the last good record), `records`, `blanks`, `max_store_timestamp`.
     """
 
     def __init__(self, files: StoreFiles, progress: Progress = no_progress) -> None:
         self.files = files
         self.damages: list[Damage] = []
         self.faults: list[Fault] = []
+        self.notes: list[str] = []
         self.start_offset = files.log[0].from_offset if files.log else 0
         self.end_offset = self.start_offset
         self.records = 0
@@ -201,7 +202,12 @@ class LogWalk:
         return False
 
     def _tail(self, file: DataFile, view: memoryview, position: int, stop: int) -> None:
-        if stop != rc.STOP_ZERO:
+        if stop == rc.STOP_ZERO:
+            return
+        if self.files.is_live:  # it may be held up for long in the middle of a record, by the disk or a busy machine
+            name = self.files.name(file.path)
+            self.notes.append(f"{name}: byte {position}: the running broker has not finished this record yet")
+        else:
             what = f"torn tail: {_REASONS[stop]}; no good record follows"
             self._fault(file, position, what, "the end of the log: a broker cuts it here at its next start")
 

@@ -135,6 +135,15 @@ class StoreFiles:
         """The broker runs, or its last exit was not a clean one."""
         return self.disk.exists(self.root / "abort")
 
+    @property
+    def is_live(self) -> bool:
+        """A broker, this one or Java's, is running on the store now: it holds the lock."""
+        return self.disk.is_locked(self.root / "lock")
+
+    def look_again(self) -> "StoreFiles":
+        """The files as they are now."""
+        return StoreFiles(self.disk, self.root, self.settings)
+
     def name(self, path: PurePath) -> str:
         """The path as faults show it: below the root if it is there."""
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
@@ -191,6 +200,8 @@ class StoreFiles:
         for path, entry in entries:
             if not entry.is_dir and entry.name.isdecimal():
                 files.append(DataFile(path, int(entry.name), entry.size))
+        if files and files[-1].size == 0:
+            files.pop()  # as in `_sequence`
         return files
 
     def _sequence(self, entries: list[tuple[PurePath, FileInfo]], unit_size: int = 1) -> list[DataFile]:
