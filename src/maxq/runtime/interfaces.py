@@ -75,7 +75,12 @@ class MappedRegion(Protocol):
         ...
 
     def populate(self, start: int, end: int) -> None:
-        """Back [start, end) with real pages and blocks ahead of use; a hint, and blocking."""
+        """Back [start, end) with real pages ahead of use; a hint, and blocking."""
+        ...
+
+    def allocate(self, start: int, end: int) -> None:
+        """Give [start, end) blocks of the file system, so that writing there cannot fail for lack of room; contents
+        stay as they are. OSError (ENOSPC, EDQUOT) if there is no room. Milliseconds at most."""
         ...
 
     def close(self) -> None:

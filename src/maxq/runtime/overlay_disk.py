@@ -42,6 +42,9 @@ class PrivateRegion:
     def populate(self, start: int, end: int) -> None:
         pass
 
+    def allocate(self, start: int, end: int) -> None:
+        pass  # changed pages take memory, no blocks
+
     def close(self) -> None:
         pass
 

@@ -18,9 +18,7 @@ from maxq.runtime.interfaces import DiskUsage, FileInfo
 
 _PAGE = mmap.PAGESIZE
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
-_ALLOCATE_CHUNK = 64 << 20
 _READ_AROUND_FROM = 64 << 20  # bytes: smaller files are touched here and there, larger ones read through
-_ALLOCATE_FROM = 1 << 20  # smaller files and steps are not worth blocks of their own
 _libc = ctypes.CDLL(None)  # mmap.madvise keeps the interpreter lock; a call through ctypes lets it go
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 _REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
@@ -84,7 +82,6 @@ class SystemMappedRegion:
             # a log that is read through after a crash comes from the disk three times as fast with a larger read-ahead
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         self._view = memoryview(self._map)
-        self._allocated_end = 0  # bytes whose blocks `populate` has allocated
 
     @property
     def view(self) -> memoryview:
@@ -102,14 +99,14 @@ class SystemMappedRegion:
         # if their blocks were allocated before, 64 MiB at a time.
         first = start - start % _PAGE
         last = min(len(self._view), end)
-        if last - first >= _ALLOCATE_FROM and last > self._allocated_end:
-            chunk_end = min(len(self._view), -(-last // _ALLOCATE_CHUNK) * _ALLOCATE_CHUNK)
-            with contextlib.suppress(OSError):  # no room: the pages then fail one by one, where it is noticed
-                os.posix_fallocate(self._fd, first, chunk_end - first)
-            self._allocated_end = chunk_end
         if first < last:
             here = ctypes.addressof(ctypes.c_char.from_buffer(self._view, first))
             _libc.madvise(ctypes.c_void_p(here), ctypes.c_size_t(last - first), _POPULATE_WRITE)
+
+    def allocate(self, start: int, end: int) -> None:
+        first = start - start % _PAGE
+        if first < end:
+            os.posix_fallocate(self._fd, first, end - first)
 
     def discard(self, start: int, end: int) -> bool:
         """Give the blocks of whole pages [start, end) back: they read as zeros. False if the file system cannot."""

@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from maxq.runtime.interfaces import Disk
+from maxq.store.block_reserve import back_units
 from maxq.store.log_cy import QueueTail
 from maxq.store.mapped_file import MappedFile
 from maxq.store.mapped_file_queue import MappedFileQueue
@@ -49,6 +50,8 @@ class BatchConsumeQueue:
         self.next_queue_offset = 0
         self.tail = QueueTail(topic, queue_id, self)
         self.max_physical_offset = -1  # start of the last record that has a unit
+        self._backed: MappedFile | None = None  # the file that is written, and up to which byte it has blocks
+        self._backed_end = 0
 
     @property
     def first_index(self) -> int:
@@ -107,12 +110,16 @@ class BatchConsumeQueue:
             yield unit
 
     def append(self, unit: BatchUnit) -> bool:
-        """Write one unit unless its record has one already. False: it had."""
+        """Write one unit unless its record has one already. False: it had. OSError: there is no room for it."""
         if unit.physical_offset <= self.max_physical_offset:
             return False
         position = self.count * BATCH_UNIT_SIZE
         file = self.files.find(position) or self._create(position)
-        _UNIT.pack_into(file.view, position - file.file_from_offset, *unit, -1, 0)
+        place = position - file.file_from_offset
+        if file is not self._backed or place + BATCH_UNIT_SIZE > self._backed_end:
+            self._backed_end = back_units(file.region, place, file.file_size)
+            self._backed = file
+        _UNIT.pack_into(file.view, place, *unit, -1, 0)
         self.count += 1
         self.max_physical_offset = unit.physical_offset
         self.next_queue_offset = max(self.next_queue_offset, unit.base_offset + unit.batch_size)
@@ -167,6 +174,7 @@ class BatchConsumeQueue:
 
     def release(self) -> None:
         """Give up all mappings."""
+        self._backed = None
         self.files.release()
 
     def destroy(self) -> None:

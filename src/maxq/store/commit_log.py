@@ -7,7 +7,8 @@ one comes, reading by physical offset, and what is durable.
 import struct
 from collections.abc import Iterator
 
-from maxq.runtime.interfaces import FileInfo
+from maxq.runtime.interfaces import FileInfo, MappedRegion
+from maxq.store.block_reserve import BlockReserve
 from maxq.store.file_allocator import FileAllocator
 from maxq.store.log_cy import LogTail
 from maxq.store.mapped_file import MappedFile
@@ -20,6 +21,8 @@ MESSAGE_MAGICS = (0xDAA320A7, 0xDAA320AB)
 #: A record never touches the last 8 bytes of a file: BLANK needs them.
 END_FILE_MIN_BLANK_LENGTH = 8
 MIN_RECORD_SIZE = 91
+#: Blocks are allocated so many bytes at a time.
+_BLOCKS_STEP = 64 << 20
 
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 _INT = struct.Struct(">i")
@@ -38,6 +41,7 @@ class CommitLog:
         self._context = context
         self._allocator = allocator
         self._populator = PagePopulator(context.jobs.start, populate_ahead)
+        self._reserve: BlockReserve | None = None
         self.files = MappedFileQueue(
             context.disk, context.commit_log_folder, "", context.config.mapped_file_size_commit_log
         )
@@ -95,37 +99,70 @@ class CommitLog:
         last = self.files.last
         self.flushed_offset = offset
         self._current = last
+        self._reserve = None
         if last is None or offset >= last.end_offset:
             self.tail.attach(None, offset, 0, 0)
         else:
             position = offset - last.file_from_offset
             self.tail.attach(last.view, last.file_from_offset, last.file_size, position)
+            self._write_within(self._reserve_of(last.region, position))
             self._populator.attach(last.region, position, last.file_size)
 
-    def roll(self) -> None:
-        """Close the current file with a BLANK record and go on in the next one.
+    def make_room(self, size: int = 0) -> None:
+        """The writing end has no room for a record. Give its file more blocks, `size` bytes or a step; if it has them
+        all, close it with a BLANK record and go on in the next one. So at most two calls make room for `size` bytes.
 
         Raises:
-            OSError: the file could not be created; the log is as before.
+            OSError: there is no room on the disk, or the file could not be created; the log is as before.
         """
+        if self._reserve is not None and not self._reserve.is_whole:
+            self._reserve.more(size + END_FILE_MIN_BLANK_LENGTH)
+            self._write_within(self._reserve)
+            return
+        self._roll(size)
+
+    def _roll(self, size: int) -> None:
         current = self._current
         offset = self.max_offset if current is None else current.end_offset
         region = self._allocator.take(offset) or self._context.disk.map(
             self.files.folder / f"{offset:020d}", self.files.file_size
         )
+        reserve = self._reserve_of(region, 0)
+        try:
+            reserve.more(size + END_FILE_MIN_BLANK_LENGTH)
+        except OSError:
+            self._allocator.give_back(offset, region)
+            raise
         if current is not None and current.file_from_offset == self.tail.file_from_offset:
             self.tail.close_file()
             current.wrote_position = current.file_size
         file = self.files.create(offset, region)
         self._current = file
         self.tail.attach(file.view, offset, file.file_size, 0)
+        self._write_within(reserve)
         self._populator.attach(file.region, 0, file.file_size)
         self._populator.move_to(0)
         self._allocator.prepare(offset + file.file_size, offset + 2 * file.file_size)
 
+    def _reserve_of(self, region: MappedRegion, position: int) -> BlockReserve:
+        size = self.files.file_size
+        return BlockReserve(self._context.jobs, region, position, size, _BLOCKS_STEP, self._on_more_blocks)
+
+    def _on_more_blocks(self, reserve: BlockReserve) -> None:
+        if reserve is self._reserve:
+            self._write_within(reserve)
+
+    def _write_within(self, reserve: BlockReserve) -> None:
+        """The writing end takes the file to end where its blocks do."""
+        self._reserve = reserve
+        self.tail.file_size = reserve.end
+
     def prepare_ahead(self) -> None:
-        """Have pages ahead of the writer ready. Cheap when there is nothing to do."""
-        self._populator.move_to(self.tail.wrote_position)
+        """Have pages and blocks ahead of the writer ready. Cheap when there is nothing to do."""
+        position = self.tail.wrote_position
+        self._populator.move_to(position)
+        if self._reserve is not None:
+            self._reserve.move_to(position)
 
     def create_ahead(self) -> None:
         """Have the next files ready: start of the services."""
@@ -138,6 +175,7 @@ class CommitLog:
         """Detach the writing end: shutdown."""
         self._settle()
         self._populator.attach(None, 0, 0)
+        self._reserve = None
         self.tail.attach(None, self.max_offset, 0, 0)
         self._current = None
 
@@ -189,6 +227,7 @@ class CommitLog:
         file = self.files.find(physical_offset)
         assert file is not None, f"no file holds physical offset {physical_offset}"
         position = physical_offset - file.file_from_offset + 20
+        file.region.allocate(position, position + 8)
         _LONG.pack_into(file.view, position, queue_offset)
         file.region.flush(position, position + 8)
 

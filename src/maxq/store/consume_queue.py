@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 
 from maxq.runtime.interfaces import Disk
+from maxq.store.block_reserve import UNIT_ROOM, back_units
 from maxq.store.log_cy import DAMAGED_TAGS_CODE, QueueTail
 from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile, clear, holds_data
 from maxq.store.mapped_file_queue import MappedFileQueue
@@ -145,28 +146,50 @@ class ConsumeQueue:
         position = queue_offset * CQ_STORE_UNIT_SIZE
         file = self.files.find(position)
         assert file is not None, f"{self.topic}-{self.queue_id} has no unit {queue_offset}"
+        file.region.allocate(position - file.file_from_offset, position - file.file_from_offset + CQ_STORE_UNIT_SIZE)
         UNIT.pack_into(self._view(file), position - file.file_from_offset, *unit)
         file.flushed_position = min(file.flushed_position, position - file.file_from_offset)
 
     def _start_at(self, target: int) -> None:
         file_size = self.files.file_size
-        file = self.files.create(target - target % file_size)
-        position = target - file.file_from_offset
+        position = target % file_size
+        file = self._add_file(target - position, min(file_size, position + UNIT_ROOM))
         self._view(file)[:position] = _PRE_BLANK * (position // CQ_STORE_UNIT_SIZE)
-        self.tail.attach(file.view, file.file_from_offset, position)
+        self._write_in(file, position)
         self.tail.next_queue_offset = max(self.tail.next_queue_offset, target // CQ_STORE_UNIT_SIZE)
         self.reset_min()
 
     def _attach(self) -> None:
-        """Attach the file that holds the write offset, a new one if the last is full."""
+        """Attach the file that holds the write offset, a new one if the last is full, as far as it has blocks.
+
+        Raises:
+            OSError: there is no room for another unit; the queue is as before.
+        """
         offset = self.tail.write_offset
         file = self.files.find(offset)
         if file is None:
             last = self.files.last
             if last is not None:
                 last.wrote_position = last.file_size
-            file = self.files.create(offset - offset % self.files.file_size)
-        self.tail.attach(self._view(file), file.file_from_offset, offset - file.file_from_offset)
+            file = self._add_file(offset - offset % self.files.file_size, 0)
+        self._write_in(file, offset - file.file_from_offset)
+
+    def _add_file(self, file_from_offset: int, used: int) -> MappedFile:
+        """A new file with blocks for its first `used` bytes."""
+        file = self.files.create(file_from_offset)
+        try:
+            file.region.allocate(0, used)
+        except OSError:
+            self.files.files.pop()
+            file.release()
+            raise
+        self._on_mapped(self)
+        return file
+
+    def _write_in(self, file: MappedFile, position: int) -> None:
+        view = self._view(file)
+        end = back_units(file.region, position, file.file_size)
+        self.tail.attach(view[:end], file.file_from_offset, position)
 
     # --- life of the files ---
 

@@ -92,6 +92,7 @@ def seal(context: StoreContext, commit_log: CommitLog, damage: DamagedRange) -> 
         return False
     kept = context.root / DAMAGED_FOLDER / offset_to_file_name(damage.physical_offset)
     context.disk.write(kept, bytes(file.view[damage.position : stop]))
+    file.region.allocate(damage.position, stop)
     file.view[damage.position : damage.position + len(filler)] = filler
     file.region.flush(damage.position, stop)
     return True

@@ -72,6 +72,8 @@ class DispatchService:
         self.faults: list[str] = []
         self.hooks: dict[str, Callable[[DispatchRequest], None]] = {}
         self.on_arrival: Callable[[list[QueueTail]], None] | None = None
+        self._at = 0  # physical offset of the record for which the Dispatcher called last
+        self._half_done = False  # the disk took only a part of that record's entries
 
     def hook(self, topic: str, function: Callable[[DispatchRequest], None]) -> None:
         """Let `function` see every record of `topic` that is dispatched from now on."""
@@ -89,21 +91,42 @@ class DispatchService:
         if not self._context.flags.cq_writable and not self._context.flags.has(LOGICS_ERROR | INDEX_ERROR):
             return
         try:
+            if self._half_done:
+                self._finish_record()
             self.advance(self.dispatcher, end)
         except OSError as error:
-            reason = (
-                f"dispatch at physical offset {self.dispatcher.dispatched_offset} failed: {error}; free or "
-                "repair the disk"
-            )
-            log.error(reason)
-            self._context.flags.set(LOGICS_ERROR, reason)
-            return
-        if self._context.flags.has(LOGICS_ERROR):
-            self._context.flags.clear(LOGICS_ERROR)
+            self._stop(error)
+        else:
+            if self._context.flags.has(LOGICS_ERROR):
+                self._context.flags.clear(LOGICS_ERROR)
+                log.warning("dispatch goes on")
         arrived = self.dispatcher.arrived
         if arrived and self.on_arrival is not None:
             self.dispatcher.arrived = []
             self.on_arrival(arrived)
+
+    def _stop(self, error: OSError) -> None:
+        """What lies before the record that met the error is done."""
+        dispatcher = self.dispatcher
+        dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, self._at)
+        self._half_done = True
+        reason = f"dispatch at physical offset {dispatcher.dispatched_offset} failed: {error}; free or repair the disk"
+        if not self._context.flags.has(LOGICS_ERROR):
+            log.error("%s; it is tried again", reason)
+        self._context.flags.set(LOGICS_ERROR, reason)
+
+    def _finish_record(self) -> None:
+        """Queues know what they have; the index is told which keys of the record come next."""
+        dispatcher, offset = self.dispatcher, self.dispatcher.dispatched_offset
+        present = self._index.trailing_entries(offset)
+        if present:
+            after = self.finish_index(offset, present)
+            self.unindexed.dispatched_offset = offset
+            self.advance(self.unindexed, after)
+            dispatcher.arrived += self.unindexed.arrived
+            self.unindexed.arrived = []
+            dispatcher.dispatched_offset = after
+        self._half_done = False
 
     def advance(self, dispatcher: Dispatcher, end: int) -> int:
         """Run `dispatcher` from where it is up to `end`; returns where it stopped: below `end` only at bytes that are
@@ -133,6 +156,8 @@ class DispatchService:
         message = decode_record(record)
         keys = [message.uniq_key] if message.uniq_key else []
         keys += [key for key in (message.keys or "").split(" ") if key]
+        if self.dispatcher.index_tags and message.tags:
+            keys.append(f"T#{message.tags}")
         self._index.put_keys(message.topic, keys[present:], physical_offset, message.store_timestamp)
         return physical_offset + message.store_size
 
@@ -142,6 +167,7 @@ class DispatchService:
         return self._queues.open_queue(topic, queue_id)
 
     def roll_queue(self, tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> bool:
+        self._at = physical_offset
         queue: ConsumeQueue = tail.owner
         end = queue.max_offset
         if queue_offset == end:  # its file is full, or there is none yet
@@ -171,9 +197,11 @@ class DispatchService:
         self.faults.append(text)
 
     def roll_index(self, physical_offset: int, store_timestamp: int) -> None:
+        self._at = physical_offset
         self._index.roll()
 
     def dispatch_special(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
+        self._at = physical_offset
         message = decode_record(view[position : position + size])
         properties = message.properties
         if message.sys_flag & _ROLLBACK == _ROLLBACK:

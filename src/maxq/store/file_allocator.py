@@ -29,6 +29,11 @@ class FileAllocator:
         self._used_up_to = max(self._used_up_to, offset)
         return self._ready.pop(offset, None)
 
+    def give_back(self, offset: int, region: MappedRegion) -> None:
+        """The writer could not begin the file after all."""
+        self._ready[offset] = region
+        self._used_up_to = min(self._used_up_to, offset - 1)
+
     def prepare(self, *offsets: int) -> None:
         """Create the files that start at `offsets` on the executor."""
         wanted = [offset for offset in offsets if offset not in self._ready]

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from maxq.store.block_reserve import BlockReserve
 from maxq.store.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexFile, index_file_size
 from maxq.store.log_cy import IndexTail, jhash
 from maxq.store.page_populator import PagePopulator
@@ -11,6 +12,8 @@ from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 
+#: Blocks for entries are allocated so many bytes at a time.
+_BLOCKS_STEP = 16 << 20
 _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 
 
@@ -37,6 +40,7 @@ class IndexService:
     def __init__(self, context: StoreContext, on_full: Callable[[IndexFile], None], populate_ahead: int) -> None:
         self._context = context
         self._populator = PagePopulator(context.jobs.start, populate_ahead)
+        self._reserve: BlockReserve | None = None  # of the file that is written, from its entries on
         self.on_full = on_full
         self.tail = IndexTail()
         self.files: list[IndexFile] = []
@@ -93,8 +97,9 @@ class IndexService:
     def attach_last(self) -> None:
         """Go on writing in the newest file."""
         if self.files:
-            self.tail.attach(self.files[-1].view, *self._shape)
-            self._populate(self.files[-1])
+            file = self.files[-1]
+            self._write_within(self._reserve_of(file, file.index_count))
+            self._populate(file)
 
     def _populate(self, file: IndexFile) -> None:
         """Entries are written in order, slots anywhere: the slot table is made ready at once, entries ahead."""
@@ -104,24 +109,59 @@ class IndexService:
             self._context.jobs.start(lambda: region.populate(0, entries))
         self._populator.attach(file.region, entries + ENTRY_SIZE * self.tail.index_count, file.size)
 
+    def _reserve_of(self, file: IndexFile, entries: int) -> BlockReserve:
+        position = min(file.size, HEADER_SIZE + SLOT_SIZE * file.slot_nums + ENTRY_SIZE * entries)
+        return BlockReserve(self._context.jobs, file.region, position, file.size, _BLOCKS_STEP, self._on_more_blocks)
+
+    def _on_more_blocks(self, reserve: BlockReserve) -> None:
+        if reserve is self._reserve:
+            self._write_within(reserve)
+
+    def _write_within(self, reserve: BlockReserve) -> None:
+        """The writing end takes the newest file to end where its blocks do."""
+        self._reserve = reserve
+        file = self.files[-1]
+        entries = (reserve.end - HEADER_SIZE - SLOT_SIZE * file.slot_nums) // ENTRY_SIZE
+        self.tail.attach(file.view, file.slot_nums, min(entries, file.max_index_nums))
+
     def prepare_ahead(self) -> None:
-        """Have pages ahead of the newest entry ready. Cheap when there is nothing to do."""
-        tail = self.tail
-        self._populator.move_to(
-            HEADER_SIZE + SLOT_SIZE * self._context.config.max_hash_slot_num + ENTRY_SIZE * tail.index_count
-        )
+        """Have pages and blocks ahead of the newest entry ready. Cheap when there is nothing to do."""
+        if self._reserve is None:
+            return
+        slots = SLOT_SIZE * self._context.config.max_hash_slot_num
+        position = HEADER_SIZE + slots + ENTRY_SIZE * self.tail.index_count
+        self._populator.move_to(position)
+        self._reserve.move_to(position)
 
     def roll(self) -> None:
-        """Attach a new file behind the newest one."""
+        """The writing end has no room for an entry. Give its file more blocks; if it has them all, go on in a new one.
+
+        Raises:
+            OSError: there is no room on the disk; the index is as before.
+        """
+        reserve = self._reserve
+        if reserve is not None and not reserve.is_whole:
+            # slots are written anywhere, and after a crash a page of them may be a hole
+            self.files[-1].region.allocate(0, HEADER_SIZE + SLOT_SIZE * self.files[-1].slot_nums)
+            reserve.more()
+            self._write_within(reserve)
+            return
         previous = self.files[-1] if self.files else None
         file = IndexFile(self._context.disk, self.folder / self._next_name(), *self._shape)
+        reserve = self._reserve_of(file, 0)
+        try:
+            file.region.allocate(0, HEADER_SIZE + SLOT_SIZE * file.slot_nums)
+            reserve.more()
+        except OSError:
+            file.destroy()
+            raise
         if previous is None:
             file.preset(0, 0)
         else:
             header = previous.header()
             file.preset(header[1], header[3])
         self.files.append(file)
-        self.tail.attach(file.view, *self._shape)
+        self._write_within(reserve)
         self._populate(file)
         if previous is not None:
             self.on_full(previous)
@@ -145,6 +185,16 @@ class IndexService:
             if not self.tail.put_key(key_hash, physical_offset, store_timestamp):
                 self.roll()
                 self.tail.put_key(key_hash, physical_offset, store_timestamp)
+
+    def trailing_entries(self, physical_offset: int) -> int:
+        """How many of the newest entries are of the record at `physical_offset`."""
+        found = 0
+        for file in reversed(self.files):
+            here = file.trailing_entries(physical_offset)
+            found += here
+            if here < file.index_count - 1:
+                break
+        return found
 
     def query(self, text: str, max_num: int, begin: int, end: int) -> tuple[list[int], int, int]:
         """Physical offsets of records that have an entry with the hash of `text` and a time in [begin, end].
@@ -182,6 +232,7 @@ class IndexService:
     def destroy(self) -> None:
         """Delete all files. Blocks."""
         self._populator.attach(None, 0, 0)
+        self._reserve = None
         self.tail.attach(None, *self._shape)
         self.tail.end_physical_offset = 0  # the guard against indexing a record twice
         for file in self.files:
@@ -191,6 +242,7 @@ class IndexService:
     def release(self) -> None:
         """Give up all mappings: shutdown."""
         self._populator.attach(None, 0, 0)
+        self._reserve = None
         self.tail.attach(None, *self._shape)
         for file in self.files:
             file.release()

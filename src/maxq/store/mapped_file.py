@@ -150,7 +150,8 @@ def clear(region: MappedRegion, start: int, end: int) -> None:
     """
     view = region.view
     page = min(-(-start // OS_PAGE_SIZE) * OS_PAGE_SIZE, end)
-    view[start:page] = bytes(page - start)
+    if bytes(view[start:page]).strip(b"\0"):  # a hole stays one: on a full disk it could not be written
+        view[start:page] = bytes(page - start)
     if page < end and not (isinstance(region, SparseRegion) and region.discard(page, end)):
         for piece in range(page, end, len(_ZEROS)):
             stop = min(piece + len(_ZEROS), end)

@@ -25,6 +25,7 @@ from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
 from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.disk_room import DiskRoom
 from maxq.store.dispatch import DispatchRequest, DispatchService
 from maxq.store.file_allocator import FileAllocator
 from maxq.store.flush import CommitLogFlusher
@@ -101,8 +102,9 @@ class MessageStore:
         self.stats = StoreStats(context)
         memory = machine_memory(disk) if memory_bytes is None else memory_bytes
         self.reader = MessageReader(context, self.commit_log, self.queues, self.index, memory)
+        self.disk_room = DiskRoom(context, self.commit_log.make_room, self._dispatch_all)
         self.writer = MessageWriter(
-            context, self.commit_log, self.queues, self.flusher, self.dispatch, self._on_appended
+            context, self.commit_log, self.queues, self.flusher, self.dispatch, self.disk_room, self._on_appended
         )
         self.cleaner = CleanService(
             context, self.commit_log, self.queues, self.index, self.queue_flusher, self.dispatch
@@ -196,6 +198,7 @@ class MessageStore:
             ("commit log flush", self.flusher.run()),
             ("consume queue flush", self.queue_flusher.run()),
             ("clean", self.cleaner.run()),
+            ("disk room", self.disk_room.run()),
         ):
             task = loop.create_task(run, name=f"store: {name}")
             task.add_done_callback(self._service_ended)
@@ -333,6 +336,9 @@ class MessageStore:
     @property
     def is_writable(self) -> bool:
         return self._loaded and self.flags.writable
+
+    def _dispatch_all(self) -> None:
+        self.dispatch.run(self.commit_log.flushed_offset if self.flusher.is_sync else self.commit_log.max_offset)
 
     def _on_appended(self) -> None:
         if self.flusher.is_sync:

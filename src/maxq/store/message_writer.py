@@ -17,6 +17,7 @@ from maxq.protocol.message_id import offset_message_id
 from maxq.protocol.message_properties import encode_properties
 from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.consume_queue_store import DELAY_TOPIC, ConsumeQueueStore
+from maxq.store.disk_room import DiskRoom, lacks_room
 from maxq.store.dispatch import LMQ_PREFIX, DispatchService
 from maxq.store.flush import CommitLogFlusher
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
@@ -64,6 +65,7 @@ class MessageWriter:
         queues: ConsumeQueueStore,
         flusher: CommitLogFlusher,
         dispatch: DispatchService,
+        disk_room: DiskRoom,
         on_appended: Callable[[], None],
     ) -> None:
         self._context = context
@@ -71,6 +73,7 @@ class MessageWriter:
         self._queues = queues
         self._flusher = flusher
         self._dispatch = dispatch
+        self._disk_room = disk_room
         self._on_appended = on_appended
         self._busy_until_ms = 0
         self._slow_append_ms = 0
@@ -169,7 +172,7 @@ class MessageWriter:
         now = self._context.clock.wall_ms()
         crc = crc31(message.body)
         log = self._commit_log
-        for _ in range(2):
+        while True:
             written = log.tail.append_record(
                 topic, message.queue_id, message.flag, queue_offset, sys_flag, message.born_timestamp,
                 message.born_host, now, store_host, message.reconsume_times, message.prepared_transaction_offset,
@@ -177,7 +180,7 @@ class MessageWriter:
             )  # fmt: skip
             if written > 0:
                 break
-            refused = self._roll()
+            refused = self._make_room(size)
             if refused is not None:
                 return refused
         self._took(began)
@@ -190,10 +193,13 @@ class MessageWriter:
             offset_message_id(store_host, end - written), 1,
         )  # fmt: skip
 
-    def _roll(self) -> PutMessageResult | None:
+    def _make_room(self, size: int = 0) -> PutMessageResult | None:
         try:
-            self._commit_log.roll()
+            self._commit_log.make_room(size)
         except OSError as error:
+            if lacks_room(error):
+                self._disk_room.lacks(error, size)
+                return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark=self.remark())
             return PutMessageResult(
                 PutMessageStatus.CREATE_MAPPED_FILE_FAILED,
                 remark=f"the next CommitLog file could not be made: {error}; free space or repair the disk",
@@ -244,8 +250,8 @@ class MessageWriter:
                 "messages at a time"
             )
         tail = self._commit_log.tail
-        if size + END_FILE_MIN_BLANK_LENGTH > tail.file_size - tail.wrote_position:  # a batch goes into one file
-            failed = self._roll()
+        while size + END_FILE_MIN_BLANK_LENGTH > tail.file_size - tail.wrote_position:  # a batch goes into one file
+            failed = self._make_room(size)
             if failed is not None:
                 return failed
         return self._put_parts(message, [(part.body, part.flag) for part in parts], encoded)
@@ -292,13 +298,13 @@ class MessageWriter:
         now = context.clock.wall_ms()
         done = 0
         if not context.config.enabled_append_prop_crc:  # the general path writes that property
-            for _ in range(2):
+            while True:
                 done = tail.append_rows(
                     source, scratch, rows, first, count, self._queues.topics, born_host,
                     context.identity.store_host, now, suffix, context.config.max_message_size,
                 )  # fmt: skip
-                fresh = tail.file_size > 0 and tail.wrote_position == 0
-                if done or not tail.full or fresh or self._roll() is not None:
+                is_whole_and_empty = tail.wrote_position == 0 and tail.file_size == log.files.file_size
+                if done or not tail.full or is_whole_and_empty or self._make_room() is not None:
                     break
         if done == 0:
             return _NO_ROWS

@@ -7,8 +7,9 @@ INDEX_ERROR = 1 << 3
 DISK_FULL = 1 << 4
 FENCED = 1 << 5
 LOGIC_DISK_FULL = 1 << 6
+NO_ROOM = 1 << 7  # the log gets no blocks: unlike DISK_FULL this is no matter of ratios
 
-_NOT_WRITABLE_MASK = NOT_WRITABLE | LOGICS_ERROR | INDEX_ERROR | DISK_FULL | FENCED | LOGIC_DISK_FULL
+_NOT_WRITABLE_MASK = NOT_WRITABLE | LOGICS_ERROR | INDEX_ERROR | DISK_FULL | FENCED | LOGIC_DISK_FULL | NO_ROOM
 # dispatch goes on while a disk is full: what is in the log must become visible
 _NOT_CQ_WRITABLE_MASK = NOT_WRITABLE | LOGICS_ERROR | INDEX_ERROR | LOGIC_DISK_FULL
 

@@ -52,6 +52,7 @@ class StoreCheckpoint:
             fault = f"checkpoint {error}: started anew"
             self._context.disk.delete(self.path)
             self._region = self._context.disk.map(self.path, OS_PAGE_SIZE)
+        self._region.allocate(0, OS_PAGE_SIZE)
         values = _FIELDS.unpack_from(self._region.view)
         if any(value < 0 for value in values):
             fault = f"checkpoint {self.path} holds negative numbers {values}: started anew"

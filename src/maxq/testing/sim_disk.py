@@ -80,6 +80,9 @@ class SimMappedRegion:
     def populate(self, start: int, end: int) -> None:
         self._disk.check_alive()
 
+    def allocate(self, start: int, end: int) -> None:
+        self._disk.allocate_inode(self._path, self._inode, start, end)
+
     def close(self) -> None:
         self._view = memoryview(b"")
 
@@ -102,6 +105,8 @@ class SimDisk:
         rng: what a crash keeps, and when the kernel writes back.
         clock: modification times.
         total_bytes: size of the partition; a file counts with its full length.
+        sparse: instead, a mapped file counts with the pages that were allocated, as on a real disk; `unbacked` tells
+            what was written elsewhere, which kills a real process when the disk is full.
         write_back: probability per operation that some dirty pages reach the platters on their own.
         metadata_in_order: False lets a crash keep any subset of the waiting directory changes.
     """
@@ -114,6 +119,7 @@ class SimDisk:
         total_bytes: int = 1 << 34,
         write_back: float = 0.2,
         metadata_in_order: bool = True,
+        sparse: bool = False,
     ) -> None:
         self.rng = rng
         self.clock = clock
@@ -124,6 +130,7 @@ class SimDisk:
         self.lost_at = ""  # the operation, and its path, in which cut_power_after let the power go
         self._write_back = write_back
         self._metadata_in_order = metadata_in_order
+        self._sparse = sparse
         self._files: dict[str, SimFile] = {}
         self._folders: set[str] = {"/", "."}
         self._durable_files: dict[str, SimFile] = {}
@@ -161,11 +168,13 @@ class SimDisk:
             total_bytes=self.total_bytes,
             write_back=self._write_back,
             metadata_in_order=self._metadata_in_order,
+            sparse=self._sparse,
         )
         for path, content in files.items():
             old = self._files.get(path) or self._durable_files.get(path)
             modified_ms = old.modified_ms if old else self.clock.wall_ms()
             inode = SimFile(content, bytearray(content), modified_ms)
+            inode.allocated = inode.used_pages() if self._sparse else None
             successor._files[path] = successor._durable_files[path] = inode
         successor._folders = set(self._folders)
         return successor
@@ -212,7 +221,7 @@ class SimDisk:
             if read_only:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
             self._step("create", key)
-            inode = self._create(key, size)
+            inode = self._create(key, size, sparse=self._sparse)
         if len(inode.live) != size:
             raise ValueError(f"{path}: {len(inode.live)} bytes, expected {size}")
         return SimMappedRegion(self, key, inode, read_only=read_only)
@@ -351,6 +360,24 @@ class SimDisk:
         inode.modified_ms = self.clock.wall_ms()
         self._step("flush", path)
 
+    def allocate_inode(self, path: str, inode: SimFile, start: int, end: int) -> None:
+        """Blocks for a range of a mapped file."""
+        self.check_alive()
+        if inode.allocated is None:
+            return
+        missing = set(range(start // PAGE, -(-end // PAGE))) - inode.allocated
+        self._check_space(path, len(missing) * PAGE)
+        inode.allocated |= missing
+
+    def unbacked(self) -> Sequence[tuple[str, int]]:
+        """(path, page) of what was written to a mapped file where it has no blocks; for a sparse disk."""
+        return [
+            (path, page)
+            for path, inode in self._files.items()
+            if inode.allocated is not None
+            for page in sorted(inode.used_pages() - inode.allocated)
+        ]
+
     def check_alive(self) -> None:
         """PowerLoss if there is no power any more."""
         if self._survivors is not None:
@@ -376,7 +403,7 @@ class SimDisk:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), key)
 
     def _used(self) -> int:
-        return self.other_bytes + sum(len(inode.live) for inode in self._files.values())
+        return self.other_bytes + sum(inode.blocks_bytes for inode in self._files.values())
 
     def _check_space(self, key: str, size: int) -> None:
         if self._used() + size > self.total_bytes:
@@ -405,10 +432,11 @@ class SimDisk:
         for folder in (path, *path.parents):
             self._folders.add(_key(folder))
 
-    def _create(self, key: str, size: int) -> SimFile:
-        self._check_space(key, size)
+    def _create(self, key: str, size: int, *, sparse: bool = False) -> SimFile:
+        self._check_space(key, 0 if sparse else size)
         self._add_folders(PurePath(key).parent)
         inode = SimFile(bytearray(size), bytearray(), self.clock.wall_ms())
+        inode.allocated = set() if sparse else None
         self._files[key] = inode
         self._journal.append(_Change("link", key, inode))
         if size:

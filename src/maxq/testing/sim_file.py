@@ -16,12 +16,24 @@ class SimFile:
         live: what the process sees.
         durable: what the platters hold; shorter than `live` until the length is durable.
         lost_pages: dropped by a failed sync, by number; not written until they are modified again.
+        allocated: numbers of the pages that have blocks; None for a file that takes its full length.
     """
 
     live: bytearray
     durable: bytearray
     modified_ms: int
     lost_pages: dict[int, bytes] = field(default_factory=dict)
+    allocated: set[int] | None = None
+
+    @property
+    def blocks_bytes(self) -> int:
+        """What it takes of the partition."""
+        return len(self.live) if self.allocated is None else len(self.allocated) * PAGE
+
+    def used_pages(self) -> set[int]:
+        """Numbers of the pages that hold anything but zeros."""
+        live = memoryview(self.live)
+        return {begin // PAGE for begin in range(0, len(live), PAGE) if any(live[begin : begin + PAGE])}
 
     def make_length_durable(self) -> None:
         """The platters know how long the file is; what was never written reads as zeros."""
