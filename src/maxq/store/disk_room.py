@@ -67,6 +67,7 @@ class DiskRoom:
                 self.lacks(error, self._wanted)
             else:
                 flags.clear(NO_ROOM)
+                self._dispatch()  # the file may have been closed
                 log.warning("the disk has room again: messages are taken")
 
 
