@@ -13,28 +13,23 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from pathlib import PurePath
-from types import TracebackType
-from typing import Self
 
 from maxq.client.client_config import ClientSeams, LitePullConsumerConfig
-from maxq.client.errors import NotRunningError
+from maxq.client.group_consumer import GroupConsumer
 from maxq.client.lite_pull_buffer import AssignedQueue, FetchBuffer, Fetched
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
 from maxq.client.namespace import unwrap, wrap
-from maxq.client.offset_store import LocalFileOffsetStore, OffsetStore, ReadOffsetType, RemoteBrokerOffsetStore
+from maxq.client.offset_store import ReadOffsetType, RemoteBrokerOffsetStore
 from maxq.client.process_queue import ProcessQueue
-from maxq.client.pull_api import PullAPIWrapper
 from maxq.client.pull_result import PullResult, PullStatus
 from maxq.client.rebalance_impl import RebalanceImpl
 from maxq.client.running_info import consumer_running_info
-from maxq.client.validators import check_consumer_group, check_topic
+from maxq.client.validators import check_topic
 from maxq.errors import ClientError, MaxQError
 from maxq.protocol.body.consumer_info import ConsumerRunningInfo
-from maxq.protocol.body.heartbeat import ConsumerData
-from maxq.protocol.body.subscription import TAG, SubscriptionData, build_subscription_data
-from maxq.protocol.enums import ConsumeType, MessageModel
+from maxq.protocol.body.subscription import TAG, build_subscription_data
+from maxq.protocol.enums import ConsumeType
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_queue import MessageQueue
 
@@ -44,7 +39,7 @@ FLOW_CONTROL_WAIT_MS = 10
 PAUSED_WAIT_MS = 100
 
 
-class LitePullConsumer:
+class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
     """A pulling member of a consumer group.
 
     Args:
@@ -53,26 +48,17 @@ class LitePullConsumer:
         manager: shares connections with other clients of the loop that have the same instance name.
     """
 
+    consume_type = ConsumeType.CONSUME_ACTIVELY
+
     def __init__(
         self, config: LitePullConsumerConfig, seams: ClientSeams, *, manager: MQClientManager | None = None
     ) -> None:
-        check_consumer_group(config.consumer_group)
-        self._config = config
-        self._seams = seams
-        self._clock = seams.clock
-        self._manager = manager or MQClientManager(seams)
-        self.group = wrap(config.namespace, config.consumer_group)
-        self._broadcasting = config.message_model is MessageModel.BROADCASTING
-        self._wanted: dict[str, SubscriptionData] = {}  # subscribe: by topic on the wire, as the heartbeat tells it
+        super().__init__(config, seams, manager)
         self._manual: set[MessageQueue] | None = None  # assign: these queues
         self._assigned: dict[MessageQueue, AssignedQueue] = {}
         self._buffer = FetchBuffer()
         self._given_out: Fetched | None = None  # by the last poll; done when the next one is called
         self._next_auto_commit_ms = 0
-        self._instance: MQClientInstance | None = None
-        self._offsets: OffsetStore
-        self._rebalance: RebalanceImpl
-        self._pull_api: PullAPIWrapper
 
     # --- life ---
 
@@ -81,34 +67,21 @@ class LitePullConsumer:
 
         Raises:
             ClientError: already started, or no name server given.
+            NoRouteError, RemotingError, BrokerError: an assigned queue cannot be read; the group was left again.
         """
-        if self._instance is not None:
-            raise ClientError(f"consumer of group {self.group} is already started")
-        config = self._config
-        client_id = self._manager.client_id(config, keep_default_name=self._broadcasting)
-        instance = await self._manager.acquire(client_id, config)
+        await self._join()
+        self._next_auto_commit_ms = self._clock.monotonic_ms() + self._config.auto_commit_interval
         try:
-            self._offsets = self._make_offset_store(instance)
-            await self._offsets.load()
-            self._pull_api = PullAPIWrapper(instance, self.group)
-            self._rebalance = RebalanceImpl(instance, config, self.group, self._offsets, self)
-            instance.register_consumer(self)
+            if self._wanted:
+                await self._announce()
+            if self._manual is not None:
+                await self._assign_now(self._manual)
         except BaseException:
-            await self._manager.release(instance)
+            await self.shutdown()
             raise
-        self._instance = instance
-        self._next_auto_commit_ms = self._clock.monotonic_ms() + config.auto_commit_interval
-        if self._wanted:
-            await self._announce()
-        if self._manual is not None:
-            await self._assign_now(self._manual)
 
-    def _make_offset_store(self, instance: MQClientInstance) -> OffsetStore:
-        if not self._broadcasting:
-            return RemoteBrokerOffsetStore(instance, self.group)
-        configured = self._config.local_offset_store_dir
-        folder = PurePath(configured) if configured else self._seams.home / ".rocketmq_offsets"
-        return LocalFileOffsetStore(self._seams.disk, folder, instance.client_id, self.group)
+    def _build(self, instance: MQClientInstance) -> None:
+        self._rebalance = RebalanceImpl(instance, self._config, self.group, self._offsets, self)
 
     async def shutdown(self) -> None:
         """Leave the group; with auto_commit what was given out is committed first."""
@@ -131,25 +104,6 @@ class LitePullConsumer:
         self._assigned.clear()
         self._buffer.clear()
         self._given_out = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.shutdown()
-
-    def _running(self) -> MQClientInstance:
-        if self._instance is None:
-            raise NotRunningError(f"consumer of group {self.group} is not running: start it first")
-        return self._instance
-
-    @property
-    def client_id(self) -> str:
-        """Who we are for the broker."""
-        return self._running().client_id
 
     # --- what to read ---
 
@@ -176,17 +130,6 @@ class LitePullConsumer:
         if self._instance is not None:
             await self._announce()
             await self._rebalance.do_rebalance()
-
-    async def _announce(self) -> None:
-        instance = self._running()
-        for topic in self._wanted:
-            try:
-                await instance.update_route(topic)
-            except MaxQError as error:
-                log.warning("no route for topic %s of group %s yet: %s", topic, self.group, error)
-        await instance.heartbeat_all()
-        self._rebalance.subscriptions = dict(self._wanted)
-        instance.rebalance_immediately()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues.
@@ -358,17 +301,7 @@ class LitePullConsumer:
 
     # --- for the instance ---
 
-    def consumer_data(self) -> ConsumerData:
-        return ConsumerData(
-            self.group,
-            ConsumeType.CONSUME_ACTIVELY,
-            self._config.message_model,
-            self._config.consume_from_where,
-            list(self._wanted.values()),
-            self._config.unit_mode,
-        )
-
-    def topics(self) -> Collection[str]:
+    def topics(self) -> set[str]:
         return {*self._wanted, *(queue.topic for queue in self._manual or ())}
 
     async def do_rebalance(self) -> bool:
@@ -388,16 +321,12 @@ class LitePullConsumer:
             if queue.topic == topic and queue in self._assigned:
                 self._seek(queue, offset)
 
-    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """How far we are in a topic (GET_CONSUMER_STATUS_FROM_CLIENT)."""
-        return self._offsets.snapshot(topic)
-
     def running_info(self) -> ConsumerRunningInfo:
         """State for tools (GET_CONSUMER_RUNNING_INFO)."""
         held = {queue: assigned.process_queue for queue, assigned in self._assigned.items()}
         wanted = self._wanted.values()
         return consumer_running_info(
-            self._running(), self._config, self.group, ConsumeType.CONSUME_ACTIVELY, wanted, held, self._offsets
+            self._running(), self._config, self.group, self.consume_type, wanted, held, self._offsets
         )
 
     # --- for the rebalance ---
@@ -412,11 +341,7 @@ class LitePullConsumer:
     async def on_assignment_changed(
         self, topic: str, everything: Sequence[MessageQueue], mine: Collection[MessageQueue]
     ) -> None:
-        wanted = self._wanted.get(topic)
-        if wanted is not None and self._instance is not None:
-            self._wanted[topic] = replace(wanted, sub_version=self._clock.wall_ms())
-            await self._instance.heartbeat_all()
-            self._rebalance.subscriptions[topic] = self._wanted[topic]
+        await self._renew_subscription(topic)
         if self._config.message_queue_listener is not None:
             self._config.message_queue_listener(
                 unwrap(self._config.namespace, topic),
@@ -461,6 +386,10 @@ class LitePullConsumer:
                 delay_ms = self._config.pull_time_delay_when_exception
                 log.warning("pull of %s failed, next try in %d ms: %s", assigned.queue, delay_ms, error)
                 await asyncio.sleep(delay_ms / 1000)
+                continue
+            except Exception:
+                log.exception("pulling %s failed", assigned.queue)
+                await asyncio.sleep(self._config.pull_time_delay_when_exception / 1000)
                 continue
             if assigned.generation != generation or assigned.process_queue.dropped:
                 return

@@ -434,19 +434,21 @@ class MQClientInstance:
         if self.is_idle:
             return
         async with self._heartbeat_lock:
+            groups = set(self._producer_groups)
             data = self.heartbeat_data()
             await asyncio.gather(
                 *(
-                    self._heartbeat_one(name, address, data)
+                    self._heartbeat_one(name, address, data, groups)
                     for name, broker_id, address in self._all_brokers()
                     if broker_id == MASTER_ID or self._consumers
                 )
             )
 
-    async def _heartbeat_one(self, name: str, address: str, data: HeartbeatData) -> None:
+    async def _heartbeat_one(self, name: str, address: str, data: HeartbeatData, groups: set[str]) -> None:
         try:
             self._broker_versions[address] = await self.api.heartbeat(address, data)
-            self._introduced.add(address)
+            if groups == self._producer_groups:  # else a producer came while this was under way
+                self._introduced.add(address)
         except (RemotingError, BrokerError) as error:
             log.warning("heartbeat to broker %s at %s failed: %s", name, address, error)
 

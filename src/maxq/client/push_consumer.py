@@ -8,38 +8,31 @@ Source: apache/rocketmq client/impl/consumer/DefaultMQPushConsumerImpl.java.
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
-from pathlib import PurePath
-from types import TracebackType
-from typing import Self
 
 from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
 from maxq.client.consume_concurrently import ConsumeMessageConcurrentlyService
 from maxq.client.consume_orderly import ConsumeMessageOrderlyService
 from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.client.consumer_stats import SAMPLE_INTERVAL_MS, ConsumerStats
-from maxq.client.errors import NotRunningError
+from maxq.client.group_consumer import GroupConsumer
 from maxq.client.listener_caller import ListenerCaller, reset_retry_topic
 from maxq.client.message_sender import MessageSender
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
-from maxq.client.namespace import RETRY_PREFIX, retry_topic, wrap
-from maxq.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from maxq.client.namespace import retry_topic, wrap
 from maxq.client.process_queue import ProcessQueue
-from maxq.client.pull_api import PullAPIWrapper
 from maxq.client.pull_result import PullResult, PullStatus
 from maxq.client.rebalance_impl import RebalanceImpl
 from maxq.client.running_info import consumer_running_info
 from maxq.client.send_back import SendBack
-from maxq.client.validators import check_consumer_group, check_topic
+from maxq.client.validators import check_topic
 from maxq.codes import ResponseCode
-from maxq.errors import BrokerError, ClientError, MaxQError, RemoteProtocolError
+from maxq.errors import BrokerError, MaxQError, RemoteProtocolError
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from maxq.protocol.body.heartbeat import ConsumerData
-from maxq.protocol.body.subscription import TAG, SubscriptionData, build_subscription_data
-from maxq.protocol.enums import ConsumeType, MessageModel
+from maxq.protocol.body.subscription import TAG, build_subscription_data
+from maxq.protocol.enums import ConsumeType
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_queue import MessageQueue
 
@@ -52,7 +45,7 @@ CLIENT_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 _UNKNOWN_TO_BROKER = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 
 
-class PushConsumer:
+class PushConsumer(GroupConsumer[PushConsumerConfig]):
     """A member of a consumer group.
 
     Args:
@@ -67,6 +60,8 @@ class PushConsumer:
     `async with consumer:`.
     """
 
+    consume_type = ConsumeType.CONSUME_PASSIVELY
+
     def __init__(
         self,
         config: PushConsumerConfig,
@@ -77,27 +72,16 @@ class PushConsumer:
         executor: Executor | None = None,
         manager: MQClientManager | None = None,
     ) -> None:
-        check_consumer_group(config.consumer_group)
-        self._config = config
-        self._seams = seams
-        self._clock = seams.clock
-        self._manager = manager or MQClientManager(seams)
-        self.group = wrap(config.namespace, config.consumer_group)
+        super().__init__(config, seams, manager)
         self._retry_topic = retry_topic(self.group)
         self._orderly = orderly
-        self._broadcasting = config.message_model is MessageModel.BROADCASTING
         later = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT if orderly else ConsumeResult.RECONSUME_LATER
         self._caller = ListenerCaller(listener, executor, later, self.group)
         self.stats = ConsumerStats()
-        self._wanted: dict[str, SubscriptionData] = {}  # by topic on the wire, as the heartbeat tells it
-        self._instance: MQClientInstance | None = None
-        self._offsets: OffsetStore
-        self._rebalance: RebalanceImpl
-        self._pull_api: PullAPIWrapper
         self._send_back: SendBack
         self._service: ConsumeMessageConcurrentlyService | ConsumeMessageOrderlyService
         self._pullers: dict[ProcessQueue, asyncio.Task[None]] = {}
-        self._background: list[asyncio.Task[None]] = []
+        self._background: set[asyncio.Task[None]] = set()
         self._paused = False
         self._threshold_count = config.pull_threshold_for_queue
         self._threshold_bytes = config.pull_threshold_size_for_queue << 20
@@ -120,23 +104,26 @@ class PushConsumer:
     def _subscribe(self, topic: str, expression: str, expression_type: str = TAG) -> None:
         data = build_subscription_data(topic, expression, expression_type, sub_version=self._clock.wall_ms())
         self._wanted[topic] = data
-        if self._instance is not None:
-            self._background.append(asyncio.create_task(self._announce(), name="maxq-subscribe"))
+        self._announce_soon()
 
     def unsubscribe(self, topic: str) -> None:
         """Take no more messages of a topic."""
         self._wanted.pop(wrap(self._config.namespace, topic), None)
-        if self._instance is not None:
-            self._background.append(asyncio.create_task(self._announce(), name="maxq-unsubscribe"))
+        self._announce_soon()
 
-    async def _announce(self) -> None:
-        """Brokers first, pulls after: a pull with a newer subscription than the broker knows would be refused."""
-        instance = self._running()
-        for topic in self._wanted:
-            await self._learn_route(topic)
-        await instance.heartbeat_all()
-        self._rebalance.subscriptions = dict(self._wanted)
-        instance.rebalance_immediately()
+    def _announce_soon(self) -> None:
+        if self._instance is not None:
+            self._in_background(self._announce(), "maxq-subscribe")
+
+    def _in_background(self, work: Coroutine[None, None, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._background.add(task)
+        task.add_done_callback(self._background_done)
+
+    def _background_done(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s of group %s failed", task.get_name(), self.group, exc_info=error)
 
     async def start(self) -> None:
         """Join the group.
@@ -144,38 +131,22 @@ class PushConsumer:
         Raises:
             ClientError: already started, no name server, or a broker refuses a filter expression.
         """
-        if self._instance is not None:
-            raise ClientError(f"consumer of group {self.group} is already started")
-        config = self._config
-        client_id = self._manager.client_id(config, keep_default_name=self._broadcasting)
-        instance = await self._manager.acquire(client_id, config)
-        try:
-            await self._build(instance)
-            instance.register_consumer(self)
-        except BaseException:
-            await self._manager.release(instance)
-            raise
-        self._instance = instance
+        instance = await self._join()
         try:
             if not self._broadcasting:
                 self._subscribe_retry_topic()
-            for topic in self._wanted:
-                await self._learn_route(topic)
+            await self._learn_routes(instance)
             await self._check_expressions(instance)
             self._service.start()
-            self._background.append(asyncio.create_task(self._sample_loop(), name="maxq-consumer-stats"))
+            self._in_background(self._sample_loop(), "maxq-consumer-stats")
             await instance.heartbeat_all()
         except BaseException:
             await self.shutdown()
             raise
-        self._rebalance.subscriptions = dict(self._wanted)
-        instance.rebalance_immediately()
+        self._pull_what_is_wanted(instance)
 
-    async def _build(self, instance: MQClientInstance) -> None:
+    def _build(self, instance: MQClientInstance) -> None:
         config = self._config
-        self._offsets = self._make_offset_store(instance)
-        await self._offsets.load()
-        self._pull_api = PullAPIWrapper(instance, self.group)
         self._rebalance = RebalanceImpl(instance, config, self.group, self._offsets, self, orderly=self._orderly)
         sender = MessageSender(
             instance,
@@ -207,24 +178,10 @@ class PushConsumer:
                 self._clock,
             )
 
-    def _make_offset_store(self, instance: MQClientInstance) -> OffsetStore:
-        if not self._broadcasting:
-            return RemoteBrokerOffsetStore(instance, self.group)
-        configured = self._config.local_offset_store_dir
-        folder = PurePath(configured) if configured else self._seams.home / ".rocketmq_offsets"
-        return LocalFileOffsetStore(self._seams.disk, folder, instance.client_id, self.group)
-
     def _subscribe_retry_topic(self) -> None:
         self._wanted[self._retry_topic] = build_subscription_data(
             self._retry_topic, "*", sub_version=self._clock.wall_ms()
         )
-
-    async def _learn_route(self, topic: str) -> None:
-        try:
-            await self._running().update_route(topic)
-        except MaxQError as error:
-            level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
-            log.log(level, "no route for topic %s of group %s yet: %s", topic, self.group, error)
 
     async def _check_expressions(self, instance: MQClientInstance) -> None:
         for topic, data in self._wanted.items():
@@ -253,15 +210,6 @@ class PushConsumer:
         await instance.unregister_consumer(self.group)
         await self._manager.release(instance)
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.shutdown()
-
     def suspend(self) -> None:
         """Stop pulling; what is here is still consumed."""
         self._paused = True
@@ -270,16 +218,6 @@ class PushConsumer:
         """Pull again."""
         self._paused = False
 
-    def _running(self) -> MQClientInstance:
-        if self._instance is None:
-            raise NotRunningError(f"consumer of group {self.group} is not running: start it first")
-        return self._instance
-
-    @property
-    def client_id(self) -> str:
-        """Who we are for the broker."""
-        return self._running().client_id
-
     def assigned_queues(self) -> list[MessageQueue]:
         """The queues we hold now, sorted."""
         self._running()
@@ -287,18 +225,8 @@ class PushConsumer:
 
     # --- for the instance ---
 
-    def consumer_data(self) -> ConsumerData:
-        return ConsumerData(
-            self.group,
-            ConsumeType.CONSUME_PASSIVELY,
-            self._config.message_model,
-            self._config.consume_from_where,
-            list(self._wanted.values()),
-            self._config.unit_mode,
-        )
-
-    def topics(self) -> Collection[str]:
-        return list(self._wanted)
+    def topics(self) -> set[str]:
+        return set(self._wanted)
 
     async def do_rebalance(self) -> bool:
         if self._instance is None or self._paused:
@@ -338,11 +266,7 @@ class PushConsumer:
             self._threshold_count = max(1, config.pull_threshold_for_topic // held)
         if config.pull_threshold_size_for_topic != -1:
             self._threshold_bytes = max(1, config.pull_threshold_size_for_topic // held) << 20
-        wanted = self._wanted.get(topic)
-        if wanted is not None and self._instance is not None:
-            self._wanted[topic] = replace(wanted, sub_version=self._clock.wall_ms())
-            await self._instance.heartbeat_all()
-            self._rebalance.subscriptions[topic] = self._wanted[topic]
+        await self._renew_subscription(topic)
         if config.message_queue_listener is not None:
             config.message_queue_listener(topic, list(everything), sorted(mine))
 
@@ -452,7 +376,7 @@ class PushConsumer:
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
         """The broker says (RESET_CONSUMER_CLIENT_OFFSET): go on at these offsets."""
-        self.suspend()
+        was_paused, self._paused = self._paused, True
         try:
             held = {queue: pq for queue, pq in self._rebalance.process_queues.items() if queue.topic == topic}
             for queue, process_queue in held.items():
@@ -462,12 +386,8 @@ class PushConsumer:
                     process_queue.clear()
                     await self._rebalance.drop(queue)
         finally:
-            self.resume()
+            self._paused = was_paused
         self._running().rebalance_immediately()
-
-    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """How far we are in a topic (GET_CONSUMER_STATUS_FROM_CLIENT)."""
-        return self._offsets.snapshot(topic)
 
     def running_info(self) -> ConsumerRunningInfo:
         """State for tools (GET_CONSUMER_RUNNING_INFO)."""
@@ -475,7 +395,7 @@ class PushConsumer:
             self._running(),
             self._config,
             self.group,
-            ConsumeType.CONSUME_PASSIVELY,
+            self.consume_type,
             self._wanted.values(),
             self._rebalance.process_queues,
             self._offsets,

@@ -175,6 +175,7 @@ class RebalanceImpl:
         for _ in range(DROP_TRIES):
             if await self._listener.on_queue_removed(queue, process_queue):
                 return
+        log.warning("queue %s was given up while its listener is still at work after %d tries", queue, DROP_TRIES)
 
     async def close(self) -> None:
         """Shutdown begins: no more rounds; one that is under way ends first."""

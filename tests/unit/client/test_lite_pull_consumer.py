@@ -1,13 +1,16 @@
 """Lite pull consumption against a scripted broker, in virtual time."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from maxq.client.client_config import LitePullConsumerConfig
 from maxq.client.lite_pull_consumer import LitePullConsumer
+from maxq.client.pull_api import PullAPIWrapper
+from maxq.client.pull_result import PullResult
 from maxq.codes import RequestCode
-from maxq.errors import ClientError
+from maxq.errors import ClientError, NoRouteError
 from maxq.protocol.body.consumer_info import ConsumerRunningInfo
 from maxq.protocol.body.offsets import ResetOffsetBody
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType
@@ -167,3 +170,38 @@ def test_operators_see_a_lite_consumer_and_can_move_it() -> None:
             assert [m.queue_offset for m in await consumer.poll()] == [7, 8, 9]
 
     simulate(story)
+
+
+def test_a_start_that_fails_leaves_the_group_again() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        consumer = make(cluster)
+        await consumer.assign([MessageQueue("Unknown", "broker-a", 0)])
+        with pytest.raises(NoRouteError):
+            await consumer.start()
+        await consumer.assign([Q0])
+        async with consumer:  # neither "already started" nor "group already exists on this client"
+            assert len(await consumer.poll()) == 3
+
+    simulate(story)
+
+
+def test_a_pull_that_fails_in_an_unforeseen_way_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_pull = PullAPIWrapper.pull
+    failures = [ZeroDivisionError("unforeseen")]
+
+    async def pull(self: PullAPIWrapper, *args: Any, **kwargs: Any) -> PullResult:
+        if failures:
+            raise failures.pop()
+        return await real_pull(self, *args, **kwargs)
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        consumer = make(cluster)
+        await consumer.assign([Q0])
+        async with consumer:
+            assert len(await consumer.poll(10_000)) == 3
+
+    monkeypatch.setattr(PullAPIWrapper, "pull", pull)
+    simulate(story)
+    assert not failures

@@ -676,6 +676,42 @@ def test_the_broker_can_reset_offsets_in_a_running_consumer() -> None:
     simulate(story)
 
 
+def test_a_reset_does_not_resume_a_consumer_that_its_user_suspended() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 4)
+        got = Got()
+        async with make(cluster, got) as consumer:
+            await until(lambda: len(got.bodies) == 4, "all four")
+            consumer.suspend()
+            await consumer.reset_offset("T", {Q0: 1})
+            await asyncio.sleep(30)
+            assert len(got.bodies) == 4
+            consumer.resume()
+            await until(lambda: len(got.bodies) == 7, "the last three again")
+
+    simulate(story)
+
+
+def test_a_subscription_of_a_running_consumer_leaves_no_task_behind_and_a_failed_one_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1)
+        async with make(cluster, Got()) as consumer:
+            consumer.subscribe("T", "A")
+            assert len(consumer._background) == 2  # the statistics and the announcement
+            await until(lambda: len(consumer._background) == 1, "the end of the announcement", 5)
+
+            async def fail() -> None:
+                raise ZeroDivisionError("unforeseen")
+
+            monkeypatch.setattr(consumer, "_announce", fail)
+            consumer.subscribe("T", "B")
+            await until(lambda: "maxq-subscribe of group G failed" in caplog.text, "the log line", 5)
+
+    simulate(story)
+
+
 def test_operators_see_offsets_and_state_and_can_have_a_message_consumed() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 4)
