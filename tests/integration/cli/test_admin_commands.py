@@ -75,9 +75,10 @@ def test_topic_created_and_deleted(admin: Admin) -> None:
 
 
 def test_group_commands(admin: Admin) -> None:
-    admin.text("updateSubGroup", "-c", "DefaultCluster", "-g", "made", "-r", "3")
+    policy = '{"type":"EXPONENTIAL"}'
+    admin.text("updateSubGroup", "-c", "DefaultCluster", "-g", "made", "-r", "3", "-p", policy)
     (found,) = admin.json("getConsumerConfig", "-g", "made")  # type: ignore[misc]
-    assert found["retryMaxTimes"] == 3
+    assert (found["retryMaxTimes"], found["groupRetryPolicy"]["type"]) == (3, "EXPONENTIAL")
     assert "delete subscription group [made]" in admin.text("deleteSubGroup", "-c", "DefaultCluster", "-g", "made")
 
 
@@ -90,6 +91,36 @@ def test_progress_resets_and_clones(admin: Admin) -> None:
     assert "Consume Diff Total: 0" in admin.text("consumerProgress", "-g", "buyers", "-t", "Shop")
     admin.text("updateSubGroup", "-c", "DefaultCluster", "-g", "clones")
     assert len(admin.json("cloneGroupOffset", "-s", "buyers", "-d", "clones", "-t", "Shop")) == 4  # type: ignore[arg-type]
+
+
+def test_one_queue_is_reset_by_its_brokers_address_or_name_to_an_offset_or_a_time(admin: Admin) -> None:
+    def progress() -> int:
+        rows = admin.json("consumerProgress", "-g", "buyers", "-t", "Shop", "-c", "DefaultCluster")
+        (found,) = [row["consumerOffset"] for row in rows if row["queueId"] == 2]  # type: ignore[attr-defined]
+        return int(found)
+
+    reset = ("resetOffsetByTime", "-g", "buyers", "-t", "Shop", "-q", "2")
+    assert "reset consumer offset to 3" in admin.text(*reset, "-s", "0", "-b", admin.broker, "-o", "3")
+    assert progress() == 3
+    assert "reset consumer offset to 4" in admin.text(*reset, "-s", "0", "-b", "broker-a", "-o", "4")
+    assert progress() == 4
+    assert "reset consumer offset to 0" in admin.text(*reset, "-s", "0", "-b", admin.broker)
+    assert progress() == 0
+    refused = admin.run(*reset, "-s", "0", "-b", "127.0.0.1:1")
+    assert refused.code == 1
+    assert f"its brokers are broker-a ({admin.broker})" in refused.err
+
+
+def test_bodies_are_shown_in_the_asked_charset_and_times_limit_a_search_by_id(admin: Admin) -> None:
+    (found,) = admin.json("queryMsgByKey", "-t", "Shop", "-k", "k7", "-c", "DefaultCluster")  # type: ignore[misc]
+    shown = admin.text("queryMsgById", "-t", "Shop", "-i", found["msgId"], "-f", "UTF-16-BE")
+    assert "Message Body:        \u6237" in shown  # b"b7" read as UTF-16
+    refused = admin.run("printMsg", "-t", "Shop", "-c", "nonsense")
+    assert refused.code == 2 and "charset 'nonsense' is not known" in refused.err
+    by_id = ("queryMsgByUniqueKey", "-t", "Shop", "-i", found["uniqKey"], "-a")
+    stored = found["storeTimestamp"]  # an index entry knows the second
+    assert len(admin.json(*by_id, "-s", str(stored - 1000), "-e", str(stored))) == 1  # type: ignore[arg-type]
+    assert admin.json(*by_id, "-s", "0", "-e", "1000") == []
 
 
 def test_messages_are_found_by_key_id_and_offset(admin: Admin) -> None:
@@ -138,6 +169,9 @@ def test_name_server_commands(admin: Admin) -> None:
         (["topicRoute", "-t", "Shop", "--json", "--csv"], "exclude each other"),
         (["updateTopic", "-t", "Shop"], "one of -b/--brokerAddr and -c/--clusterName is needed"),
         (["resetOffsetByTime", "-g", "g", "-t", "Shop", "-s", "yesterday"], "is no time"),
+        (["resetOffsetByTime", "-g", "g", "-t", "Shop", "-s", "0", "-o", "3"], "go together"),
+        (["sendMessage", "-t", "Shop", "-p", "x", "-m", "true"], "message trace is not built yet"),
+        (["updateSubGroup", "-b", "127.0.0.1:1", "-g", "g", "-p", "[1"], "is no JSON GroupRetryPolicy"),
         (["updateTopicList", "-f", "/none", "-b", "127.0.0.1:1"], "can not be read"),
         (["nonsense"], "No such command 'nonsense'"),
     ],

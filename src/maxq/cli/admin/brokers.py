@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
+from maxq.cli.admin.topics import is_true
 from maxq.cli.report import Report, done_report, pairs_report
 from maxq.cli.times import format_time
 from maxq.client.admin.admin import Admin
@@ -134,10 +135,12 @@ async def update_broker_config(
     value: Annotated[str, typer.Option("-v", "--value")],
     broker: BrokerAddr = None,
     cluster: ClusterName = None,
-    everywhere: Annotated[bool, typer.Option("-a", "--updateAllBroker", help="With -c: slaves too.")] = False,
+    everywhere: Annotated[
+        str, typer.Option("-a", "--updateAllBroker", metavar="true|false", help="With -c: slaves too.")
+    ] = "false",
 ) -> Report:
     """Change a setting of running brokers."""
-    targets = await addresses(admin, broker, cluster, masters=not everywhere)
+    targets = await addresses(admin, broker, cluster, masters=not is_true("-a", everywhere))
     for target in targets:
         await admin.brokers.update_config(target, {key: value})
     return done_report(

@@ -30,6 +30,9 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Topic.")]
 BrokerAddr = Annotated[str | None, typer.Option("-b", "--brokerAddr", help="One broker, host:port.")]
 ClusterName = Annotated[str | None, typer.Option("-c", "--clusterName", help="All brokers of a cluster.")]
+Via = Annotated[
+    str | None, typer.Option("-c", "--cluster", help="Ask its brokers: a cluster's name, or an LMQ's parent topic.")
+]
 
 _COMMON = {
     "namesrv": (Namesrv, DEFAULT_NAMESRV),

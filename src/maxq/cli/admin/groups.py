@@ -6,17 +6,17 @@ from typing import Annotated
 
 import typer
 
-from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, addresses, command
+from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresses, command
 from maxq.cli.admin.topics import is_true, read_json_list
 from maxq.cli.report import Report, done_report
 from maxq.cli.times import format_time
 from maxq.cli.versions import version_name
 from maxq.client.admin.admin import Admin
-from maxq.errors import BrokerError, ClientError, ConfigError, RemotingError
+from maxq.errors import BrokerError, ClientError, ConfigError, RemoteProtocolError, RemotingError
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
 from maxq.protocol.body.heartbeat import Connection, ConsumerConnection
 from maxq.protocol.body.offsets import ConsumeStats
-from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.body.subscription import GroupRetryPolicy, SubscriptionGroupConfig
 from maxq.protocol.enums import ConsumeType, MessageModel, MessageRequestMode
 from maxq.protocol.json_body import to_plain
 from maxq.protocol.message_queue import MessageQueue
@@ -43,6 +43,9 @@ async def update_sub_group(
         int, typer.Option("-w", "--whichBrokerWhenConsumeSlowly", min=0, help="Where it reads when far behind.")
     ] = 1,
     notify: Annotated[str, typer.Option("-a", "--notifyConsumerIdsChanged", metavar="true|false")] = "true",
+    retry_policy: Annotated[
+        str | None, typer.Option("-p", "--groupRetryPolicy", help="JSON, as getConsumerConfig shows it.")
+    ] = None,
 ) -> Report:
     """Create or change a consumer group."""
     config = SubscriptionGroupConfig(
@@ -57,6 +60,8 @@ async def update_sub_group(
         which_broker_when_consume_slowly=slow_broker,
         notify_consumer_ids_changed_enable=is_true("-a", notify),
     )
+    if retry_policy is not None:
+        config.group_retry_policy = _retry_policy(retry_policy)
     targets = await addresses(admin, broker, cluster)
     for target in targets:
         await admin.groups.create(target, config)
@@ -64,6 +69,13 @@ async def update_sub_group(
     lines = [f"create subscription group to {target} success." for target in targets]
     text = "\n".join([*lines, f"SubscriptionGroupConfig{{{members}}}"]) + "\n"
     return Report({}, [], value={"brokers": targets, "group": config.to_json()}, text=text)
+
+
+def _retry_policy(text: str) -> GroupRetryPolicy:
+    try:
+        return GroupRetryPolicy.decode(text.encode())
+    except RemoteProtocolError as error:
+        raise ConfigError(f"-p {text!r} is no JSON GroupRetryPolicy: {error}") from None
 
 
 @command(app, "updateSubGroupList")
@@ -157,11 +169,12 @@ async def consumer_progress(
     group: Annotated[str | None, typer.Option("-g", "--groupName", help="One group; without it all of them.")] = None,
     topic: Annotated[str | None, typer.Option("-t", "--topicName", help="Only this topic.")] = None,
     show_ip: Annotated[str, typer.Option("-s", "--showClientIP", metavar="true|false")] = "false",
+    via: Via = None,
 ) -> Report:
     """Where consumer groups are, and how far behind."""
     if group is None:
         return await _all_groups(admin)
-    stats = await admin.groups.consume_stats(group, topic)
+    stats = await admin.groups.consume_stats(group, topic, via=via)
     if not stats.offset_table:
         raise ClientError(f"group {group} has committed no offsets" + (f" of topic {topic}" if topic else ""))
     clients = await _clients_by_queue(admin, group) if is_true("-s", show_ip) else {}

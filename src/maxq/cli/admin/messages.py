@@ -4,15 +4,17 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from maxq.cli.admin.command import Topic, command
+from maxq.cli.admin.command import Topic, Via, command
+from maxq.cli.admin.topics import is_true
 from maxq.cli.message_json import message_object
 from maxq.cli.report import Report
 from maxq.cli.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
+from maxq.client.admin.messages import TOOLS_GROUP
 from maxq.client.client_config import ProducerConfig
 from maxq.client.producer import Producer
 from maxq.errors import BrokerError, ClientError, ConfigError, MaxQError
@@ -33,6 +35,8 @@ QueueId = Annotated[int, typer.Option("-i", "--queueId", min=0)]
 Begin = Annotated[str | None, typer.Option("-b", "--beginTimestamp", help="Stored at this time or later.")]
 End = Annotated[str | None, typer.Option("-e", "--endTimestamp", help="Stored at this time or earlier.")]
 Tags = Annotated[str, typer.Option("-s", "--subExpression", help="Tags, such as 'a || b'.")]
+Charset = Annotated[str, typer.Option("-c", "--charsetName", help="How bodies are written, such as GBK.")]
+BodyFormat = Annotated[str, typer.Option("-f", "--bodyFormat", help="How its body is written, such as GBK.")]
 
 _COLUMNS = {
     "msgId": "#Message ID",
@@ -60,9 +64,15 @@ def _list_report(messages: Iterable[MessageExt]) -> Report:
     return Report(_COLUMNS, rows, value=[message_object(message) for message in found])
 
 
-async def _one_report(admin: Admin, message: MessageExt) -> Report:
+def _text(body: bytes, charset: str) -> str:
+    try:
+        return body.decode(charset, errors="replace")
+    except LookupError:
+        raise ConfigError(f"charset {charset!r} is not known: give one such as UTF-8 or GBK") from None
+
+
+async def _one_report(admin: Admin, message: MessageExt, charset: str = "UTF-8") -> Report:
     """All of one message, under mqadmin's labels, and how far each group is with it."""
-    body = message.body.decode("utf-8", errors="replace")
     labels = {
         "OffsetID": message.offset_msg_id,
         "Message ID": message.msg_id,
@@ -79,7 +89,7 @@ async def _one_report(admin: Admin, message: MessageExt) -> Report:
         "Store Host": message.store_host_text,
         "System Flag": message.sys_flag,
         "Properties": message.properties,
-        "Message Body": body,
+        "Message Body": _text(message.body, charset),
     }
     value = message_object(message)
     try:
@@ -105,9 +115,13 @@ async def query_msg_by_id(
     topic: Topic,
     group: Annotated[str | None, typer.Option("-g", "--consumerGroup", help="Have it consumed, with -d.")] = None,
     client_id: Annotated[str | None, typer.Option("-d", "--clientId", help="By this member.")] = None,
+    charset: BodyFormat = "UTF-8",
+    via: Via = None,
 ) -> Report:
     """A message by its offset id, or by its unique key."""
-    return await _show_or_consume(admin, topic, msg_id, group, client_id)
+    if (consumed := await _consumed(admin, topic, msg_id, group, client_id)) is not None:
+        return consumed
+    return await _one_report(admin, await admin.messages.view(topic, msg_id, via=via), charset)
 
 
 @command(app, "queryMsgByUniqueKey")
@@ -118,23 +132,27 @@ async def query_msg_by_unique_key(
     group: Annotated[str | None, typer.Option("-g", "--consumerGroup", help="Have it consumed, with -d.")] = None,
     client_id: Annotated[str | None, typer.Option("-d", "--clientId", help="By this member.")] = None,
     show_all: Annotated[bool, typer.Option("-a", "--showAll", help="Every message with this id.")] = False,
+    via: Via = None,
+    start: Annotated[str | None, typer.Option("-s", "--startTime", help="Stored at this time or later.")] = None,
+    end: Annotated[str | None, typer.Option("-e", "--endTime", help="Stored at this time or earlier.")] = None,
 ) -> Report:
     """Messages by the id that their producer gave them."""
+    if (consumed := await _consumed(admin, topic, msg_id, group, client_id)) is not None:
+        return consumed
+    found = await admin.messages.query_by_unique_key(topic, msg_id, via=via, **_span(start, end))
     if show_all:
-        return _list_report(await admin.messages.query_by_unique_key(topic, msg_id))
-    if group is not None:
-        return await _show_or_consume(admin, topic, msg_id, group, client_id)
-    found = await admin.messages.query_by_unique_key(topic, msg_id)
+        return _list_report(found)
     if not found:
         raise ClientError(f"no message {msg_id} in topic {topic}")
     return await _one_report(admin, found[0])
 
 
-async def _show_or_consume(admin: Admin, topic: str, msg_id: str, group: str | None, client_id: str | None) -> Report:
+async def _consumed(admin: Admin, topic: str, msg_id: str, group: str | None, client_id: str | None) -> Report | None:
+    """Have it consumed by the member that -g and -d name; None if neither is given."""
     if (group is None) != (client_id is None):
         raise ConfigError("-g/--consumerGroup and -d/--clientId go together")
     if group is None or client_id is None:
-        return await _one_report(admin, await admin.messages.view(topic, msg_id))
+        return None
     result = await admin.messages.consume_directly(group, client_id, topic, msg_id)
     outcome = result.consume_result.name if result.consume_result is not None else ""
     columns = {"result": "#Result", "spentMs": "#Spent(ms)", "remark": "#Remark"}
@@ -150,18 +168,20 @@ async def query_msg_by_key(
     end: End = None,
     maximum: Annotated[int, typer.Option("-m", "--maxNum", min=1, max=64)] = 64,
     key_type: Annotated[str, typer.Option("-p", "--keyType", help="K: key, T: tag.")] = "K",
+    via: Via = None,
 ) -> Report:
     """Messages by key."""
     if key_type not in ("K", "T"):
         raise ConfigError(f"-p {key_type!r} is not allowed: it must be K or T")
     ask = admin.messages.query_by_key if key_type == "K" else admin.messages.query_by_tag
+    return _list_report(await ask(topic, key, max_num=maximum, via=via, **_span(begin, end)))
+
+
+def _span(begin: str | None, end: str | None) -> dict[str, int]:
+    """Arguments for a time from … to; what is not given is not limited."""
     clock = SystemClock()
-    span: dict[str, Any] = {}
-    if begin is not None:
-        span["begin_ms"] = parse_time(begin, clock)
-    if end is not None:
-        span["end_ms"] = parse_time(end, clock)
-    return _list_report(await ask(topic, key, max_num=maximum, **span))
+    given = {"begin_ms": begin, "end_ms": end}
+    return {name: parse_time(text, clock) for name, text in given.items() if text is not None}
 
 
 @command(app, "queryMsgByOffset")
@@ -171,10 +191,12 @@ async def query_msg_by_offset(
     broker: BrokerName,
     queue: QueueId,
     offset: Annotated[int, typer.Option("-o", "--offset", min=0)],
+    charset: BodyFormat = "UTF-8",
+    via: Annotated[str | None, typer.Option("-r", "--routeTopic", help="Whose route says where; for an LMQ.")] = None,
 ) -> Report:
     """The message at an offset of a queue."""
-    message = await admin.messages.view_by_queue_offset(MessageQueue(topic, broker, queue), offset)
-    return await _one_report(admin, message)
+    message = await admin.messages.view_by_queue_offset(MessageQueue(topic, broker, queue), offset, via=via)
+    return await _one_report(admin, message, charset)
 
 
 async def _scanned(
@@ -185,13 +207,12 @@ async def _scanned(
     end: str | None,
     expression: str,
     limit: int | None = None,
+    via: str | None = None,
+    group: str = TOOLS_GROUP,
 ) -> list[MessageExt]:
-    clock = SystemClock()
-    begin_ms = parse_time(begin, clock) if begin is not None else None
-    end_ms = parse_time(end, clock) if end is not None else None
     found: list[MessageExt] = []
     scan: AsyncIterator[MessageExt] = admin.messages.scan(
-        topic, queues=queues, begin_ms=begin_ms, end_ms=end_ms, expression=expression
+        topic, queues=queues, expression=expression, via=via, group=group, **_span(begin, end)
     )
     async with aclosing(scan) as messages:  # type: ignore[type-var]
         async for message in messages:
@@ -201,11 +222,11 @@ async def _scanned(
     return found
 
 
-def _printed(messages: list[MessageExt], with_body: bool) -> Report:
+def _printed(messages: list[MessageExt], with_body: bool, charset: str = "UTF-8") -> Report:
     report = _list_report(messages)
     lines = []
     for message in messages:
-        body = f" BODY: {message.body.decode('utf-8', errors='replace')}" if with_body else ""
+        body = f" BODY: {_text(message.body, charset)}" if with_body else ""
         where = f"queueId={message.queue_id}, queueOffset={message.queue_offset}"
         lines.append(f"MSGID: {message.msg_id} {where}, properties={message.properties}{body}\n")
     return Report(report.columns, report.rows, value=report.value, text="".join(lines))
@@ -219,10 +240,12 @@ async def print_msg(
     begin: Begin = None,
     end: End = None,
     with_body: Annotated[str, typer.Option("-d", "--printBody", metavar="true|false")] = "true",
+    charset: Charset = "UTF-8",
+    via: Annotated[str | None, typer.Option("-l", "--lmqParentTopic", help="The topic is an LMQ of this one.")] = None,
 ) -> Report:
     """All messages of a topic, or those of a time."""
-    messages = await _scanned(admin, topic, None, begin, end, expression)
-    return _printed(messages, with_body.lower() == "true")
+    messages = await _scanned(admin, topic, None, begin, end, expression, via=via)
+    return _printed(messages, with_body.lower() == "true", charset)
 
 
 @command(app, "printMsgByQueue")
@@ -237,10 +260,11 @@ async def print_msg_by_queue(
     with_messages: Annotated[str, typer.Option("-p", "--printMsg", metavar="true|false")] = "false",
     with_body: Annotated[str, typer.Option("-d", "--printBody", metavar="true|false")] = "false",
     calculate: Annotated[str, typer.Option("-f", "--calculate", metavar="true|false", help="Count tags.")] = "false",
+    charset: Charset = "UTF-8",
 ) -> Report:
     """All messages of a queue, or how many there are of each tag."""
     messages = await _scanned(admin, topic, [MessageQueue(topic, broker, queue)], begin, end, expression)
-    printed = _printed(messages, with_body.lower() == "true")
+    printed = _printed(messages, with_body.lower() == "true", charset)
     counts = Counter(message.tags or "" for message in messages).most_common()
     tags = "".join(f"Tag: {tag:<30} Count: {count}\n" for tag, count in counts)
     text = (printed.text or "") * (with_messages.lower() == "true") + tags * (calculate.lower() == "true")
@@ -258,18 +282,19 @@ async def consume_message(
     begin: Annotated[str | None, typer.Option("-s", "--beginTimestamp", help="Stored at this time or later.")] = None,
     end: End = None,
     count: Annotated[int, typer.Option("-c", "--MessageNumber", min=1)] = _DEFAULT_COUNT,
+    group: Annotated[str, typer.Option("-g", "--consumerGroup", help="Pull in its name.")] = TOOLS_GROUP,
 ) -> Report:
     """Messages of a topic, or of one queue from an offset on; no group's offset moves."""
     if (broker is None) != (queue is None) or (offset is not None and queue is None):
         raise ConfigError("-b/--brokerName and -i/--queueId go together, and -o/--offset needs them")
     if broker is None or queue is None:
-        return _printed(await _scanned(admin, topic, None, begin, end, "*", count), True)
+        return _printed(await _scanned(admin, topic, None, begin, end, "*", count, group=group), True)
     place = MessageQueue(topic, broker, queue)
     if offset is None:
-        return _printed(await _scanned(admin, topic, [place], begin, end, "*", count), True)
+        return _printed(await _scanned(admin, topic, [place], begin, end, "*", count, group=group), True)
     found: list[MessageExt] = []
     while len(found) < count:
-        result = await admin.messages.pull(place, offset, max_nums=min(32, count - len(found)))
+        result = await admin.messages.pull(place, offset, max_nums=min(32, count - len(found)), group=group)
         found += result.messages
         if not result.messages and result.next_begin_offset <= offset:
             break
@@ -286,8 +311,11 @@ async def send_message(
     tags: Annotated[str | None, typer.Option("-c", "--tags", help="Tag.")] = None,
     broker: Annotated[str | None, typer.Option("-b", "--broker", help="Broker name, with -i.")] = None,
     queue: Annotated[int | None, typer.Option("-i", "--qid", min=0)] = None,
+    trace: Annotated[str, typer.Option("-m", "--msgTraceEnable", metavar="false", help="Not built yet.")] = "false",
 ) -> Report:
     """Send one message."""
+    if is_true("-m", trace):
+        raise ConfigError("-m true is not possible: message trace is not built yet; send without it")
     if (broker is None) != (queue is None):
         raise ConfigError("-b/--broker and -i/--qid go together")
     message = Message(topic, body.encode())

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from maxq.cli.admin.command import ClusterName, Topic, command
+from maxq.cli.admin.command import Topic, command
 from maxq.cli.admin.topics import is_true
 from maxq.cli.report import Report, done_report
 from maxq.cli.times import format_time, parse_time
@@ -19,6 +19,9 @@ app = typer.Typer(rich_markup_mode=None)
 
 Group = Annotated[str, typer.Option("-g", "--group", help="Consumer group.")]
 Force = Annotated[str, typer.Option("-f", "--force", metavar="true|false", help="Also backwards.")]
+Cluster = Annotated[
+    str | None, typer.Option("-c", "--cluster", "--clusterName", help="Only the brokers of this cluster.")
+]
 _COLUMNS = {"brokerName": "#brokerName", "queueId": "#queueId", "offset": "#offset"}
 
 
@@ -33,19 +36,18 @@ async def reset_offset_by_time(
     topic: Topic,
     timestamp: Annotated[str, typer.Option("-s", "--timestamp", help="now, milliseconds, or a time.")],
     force: Force = "true",
-    broker: Annotated[str | None, typer.Option("-b", "--broker", help="Broker name, with -q and -o.")] = None,
-    queue: Annotated[int | None, typer.Option("-q", "--queue", min=0)] = None,
-    offset: Annotated[int | None, typer.Option("-o", "--offset", min=0)] = None,
-    cluster: ClusterName = None,
+    broker: Annotated[str | None, typer.Option("-b", "--broker", help="Broker, host:port or name, with -q.")] = None,
+    queue: Annotated[int | None, typer.Option("-q", "--queue", min=0, help="Only this queue, with -b.")] = None,
+    offset: Annotated[int | None, typer.Option("-o", "--offset", min=0, help="Instead of -s, with -b and -q.")] = None,
+    cluster: Cluster = None,
 ) -> Report:
-    """Let a consumer group go on at a time; with -b, -q and -o, at an offset of one queue."""
-    if broker is not None or queue is not None or offset is not None:
-        if broker is None or queue is None or offset is None:
-            raise ConfigError("-b/--broker, -q/--queue and -o/--offset go together: they name one place in one queue")
-        now_at = await admin.offsets.reset_queue(group, MessageQueue(topic, broker, queue), offset)
-        return done_report(f"reset consumer offset to {now_at}", brokerName=broker, queueId=queue, offset=now_at)
+    """Let a consumer group go on at a time; with -b and -q in one queue only, with -o too at that offset."""
     clock = SystemClock()
     wall_ms = LATEST if timestamp == "-1" else parse_time(timestamp, clock)
+    if broker is not None and queue is not None:
+        return await _reset_queue(admin, group, await admin.offsets.queue_at(topic, broker, queue), wall_ms, offset)
+    if broker is not None or queue is not None or offset is not None:
+        raise ConfigError("-b/--broker and -q/--queue go together: they name one queue; -o/--offset needs them")
     offsets = await admin.offsets.reset_by_time(group, topic, wall_ms, force=is_true("-f", force), cluster=cluster)
     head = (
         f"start reset consumer offset by specified, group[{group}], topic[{topic}], force[{force}], "
@@ -54,9 +56,18 @@ async def reset_offset_by_time(
     return Report(_COLUMNS, _offset_rows(offsets), notes=["", head])
 
 
+async def _reset_queue(admin: Admin, group: str, queue: MessageQueue, wall_ms: int, offset: int | None) -> Report:
+    if offset is None:
+        offsets = admin.offsets
+        offset = await offsets.max(queue) if wall_ms == LATEST else await offsets.search(queue, wall_ms)
+    now_at = await admin.offsets.reset_queue(group, queue, offset)
+    sentence = f"reset consumer offset to {now_at}"
+    return done_report(sentence, brokerName=queue.broker_name, queueId=queue.queue_id, offset=now_at)
+
+
 @command(app, "skipAccumulatedMessage")
 async def skip_accumulated_message(
-    admin: Admin, group: Group, topic: Topic, force: Force = "true", cluster: ClusterName = None
+    admin: Admin, group: Group, topic: Topic, force: Force = "true", cluster: Cluster = None
 ) -> Report:
     """Let a consumer group go on at the end of every queue."""
     offsets = await admin.offsets.reset_by_time(group, topic, LATEST, force=is_true("-f", force), cluster=cluster)

@@ -6,7 +6,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, addresses, command
+from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresses, command
 from maxq.cli.report import Report, done_report
 from maxq.cli.times import format_time
 from maxq.client.admin.admin import Admin
@@ -214,9 +214,9 @@ async def topic_route(
 
 
 @command(app, "topicStatus")
-async def topic_status(admin: Admin, topic: Topic) -> Report:
+async def topic_status(admin: Admin, topic: Topic, via: Via = None) -> Report:
     """Offsets of a topic's queues."""
-    stats = await admin.topics.stats(topic)
+    stats = await admin.topics.stats(topic, via=via)
     rows = [
         (queue.broker_name, queue.queue_id, at.min_offset, at.max_offset, format_time(at.last_update_timestamp))
         for queue, at in sorted(stats.offset_table.items())

@@ -77,16 +77,33 @@ class AdminContext:
             f"consumer group {group} is not known: no route for its retry topic; has it ever been online?"
         )
 
-    async def address_of(self, queue: MessageQueue) -> str:
+    async def address_of(self, queue: MessageQueue, via: str | None = None) -> str:
         """Address of a queue's broker.
+
+        Args:
+            via: look into the route of this topic instead (an LMQ has none of its own).
 
         Raises:
             ClientError: the topic is not on that broker.
         """
-        for name, address in await self.brokers_of_topic(queue.topic):
+        topic = via or queue.topic
+        for name, address in await self.brokers_of_topic(topic):
             if name == queue.broker_name:
                 return address
-        raise ClientError(f"topic {queue.topic} is not on broker {queue.broker_name}")
+        raise ClientError(f"topic {topic} is not on broker {queue.broker_name}")
+
+    async def broker_name_of(self, topic: str, broker: str) -> str:
+        """The name of a broker of a topic that is given by name or by address (host:port).
+
+        Raises:
+            ClientError: the topic is not there; lists where it is.
+        """
+        brokers = sorted((await self.route(topic)).broker_datas, key=lambda data: data.broker_name)
+        for data in brokers:
+            if broker == data.broker_name or broker in data.broker_addrs.values():
+                return data.broker_name
+        known = ", ".join(f"{data.broker_name} ({data.master_address or 'no master'})" for data in brokers)
+        raise ClientError(f"topic {topic} is not on broker {broker}; its brokers are {known or 'none'}")
 
     async def first_answer(
         self, brokers: list[tuple[str, str]], ask: Callable[[str], Awaitable[Result]], what: str

@@ -142,14 +142,19 @@ class GroupAdmin:
 
     # --- progress ---
 
-    async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
+    async def consume_stats(self, group: str, topic: str | None = None, *, via: str | None = None) -> ConsumeStats:
         """Committed offsets and backlog of a group, of one topic or all (208).
+
+        Args:
+            via: ask the brokers of this topic instead (a cluster's name, or the parent of an LMQ).
 
         Raises:
             ClientError: nobody knows the group.
         """
         stats = ConsumeStats()
-        for _, address in await self._context.brokers_of_group(group, topic):
+        context = self._context
+        brokers = await (context.brokers_of_topic(via) if via else context.brokers_of_group(group, topic))
+        for _, address in brokers:
             ext = fields(consumerGroup=group, topic=topic)
             response = await self._api.call(address, RequestCode.GET_CONSUME_STATS, ext)
             part = ConsumeStats.decode(response.body_bytes)

@@ -51,7 +51,11 @@ class MessageTrack:
 
 
 class MessageAdmin:
-    """`admin.messages`. Bodies come inflated."""
+    """`admin.messages`. Bodies come inflated.
+
+    Where `via` is taken, it is the topic whose route says which brokers to ask: a cluster's name, or the parent of an
+    LMQ, which has no route of its own.
+    """
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
@@ -59,16 +63,16 @@ class MessageAdmin:
 
     # --- find ---
 
-    async def view(self, topic: str, msg_id: str) -> MessageExt:
+    async def view(self, topic: str, msg_id: str, *, via: str | None = None) -> MessageExt:
         """By offset message id, else by unique key.
 
         Raises:
             ClientError: no such message.
         """
-        if await self._is_offset_id(topic, msg_id):
+        if await self._is_offset_id(via or topic, msg_id):
             with contextlib.suppress(RemotingError, BrokerError):
                 return await self.view_by_offset_id(msg_id, topic)
-        found = await self.query_by_unique_key(topic, msg_id)
+        found = await self.query_by_unique_key(topic, msg_id, via=via)
         if not found:
             raise ClientError(f"no message {msg_id} in topic {topic}, neither as offset id nor as unique key")
         return found[0]
@@ -96,28 +100,49 @@ class MessageAdmin:
         return decode_record(response.body_bytes, inflate=True)
 
     async def query_by_key(
-        self, topic: str, key: str, *, max_num: int = 64, begin_ms: int = 0, end_ms: int = _FOR_EVER
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_num: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = _FOR_EVER,
+        via: str | None = None,
     ) -> list[MessageExt]:
         """Messages of a topic that carry `key` (12), by store time."""
-        found = await self._query(topic, key, "K", max_num, begin_ms, end_ms)
+        found = await self._query(topic, key, "K", max_num, begin_ms, end_ms, via)
         return [message for message in found if key in (message.keys or "").split(const.KEY_SEPARATOR)][:max_num]
 
     async def query_by_tag(
-        self, topic: str, tag: str, *, max_num: int = 64, begin_ms: int = 0, end_ms: int = _FOR_EVER
+        self,
+        topic: str,
+        tag: str,
+        *,
+        max_num: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = _FOR_EVER,
+        via: str | None = None,
     ) -> list[MessageExt]:
         """Messages of a topic with a tag; RocketMQ 5.5 brokers only."""
-        found = await self._query(topic, tag, "T", max_num, begin_ms, end_ms)
+        found = await self._query(topic, tag, "T", max_num, begin_ms, end_ms, via)
         return [message for message in found if message.tags == tag][:max_num]
 
     async def query_by_unique_key(
-        self, topic: str, unique_key: str, *, max_num: int = 32, begin_ms: int = 0, end_ms: int = _FOR_EVER
+        self,
+        topic: str,
+        unique_key: str,
+        *,
+        max_num: int = 32,
+        begin_ms: int = 0,
+        end_ms: int = _FOR_EVER,
+        via: str | None = None,
     ) -> list[MessageExt]:
         """Messages with this client id (12), by store time; more than one if the producer tried more than once."""
-        found = await self._query(topic, unique_key, "U", max_num, begin_ms, end_ms)
+        found = await self._query(topic, unique_key, "U", max_num, begin_ms, end_ms, via)
         return [message for message in found if message.uniq_key == unique_key][:max_num]
 
     async def _query(
-        self, topic: str, key: str, index_type: str, max_num: int, begin_ms: int, end_ms: int
+        self, topic: str, key: str, index_type: str, max_num: int, begin_ms: int, end_ms: int, via: str | None
     ) -> list[MessageExt]:
         ext = fields(
             topic=topic, key=key, maxNum=max_num, beginTimestamp=begin_ms, endTimestamp=end_ms, indexType=index_type
@@ -125,7 +150,7 @@ class MessageAdmin:
         if index_type == "U":
             ext["_UNIQUE_KEY_QUERY"] = "true"
         found: list[MessageExt] = []
-        for name, address in await self._context.brokers_of_topic(topic):
+        for name, address in await self._context.brokers_of_topic(via or topic):
             response = await self._api.call(
                 address,
                 RequestCode.QUERY_MESSAGE,
@@ -141,11 +166,18 @@ class MessageAdmin:
     # --- read ---
 
     async def pull(
-        self, queue: MessageQueue, offset: int, *, max_nums: int = 32, expression: str = "*", address: str | None = None
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        max_nums: int = 32,
+        expression: str = "*",
+        address: str | None = None,
+        group: str = TOOLS_GROUP,
     ) -> PullResult:
         """Read a queue from a queue offset on, without being a member of anything (11)."""
         ext = fields(
-            consumerGroup=TOOLS_GROUP,
+            consumerGroup=group,
             topic=queue.topic,
             queueId=queue.queue_id,
             queueOffset=offset,
@@ -166,13 +198,13 @@ class MessageAdmin:
             message.broker_name = queue.broker_name
         return result
 
-    async def view_by_queue_offset(self, queue: MessageQueue, offset: int) -> MessageExt:
+    async def view_by_queue_offset(self, queue: MessageQueue, offset: int, *, via: str | None = None) -> MessageExt:
         """The message at one queue offset.
 
         Raises:
             ClientError: none there; names the range of the queue.
         """
-        result = await self.pull(queue, offset, max_nums=1)
+        result = await self.pull(queue, offset, max_nums=1, address=await self._context.address_of(queue, via))
         if result.messages and result.messages[0].queue_offset == offset:
             return result.messages[0]
         raise ClientError(
@@ -187,18 +219,22 @@ class MessageAdmin:
         begin_ms: int | None = None,
         end_ms: int | None = None,
         expression: str = "*",
+        via: str | None = None,
+        group: str = TOOLS_GROUP,
     ) -> AsyncIterator[MessageExt]:
         """All messages of a topic, queue after queue, from the oldest (or `begin_ms`) to what is the end now (or
         `end_ms`). Times are store times."""
+        if queues is None and via is not None:
+            queues = [MessageQueue(topic, name, 0) for name, _ in await self._context.brokers_of_topic(via)]
         for queue in queues or subscribe_queues(topic, await self._context.route(topic)):
-            address = await self._context.address_of(queue)
+            address = await self._context.address_of(queue, via)
             if begin_ms is None:
                 offset = await self._api.min_offset(address, queue)
             else:
                 offset = await self._api.search_offset(address, queue, begin_ms)
             end = await self._api.max_offset(address, queue)
             while offset < end:
-                result = await self.pull(queue, offset, expression=expression, address=address)
+                result = await self.pull(queue, offset, expression=expression, address=address, group=group)
                 for message in result.messages:
                     if message.queue_offset >= end or (end_ms is not None and message.store_timestamp > end_ms):
                         break

@@ -83,6 +83,14 @@ class OffsetAdmin:
                 result.update(await self._reset_directly(address, group, queues, timestamp_ms))
         return result
 
+    async def queue_at(self, topic: str, broker: str, queue_id: int) -> MessageQueue:
+        """A queue whose broker is given by name or by address.
+
+        Raises:
+            ClientError: the topic is not on that broker; lists where it is.
+        """
+        return MessageQueue(topic, await self._context.broker_name_of(topic, broker), queue_id)
+
     async def reset_queue(self, group: str, queue: MessageQueue, offset: int) -> int:
         """Let a group go on at one offset of one queue (222); returns the new offset."""
         address = await self._context.address_of(queue)

@@ -103,10 +103,14 @@ class TopicAdmin:
         """Clusters that have the topic, sorted."""
         return sorted({data.cluster for data in (await self._context.route(topic)).broker_datas})
 
-    async def stats(self, topic: str) -> TopicStatsTable:
-        """Offsets and last update of all queues on all brokers (202), and messages a second coming in."""
+    async def stats(self, topic: str, *, via: str | None = None) -> TopicStatsTable:
+        """Offsets and last update of all queues on all brokers (202), and messages a second coming in.
+
+        Args:
+            via: ask the brokers of this topic instead (a cluster's name, or the parent of an LMQ).
+        """
         table = TopicStatsTable()
-        for _, address in await self._context.brokers_of_topic(topic):
+        for _, address in await self._context.brokers_of_topic(via or topic):
             response = await self._api.call(address, RequestCode.GET_TOPIC_STATS_INFO, fields(topic=topic))
             part = TopicStatsTable.decode(response.body_bytes)
             table.offset_table.update(part.offset_table)

@@ -1,0 +1,92 @@
+"""The short options of mqadmin 5.5.0 (commands.md §1), command by command: a script's command line is accepted."""
+
+import pytest
+from typer.core import TyperOption
+
+from maxq.cli.admin import ENTRIES, group
+
+#: Letters as mqadmin has them; -h and -n are everywhere.
+OPTIONS = {
+    "updateTopic": "b c a t r w p o u s",
+    "updateTopicList": "b c f",
+    "deleteTopic": "t c",
+    "updateTopicPerm": "b c t p",
+    "topicRoute": "t l",
+    "topicStatus": "t c",
+    "topicClusterList": "t",
+    "topicList": "c",
+    "updateOrderConf": "t v m",
+    "allocateMQ": "t i",
+    "updateSubGroup": "b c g s m d o q r p i w a",
+    "updateSubGroupList": "b c f",
+    "setConsumeMode": "b c t g m q",
+    "deleteSubGroup": "b c g r",
+    "consumerProgress": "g t s c",
+    "consumerStatus": "g i b s",
+    "getConsumerConfig": "g",
+    "updateBrokerConfig": "b c a k v",
+    "brokerStatus": "b c",
+    "brokerConsumeStats": "b t l o",
+    "cleanExpiredCQ": "b c",
+    "deleteExpiredCommitLog": "b c",
+    "cleanUnusedTopic": "b c",
+    "getBrokerConfig": "b c",
+    "queryMsgById": "t i g d s u f c",
+    "queryMsgByKey": "t k b e m c p l",
+    "queryMsgByUniqueKey": "i g d t a c s e",
+    "queryMsgByOffset": "t b i o f r",
+    "printMsg": "t c s b e d l",
+    "printMsgByQueue": "t a i c s b e p d f",
+    "sendMessage": "t p k c b i m",
+    "consumeMessage": "t b i o g s e c",
+    "cloneGroupOffset": "s d t o",
+    "resetOffsetByTime": "g t s f b q o c",
+    "skipAccumulatedMessage": "g t f c",
+    "producerConnection": "g t",
+    "consumerConnection": "g b",
+    "producer": "b",
+    "clusterList": "m i c",
+    "updateKvConfig": "s k v",
+    "deleteKvConfig": "s k",
+    "wipeWritePerm": "b",
+    "addWritePerm": "b",
+    "getNamesrvConfig": "",
+    "updateNamesrvConfig": "k v",
+    "queryCq": "t q i c b g",
+    "statsAll": "a t",
+    "haStatus": "b c",
+}
+
+#: Not taken; docs/command-line.md says so.
+MISSING = {"queryMsgById": {"s", "u"}, "queryMsgByKey": {"l"}, "clusterList": {"i"}}
+
+#: Without a value; every other option has one.
+FLAGS = {("topicRoute", "l"), ("topicList", "c"), ("consumerStatus", "s"), ("queryMsgByUniqueKey", "a"),
+         ("clusterList", "m"), ("statsAll", "a")}  # fmt: skip
+
+
+def short_options(name: str) -> dict[str, bool]:
+    """Letter → is it a flag?"""
+    command = group.get_command(None, name)
+    assert command is not None
+    return {
+        text[1:]: option.is_flag
+        for option in command.params
+        if isinstance(option, TyperOption)
+        for text in option.opts
+        if len(text) == 2
+    }
+
+
+def test_the_table_speaks_of_every_command() -> None:
+    assert set(OPTIONS) == set(ENTRIES)
+
+
+@pytest.mark.parametrize("name", list(OPTIONS))
+def test_mqadmins_short_options_are_taken_with_a_value_where_mqadmin_has_one(name: str) -> None:
+    wanted = {letter: (name, letter) in FLAGS for letter in OPTIONS[name].split()}
+    found = short_options(name)
+    assert wanted.keys() - found.keys() == MISSING.get(name, set())
+    assert {letter: found[letter] for letter in wanted if letter in found} == {
+        letter: flag for letter, flag in wanted.items() if letter in found
+    }
