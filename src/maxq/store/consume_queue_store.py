@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 #: Queues that may be mapped at a time (a mapping costs two descriptors); those mapped longest ago are given up.
 MAX_MAPPED_QUEUES = 6000
-_LOOK_AT = 16
+_LOOK_AT = 4
 
 BATCH_UNIT_NAME = "batchconsumequeue"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"

@@ -1,7 +1,8 @@
 """One fixed-size file of a queue of files, mapped on first use (DefaultMappedFile.java)."""
 
+from functools import cache
 from pathlib import PurePath
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 from maxq.runtime.interfaces import Disk, MappedRegion
 
@@ -19,8 +20,7 @@ def offset_to_file_name(offset: int) -> str:
 class Folder(Protocol):
     """What a file is in. Paths are made when asked for: a store may have 100 000 files and uses few of them."""
 
-    @property
-    def folder(self) -> PurePath: ...
+    def path_of(self, name: str) -> PurePath: ...
 
 
 class MappedFile:
@@ -53,7 +53,7 @@ class MappedFile:
 
     @property
     def path(self) -> PurePath:
-        return self._queue.folder / offset_to_file_name(self.file_from_offset)
+        return self._queue.path_of(offset_to_file_name(self.file_from_offset))
 
     @property
     def end_offset(self) -> int:
@@ -126,17 +126,26 @@ class ExtentRegion(Protocol):
 
 def data_ranges(region: MappedRegion, start: int, end: int) -> list[tuple[int, int]]:
     """The parts of [start, end) that may hold something; holes of a sparse file are left out."""
-    return region.data_ranges(start, end) if isinstance(region, ExtentRegion) else [(start, end)]
+    return region.data_ranges(start, end) if _knows_extents(region) else [(start, end)]
+
+
+def _knows_extents(region: MappedRegion) -> TypeGuard[ExtentRegion]:
+    return _has_extents(type(region))
+
+
+@cache
+def _has_extents(kind: type) -> bool:
+    return issubclass(kind, ExtentRegion)  # takes longer than to ask the kernel
 
 
 def holds_data(region: MappedRegion, start: int, end: int) -> bool:
     """Is any byte of [start, end) not zero?"""
     view = region.view
     page = min(-(-start // OS_PAGE_SIZE) * OS_PAGE_SIZE, end)
-    if bytes(view[start:page]).strip(b"\0"):
+    if not _ZEROS.startswith(bytes(view[start:page])):
         return True
     return any(
-        bytes(view[piece : min(piece + len(_ZEROS), stop)]).strip(b"\0")
+        not _ZEROS.startswith(bytes(view[piece : min(piece + len(_ZEROS), stop)]))
         for begin, stop in data_ranges(region, page, end)
         for piece in range(begin, stop, len(_ZEROS))
     )

@@ -28,6 +28,10 @@ class MappedFileQueue:
     def folder(self) -> PurePath:
         return self._base / self._name if self._name else self._base
 
+    def path_of(self, name: str) -> PurePath:
+        """Of a file in the folder."""
+        return self._base / (f"{self._name}/{name}" if self._name else name)
+
     def load(self, entries: Sequence[FileInfo], *, setting: str) -> None:
         """Take the files of the folder; their positions start at the file size and are corrected by recovery.
 

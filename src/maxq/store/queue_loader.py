@@ -58,9 +58,10 @@ def _list(disk: Disk, folder: PurePath) -> list[_Found]:
     for topic in disk.list(folder):
         if not topic.is_dir:
             continue
-        for queue in disk.list(folder / topic.name):
+        topic_folder = folder / topic.name
+        for queue in disk.list(topic_folder):
             if queue.is_dir and queue.name.isascii() and queue.name.isdigit():
-                entries = disk.list(folder / topic.name / queue.name)
+                entries = disk.list(topic_folder / queue.name)
                 files = [entry for entry in entries if not entry.is_dir and is_offset_name(entry.name)]
                 found.append(_Found(topic.name, int(queue.name), files))
     return found

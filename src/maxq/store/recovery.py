@@ -8,8 +8,9 @@ The order, with the mission's ids:
    first message is older than the checkpoint's times after an unclean one (LR-10), and to the end in both cases. A
    torn tail is cut; damage in the middle is sealed and stepped over (log_scanner.py, damage.py).
 3. Where dispatch must start so that queues and index lack nothing (LR-13): see `_dispatch_start`.
-4. Every queue is cut there (LR-08) and what follows is dispatched again, through the same `Dispatcher.run` as every
-   day. So what the queues say above that offset is never believed, and the log is the only truth.
+4. Every queue is cut there (LR-08; if that is the start of the log, its files are written over: queue_rebuild.py) and
+   what follows is dispatched again, through the same `Dispatcher.run` as every day. So what the queues say above that
+   offset is never believed, and the log is the only truth.
 5. Next offsets and minimum offsets follow from the queues (LR-11).
 """
 
