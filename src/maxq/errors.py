@@ -58,6 +58,23 @@ class StoreFailedError(StoreError):
     """A running store cannot go on, for what the disk did not take may be lost; the message says what to do."""
 
 
+class ReplicationGapError(StoreError):
+    """A master's bytes do not continue this slave's log; both are physical offsets."""
+
+    def __init__(self, message: str, *, expected: int, received: int) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.received = received
+
+
+class ReplicationDamageError(StoreError):
+    """A master's bytes from `physical_offset` on are no records."""
+
+    def __init__(self, message: str, *, physical_offset: int) -> None:
+        super().__init__(message)
+        self.physical_offset = physical_offset
+
+
 class MessageIllegalError(StoreError):
     """A message that must not be stored; `size` and `limit` are in bytes (or counts, as the message says)."""
 

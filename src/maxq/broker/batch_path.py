@@ -16,7 +16,9 @@ class BatchPath:
         """The position behind the leading frames of buffer[start:end] that were answered."""
         while True:
             position = self._sends(connection, buffer, start, end)
+            if position == end:
+                return end
             position = self._pulls(connection, buffer, position, end)
-            if position == start:
-                return start
+            if position in (start, end):
+                return position
             start = position

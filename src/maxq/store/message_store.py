@@ -38,6 +38,7 @@ from maxq.store.message_reader import MessageReader, TagFilter
 from maxq.store.message_writer import MessageWriter, RowsAppended
 from maxq.store.queue_loader import load_queues
 from maxq.store.recovery import Recovery, RecoveryReport
+from maxq.store.replica_append import ReplicaAppender
 from maxq.store.running_flags import RunningFlags
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext, StoreIdentity
@@ -111,6 +112,8 @@ class MessageStore:
         )
         self._lock = StoreLock(context)
         self._abort = AbortFile(context)
+        self._replica: ReplicaAppender | None = None
+        self._on_append: Callable[[], None] | None = None
         self._services: list[asyncio.Task[None]] = []
         self._on_service_failed: Callable[[str, BaseException], None] | None = None
         self._loaded = False
@@ -123,8 +126,18 @@ class MessageStore:
         return self._context.config
 
     def update_config(self, config: MessageStoreConfig) -> None:
-        """Take live settings."""
+        """Take live settings, and the role: a slave takes its master's bytes only, a master messages."""
         self._context.config = config
+        if self._loaded:
+            self._take_role()
+
+    def _take_role(self) -> None:
+        is_slave = self.config.broker_role == "SLAVE"
+        if is_slave and self._replica is None:
+            self._replica = ReplicaAppender(self.commit_log)
+        elif not is_slave:
+            self.drop_pending()
+            self._replica = None
 
     @property
     def identity(self) -> StoreIdentity:
@@ -150,8 +163,13 @@ class MessageStore:
                 be written, or a CommitLog file is missing or has the wrong size; says which file, what is wrong and
                 what to do.
         """
-        with refusing(self._context):
-            return self._load()
+        jobs = self._context.jobs
+        jobs.is_closed = True  # all inline, also where a loop runs (recovery as a tool): `close` may follow at once
+        try:
+            with refusing(self._context):
+                return self._load()
+        finally:
+            jobs.is_closed = False
 
     def _load(self) -> RecoveryReport:
         context = self._context
@@ -185,6 +203,7 @@ class MessageStore:
         report.queues = sum(1 for _ in self.queues) + len(self.queues.batch_queues)
         report.duration_ms = context.clock.monotonic_ms() - began
         self._loaded = True
+        self._take_role()
         self.stats.damaged_ranges += len(report.damages)
         for line in report.lines():
             log.info("recovery: %s", line)
@@ -248,6 +267,7 @@ class MessageStore:
 
     def _close(self) -> None:
         self._loaded = False
+        self.drop_pending()
         self._allocator.discard()
         end = self.commit_log.max_offset
         self.dispatch.run(self.commit_log.flushed_offset)
@@ -341,12 +361,61 @@ class MessageStore:
         self.dispatch.run(self.commit_log.flushed_offset if self.flusher.is_sync else self.commit_log.max_offset)
 
     def _on_appended(self) -> None:
+        if self._on_append is not None:
+            self._on_append()
         if self.flusher.is_sync:
             self.flusher.commit()
         else:
             self.dispatch.run(self.commit_log.max_offset)
         self.commit_log.prepare_ahead()
         self.index.prepare_ahead()
+
+    # --- replication ---
+
+    def append_from_master(self, physical_offset: int, data: memoryview) -> int:
+        """A slave takes `data`, its master's log from `physical_offset` on; see ReplicaAppender.append.
+
+        Returns:
+            Physical offset behind the last verified record: what may be acknowledged.
+
+        Raises:
+            ReplicationGapError, ReplicationDamageError: not a continuation, or no records.
+            OSError: the disk has no room.
+        """
+        replica = self._replica
+        assert replica is not None, "only a loaded store whose brokerRole is SLAVE takes a master's bytes"
+        before = self.commit_log.max_offset
+        try:
+            return replica.append(physical_offset, data)
+        finally:
+            if self.commit_log.max_offset > before:
+                self.flusher.appended_timestamp = max(self.flusher.appended_timestamp, replica.last_store_timestamp)
+                self._on_appended()
+
+    def drop_pending(self) -> None:
+        """A slave's connection broke: forget the bytes of a record that did not come whole."""
+        if self._replica is not None:
+            self._replica.drop_pending()
+
+    @property
+    def damaged_from_master(self) -> int:
+        """Records a slave took although their CRC is wrong, because the master's log has them so."""
+        return 0 if self._replica is None else self._replica.damaged_from_master
+
+    def log_bytes(self, offset: int, limit: int) -> memoryview | None:
+        """At most `limit` bytes of the mapped log from physical offset `offset` on, within one file; None if the log
+        has nothing there (compare with `min_physical_offset` and `max_physical_offset` to tell why)."""
+        file = self.commit_log.file_at(offset)
+        end = self.commit_log.max_offset
+        if file is None or offset >= end:
+            return None
+        position = offset - file.file_from_offset
+        stop = min(position + limit, file.file_size, end - file.file_from_offset)
+        return file.view[position:stop]
+
+    def set_append_listener(self, listener: Callable[[], None]) -> None:
+        """`listener` is called after each append to the log, before dispatch: it wakes what sends to slaves."""
+        self._on_append = listener
 
     def _on_durable(self) -> None:
         if self.flusher.is_sync:

@@ -2,8 +2,7 @@
 (CommitLog.asyncPutMessage, DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message import decode_batch
@@ -36,23 +35,24 @@ _NO_QUEUE_OFFSET = (0x4, 0xC)  # transaction types prepared and rollback
 _IGNORE_BUSY_MS = 10_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class RowsAppended:
+class RowsAppended(NamedTuple):
     """Outcome of `append_rows`.
 
     Attributes:
         count: rows stored; 0: the first one must take the general way.
         end_offset: physical end of the last record, for `MessageStore.durable`.
         log: view of the file they were written to, which begins at physical offset `file_from_offset`.
+        took_ms: how long the append held the log.
     """
 
     count: int
     end_offset: int
     log: memoryview
     file_from_offset: int
+    took_ms: int
 
 
-_NO_ROWS = RowsAppended(0, 0, memoryview(b""), 0)
+_NO_ROWS = RowsAppended(0, 0, memoryview(b""), 0, 0)
 
 
 class MessageWriter:
@@ -206,12 +206,16 @@ class MessageWriter:
             )
         return None
 
-    def _took(self, began_ms: int) -> None:
+    def _took(self, began_ms: int) -> int:
+        """An append began at `began_ms` and has just ended; how long it took, ms."""
         now = self._context.clock.monotonic_ms()
-        limit = self._context.config.os_page_cache_busy_time_out_mills
-        if now - began_ms > limit and limit < _IGNORE_BUSY_MS:
-            self._slow_append_ms = now - began_ms
-            self._busy_until_ms = now + min(self._slow_append_ms, limit)
+        took_ms = now - began_ms
+        if took_ms:
+            limit = self._context.config.os_page_cache_busy_time_out_mills
+            if took_ms > limit and limit < _IGNORE_BUSY_MS:
+                self._slow_append_ms = took_ms
+                self._busy_until_ms = now + min(took_ms, limit)
+        return took_ms
 
     # --- batches ---
 
@@ -310,10 +314,10 @@ class MessageWriter:
             return _NO_ROWS
         end, file = log.max_offset, log.current
         assert file is not None, "something was written, so there is a file"
-        self._took(began)
+        took = self._took(began)
         self._flusher.appended_timestamp = now
         self._on_appended()
-        return RowsAppended(done, end, file.view, file.file_from_offset)
+        return RowsAppended(done, end, file.view, file.file_from_offset, took)
 
     # --- BatchCQ topics ---
 

@@ -17,7 +17,7 @@ _LONG = struct.Struct(">q")
 _RECEIVE_BYTES = 1 << 18
 SUCCESS = 0
 PULL_FOUND, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED = 0, 19, 20, 21
-_OFFSET_DIGITS = 19
+_OFFSET_DIGITS = 18
 _BORN_HOST_V6, _STORE_HOST_V6 = 1 << 4, 1 << 5
 
 
@@ -223,7 +223,7 @@ class Puller(Connection):
             return
         self._waiting = True
         frame, at = self._frames[self._current]
-        frame[at : at + _OFFSET_DIGITS] = b"%019d" % self._offsets[self._current]
+        frame[at : at + _OFFSET_DIGITS] = b"%018d" % self._offsets[self._current]
         self.send(memoryview(frame))
 
     def on_answer(self, start: int, end: int) -> None:
@@ -262,7 +262,7 @@ class Puller(Connection):
 
 
 def _pull_frame(topic: str, queue: int, *, tail: bool, maximum: int, binary: bool) -> tuple[bytearray, int]:
-    """A pull request and the place of its queue offset: 19 digits, leading zeros included, which parseLong takes."""
+    """A pull request and the place of its queue offset: 18 digits with leading zeros, which parseLong takes."""
     digits = "9" * _OFFSET_DIGITS
     fields = {
         "consumerGroup": "bench_group",

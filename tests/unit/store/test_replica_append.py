@@ -1,0 +1,142 @@
+"""A slave's copy of its master's log."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from maxq.errors import ReplicationDamageError, ReplicationGapError
+from maxq.store.message_store import MessageStore
+from tests.unit.store.stores import message, opened, small_config
+
+FILE = 65_536
+
+
+def master_log(root: Path, messages: int = 600) -> bytes:
+    """The log of a master, several files long, with the unused ends of its files."""
+    store = opened(small_config(root))
+    for number in range(messages):
+        body = b"%05d" % number * (1 + number % 90)
+        store.put_message(message(f"T{number % 3}", number % 4, body, KEYS=f"k{number}"))
+    end = store.max_physical_offset
+    log = b""
+    while len(log) < end:
+        log += bytes(store.log_bytes(len(log), end) or b"")
+    store.close()
+    assert len(log) > 2 * FILE
+    return log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> bytes:
+    return master_log(tmp_path / "master")
+
+
+def slave(root: Path) -> MessageStore:
+    return opened(small_config(root, broker_role="SLAVE"))
+
+
+def feed(store: MessageStore, log: bytes, start: int, sizes: random.Random) -> None:
+    while start < len(log):
+        stop = min(start + sizes.randint(1, 5000), len(log), start - start % FILE + FILE)
+        store.append_from_master(start, memoryview(log)[start:stop])
+        start = stop
+
+
+def stored(store: MessageStore) -> bytes:
+    end, log = store.max_physical_offset, b""
+    while len(log) < end:
+        log += bytes(store.log_bytes(len(log), end) or b"")
+    return log
+
+
+def queue_ends(store: MessageStore) -> dict[tuple[str, int], int]:
+    return {(f"T{topic}", queue): store.max_offset(f"T{topic}", queue) for topic in range(3) for queue in range(4)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_log_cut_anywhere_becomes_the_same_log_with_the_same_queues(log: bytes, tmp_path: Path, seed: int) -> None:
+    copy = slave(tmp_path / "slave")
+    feed(copy, log, 0, random.Random(seed))
+    assert stored(copy) == log
+    ends = queue_ends(copy)
+    assert sum(ends.values()) == 600
+    copy.close()
+    reopened = slave(tmp_path / "slave")
+    assert reopened.report.clean_exit and stored(reopened) == log and queue_ends(reopened) == ends
+    reopened.close()
+
+
+def test_only_whole_records_count_and_a_broken_connection_leaves_no_trace(log: bytes, tmp_path: Path) -> None:
+    copy = slave(tmp_path / "slave")
+    first = int.from_bytes(log[:4], "big")
+    assert copy.append_from_master(0, memoryview(log)[: first - 1]) == 0
+    assert copy.append_from_master(first - 1, memoryview(log)[first - 1 : first + 50]) == first
+    copy.drop_pending()
+    assert copy.max_physical_offset == first
+    with pytest.raises(ReplicationGapError) as gap:
+        copy.append_from_master(first + 50, memoryview(log)[first + 50 : first + 60])
+    assert (gap.value.expected, gap.value.received) == (first, first + 50)
+    feed(copy, log, first, random.Random(1))
+    assert stored(copy) == log
+    copy.close()
+
+
+def test_a_slave_asks_for_the_whole_log_with_byte_1(log: bytes, tmp_path: Path) -> None:
+    copy = slave(tmp_path / "slave")
+    feed(copy, log, 1, random.Random(2))
+    assert stored(copy) == log
+    copy.close()
+
+
+def test_an_empty_slave_starts_where_a_file_of_the_master_does(log: bytes, tmp_path: Path) -> None:
+    copy = slave(tmp_path / "slave")
+    with pytest.raises(ReplicationGapError):
+        copy.append_from_master(FILE + 100, memoryview(log)[FILE + 100 : FILE + 200])
+    feed(copy, log, FILE, random.Random(3))
+    assert (copy.min_physical_offset, copy.max_physical_offset) == (FILE, len(log))
+    copy.close()
+
+
+def flipped(log: bytes, position: int) -> bytes:
+    changed = bytearray(log)
+    changed[position] ^= 0x10
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(("inside", "reason"), [(90, "CRC"), (4, "magic"), (1, "size"), (31, "elsewhere")])
+def test_bytes_that_are_no_record_are_refused_and_the_right_ones_taken_afterwards(
+    log: bytes, tmp_path: Path, inside: int, reason: str
+) -> None:
+    start = int.from_bytes(log[:4], "big")
+    bad = flipped(log, start + inside)
+    copy = slave(tmp_path / "slave")
+    with pytest.raises(ReplicationDamageError, match=reason) as damage:
+        feed(copy, bad, 0, random.Random(4))
+    assert damage.value.physical_offset == copy.max_physical_offset == start
+    feed(copy, log, start, random.Random(5))
+    assert stored(copy) == log and copy.damaged_from_master == 0
+    copy.close()
+
+
+def test_a_wrong_crc_that_the_master_sends_twice_is_the_masters_own(log: bytes, tmp_path: Path) -> None:
+    start = int.from_bytes(log[:4], "big")
+    bad = flipped(log, start + 95)
+    copy = slave(tmp_path / "slave")
+    with pytest.raises(ReplicationDamageError):
+        feed(copy, bad, 0, random.Random(6))
+    feed(copy, bad, start, random.Random(7))
+    assert stored(copy) == bad and copy.damaged_from_master == 1
+    copy.close()
+
+
+def test_a_slave_that_becomes_master_writes_on_behind_the_last_whole_record(log: bytes, tmp_path: Path) -> None:
+    config = small_config(tmp_path / "slave")
+    copy = slave(tmp_path / "slave")
+    first = int.from_bytes(log[:4], "big")
+    copy.append_from_master(0, memoryview(log)[: first + 30])
+    assert not copy.put_message(message()).ok
+    copy.update_config(config)
+    result = copy.put_message(message())
+    assert result.ok and result.physical_offset == first
+    copy.close()
