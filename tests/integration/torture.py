@@ -139,8 +139,9 @@ class Torture:
     async def _load(self, process: asyncio.subprocess.Process, name_server: str, seconds: float) -> None:
         """Send from several producers; the process is killed in the middle of it."""
         senders = [asyncio.ensure_future(self._send(name_server, number)) for number in range(3)]
-        await asyncio.sleep(seconds / 2)
-        await asyncio.to_thread(self._check, "while the broker was writing")
+        for pause in (0.0, seconds / 2):  # as the first messages come, and in the middle
+            await asyncio.sleep(pause)
+            await asyncio.to_thread(self._check, "while the broker was writing")
         await asyncio.sleep(seconds / 2)
         process.kill()
         await process.wait()
