@@ -303,6 +303,13 @@ public class Driver {
         return true;
     }
 
+    /** mqadmin keeps its commands, and they keep clients that were shut down, or that know another name server. */
+    static final class Commands extends MQAdminStartup {
+        static void forget() {
+            SUB_COMMANDS.clear();
+        }
+    }
+
     /** One mqadmin command in this JVM: its standard output, and its stack trace if it has one. */
     static Object mqadmin(JSONObject request) throws Exception {
         ByteArrayOutputStream said = new ByteArrayOutputStream();
@@ -311,6 +318,7 @@ public class Driver {
         PrintStream err = System.err;
         System.setOut(new PrintStream(said, true, "UTF-8"));
         System.setErr(new PrintStream(failed, true, "UTF-8"));
+        Commands.forget();
         try {
             MQAdminStartup.main0(((JSONArray) request.get("args")).toArray(new String[0]), null);
         } finally {
