@@ -22,6 +22,7 @@ from maxq.protocol.message_queue import MessageQueue
 
 _T = TypeVar("_T")
 _Reader = Callable[[Any], Any]
+_LONG_END: Final = 1 << 63
 
 
 @dataclass_transform(field_specifiers=(field,))
@@ -173,12 +174,17 @@ def _enum_reader(kind: type[IntEnum]) -> _Reader:
 
 
 def read_int(value: Any) -> int:
-    """A number, or a string that holds one. ValueError or TypeError for anything else."""
+    """A number, or a string that holds one, within Java's long. ValueError or TypeError for anything else."""
     if isinstance(value, str) and (len(value) > 20 or "_" in value):
         raise ValueError
     if not isinstance(value, str | int | float):
         raise TypeError
-    return int(value)
+    if isinstance(value, float) and not -_LONG_END <= value < _LONG_END:  # infinities too
+        raise ValueError
+    number = int(value)
+    if not -_LONG_END <= number < _LONG_END:
+        raise ValueError
+    return number
 
 
 def _read_float(value: Any) -> float:

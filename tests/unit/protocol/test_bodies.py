@@ -20,7 +20,7 @@ from maxq.protocol.body.route import BrokerData, TopicRouteData
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig, build_subscription_data
 from maxq.protocol.body.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper, TopicList, perm_text
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel, TopicFilterType
-from maxq.protocol.json_body import JsonBody
+from maxq.protocol.json_body import JsonBody, read_int
 from maxq.protocol.message import crc31
 from maxq.protocol.message_queue import MessageQueue
 
@@ -221,3 +221,12 @@ def test_unknown_members_are_ignored_and_defaults_are_javas() -> None:
     assert (config.retry_max_times, config.retry_queue_nums, config.consume_timeout_minute) == (16, 1, 15)
     assert TopicConfig.decode('{"topicName":"T"}').write_queue_nums == 16
     assert TopicList.decode('{"topicList":["a",null,7]}').topic_list == ["a", "7"]
+
+
+@pytest.mark.parametrize(
+    "value", [1 << 63, -(1 << 63) - 1, 1e30, float("inf"), float("nan"), "9223372036854775808"], ids=str
+)
+def test_numbers_stay_within_javas_long(value: object) -> None:
+    with pytest.raises(ValueError):
+        read_int(value)
+    assert read_int(str((1 << 63) - 1)) == (1 << 63) - 1
