@@ -4,6 +4,7 @@ The servers are imported by the command that runs them: a name server needs no s
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -207,6 +208,7 @@ def serve(
             await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()  # raises what went wrong
+                gc.freeze()  # what start has made stays: looking through it took 50 ms each time, with all clients waiting
                 print(ready(), flush=True)
                 if ready_file is not None:
                     ready_file.touch()
