@@ -92,12 +92,12 @@ class SendPath:
         appended = self._store.append_rows(
             buffer, scanner.scratch, scanner.rows, first, scanner.count - first, connection.remote_host, self._suffix
         )
-        if appended.count == 0:
+        if appended.rows == 0:
             return 0
         self._fast_failure.append_took(appended.took_ms)
         answers = bytearray()
         encode_replies(
-            scanner.rows, first, appended.count, buffer, scanner.scratch, self._store_host, self._region,
+            scanner.rows, first, appended.rows, buffer, scanner.scratch, self._store_host, self._region,
             self._trace_on, LanguageCode.PYTHON, CURRENT_VERSION, appended.log, appended.file_from_offset,
             ResponseCode.SUCCESS, answers,
         )  # fmt: skip
@@ -107,7 +107,7 @@ class SendPath:
         else:
             self._fast_failure.sends.enter()
             durable.add_done_callback(partial(self._answer, connection, answers))
-        return appended.count
+        return appended.rows
 
     def _answer(self, connection: Connection, answers: bytearray, durable: asyncio.Future[bool]) -> None:
         self._fast_failure.sends.leave()

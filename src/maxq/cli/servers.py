@@ -208,7 +208,7 @@ def serve(
             await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()  # raises what went wrong
-                gc.freeze()  # what start has made stays: looking through it took 50 ms each time, with all clients waiting
+                gc.freeze()  # what the start has made stays: looking through it again holds up every client
                 print(ready(), flush=True)
                 if ready_file is not None:
                     ready_file.touch()

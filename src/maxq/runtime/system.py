@@ -97,7 +97,7 @@ class SystemMappedRegion:
                 _sync_folder(self._unsynced_folders.pop())
 
     def populate(self, start: int, end: int) -> None:
-        # On ext4, a KiB of fresh pages costs 3.2 µs touched one by one, 0.2 µs populated 4 MiB at a time if their blocks
+        # On ext4, a KiB of fresh pages costs 3.2 µs touched one by one, 0.2 µs populated 4 MiB at a time if blocks
         # were allocated before, 64 MiB at a time, and 0.15 µs if they come 2 MiB at a time as one huge page.
         first = start - start % _PAGE
         last = min(len(self._view), end)

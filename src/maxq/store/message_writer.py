@@ -39,13 +39,13 @@ class RowsAppended(NamedTuple):
     """Outcome of `append_rows`.
 
     Attributes:
-        count: rows stored; 0: the first one must take the general way.
+        rows: how many were stored; 0: the first one must take the general way.
         end_offset: physical end of the last record, for `MessageStore.durable`.
         log: view of the file they were written to, which begins at physical offset `file_from_offset`.
         took_ms: how long the append held the log.
     """
 
-    count: int
+    rows: int
     end_offset: int
     log: memoryview
     file_from_offset: int
