@@ -15,6 +15,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import PurePath
 
+from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.attributes import QUEUE_TYPE
 from maxq.broker.batch_path import BatchPath
 from maxq.broker.broker_identity import BrokerAddress
@@ -52,6 +53,7 @@ from maxq.broker.topic.topic_tails import TopicTails
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
+from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.message import UniqIdGenerator
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import Connection, RemotingServer
@@ -146,6 +148,7 @@ class BrokerController:
                 self.address.cluster, self.address.broker_name, self.address.broker_id, region=settings.broker.region_id
             ),
         )
+        self.acknowledgement = Acknowledgement(self.store)
         self.hold_service = PullRequestHoldService(
             self.store, clock=clock, long_polling=lambda: settings.broker.long_polling_enable
         )
@@ -194,6 +197,7 @@ class BrokerController:
         self.send_processor = SendMessageProcessor(
             settings=settings,
             store=store,
+            acknowledgement=self.acknowledgement,
             topics=self.topics,
             stats=self.stats,
             fast_failure=self.fast_failure,
@@ -230,6 +234,7 @@ class BrokerController:
         register_admin(self.server, self._admin_parts())
         sends = SendPath(
             store,
+            self.acknowledgement,
             self.fast_failure,
             settings=settings,
             clock=clock,
@@ -244,6 +249,7 @@ class BrokerController:
             consumers=self.consumers,
             stats=self.stats,
             clock=clock,
+            rules=self.pull_processor.rules,
         )
         self.pull_processor.set_learn(pulls.learn)
         self.server.batch_path = BatchPath(sends, pulls)
@@ -273,8 +279,15 @@ class BrokerController:
                 fast_failure=self.fast_failure,
                 hold_service=self.hold_service,
             ).collect,
+            ha_runtime_info=self._ha_runtime_info,
             topic_route=self.outer_api.topic_route,
             on_permission_changed=self.registration.register_all,
+        )
+
+    def _ha_runtime_info(self) -> HARuntimeInfo:
+        return HARuntimeInfo(
+            master=self._settings.store.broker_role != "SLAVE",
+            master_commit_log_max_offset=self.store.max_physical_offset,
         )
 
     # ---- starting ---------------------------------------------------------------------------------------------

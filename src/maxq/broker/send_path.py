@@ -5,12 +5,13 @@ Leading plain sends of the receive buffer become rows (protocol/frames_cy), the 
 server decodes that frame and gives it to the SendMessageProcessor, which knows every rule and every remark. So this
 module decides nothing; it only takes what that processor would have stored anyway.
 
-Under SYNC_FLUSH (and with replicas to wait for) the answers of one arrival wait together for `MessageStore.durable`.
+Under SYNC_FLUSH, and with replicas to wait for, the answers of one arrival wait together (acknowledgement.py).
 """
 
 import asyncio
 from functools import partial
 
+from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.fast_failure import FastFailure
 from maxq.codes import CURRENT_VERSION, LanguageCode, ResponseCode
 from maxq.config.settings import BrokerSettings
@@ -20,7 +21,7 @@ from maxq.protocol.message_properties import encode_properties
 from maxq.protocol.remoting_command import decode_frame
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
-from maxq.store.log_cy import R_FRAME, ROW_WIDTH
+from maxq.store.log_cy import F_NO_WAIT, R_FLAGS, R_FRAME, ROW_WIDTH
 from maxq.store.message_store import MessageStore
 
 
@@ -30,6 +31,7 @@ class SendPath:
     def __init__(
         self,
         store: MessageStore,
+        acknowledgement: Acknowledgement,
         fast_failure: FastFailure,
         *,
         settings: BrokerSettings,
@@ -41,6 +43,7 @@ class SendPath:
             store_host: address and 4-byte port that clients reach, 8 or 20 bytes.
         """
         self._store = store
+        self._acknowledgement = acknowledgement
         self._fast_failure = fast_failure
         self._settings = settings
         self._clock = clock
@@ -82,6 +85,7 @@ class SendPath:
         begins_ms = self._settings.broker.start_accept_send_request_time_stamp
         return (
             self._store.refusal() is None
+            and self._acknowledgement.refusal() is None
             and self._fast_failure.refuse_send() is None
             and (begins_ms <= 0 or self._clock.wall_ms() >= begins_ms)
         )
@@ -101,30 +105,36 @@ class SendPath:
             self._trace_on, LanguageCode.PYTHON, CURRENT_VERSION, appended.log, appended.file_from_offset,
             ResponseCode.SUCCESS, answers,
         )  # fmt: skip
-        durable = self._store.durable(appended.end_offset)
-        if durable is None:
+        waits = self._somebody_waits(first, appended.rows)
+        outcome = self._acknowledgement.outcome(appended.end_offset) if waits else None
+        if outcome is None:
             connection.write([memoryview(answers)])
         else:
             self._fast_failure.sends.enter()
-            durable.add_done_callback(partial(self._answer, connection, answers))
+            outcome.add_done_callback(partial(self._answer, connection, answers))
         return appended.rows
 
-    def _answer(self, connection: Connection, answers: bytearray, durable: asyncio.Future[bool]) -> None:
+    def _somebody_waits(self, first: int, count: int) -> bool:
+        """Has one of the rows not WAIT=false? It is the first one, nearly always."""
+        rows = self._scanner.rows
+        return any(not rows[row * ROW_WIDTH + R_FLAGS] & F_NO_WAIT for row in range(first, first + count))
+
+    def _answer(self, connection: Connection, answers: bytearray, outcome: "asyncio.Future[ResponseCode]") -> None:
         self._fast_failure.sends.leave()
-        if connection.is_closed or durable.cancelled():
+        if connection.is_closed or outcome.cancelled():
             return
-        in_time = durable.exception() is None and durable.result()
-        connection.write([memoryview(answers if in_time else late(answers))])
+        code = outcome.result()
+        connection.write([memoryview(answers if code == ResponseCode.SUCCESS else with_code(answers, code))])
 
 
-def late(answers: bytearray) -> bytearray:
-    """The same answers with code FLUSH_DISK_TIMEOUT: stored, but not known to be on the disk."""
+def with_code(answers: bytearray, code: ResponseCode) -> bytearray:
+    """The same answers with `code`: stored, but the disk or the replicas did not say so in time."""
     changed = bytearray()
     position = 0
     while position < len(answers):
         length = int.from_bytes(answers[position : position + 4], "big")
         command = decode_frame(bytes(answers[position + 4 : position + 4 + length]))
-        command.code = ResponseCode.FLUSH_DISK_TIMEOUT
+        command.code = code
         changed += command.encode()
         position += 4 + length
     return changed

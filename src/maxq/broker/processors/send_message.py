@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.attributes import QUEUE_TYPE
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.fast_failure import FastFailure
@@ -53,6 +54,7 @@ class SendMessageProcessor:
         *,
         settings: BrokerSettings,
         store: MessageStore,
+        acknowledgement: Acknowledgement,
         topics: TopicConfigManager,
         stats: BrokerStatsManager,
         fast_failure: FastFailure,
@@ -64,6 +66,7 @@ class SendMessageProcessor:
         """`unique_id` makes the UNIQ_KEY of a message that has none."""
         self._settings = settings
         self._store = store
+        self._acknowledgement = acknowledgement
         self._topics = topics
         self._stats = stats
         self._fast_failure = fast_failure
@@ -93,10 +96,10 @@ class SendMessageProcessor:
             return put_refusal(result, self._settings.store).reply_to(request, self._own_properties.for_reply())
         reply = request.reply(ext=self._response(message, result))
         topic_created = self._topics.data_version.counter != version_before
-        durable = self._store.durable(result.end_offset) if message.wait_store_ok else None
-        if durable is None and not topic_created:
+        outcome = self._acknowledgement.outcome(result.end_offset) if message.wait_store_ok else None
+        if outcome is None and not topic_created:
             return reply
-        self._answer_later(connection, request, reply, durable, topic_created)
+        self._answer_later(connection, request, reply, outcome, topic_created)
         return None
 
     # ---- what is stored ---------------------------------------------------------------------------------------
@@ -104,7 +107,7 @@ class SendMessageProcessor:
     def _message(
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
     ) -> MessageExtBrokerInner | Refusal:
-        refusal = self._too_early()
+        refusal = self._too_early() or self._too_few_replicas()
         if refusal is not None:
             return refusal
         config = self._checks.topic(
@@ -158,6 +161,10 @@ class SendMessageProcessor:
             ResponseCode.SYSTEM_ERROR,
             f"broker unable to service, until {moment} (startAcceptSendRequestTimeStamp={begin_ms})",
         )
+
+    def _too_few_replicas(self) -> Refusal | None:
+        remark = self._acknowledgement.refusal()
+        return None if remark is None else Refusal(ResponseCode.SYSTEM_ERROR, remark)
 
     def _queue_id(self, config: TopicConfig, header: SendMessageRequestHeader, properties: dict[str, str]) -> int:
         if not header.batch:
@@ -225,11 +232,11 @@ class SendMessageProcessor:
         connection: Connection,
         request: RemotingCommand,
         reply: RemotingCommand,
-        durable: asyncio.Future[bool] | None,
+        outcome: "asyncio.Future[ResponseCode] | None",
         topic_created: bool,
     ) -> None:
         task = asyncio.get_running_loop().create_task(
-            self._wait_and_answer(connection, request, reply, durable, topic_created)
+            self._wait_and_answer(connection, request, reply, outcome, topic_created)
         )
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
@@ -239,14 +246,14 @@ class SendMessageProcessor:
         connection: Connection,
         request: RemotingCommand,
         reply: RemotingCommand,
-        durable: asyncio.Future[bool] | None,
+        outcome: "asyncio.Future[ResponseCode] | None",
         topic_created: bool,
     ) -> None:
-        """The message is in the log; wait until the disk has it, and the topic it created."""
+        """The message is in the log; wait until disk and replicas have it, and the topic it created."""
         self._fast_failure.sends.enter()
         try:
-            if durable is not None and not await durable:
-                reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            if outcome is not None:
+                reply.code = await outcome
             if topic_created:
                 await self._topics.persisted()
         except OSError as error:
