@@ -4,7 +4,8 @@ A consumer's pulls of one queue differ in offset and opaque only. When the PullM
 teaches this path what the checks found (`learn`): a PullPlan under the key of the request (protocol/frames_cy,
 PULL_KEY_FIELDS). The next pull with that key is answered from the plan, as long as everything the checks looked at is
 still the same object; settings, topic and group configs and subscriptions are replaced on change, never mutated, so
-identity says it. Only pulls that find messages are answered here. Whatever else comes out (nothing there, offset
+identity says it. Only pulls that find messages are answered here, on a master and on a slave that may be read; each
+answer says which broker to ask next (processors/pull_read_rules.py). Whatever else comes out (nothing there, offset
 moved, cold data, a pending reset) is left to the processor, which asks the store again and knows what to say.
 """
 
@@ -12,11 +13,13 @@ from typing import NamedTuple
 
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.pull_read_rules import ReadRules
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager, GetCounter
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import CURRENT_VERSION
 from maxq.config.broker_config import BrokerConfig
+from maxq.config.message_store_config import MessageStoreConfig
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
@@ -34,7 +37,7 @@ _MAX_PLANS = 50_000
 
 _HEAD = (
     '{"code":0,"extFields":{"groupSysFlag":"%d","maxOffset":"%%d","minOffset":"%%d","nextBeginOffset":"%%d",'
-    '"suggestWhichBrokerId":"%d","topicSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%%d,"remark":"FOUND",'
+    '"suggestWhichBrokerId":"%%d","topicSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%%d,"remark":"FOUND",'
     '"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
 
@@ -43,6 +46,7 @@ class PullPlan(NamedTuple):
     """What the checks of one pull found."""
 
     broker: BrokerConfig
+    store: MessageStoreConfig  # the role is in it
     group_name: str
     topic_name: str
     queue_id: int
@@ -54,7 +58,7 @@ class PullPlan(NamedTuple):
     subscription: SubscriptionData
     from_heartbeat: bool  # the subscription is the group's, not the request's own
     counter: GetCounter
-    head: str  # JSON header of the answer, but for four numbers
+    head: str  # JSON header of the answer, but for five numbers
 
 
 class PullPath:
@@ -71,6 +75,7 @@ class PullPath:
         consumers: ConsumerManager,
         stats: BrokerStatsManager,
         clock: Clock,
+        rules: ReadRules,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -80,6 +85,7 @@ class PullPath:
         self._consumers = consumers
         self._stats = stats
         self._clock = clock
+        self._rules = rules
         self._scanner = PullScanner()
         self._plans: dict[bytes, PullPlan] = {}
 
@@ -95,15 +101,15 @@ class PullPath:
         if (
             not subscription.is_tag_type
             or not group.consume_broadcast_enable
-            or broker.slave_read_enable
             or broker.reject_pull_consumer_enable
-            or self._settings.store.broker_role == "SLAVE"
+            or (self._rules.is_slave and not broker.slave_read_enable)  # it is acting master, for now
         ):
             return
         if len(self._plans) >= _MAX_PLANS:
             self._plans.clear()
         self._plans[plan_key(header)] = PullPlan(
             broker,
+            self._settings.store,
             header.consumer_group,
             header.topic,
             header.queue_id,
@@ -115,7 +121,7 @@ class PullPath:
             subscription,
             not header.sys_flag & _SUBSCRIPTION,
             self._stats.get_counter(header.consumer_group, header.topic, header.queue_id),
-            _HEAD % (group.group_sys_flag, 0, topic.topic_sys_flag, CURRENT_VERSION),
+            _HEAD % (group.group_sys_flag, topic.topic_sys_flag, CURRENT_VERSION),
         )
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
@@ -148,7 +154,10 @@ class PullPath:
             self._stats.longest_get_ms = latency_ms
         plan.counter.add(result.message_count, result.total_bytes, latency_ms, False)
         plan.counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
-        head = plan.head % (result.max_offset, result.min_offset, result.next_begin_offset, scanner.opaque)
+        suggested_id = self._rules.suggest(plan.group, result.suggest_pulling_from_slave)
+        head = plan.head % (
+            result.max_offset, result.min_offset, result.next_begin_offset, suggested_id, scanner.opaque
+        )  # fmt: skip
         size = len(head)
         lengths = (4 + size + result.total_bytes).to_bytes(4, "big") + size.to_bytes(4, "big")
         connection.write([lengths + head.encode(), *result.buffers])
@@ -158,6 +167,7 @@ class PullPath:
         """Is everything the checks looked at still as it was?"""
         if (
             self._settings.broker is not plan.broker
+            or self._settings.store is not plan.store
             or self._topics.topic_config_table.get(plan.topic_name) is not plan.topic
             or self._groups.subscription_group_table.get(plan.group_name) is not plan.group
             or self._offsets.has_offset_reset(plan.topic_name, plan.group_name, plan.queue_id)

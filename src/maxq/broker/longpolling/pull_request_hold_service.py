@@ -16,7 +16,7 @@ looked at again.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -128,9 +128,9 @@ class PullRequestHoldService:
                 self._store.watch(*key)
 
     def notify_all(self) -> None:
-        """Look at every parked pull (a role changed)."""
+        """Answer every parked pull (a role changed, a master is back): the answer says where to go on."""
         for parked in list(self._by_queue.values()):
-            self._try_all(list(parked))
+            self._try_all(list(parked), last=True)
 
     def drop(self, connection: Connection) -> None:
         """The connection is gone, and its pulls with it."""
@@ -180,7 +180,7 @@ class PullRequestHoldService:
     async def _check_forever(self) -> None:
         while True:
             await asyncio.sleep((_CHECK_MS if self._long_polling() else _SHORT_CHECK_MS) / 1000)
-            await self.check()
+            await _survive(self.check, "looking at the parked pulls")
 
     async def check(self) -> None:
         """The safety net: every queue that somebody waits for, compared with what the store says."""
@@ -203,7 +203,7 @@ class PullRequestHoldService:
     async def _expire_forever(self) -> None:
         while True:
             await asyncio.sleep(_EXPIRY_MS / 1000)
-            await self.expire()
+            await _survive(self.expire, "answering parked pulls whose time is over")
 
     async def expire(self) -> None:
         """Answer the pulls whose time is over, at most half a second late."""
@@ -216,3 +216,11 @@ class PullRequestHoldService:
                 done += 1
                 if done % _PULLS_PER_TURN == 0:
                     await asyncio.sleep(0)
+
+
+async def _survive(round_: Callable[[], Awaitable[None]], what: str) -> None:
+    """One round of a loop that must go on: without it parked pulls would never be answered."""
+    try:
+        await round_()
+    except Exception:
+        log.exception("%s failed, the next round comes", what)

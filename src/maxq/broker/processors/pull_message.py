@@ -19,6 +19,7 @@ from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.fast_failure import FastFailure
 from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.pull_read_rules import AHEAD_WAIT_MS, ReadRules
 from maxq.broker.processors.pull_subscription import (
     FORBIDDEN_BROKER,
     FORBIDDEN_GROUP,
@@ -91,10 +92,16 @@ class _Outcome(NamedTuple):
     result: GetMessageResult
     code: ResponseCode
     remark: str
+    suggested_id: int  # of the broker to ask next
+    is_ahead: bool = False  # of this slave's copy of the queue: worth a short wait
 
 
 class PullMessageProcessor:
-    """Answers pulls. `hold_service` parks those that find nothing."""
+    """Answers pulls. `hold_service` parks those that find nothing.
+
+    Attributes:
+        rules: who is served here, and who is sent elsewhere.
+    """
 
     def __init__(
         self,
@@ -122,6 +129,7 @@ class PullMessageProcessor:
         self._fast_failure = fast_failure
         self._clock = clock
         self._broker = broker
+        self.rules = ReadRules(settings)
         self._reading: set[asyncio.Task[None]] = set()
         self._learn: Learn = _nothing_learned
         hold_service.set_replay(self.replay)
@@ -145,9 +153,11 @@ class PullMessageProcessor:
             self._offsets.commit_offset(
                 connection.remote_address, header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
-        if outcome.code == ResponseCode.PULL_NOT_FOUND and self._park(connection, request, header):
+        if (outcome.code == ResponseCode.PULL_NOT_FOUND or outcome.is_ahead) and self._park(
+            connection, request, header, at_most_ms=AHEAD_WAIT_MS if outcome.is_ahead else None
+        ):
             return None
-        if outcome.code == ResponseCode.SUCCESS and not outcome.result.suggest_pulling_from_slave:
+        if outcome.code == ResponseCode.SUCCESS:
             self._learn(header, pull.topic, pull.group, pull.subscription)
         return self._answer(connection, request, pull, outcome)
 
@@ -175,6 +185,8 @@ class PullMessageProcessor:
     # ---- checks -----------------------------------------------------------------------------------------------
 
     def _check(self, connection: Connection, code: int, header: PullMessageRequestHeader) -> _Pull | Refusal:
+        if (refusal := self.rules.refusal()) is not None:
+            return refusal
         broker = self._settings.broker
         if not broker.broker_permission & PERM_READ:
             return Refusal(
@@ -248,27 +260,39 @@ class PullMessageProcessor:
     def _read(self, pull: _Pull, offset: int) -> _Outcome:
         header = pull.header
         topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
-        if self._settings.broker.use_server_side_reset_offset:
+        if self._settings.broker.use_server_side_reset_offset and not self.rules.is_slave:
             reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
             if reset is not None:
-                return self._moved(topic, queue_id, reset)
+                return self._moved(pull, reset)
         most = _MAX_BYTES if header.max_msg_bytes is None else header.max_msg_bytes
         result = self._store.get_message(
             group, topic, queue_id, offset, header.max_msg_nums, pull.subscription, max_bytes=most
         )
-        return _Outcome(result, _response_code(result, offset), result.status.name)
+        code = _response_code(result, offset)
+        direction = self.rules.direct(code, pull.group, result.suggest_pulling_from_slave)
+        is_ahead = offset > result.max_offset and self.rules.may_wait_for_copy(code)
+        return _Outcome(result, direction.code, result.status.name, direction.broker_id, is_ahead)
 
-    def _moved(self, topic: str, queue_id: int, offset: int) -> _Outcome:
-        """An administrator reset the group's offset: told once."""
+    def _moved(self, pull: _Pull, offset: int) -> _Outcome:
+        """An administrator reset the group's offset: told once, and by a master."""
+        topic, queue_id = pull.header.topic, pull.header.queue_id
         result = GetMessageResult(
             GetMessageStatus.OFFSET_OVERFLOW_BADLY,
             next_begin_offset=offset,
             min_offset=self._store.min_offset(topic, queue_id),
             max_offset=self._store.max_offset(topic, queue_id),
         )
-        return _Outcome(result, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+        suggested_id = self.rules.suggest(pull.group, is_behind=False)
+        return _Outcome(result, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", suggested_id)
 
-    def _park(self, connection: Connection, request: RemotingCommand, header: PullMessageRequestHeader) -> bool:
+    def _park(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: PullMessageRequestHeader,
+        *,
+        at_most_ms: int | None,
+    ) -> bool:
         """True if the request waits from now on; it is answered empty otherwise, and the client asks again."""
         broker = self._settings.broker
         if not header.sys_flag & _SUSPEND or request.is_oneway:
@@ -276,6 +300,8 @@ class PullMessageProcessor:
         if self._hold_service.held_count >= broker.pull_thread_pool_queue_capacity:
             return False
         wait_ms = header.suspend_timeout_millis if broker.long_polling_enable else broker.short_polling_time_mills
+        if at_most_ms is not None:
+            wait_ms = min(wait_ms, at_most_ms)
         self._hold_service.hold(
             HeldPull(
                 connection,
@@ -300,7 +326,7 @@ class PullMessageProcessor:
             connection.remote_address, header.consumer_group, header.topic, header.queue_id, result.next_begin_offset
         )
         ext = {
-            "suggestWhichBrokerId": str(self._suggest(pull.group, result)),
+            "suggestWhichBrokerId": str(outcome.suggested_id),
             "nextBeginOffset": str(result.next_begin_offset),
             "minOffset": str(result.min_offset),
             "maxOffset": str(result.max_offset),
@@ -316,11 +342,6 @@ class PullMessageProcessor:
         self._read_from_disk(connection, reply, result.buffers)
         return None
 
-    def _suggest(self, group: SubscriptionGroupConfig, result: GetMessageResult) -> int:
-        if not self._settings.broker.slave_read_enable:
-            return 0
-        return group.which_broker_when_consume_slowly if result.suggest_pulling_from_slave else group.broker_id
-
     def _count(self, pull: _Pull, result: GetMessageResult) -> None:
         header = pull.header
         counter = self._stats.get_counter(header.consumer_group, header.topic, header.queue_id)
@@ -335,12 +356,14 @@ class PullMessageProcessor:
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
-    async def _send_cold(
-        self, connection: Connection, reply: RemotingCommand, buffers: Sequence[memoryview]
-    ) -> None:
+    async def _send_cold(self, connection: Connection, reply: RemotingCommand, buffers: Sequence[memoryview]) -> None:
         self._fast_failure.pulls.enter()
         try:
             await asyncio.get_running_loop().run_in_executor(None, _bring_in, buffers)
+        except Exception as error:  # nobody else would answer
+            log.exception("messages for %s could not be read from the disk", connection.remote_address)
+            remark = f"the messages could not be read from the disk: {type(error).__name__}: {error}"
+            reply = reply.reply(ResponseCode.SYSTEM_ERROR, remark)
         finally:
             self._fast_failure.pulls.leave()
         connection.send(reply)

@@ -1,0 +1,101 @@
+"""Who serves a reader: the rules of read/write separation (ha.md §6.1, broker-api §10).
+
+    reader                  of a master                              of a slave
+    in memory               group's brokerId (0: the master)         the same, so it goes back to the master
+    further back            whichBrokerWhenConsumeSlowly (1)         the same, so it stays
+    offset out of range     told where to go on (21)                 its offset is kept: 20, ask the group's broker
+
+"In memory" is judged by the broker that reads, by its own log and its own accessMessageInMemoryMaxRatio. All of it only
+with `slaveReadEnable`; without, everybody is sent to the master and a slave answers no pulls at all.
+
+A slave may lag, so an offset beyond its end says nothing about the reader. It never corrects one (`offsetCheckInSlave`
+makes it). Such a reader is sent to the master; it comes back here only if there is none, and then waits a moment for
+the bytes that are missing (AHEAD_WAIT_MS), where Java answers at once and is asked again at once, in a circle.
+
+Source:
+    broker/processor/{PullMessageProcessor.composeResponseHeader,DefaultPullMessageResultHandler}.java.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from maxq.broker.processors.refusal import Refusal
+from maxq.codes import ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.route import MASTER_ID
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+
+AHEAD_WAIT_MS: Final = 1_000
+
+
+class Direction(NamedTuple):
+    """What a reader is told: the response code, and the id of the broker to ask next."""
+
+    code: ResponseCode
+    broker_id: int
+
+
+class ReadRules:
+    """One per broker. The role and the switches follow the settings."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        self._is_acting: Callable[[], bool] = lambda: False
+        self._min_broker_id: Callable[[], int | None] = lambda: None
+
+    def set_group(self, *, is_acting_master: Callable[[], bool], min_broker_id: Callable[[], int | None]) -> None:
+        """What is known of the broker group.
+
+        Args:
+            is_acting_master: this slave stands in for its master, so it serves readers without `slaveReadEnable` too.
+            min_broker_id: the smallest id alive; None: not known. 0 sends readers who keep up back to the master,
+                without their waiting here.
+        """
+        self._is_acting = is_acting_master
+        self._min_broker_id = min_broker_id
+
+    @property
+    def is_slave(self) -> bool:
+        return self._settings.store.broker_role == "SLAVE"
+
+    def refusal(self) -> Refusal | None:
+        """A slave that may not be read says so, as Java's does (code 2), and what to do."""
+        if not self.is_slave or self._settings.broker.slave_read_enable or self._is_acting():
+            return None
+        return Refusal(
+            ResponseCode.SYSTEM_BUSY,
+            "[REJECTREQUEST]system busy, start flow control for a while: this broker is a SLAVE and its "
+            "slaveReadEnable is false, so it answers no pulls; read from the master, or set slaveReadEnable=true on "
+            "this broker and its master",
+        )
+
+    def suggest(self, group: SubscriptionGroupConfig, is_behind: bool) -> int:
+        """Whom to ask next; `is_behind`: what was read lies further back than the memory."""
+        if not self._settings.broker.slave_read_enable:
+            return MASTER_ID
+        if is_behind:
+            return group.which_broker_when_consume_slowly
+        return MASTER_ID if self._master_is_there() else group.broker_id
+
+    def direct(self, code: ResponseCode, group: SubscriptionGroupConfig, is_behind: bool) -> Direction:
+        """The code a reader is told, where the store's outcome means `code`, and whom to ask next."""
+        if code == ResponseCode.SUCCESS or not self.is_slave:
+            return Direction(code, self.suggest(group, is_behind))
+        if not is_behind and self._master_is_there():
+            return Direction(ResponseCode.PULL_RETRY_IMMEDIATELY, MASTER_ID)
+        if code == ResponseCode.PULL_OFFSET_MOVED and not self._settings.store.offset_check_in_slave:
+            return Direction(ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id)
+        return Direction(code, self.suggest(group, is_behind))
+
+    def may_wait_for_copy(self, code: ResponseCode) -> bool:
+        """May a reader whose offset lies beyond the end of its queue here, outcome `code`, wait for the missing
+        bytes?"""
+        return (
+            code == ResponseCode.PULL_OFFSET_MOVED
+            and self.is_slave
+            and not self._settings.store.offset_check_in_slave
+            and not self._master_is_there()
+        )
+
+    def _master_is_there(self) -> bool:
+        return self.is_slave and self._min_broker_id() == MASTER_ID
