@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 ROCKETMQ_VERSION = "5.5.0"
+OLDER_ROCKETMQ_VERSION = "5.3.3"  # for replication, which the golden data were recorded with
 CPP_CLIENT_VERSION = "0.4.4"
 FETCH_SECONDS = 300
 ARTIFACTS = ("broker", "namesrv", "tools", "client")
@@ -29,12 +30,12 @@ def peers_folder() -> Path:
     return Path(os.environ.get("MAXQ_PEERS") or os.environ.get("PEERS") or Path.home() / ".cache" / "peers")
 
 
-def rocketmq_jars() -> Path:
+def rocketmq_jars(version: str = ROCKETMQ_VERSION) -> Path:
     """The folder with the jars of Apache RocketMQ's broker, name server, tools and client, and all they need."""
     for tool in ("java", "javac"):
         if not shutil.which(tool):
             raise PeerUnavailableError(f"no {tool} on PATH: install a JDK (17 is what we use)")
-    folder = peers_folder() / f"rmq-{ROCKETMQ_VERSION}"
+    folder = peers_folder() / f"rmq-{version}"
     if any(folder.glob("rocketmq-broker-*.jar")):
         return folder
     if not shutil.which("mvn"):
@@ -43,7 +44,7 @@ def rocketmq_jars() -> Path:
     # Downloaded beside and renamed: two test processes may do it at once, and a broken download leaves nothing.
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         pom = Path(scratch) / "pom.xml"
-        pom.write_text(_pom())
+        pom.write_text(_pom(version))
         target = Path(scratch) / "jars"
         command = [
             "mvn",
@@ -57,7 +58,7 @@ def rocketmq_jars() -> Path:
         ]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
-            raise PeerUnavailableError(f"Maven could not fetch RocketMQ {ROCKETMQ_VERSION}:\n{done.stdout[-2000:]}")
+            raise PeerUnavailableError(f"Maven could not fetch RocketMQ {version}:\n{done.stdout[-2000:]}")
         if not any(folder.glob("rocketmq-broker-*.jar")):
             shutil.copytree(target, folder, dirs_exist_ok=True)
     return folder
@@ -72,10 +73,10 @@ def _fetch(command: list[str]) -> subprocess.CompletedProcess[str]:
         raise PeerUnavailableError(f"{command[0]} got nothing within {FETCH_SECONDS} s: is there a network?") from None
 
 
-def _pom() -> str:
+def _pom(version: str) -> str:
     dependencies = "".join(
         f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{name}</artifactId>"
-        f"<version>{escape(ROCKETMQ_VERSION)}</version></dependency>"
+        f"<version>{escape(version)}</version></dependency>"
         for name in ARTIFACTS
     )
     return (
