@@ -23,8 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from maxq.runtime.interfaces import DiskUsage, FileInfo
-from maxq.testing.sim_clock import SimClock
+from maxq.runtime.interfaces import Clock, DiskUsage, FileInfo
 from maxq.testing.sim_file import PAGE, SimFile
 from maxq.testing.sim_rng import SimRng
 
@@ -114,7 +113,7 @@ class SimDisk:
     def __init__(
         self,
         rng: SimRng,
-        clock: SimClock,
+        clock: Clock,
         *,
         total_bytes: int = 1 << 34,
         write_back: float = 0.2,
@@ -139,19 +138,28 @@ class SimDisk:
         self._failing_flushes: list[tuple[str, int]] = []  # (pattern, how often still)
         self._failing_reads: list[str] = []
         self._countdown = -1
+        self._countdown_kills = False
+        self.lost_process_only = False  # what ended this disk's use was a kill, not a loss of power
         self._survivors: dict[str, bytearray] | None = None
 
     # -- failures to order --
 
-    def cut_power_after(self, operations: int) -> None:
-        """Let the power go in the middle of things, `operations` mutating steps from now."""
+    def cut_power_after(self, operations: int, *, process_only: bool = False) -> None:
+        """Let the power go in the middle of things, `operations` mutating steps from now; with `process_only` the
+        process is killed there, and the system lives and keeps all it had written."""
         self._countdown = operations
+        self._countdown_kills = process_only
 
     def cut_power(self) -> None:
         """The power goes now: draw what survives. The call itself does not raise; the next operation does."""
         if self._survivors is None:
             self._survivors = self._draw_survivors()
             self._locks.clear()
+
+    def _stop_process(self) -> None:
+        self.lost_process_only = True
+        self._survivors = {path: bytearray(inode.live) for path, inode in self._files.items()}
+        self._locks.clear()
 
     @property
     def is_dead(self) -> bool:
@@ -395,7 +403,10 @@ class SimDisk:
             self._countdown -= 1
             if self._countdown < 0:
                 self.lost_at = f"{kind} {path}"
-                self.cut_power()
+                if self._countdown_kills:
+                    self._stop_process()
+                else:
+                    self.cut_power()
                 raise PowerLoss("power lost")
 
     def _check_writable(self, key: str) -> None:

@@ -12,18 +12,22 @@ Everything drawn comes from one seed: one seed, one story.
 """
 
 import asyncio
+import contextvars
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, TypeVarTuple
 
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss
 from maxq.testing.sim_network import SimNetwork, SimServer
+from maxq.testing.sim_process import Gate, SimProcess, current_process
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.sim_transport import SimTransport
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+_OUTSIDE = contextvars.Context()  # of no process
 
 
 class SimDeadlockError(RuntimeError):
@@ -72,6 +76,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.clock = clock
         self.network = SimNetwork(self, rng.fork("network"))
         self.failures: list[BaseException] = []
+        self.processes: list[SimProcess] = []
         self._executor_rng = rng.fork("executor")
         self._executor_delay_s = (executor_delay_ms[0] / 1000, executor_delay_ms[1] / 1000)
         self._end_ns = clock.monotonic_ns() + int(time_limit_s * 1e9)
@@ -105,13 +110,55 @@ class SimLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         pass  # there is no other thread to be woken from
 
+    # -- processes --
+
+    def call_soon(  # type: ignore[override]  # the stub's type variables add nothing here
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        context = contextvars.copy_context() if context is None else context
+        process = context.get(current_process)
+        if process is None:
+            return super().call_soon(callback, *args, context=context)
+        gate = Gate(process, callback, args, context)
+        gate.handle = super().call_soon(gate, context=context)
+        return gate.handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        context = contextvars.copy_context() if context is None else context
+        process = context.get(current_process)
+        if process is None:
+            return super().call_at(when, callback, *args, context=context)
+        gate = Gate(process, callback, args, context)
+        gate.handle = timer = super().call_at(when, gate, context=context)
+        return timer
+
+    def reschedule(self, gates: Sequence[Gate]) -> None:
+        """What a process held back while it stood still comes now, in order."""
+        for gate in gates:
+            super().call_soon(gate, context=gate.context)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, T], **options: Any
+    ) -> "asyncio.Task[T]":
+        task = super().create_task(coro, **options)
+        process = current_process.get()
+        if process is not None:
+            process.tasks.add(task)
+            task.add_done_callback(process.tasks.discard, context=_OUTSIDE)
+        return task
+
     # -- blocking work --
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
         """Run `func(*args)` on this thread, at a drawn moment before a drawn completion time."""
         done: asyncio.Future[T] = self.create_future()
         low, high = self._executor_delay_s
-        before, after = self._executor_rng.uniform(low, high) / 2, self._executor_rng.uniform(low, high) / 2
+        process = current_process.get()
+        slowness = 0.5 if process is None else process.slowness / 2
+        before = self._executor_rng.uniform(low, high) * slowness
+        after = self._executor_rng.uniform(low, high) * slowness
 
         def settle(result: T | None, error: Exception | None) -> None:
             if done.cancelled():
@@ -159,12 +206,14 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _note_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, BaseException) and not self._dead:
+        if isinstance(error, BaseException) and not isinstance(error, PowerLoss) and not self._dead:
             self.failures.append(error)
 
     def end_tasks(self) -> None:
         """After the main task ended: cancel what is left, let it clean up, forget what it says."""
         self._dead = True
+        for process in self.processes:
+            self.reschedule(process.bury())
         for _ in range(100):
             left = [task for task in asyncio.all_tasks(self) if not task.done()]
             if not left:

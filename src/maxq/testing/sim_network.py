@@ -88,6 +88,7 @@ class SimNetwork:
         self.window = 256 * 1024  # bytes per direction that may be sent and unread
         self.connect_timeout_s = 127.0  # Linux: six retries of a SYN
         self.default_link = LinkSettings()
+        self.context = contextvars.Context()  # wires are nobody's process
         self._rng = rng
         self._links: dict[tuple[str, str], LinkSettings] = {}
         self._cuts: set[tuple[str, str]] = set()
@@ -113,13 +114,29 @@ class SimNetwork:
         for transport in self.connections(address):
             transport.vanish()
             self._transports.pop(id(transport), None)
+        self._close_listeners(address)
+
+    def kill_host(self, address: str) -> None:
+        """The host's process was killed: its listeners close, and its system ends its connections for it, which the
+        peers see."""
+        for transport in self.connections(address):
+            transport.end_by_system()
+        self._close_listeners(address)
+
+    def _close_listeners(self, address: str) -> None:
         for server in list(self._listeners.values()):
             if server.host == address:
                 server.close()
 
     def restart_host(self, address: str) -> None:
-        """The host answers again; connections from before are unknown to it."""
+        """The host answers again; connections from before are unknown to it: it resets them when TCP tries once more
+        to bring it what it did not acknowledge, or when something new is written."""
+        if address not in self._down:
+            return
         self._down.discard(address)
+        for transport in self._transports.values():
+            if transport.peer.host == address and transport.has_unacknowledged:
+                self.loop.call_later(self._rng.uniform(0.2, 20), transport.reset)
 
     def is_up(self, address: str) -> bool:
         return address not in self._down

@@ -124,6 +124,21 @@ class SimTransport(asyncio.Transport):
         self._wire.clear()
         self._inbox.clear()
 
+    def end_by_system(self) -> None:
+        """The process was killed: no callback here; what it had handed to the system still goes out, then the end of
+        the stream, or a reset if it had not read everything."""
+        unread = bool(self._inbox)
+        self._closing = self._lost = True
+        self._buffer.clear()
+        self._inbox.clear()
+        self._network.closed(self)
+        self._put_on_wire(_RESET if unread else _EOF, b"")
+
+    @property
+    def has_unacknowledged(self) -> bool:
+        """Is there anything on its way that the peer's system has not taken?"""
+        return self._unread_by_peer > 0
+
     # -- writing --
 
     def write(self, data: Any) -> None:
@@ -208,7 +223,7 @@ class SimTransport(asyncio.Transport):
         """Set the timer of the first chunk on the wire, unless a partition holds it."""
         if self._wire_timer is None and self._wire and not self._network.is_cut(self.host, self.peer.host):
             due = max(self._wire[0][0], self._loop.time())
-            self._wire_timer = self._loop.call_at(due, self._deliver, context=self.peer._context)
+            self._wire_timer = self._loop.call_at(due, self._deliver, context=self._network.context)
 
     def _deliver(self) -> None:
         self._wire_timer = None
@@ -229,7 +244,7 @@ class SimTransport(asyncio.Transport):
             self._reset_by_peer()
         else:
             self._inbox.append((kind, data))
-            self._drain()
+            self._schedule_drain()
 
     def _reset_by_peer(self) -> None:
         if not self._lost:

@@ -1,0 +1,109 @@
+"""One process of a simulated machine: everything it has scheduled on the shared loop can be held or stopped for good.
+
+Several machines share one `SimLoop`. What belongs to which is told by a context variable that tasks, callbacks and
+timers inherit. The loop wraps each callback of a process in a `Gate`, and the gate asks before it opens: a **paused**
+process runs nothing (SIGSTOP, a long collection, a virtual machine that is moved); a **dead** one never runs again; a
+`PowerLoss` that comes out of it ends this process only.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from typing import Any
+
+from maxq.testing.sim_disk import PowerLoss
+
+current_process: contextvars.ContextVar["SimProcess | None"] = contextvars.ContextVar("maxq_sim_process", default=None)
+
+
+class Gate:
+    """A callback of a process, which runs only while the process does."""
+
+    __slots__ = ("args", "callback", "context", "handle", "process")
+
+    def __init__(
+        self,
+        process: "SimProcess",
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context,
+    ) -> None:
+        self.process = process
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.handle: asyncio.Handle | None = None
+
+    def __call__(self) -> None:
+        process = self.process
+        if self.handle is not None and self.handle.cancelled():
+            return
+        if not process.is_running:
+            process.held.append(self)
+            return
+        try:
+            self.callback(*self.args)
+        except PowerLoss:
+            process.lose_power()
+
+
+class SimProcess:
+    """A process: runs, is paused, is dead.
+
+    Attributes:
+        name: for messages.
+        slowness: factor on the time that its blocking calls (fsync) take.
+        held: callbacks that came due while it did not run, in order.
+        tasks: all its tasks that have not ended. A dead process keeps them, for a task that is collected runs its
+            `finally` blocks, and the dead do nothing.
+        ended: set when it died.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, on_power_loss: Callable[[], None]) -> None:
+        self.name = name
+        self.slowness = 1.0
+        self.held: list[Gate] = []
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self._on_power_loss = on_power_loss
+        self._paused = False
+
+    @property
+    def is_dead(self) -> bool:
+        return self.ended.done()
+
+    @property
+    def is_running(self) -> bool:
+        return not self._paused and not self.ended.done()
+
+    def pause(self) -> None:
+        """Nothing of it runs until `resume`."""
+        self._paused = True
+
+    def resume(self) -> list[Gate]:
+        """It runs again. Returns what has to be scheduled now."""
+        self._paused = False
+        held, self.held = self.held, []
+        return held
+
+    def die(self) -> None:
+        """Nothing of it ever runs again."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def lose_power(self) -> None:
+        """The disk under it lost its power while it ran."""
+        if not self.ended.done():
+            self._on_power_loss()
+
+    def bury(self) -> list[Gate]:
+        """The simulation is over: what is left of it may be cancelled like everything else. Returns what has to be
+        scheduled now."""
+        self._paused = False
+        self.ended = self.ended.get_loop().create_future()
+        self._on_power_loss = _nothing
+        return self.resume()
+
+
+def _nothing() -> None:
+    """A disk without power is all that the buried meet."""
