@@ -21,6 +21,7 @@ from maxq.codes import LanguageCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError, RemotingSendError
 from maxq.protocol import json_dialect
+from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.body.route import QueueData, TopicRouteData
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import BoundaryType
@@ -159,6 +160,7 @@ class BrokerWorld:
         self.routes: dict[str, TopicRouteData] = {}
         self.route_error: Exception | None = None
         self.routes_asked = 0
+        self.ha_status = HARuntimeInfo()
         self.registrations = 0
         self.topics.create_system_topics()
         self.groups.create_system_groups()
@@ -184,6 +186,7 @@ class BrokerWorld:
             request_modes=self.modes,
             stats=self.stats,
             runtime_info=lambda: self.runtime,
+            ha_runtime_info=lambda: self.ha_status,
             topic_route=self._topic_route,
             on_permission_changed=self._register,
         )

@@ -54,7 +54,7 @@ OPTIONS = {
     "updateNamesrvConfig": "k v",
     "queryCq": "t q i c b g",
     "statsAll": "a t",
-    "haStatus": "b c",
+    "haStatus": "b c i",
 }
 
 #: Not taken; docs/command-line.md says so.

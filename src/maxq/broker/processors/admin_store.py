@@ -5,7 +5,7 @@ Source:
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from maxq.broker.client.consumer_manager import ConsumerManager
@@ -16,6 +16,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.broker_stats import ConsumeQueueData, QueryConsumeQueueResponseBody
+from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.header_fields import HeaderFields, parse_long
 from maxq.protocol.remoting_command import RemotingCommand
@@ -34,10 +35,18 @@ READ_AHEAD_RANDOM: Final = 1
 class AdminStoreProcessor(RequestProcessor):
     """306, 321, 329, 907, 2001 to 2004."""
 
-    def __init__(self, *, settings: BrokerSettings, store: MessageStore, consumers: ConsumerManager) -> None:
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        consumers: ConsumerManager,
+        ha_runtime_info: Callable[[], HARuntimeInfo],
+    ) -> None:
         self._settings = settings
         self._store = store
         self._consumers = consumers
+        self._ha_runtime_info = ha_runtime_info
         self._cold_read_thresholds: dict[str, int] = {}  # group → bytes; kept, shown, and not acted on yet
 
     def routes(self) -> Mapping[int, Processor]:
@@ -94,21 +103,8 @@ class AdminStoreProcessor(RequestProcessor):
         return body_reply(request, body)
 
     def get_broker_ha_status(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """907. A master to which no slave is connected: replication is not built yet."""
-        status: dict[str, Any] = {
-            "haClientRuntimeInfo": {
-                "lastReadTimestamp": 0,
-                "lastWriteTimestamp": 0,
-                "masterFlushOffset": 0,
-                "maxOffset": 0,
-                "transferredByteInSecond": 0,
-            },
-            "haConnectionInfo": [],
-            "inSyncSlaveNums": 0,
-            "master": self._settings.store.broker_role != "SLAVE",
-            "masterCommitLogMaxOffset": self._store.max_physical_offset,
-        }
-        return request.reply(body=json_dialect.dumps(status))
+        """907. How replication stands."""
+        return body_reply(request, self._ha_runtime_info())
 
     # --- cold reads ---------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.message_store import MessageStore
@@ -48,6 +49,7 @@ class AdminParts:
     request_modes: MessageRequestModeManager
     stats: BrokerStatsManager
     runtime_info: Callable[[], dict[str, str]]
+    ha_runtime_info: Callable[[], HARuntimeInfo]  # how replication stands
     topic_route: TopicRouteSource
     on_permission_changed: Callable[[], None]  # register anew at all name servers
 
@@ -117,7 +119,9 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             runtime_info=parts.runtime_info,
             on_permission_changed=parts.on_permission_changed,
         ),
-        AdminStoreProcessor(settings=settings, store=store, consumers=consumers),
+        AdminStoreProcessor(
+            settings=settings, store=store, consumers=consumers, ha_runtime_info=parts.ha_runtime_info
+        ),
         UnsupportedProcessor(),
     ]
 

@@ -50,10 +50,12 @@ _MODULES = {
         "updateBrokerConfig": "Change a setting of brokers.",
         "brokerConsumeStats": "Progress of all groups on a broker.",
         "statsAll": "Rates and backlog of topics and groups.",
-        "haStatus": "Replication.",
         "cleanExpiredCQ": "Delete queue files whose messages are gone.",
         "cleanUnusedTopic": "Delete queues of topics that are gone.",
         "deleteExpiredCommitLog": "Delete log files older than they must be kept.",
+    },
+    "replication": {
+        "haStatus": "Slaves, how far they are behind, and bytes a second.",
     },
     "name_servers": {
         "getNamesrvConfig": "Settings of the name servers.",

@@ -12,7 +12,6 @@ from maxq.cli.times import format_time
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ClientError, ConfigError
 from maxq.protocol.body.broker_stats import BrokerStatsData
-from maxq.protocol.json_body import to_plain
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -230,21 +229,6 @@ async def _rates(admin: Admin, brokers: list[str], name: str, key: str) -> tuple
         tps += found.stats_minute.tps
         day += found.stats_day.sum or found.stats_hour.sum or found.stats_minute.sum
     return tps, day
-
-
-@command(app, "haStatus")
-async def ha_status(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
-    """Replication as each broker sees it."""
-    rows = []
-    value = {}
-    for target in await addresses(admin, broker, cluster):
-        found = await admin.brokers.ha_status(target)
-        value[target] = to_plain(found)
-        rows.append(
-            (target, found.master_commit_log_max_offset, len(found.ha_connection_info), found.in_sync_slave_nums)
-        )
-    columns = {"masterAddr": "#MasterAddr", "maxOffset": "#MasterCommitLogMaxOffset"}
-    return Report(columns | {"slaves": "#SlaveNum", "inSyncSlaves": "#InSyncSlaveNum"}, rows, value=value)
 
 
 async def _on_each(

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Concatenate, ParamSpec
 
@@ -27,6 +28,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsTable = Annotated[bool, typer.Option("--table", help="Print a drawn table.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 
+Interval = Annotated[
+    float | None, typer.Option("-i", "--interval", min=0.1, help="Ask again every so many seconds, until Ctrl-C.")
+]
+
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Topic.")]
 BrokerAddr = Annotated[str | None, typer.Option("-b", "--brokerAddr", help="One broker, host:port.")]
 ClusterName = Annotated[str | None, typer.Option("-c", "--clusterName", help="All brokers of a cluster.")]
@@ -40,10 +45,15 @@ _COMMON = {
     "as_table": (AsTable, False),
     "as_csv": (AsCsv, False),
 }
+_INTERVAL = "interval"
 
 
-def command(app: typer.Typer, name: str) -> Callable[[Function[P]], Function[P]]:
-    """Make `async def f(admin, *, options…) -> Report` the command `name`; its docstring is the help."""
+def command(app: typer.Typer, name: str, *, repeats: bool = False) -> Callable[[Function[P]], Function[P]]:
+    """Make `async def f(admin, *, options…) -> Report` the command `name`; its docstring is the help.
+
+    Args:
+        repeats: it has mqadmin's `-i SECONDS`: ask and print again and again.
+    """
 
     def register(function: Function[P]) -> Function[P]:
         def run(**values: Any) -> None:
@@ -52,13 +62,14 @@ def command(app: typer.Typer, name: str) -> Callable[[Function[P]], Function[P]]
             wanted = [style for style, option in styles.items() if values.pop(option)]
             if len(wanted) > 1:
                 raise typer.BadParameter("--json, --table and --csv exclude each other")
-            report = asyncio.run(_ask(function, namesrv, values))
-            show(report, wanted[0] if wanted else Style.TEXT)
+            style = wanted[0] if wanted else Style.TEXT
+            asyncio.run(_ask(function, namesrv, values, values.pop(_INTERVAL, None), style))
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        options = {_INTERVAL: (Interval, None), **_COMMON} if repeats else _COMMON
         common = [
             inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for option, (annotation, default) in _COMMON.items()
+            for option, (annotation, default) in options.items()
         ]
         parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own), *common]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -70,10 +81,21 @@ def command(app: typer.Typer, name: str) -> Callable[[Function[P]], Function[P]]
     return register
 
 
-async def _ask(function: Callable[..., Awaitable[Report]], namesrv: str, values: dict[str, Any]) -> Report:
+async def _ask(
+    function: Callable[..., Awaitable[Report]],
+    namesrv: str,
+    values: dict[str, Any],
+    interval: float | None,
+    style: Style,
+) -> None:
     config = ClientConfig(namesrv_addr=namesrv, mq_client_api_timeout=_TIMEOUT_MS)
     async with Admin(config, system_seams(namesrv)) as admin:
-        return await function(admin, **values)
+        while True:
+            show(await function(admin, **values), style)
+            if interval is None:
+                return
+            sys.stdout.flush()
+            await asyncio.sleep(interval)
 
 
 async def addresses(admin: Admin, broker: str | None, cluster: str | None, *, masters: bool = True) -> list[str]:

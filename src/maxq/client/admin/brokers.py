@@ -7,8 +7,9 @@ from maxq.config.properties import format_properties, parse_properties
 from maxq.protocol import json_dialect
 from maxq.protocol.body.broker_stats import BrokerStatsData
 from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.body.offsets import ConsumeStatsList
-from maxq.protocol.body.route import BrokerData, ClusterInfo, HARuntimeInfo, KVTable
+from maxq.protocol.body.route import BrokerData, ClusterInfo, KVTable
 
 
 class BrokerAdmin:

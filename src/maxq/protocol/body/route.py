@@ -6,7 +6,6 @@ Source:
 """
 
 from dataclasses import field
-from typing import Any
 
 from maxq.protocol.body.topic_config import TopicQueueMappingInfo
 from maxq.protocol.json_body import JsonBody, json_body
@@ -94,14 +93,3 @@ class KVConfigSerializeWrapper(JsonBody):
     """`kvConfig.json` of a name server: namespace → key → value."""
 
     config_table: dict[str, dict[str, str]] = field(default_factory=dict)
-
-
-@json_body
-class HARuntimeInfo(JsonBody):
-    """Answer of 907."""
-
-    master: bool = False
-    master_commit_log_max_offset: int = 0
-    in_sync_slave_nums: int = 0
-    ha_connection_info: list[Any] = field(default_factory=list)
-    ha_client_runtime_info: dict[str, Any] | None = None

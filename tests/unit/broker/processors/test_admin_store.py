@@ -2,6 +2,7 @@
 
 import pytest
 
+from maxq.protocol.body.ha_runtime_info import HAConnectionRuntimeInfo
 from maxq.protocol.java_hash import java_hash
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, parsed
 
@@ -52,13 +53,33 @@ async def test_an_empty_queue_and_an_index_outside_are_named() -> None:
     assert (outside.code, outside.remark) == (0, "Index 1 of 0@T is not exist!")
 
 
-async def test_a_broker_without_slaves_says_so() -> None:
-    status = parsed(await BrokerWorld().call(907))
-    assert status["master"] is True
-    assert (status["inSyncSlaveNums"], status["haConnectionInfo"]) == (0, [])
-    assert status["masterCommitLogMaxOffset"] == 16910
-    assert set(status["haClientRuntimeInfo"]) == {
-        "lastReadTimestamp", "lastWriteTimestamp", "masterFlushOffset", "maxOffset", "transferredByteInSecond",
+async def test_how_replication_stands_is_told_in_javas_form() -> None:
+    world = BrokerWorld()
+    world.ha_status.master = True
+    world.ha_status.master_commit_log_max_offset = 16910
+    world.ha_status.in_sync_slave_nums = 1
+    world.ha_status.ha_connection_info.append(
+        HAConnectionRuntimeInfo(
+            addr="10.0.0.2:40000",
+            slave_ack_offset=16900,
+            diff=10,
+            in_sync=True,
+            transferred_byte_in_second=512,
+            transfer_from_where=16910,
+        )
+    )
+    assert parsed(await world.call(907)) == {
+        "haClientRuntimeInfo": {
+            "lastReadTimestamp": 0, "lastWriteTimestamp": 0, "masterFlushOffset": 0, "maxOffset": 0,
+            "transferredByteInSecond": 0,
+        },
+        "haConnectionInfo": [
+            {"addr": "10.0.0.2:40000", "diff": 10, "inSync": True, "slaveAckOffset": 16900,
+             "transferFromWhere": 16910, "transferredByteInSecond": 512},
+        ],
+        "inSyncSlaveNums": 1,
+        "master": True,
+        "masterCommitLogMaxOffset": 16910,
     }  # fmt: skip
 
 
