@@ -120,6 +120,35 @@ class BrokerConfig(SettingsTable):
     real_time_notify_consumer_change: bool = setting(True, "Tell groups of a change at once.", live=True)
     enable_register_producer: bool = setting(True, "Keep a table of producers from their heartbeats.", live=True)
 
+    # --- Broker group ---
+    enable_slave_acting_master: bool = setting(
+        False, "The living slave with the smallest id stands in for a master that is gone: reads, queue locks, offsets."
+    )
+    enable_remote_escape: bool = setting(
+        False, "What an acting master must write goes to another broker group that has the topic."
+    )
+    skip_pre_online: bool = setting(
+        False, "Go online at once, without waiting for the HA links and taking consumer offsets back from slaves."
+    )
+    compatible_with_old_name_srv: bool = setting(
+        True, "Ask name servers for group members and give signs of life by requests that 4.x ones know, too."
+    )
+    broker_heartbeat_interval: int = setting(
+        1000, "Time between signs of life to the name servers, with enableSlaveActingMaster.", unit="ms", low=100
+    )
+    send_heartbeat_timeout_millis: int = setting(
+        1000, "Longest wait for a name server's answer to one.", unit="ms", low=1
+    )
+    broker_not_active_timeout_millis: int = setting(
+        10_000, "Silence after which name servers forget this broker, with enableSlaveActingMaster.", unit="ms", low=100
+    )
+    sync_broker_member_group_period: int = setting(
+        1000, "Time between looks at who belongs to the group, with enableSlaveActingMaster.", unit="ms", low=100
+    )
+    load_balance_poll_name_server_interval: int = setting(
+        30_000, "Age at which a route that messages escape by is asked for anew.", unit="ms", low=1, live=True
+    )
+
     # --- Overload ---
     broker_fast_failure_enable: bool = setting(
         True, "Refuse requests that waited too long instead of doing them too late.", live=True
@@ -164,7 +193,6 @@ class BrokerConfig(SettingsTable):
     subscription_expired_timeout: int = parity(600_000)
     default_message_request_mode: str = parity("PULL", unsupported="pop consumption is not built yet")
     use_static_subscription: bool = parity(False)
-    broker_not_active_timeout_millis: int = parity(10_000)
     rocketmq_home: str = parity("")
     recover_concurrently: bool = parity(False)
     message_store_plug_in: str = parity("")
@@ -195,14 +223,12 @@ class BrokerConfig(SettingsTable):
     account_stats_enable: bool = parity(True)
     account_stats_print_zero_values: bool = parity(True)
     transfer_msg_by_heap: bool = parity(True)
-    send_heartbeat_timeout_millis: int = parity(1000)
     enable_calc_filter_bit_map: bool = parity(False)
     expect_consumer_num_use_filter: int = parity(32)
     max_error_rate_of_bloom_filter: int = parity(20)
     filter_data_clean_time_span: int = parity(86_400_000)
     filter_support_retry: bool = parity(False)
     enable_property_filter: bool = parity(False)
-    broker_heartbeat_interval: int = parity(1000)
     enable_net_work_flow_control: bool = parity(False)
     enable_broadcast_offset_store: bool = parity(True)
     broadcast_offset_expire_second: int = parity(120)
@@ -243,8 +269,6 @@ class BrokerConfig(SettingsTable):
     use_separate_retry_queue: bool = parity(False)
     use_message_filter_for_notification: bool = parity(True)
     max_message_filter_num_for_notification: int = parity(64)
-    sync_broker_member_group_period: int = parity(1000)
-    load_balance_poll_name_server_interval: int = parity(30_000)
     clean_offline_broker_interval: int = parity(30_000)
     server_load_balancer_enable: bool = parity(True)
     default_pop_share_queue_num: int = parity(-1)
@@ -260,13 +284,9 @@ class BrokerConfig(SettingsTable):
     acl_enable: bool = parity(False, unsupported="access control by plain_acl.yml is not built")
     isolate_log_enable: bool = parity(False)
     forward_timeout: int = parity(3000)
-    enable_slave_acting_master: bool = parity(False)
-    enable_remote_escape: bool = parity(False)
-    skip_pre_online: bool = parity(False)
     async_send_enable: bool = parity(True)
     delay_offset_update_version_step: int = parity(200)
     lock_in_strict_mode: bool = parity(False)
-    compatible_with_old_name_srv: bool = parity(True)
     enable_controller_mode: bool = parity(False, unsupported="the controller protocol is not built yet")
     controller_addr: str = parity("")
     fetch_controller_addr_by_dns_lookup: bool = parity(False)

@@ -16,6 +16,7 @@ class PutMessageStatus(Enum):
     OS_PAGE_CACHE_BUSY = auto()
     UNKNOWN_ERROR = auto()
     LMQ_CONSUME_QUEUE_NUM_EXCEEDED = auto()
+    PUT_TO_REMOTE_BROKER_FAIL = auto()
 
 
 @dataclass(slots=True)

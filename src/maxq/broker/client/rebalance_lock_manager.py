@@ -28,14 +28,36 @@ class LockEntry:
 
 
 class RebalanceLockManager:
-    """Locks per (group, queue), in memory only: after a restart clients lock again within 20 s."""
+    """Locks per (group, queue), in memory only: after a restart clients lock again within 20 s.
+
+    In a group of brokers only one grants them at a time, the master or the slave that acts as master: `start` and
+    `stop` make it this one, and another. (A Java slave grants locks to every client that still takes it for the master,
+    beside the master's own.)
+    """
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._locks: dict[str, dict[MessageQueue, LockEntry]] = {}
+        self._has_authority = True
 
-    def try_lock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> set[MessageQueue]:
-        """Take or refresh what is free, expired or already the caller's. Returns the queues that are now its own."""
+    def start(self) -> None:
+        """This broker grants the locks of its group."""
+        self._has_authority = True
+
+    def stop(self) -> None:
+        """Another broker does, and does not know of the locks granted here."""
+        self._has_authority = False
+        self._locks.clear()
+
+    def try_lock_batch(
+        self, group: str, queues: Iterable[MessageQueue], client_id: str, *, only_this_broker: bool = False
+    ) -> set[MessageQueue]:
+        """Take or refresh what is free, expired or already the caller's. Returns the queues that are now its own.
+
+        `only_this_broker`: the master of the group asks, for lockInStrictMode, so its slaves grant too.
+        """
+        if not (self._has_authority or only_this_broker):
+            return set()
         now_ms = self._clock.monotonic_ms()
         table = self._locks.setdefault(group, {})
         locked: set[MessageQueue] = set()

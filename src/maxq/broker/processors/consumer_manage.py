@@ -110,7 +110,9 @@ class ConsumerManageProcessor(RequestProcessor):
     def lock_batch(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """41. Answers with the queues that the client owns now."""
         wanted = LockBatchRequestBody.decode(request.body_bytes)
-        locked = self._locks.try_lock_batch(wanted.consumer_group, wanted.mq_set, wanted.client_id)
+        locked = self._locks.try_lock_batch(
+            wanted.consumer_group, wanted.mq_set, wanted.client_id, only_this_broker=wanted.only_this_broker
+        )
         return body_reply(request, LockBatchResponseBody(sorted(locked)))
 
     def unlock_batch(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

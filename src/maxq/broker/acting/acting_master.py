@@ -1,0 +1,214 @@
+"""ActingMasterService: one broker's part in its group.
+
+It brings the broker online, keeps name servers told that it lives, watches who speaks for the group, and starts or
+stops this broker's special services with that. Without enableSlaveActingMaster only the first remains: a master runs
+the special services, a slave does not.
+
+Slave: a smaller id appears → its special services stop. The master is gone → its address and HA address are forgotten.
+The master is back → both are set, and parked pulls are looked at again, so that consumers return to the master.
+
+Source:
+    broker/BrokerController.java startService, startServiceWithoutCondition, updateMinBroker, onMinBrokerChange,
+    onMasterOffline, onMasterOnline, sendHeartbeat, syncBrokerMemberGroup; ha.md §8.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+
+from maxq.broker.acting.broker_group import BrokerGroup, MinBrokerChange
+from maxq.broker.acting.group_api import GroupApi
+from maxq.broker.acting.group_ports import HALink, MetadataSync
+from maxq.broker.acting.master_flush_offset import MasterFlushOffset
+from maxq.broker.acting.pre_online import PreOnline
+from maxq.broker.acting.special_services import SpecialServices
+from maxq.broker.periodic import PeriodicTasks
+from maxq.broker.registration import BrokerRegistration
+from maxq.config.settings import BrokerSettings
+from maxq.errors import MaxQError
+from maxq.protocol.body.route import MASTER_ID
+
+log = logging.getLogger(__name__)
+
+_FIRST = 1.0  # s before the first sign of life and the first look at the group
+
+
+class ActingMasterService:
+    """See the module.
+
+    Attributes:
+        is_isolated: this broker prepares before it goes online, and registers nowhere meanwhile.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        group: BrokerGroup,
+        api: GroupApi,
+        registration: BrokerRegistration,
+        services: SpecialServices,
+        ha: HALink,
+        sync: MetadataSync,
+        flush_offset: MasterFlushOffset,
+        pre_online: PreOnline,
+        name_servers: Callable[[], list[str]],
+        is_outdated: Callable[[str, int], Awaitable[bool]],
+        on_group: Callable[[int], None],
+        notify_held: Callable[[], None],
+    ) -> None:
+        """
+        Args:
+            is_outdated: asks a name server, within so many ms, whether it has another copy of our topics (322).
+            on_group: told the smallest living id whenever it changes.
+            notify_held: has parked pulls answered, so that consumers return to the master.
+        """
+        self._settings = settings
+        self._group = group
+        self._api = api
+        self._registration = registration
+        self._services = services
+        self._ha = ha
+        self._sync = sync
+        self._flush_offset = flush_offset
+        self._pre_online = pre_online
+        self._name_servers = name_servers
+        self._is_outdated = is_outdated
+        self._on_group = on_group
+        self._notify_held = notify_held
+        self._tasks = PeriodicTasks()
+        self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
+        self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
+        self.is_isolated = self._prepares()
+
+    @property
+    def min_broker_id(self) -> int:
+        """The id that speaks for the group; 0 while nothing else is known."""
+        return self._group.min_broker_id
+
+    @property
+    def alive_replicas(self) -> int:
+        """Living brokers of the group, this one included; totalReplicas until a name server was asked."""
+        return self._group.alive_replicas(self._settings.store.total_replicas)
+
+    def _prepares(self) -> bool:
+        broker = self._settings.broker
+        return broker.enable_slave_acting_master and self._settings.store.total_replicas > 1
+
+    # --- going online -----------------------------------------------------------------------------------------------
+
+    async def go_online(self) -> None:
+        """Prepare if asked to, start what this broker answers for, register. Failures are logged, not raised."""
+        own_id = self._group.own_id
+        smallest = MASTER_ID
+        if self.is_isolated and not self._settings.broker.skip_pre_online:
+            seen = await self._pre_online.run()
+            smallest = seen.min_broker_id
+            self._group.on_online(*seen)
+        self._services.change(own_id == smallest)
+        if self._settings.broker.enable_slave_acting_master:
+            self._on_group(smallest)
+        self.is_isolated = False
+        await self._registration.register_now()
+
+    def start(self) -> None:
+        """Begin to watch the group and to give signs of life, where enableSlaveActingMaster asks for it."""
+        broker = self._settings.broker
+        if not broker.enable_slave_acting_master:
+            return
+        every = self._tasks.every
+        every("broker heartbeat", broker.broker_heartbeat_interval / 1000, self.send_heartbeat, first=_FIRST)
+        every("member group", broker.sync_broker_member_group_period / 1000, self.sync_member_group, first=_FIRST)
+
+    async def shutdown(self) -> None:
+        """Stop watching, and stop answering for the group."""
+        await self._tasks.stop()
+        self._services.change(False)
+
+    # --- signs of life ----------------------------------------------------------------------------------------------
+
+    async def send_heartbeat(self) -> None:
+        """Tell every name server that this broker lives, at the same time."""
+        if self.is_isolated:
+            return
+        compatible = self._settings.broker.compatible_with_old_name_srv
+        give = self._ask_for_change if compatible else self._give_sign
+        await asyncio.gather(*(self._heard(give(address), address) for address in self._name_servers()))
+
+    async def _ask_for_change(self, name_server: str) -> None:
+        """322 counts as a sign of life too. Its answer tells of a name server that was started anew and does not know
+        this broker: the others of the group would take it for dead until the next registration."""
+        if await self._is_outdated(name_server, self._settings.broker.send_heartbeat_timeout_millis):
+            self._registration.register_all()
+
+    async def _give_sign(self, name_server: str) -> None:
+        await self._api.heartbeat(name_server, self._settings.broker.send_heartbeat_timeout_millis)
+
+    @staticmethod
+    async def _heard(giving: Coroutine[object, object, None], name_server: str) -> None:
+        try:
+            await giving
+        except MaxQError as error:
+            log.warning("name server %s did not take a sign of life: %s", name_server, error)
+
+    # --- who speaks for the group -----------------------------------------------------------------------------------
+
+    async def sync_member_group(self) -> None:
+        """Look who lives, and follow."""
+        try:
+            members = await self._api.member_group(compatible=self._settings.broker.compatible_with_old_name_srv)
+        except MaxQError as error:
+            log.warning("no name server told who belongs to the group: %s", error)
+            return
+        if self.is_isolated:
+            return
+        await self._follow(self._group.on_members(members))
+
+    async def on_min_broker_id_changed(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> None:
+        """A name server told of a new smallest id (905)."""
+        log.info("told that the smallest broker id is %d at %s, it was %d", min_broker_id, min_broker_addr,
+                 self._group.min_broker_id)  # fmt: skip
+        if self._settings.broker.enable_slave_acting_master:
+            await self._follow(self._group.on_notice(min_broker_id, min_broker_addr, ha_address))
+
+    async def _follow(self, change: MinBrokerChange | None) -> None:
+        """Carry a change out; without one, meet a master that could not be asked the last time."""
+        async with self._changing:
+            if change is None:
+                change, self._unmet_master = self._unmet_master, None
+                if change is not None:
+                    await self._on_master_online(change)
+                return
+            self._unmet_master = None
+            own_id = self._group.own_id
+            log.info("broker %d at %s speaks for the group now; this is %d", *change[:2], own_id)
+            if not change.has_master:
+                self._on_master_offline()
+            self._services.change(own_id == change.min_broker_id)
+            self._on_group(change.min_broker_id)
+            if change.has_master:
+                await self._on_master_online(change)
+
+    def _on_master_offline(self) -> None:
+        """What the master was asked fails, so that no copy of its tables comes after this broker's own commits."""
+        master = self._sync.master_address
+        self._sync.set_master_address("")
+        self._ha.update_master_ha_address("")
+        if master:
+            self._api.drop_connection(master)
+
+    async def _on_master_online(self, change: MinBrokerChange) -> None:
+        address, ha_address = change.min_broker_addr, change.ha_address
+        if ha_address is None or self._flush_offset.is_wanted:
+            try:
+                info = await self._api.retrieve_ha_info(address)
+            except MaxQError as error:
+                log.warning("the master at %s does not say where it replicates from: %s", address, error)
+                self._unmet_master = change
+            else:
+                self._flush_offset.learn(info.master_flush_offset)
+                ha_address = ha_address or info.master_ha_address
+        self._sync.set_master_address(address)
+        if ha_address:
+            self._ha.update_master_ha_address(ha_address)
+        self._notify_held()

@@ -1,0 +1,64 @@
+"""SpecialServices: what only one broker of a group may do at a time: the master, or the slave that acts as master.
+
+Queue locks and the say over consumer offsets are such services; delivery of delayed messages, the timer, transaction
+checks and pop revival register here when they are built.
+
+Source:
+    broker/BrokerController.java changeSpecialServiceStatus; ha.md §8.
+"""
+
+import logging
+from typing import Protocol
+
+log = logging.getLogger(__name__)
+
+
+class SpecialService(Protocol):
+    """One such service. Neither call blocks; a call that changes nothing does nothing."""
+
+    def start(self) -> None:
+        """This broker speaks for its group from now on."""
+
+    def stop(self) -> None:
+        """Another broker does, or this one is going away."""
+
+
+class SpecialServices:
+    """Starts and stops all of them together.
+
+    Attributes:
+        is_running: does this broker speak for its group? False until it is known.
+    """
+
+    def __init__(self) -> None:
+        self._services: dict[str, SpecialService] = {}
+        self.is_running = False
+
+    def register(self, name: str, service: SpecialService) -> None:
+        """Have `service` follow; it is brought into the present state at once."""
+        assert name not in self._services, f"{name} is registered already"
+        self._services[name] = service
+        self._apply(name, service)
+
+    def change(self, should_run: bool) -> None:
+        """This broker speaks for its group, or no longer does. The failure of one service is logged and keeps no other
+        from following."""
+        if should_run == self.is_running:
+            return
+        self.is_running = should_run
+        log.info("special services %s: %s", "start" if should_run else "stop", ", ".join(self._services) or "none")
+        for name, service in self._services.items():
+            self._apply(name, service)
+
+    def names(self) -> list[str]:
+        """What is registered."""
+        return list(self._services)
+
+    def _apply(self, name: str, service: SpecialService) -> None:
+        try:
+            if self.is_running:
+                service.start()
+            else:
+                service.stop()
+        except Exception:  # the others are still wanted
+            log.exception("special service %s did not %s", name, "start" if self.is_running else "stop")
