@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from maxq.config.forms import DELAYS, HOURS
+from maxq.config.forms import DELAYS, HOST_PORT, HOURS
 from maxq.config.setting import SettingsTable, parity, setting
 
 
@@ -17,7 +17,6 @@ class MessageStoreConfig(SettingsTable):
         "ASYNC_MASTER",
         "ASYNC_MASTER and SYNC_MASTER take messages, SLAVE copies them.",
         choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
-        unsupported="replication is not built yet",
     )
     store_type: str = setting("default", "Kind of ConsumeQueue: files of 20-byte units.", choices=("default",))
 
@@ -161,9 +160,79 @@ class MessageStoreConfig(SettingsTable):
         True, "Make the topic of timer messages at start; their delivery is not built yet."
     )
     ha_listen_port: int = setting(0, "Port for slaves; 0 means listenPort + 1.", low=0, high=65_535)
+    in_sync_replicas: int = setting(
+        0,
+        "Copies, this broker's included, that a send to a SYNC_MASTER waits for; 1 waits for no slave; 0 (not given) for "
+        "one slave.",
+        low=0,
+        live=True,
+    )
+    min_in_sync_replicas: int = setting(
+        1, "With enableAutoInSyncReplicas: copies that a send waits for at least.", low=1, live=True
+    )
+    enable_auto_in_sync_replicas: bool = setting(
+        False,
+        "With enableSlaveActingMaster: wait for fewer copies than inSyncReplicas while fewer brokers are in sync.",
+        live=True,
+    )
+    slave_timeout: int = setting(
+        3000, "Longest wait of a send to a SYNC_MASTER for its slaves.", unit="ms", low=1, live=True
+    )
+    ha_max_gap_not_in_sync: int = setting(
+        268_435_456,
+        "A slave that is so far behind is not in sync (haSlaveFallbehindMax of RocketMQ 4).",
+        unit="bytes",
+        low=1,
+        live=True,
+    )
+    ha_send_heartbeat_interval: int = setting(
+        5000, "Between master and slave: say something after so long without writing.", unit="ms", low=1, live=True
+    )
+    ha_housekeeping_interval: int = setting(
+        20_000, "Between master and slave: close a connection that was silent for so long.", unit="ms", low=1, live=True
+    )
+    ha_transfer_batch_size: int = setting(
+        32_768,
+        "Most log bytes in one frame to a slave; a Java slave takes 4 MiB.",
+        unit="bytes",
+        low=1,
+        high=4_194_292,
+        live=True,
+    )
+    ha_flow_control_enable: bool = setting(False, "Limit what each slave is sent in a second.", live=True)
+    max_ha_transfer_byte_in_second: int = setting(
+        104_857_600, "That limit, of one slave.", unit="bytes", low=1024, live=True
+    )
+    ha_master_address: str = setting(
+        "",
+        "Where a slave copies from, `host:port` of the master's haListenPort; empty means that the name servers say.",
+        form=HOST_PORT,
+    )
+    total_replicas: int = setting(
+        1, "Brokers of the group, this one included; above 1 a member of an acting-master group prepares first.", low=1
+    )
+    sync_master_flush_offset_when_startup: bool = setting(
+        False, "A slave whose checkpoint knows no masterFlushedOffset takes it from its master."
+    )
+
+    # --- MaxQ's own, of replication ---
+    ha_full_copy: bool = setting(
+        True, "An empty slave takes its master's whole log; false: only its last file, as in RocketMQ.", live=True
+    )
+    ha_repair_enable: bool = setting(
+        True, "A slave fetches damaged parts of its log again from its master, over a second connection.", live=True
+    )
+    scrub_enable: bool = setting(
+        False, "Read the whole log in the background and check the CRC of every record.", live=True
+    )
+    scrub_bytes_per_second: int = setting(
+        16_777_216, "Most bytes that check reads in a second.", unit="bytes", low=65_536, live=True
+    )
+    scrub_interval: int = setting(
+        86_400_000, "Pause between two such checks of the whole log.", unit="ms", low=1000, live=True
+    )
 
     # --- taken so that existing files load; MaxQ does not act on these ---
-    slave_timeout: int = parity(3000)
     max_async_put_message_requests: int = parity(5000)
     put_message_timeout: int = parity(8000)
     max_consume_queue_scan: int = parity(20_000)
@@ -242,11 +311,6 @@ class MessageStoreConfig(SettingsTable):
     commit_commit_log_least_pages: int = parity(4)
     flush_least_pages_when_warm_maped_file: int = parity(4096)
     commit_commit_log_thorough_interval: int = parity(200)
-    ha_send_heartbeat_interval: int = parity(5000)
-    ha_housekeeping_interval: int = parity(20_000)
-    ha_transfer_batch_size: int = parity(32_768)
-    ha_master_address: str = parity("")
-    ha_max_gap_not_in_sync: int = parity(268_435_456)
     flush_delay_offset_interval: int = parity(10_000)
     warm_maped_file_enable: bool = parity(False)
     debug_lock_enable: bool = parity(False)
@@ -286,15 +350,8 @@ class MessageStoreConfig(SettingsTable):
     dispatch_from_sender_thread: bool = parity(False)
     wake_commit_when_put_message: bool = parity(True)
     enable_clean_expired_offset: bool = parity(False)
-    total_replicas: int = parity(1)
-    in_sync_replicas: int = parity(1)
-    min_in_sync_replicas: int = parity(1)
     all_ack_in_sync_state_set: bool = parity(False)
-    enable_auto_in_sync_replicas: bool = parity(False)
-    ha_flow_control_enable: bool = parity(False)
-    max_ha_transfer_byte_in_second: int = parity(104_857_600)
     ha_max_time_slave_not_catchup: int = parity(15_000)
-    sync_master_flush_offset_when_startup: bool = parity(False)
     max_checksum_range: int = parity(1_073_741_824)
     logical_disk_space_clean_forcibly_threshold: float = parity(0.8)
     max_slave_resend_length: int = parity(268_435_456)

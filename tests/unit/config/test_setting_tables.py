@@ -27,6 +27,7 @@ OWN_DEFAULTS = {
     "storePathRootDir": "in the user's home: asked for at start",
     "kvConfigPath": "in the user's home: asked for at start",
     "configStorePath": "in the user's home: asked for at start",
+    "inSyncReplicas": "0: not given, and then a SYNC_MASTER waits for one slave",
     "haListenPort": "BrokerStartup sets 0, which means listenPort + 1",
     "listenPort": "BrokerStartup sets 10911",
     "sendMessageThreadPoolNums": "number of processors",
@@ -60,7 +61,10 @@ def test_every_row_is_rocketmqs_or_says_that_it_is_ours() -> None:
     java = {(owner, name) for owner, name, _, _ in java_rows()}
     own = [row.name for row in ROWS if (row.owner, row.name) not in java]
     named = [name for name in own if not name.startswith(("tls.", "com.rocketmq."))]
-    assert named == ["indexTagEnable", "maxUnsentBytes"]
+    assert named == [
+        "indexTagEnable", "haFullCopy", "haRepairEnable", "scrubEnable", "scrubBytesPerSecond", "scrubInterval",
+        "maxUnsentBytes",
+    ]  # fmt: skip
 
 
 def test_defaults_pass_their_own_check() -> None:
