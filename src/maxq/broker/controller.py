@@ -39,12 +39,17 @@ from maxq.broker.processors.reply_message import ReplyMessageProcessor
 from maxq.broker.processors.send_message import BATCH_CQ, SendMessageProcessor
 from maxq.broker.pull_path import PullPath
 from maxq.broker.registration import BrokerRegistration
+from maxq.broker.role import check_role
 from maxq.broker.runtime_info import RuntimeInfo
 from maxq.broker.schedule import BrokerSchedule, ScheduledParts
 from maxq.broker.send_path import SendPath
+from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
 from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.topic_puts import TopicPuts
+from maxq.broker.store_owner import StoreOwner
 from maxq.broker.subscription.subscription_group_manager import FILE_NAME as GROUP_FILE
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import FILE_NAME as TOPIC_FILE
@@ -86,7 +91,12 @@ class BrokerController:
     """
 
     def __init__(self, settings: BrokerSettings, *, disk: Disk, clock: Clock, rng: Rng) -> None:
-        """Nothing is opened yet. `settings` have an address and a store folder (config.host.broker_on)."""
+        """Nothing is opened yet. `settings` have an address and a store folder (config.host.broker_on).
+
+        Raises:
+            ConfigError: brokerRole and brokerId do not fit.
+        """
+        check_role(settings)
         self._settings = settings
         self._disk = disk
         self._clock = clock
@@ -127,6 +137,7 @@ class BrokerController:
         self.groups = SubscriptionGroupManager(disk, folder / GROUP_FILE, settings=settings, clock=clock)
         self.offsets = create_consumer_offset_manager(disk, folder, settings=settings, clock=clock)
         self.request_modes = MessageRequestModeManager(disk, folder / REQUEST_MODE_FILE)
+        self.carried_files = CarriedFiles(disk, folder)
         self.consumers = ConsumerManager(settings=settings, clock=clock)
         self.producers = ProducerManager(settings=settings, clock=clock)
         self.locks = RebalanceLockManager(clock=clock)
@@ -170,6 +181,19 @@ class BrokerController:
             self.address,
             config=lambda: settings.broker,
             name_servers=lambda: self.client.name_servers,
+        )
+        self.slave_synchronize = SlaveSynchronize(
+            MasterApi(self.client),
+            SlaveTables(
+                topics=self.topics,
+                groups=self.groups,
+                offsets=self.offsets,
+                request_modes=self.request_modes,
+                files=self.carried_files,
+            ),
+            clock=clock,
+            own_address=lambda: self.address.address,
+            timer_wheel=lambda: settings.store.timer_wheel_enable,
         )
         self.topics.add_change_listener(self.registration.topics_changed)
         self.topic_tails = TopicTails(self.topics, settings, self.store.topic_tail)
@@ -268,6 +292,7 @@ class BrokerController:
             producers=self.producers,
             locks=self.locks,
             request_modes=self.request_modes,
+            carried_files=self.carried_files,
             stats=self.stats,
             runtime_info=RuntimeInfo(
                 settings=self._settings,
@@ -323,12 +348,15 @@ class BrokerController:
         self.address.resolved_ip = await resolve(self.address.ip)
 
     async def _load(self) -> None:
+        owner, role = StoreOwner(self._disk, self._settings.store, self.address), self._settings.store.broker_role
+        await run_blocking(owner.check, role)
         for table in self._tables():
             await run_blocking(table.load)
         self.topics.create_system_topics()
         if self._settings.broker.enable_create_sys_group:
             self.groups.create_system_groups()
         await run_blocking(self.store.load)  # long after a crash; the loop hears signals meanwhile
+        await run_blocking(owner.record, role)
         self.topic_tails.refresh_all()
         self.store.start()
 

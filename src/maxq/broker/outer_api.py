@@ -94,7 +94,12 @@ class BrokerOuterApi:
         compressed: bool = False,
         heartbeat_timeout_ms: int | None = None,
     ) -> RegisterResult:
-        """Tell a name server of this broker and of `topics`: all of them, or those that changed (103)."""
+        """Tell a name server of this broker and of `topics`: all of them, or those that changed (103).
+
+        Args:
+            heartbeat_timeout_ms: after so long a silence the broker counts as gone, and its slave with the smallest id
+                may act as master (enableSlaveActingMaster); None: this group has no acting masters.
+        """
         wrapper = TopicConfigAndMappingSerializeWrapper(data_version=data_version)
         if compressed:
             wrapper.topic_config_table = dict(topics)
@@ -108,7 +113,7 @@ class BrokerOuterApi:
             ha_server_addr=broker.ha_address,
             broker_id=broker.broker_id,
             heartbeat_timeout_millis=heartbeat_timeout_ms,
-            enable_acting_master=False,
+            enable_acting_master=heartbeat_timeout_ms is not None,
             compressed=compressed,
             body_crc32=crc31(body),
         )

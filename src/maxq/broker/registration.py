@@ -55,9 +55,24 @@ class BrokerRegistration:
         self._broker = broker
         self._config = config
         self._name_servers = name_servers
+        self._on_result: Callable[[RegisterResult], None] = lambda result: None
         self._servers: dict[str, _NameServer] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._stopped = False
+        self._is_isolated = False
+
+    @property
+    def is_isolated(self) -> bool:
+        """Does this broker keep away from the name servers for now (BrokerPreOnlineService)?"""
+        return self._is_isolated
+
+    def set_isolated(self, isolated: bool) -> None:
+        """While isolated nothing is registered; what changes meanwhile goes out with the next registration after."""
+        self._is_isolated = isolated
+
+    def set_result_listener(self, listener: Callable[[RegisterResult], None]) -> None:
+        """`listener` is called with each answer to a registration: a slave learns from it where its master is."""
+        self._on_result = listener
 
     @property
     def registered_with(self) -> list[str]:
@@ -93,6 +108,29 @@ class BrokerRegistration:
             server.everything = server.everything or force
         await asyncio.gather(*(self._register(server, ask_first=True) for server in servers))
 
+    async def ask_master(self) -> None:
+        """Hear again where the master is. The answer to any registration says so, and one of a single topic is small:
+        a slave without its master may ask every few seconds."""
+        topic = next(iter(self._topics.topic_config_table), None)
+        for server in self._current_servers():
+            if not server.registered or topic is None:
+                await self._register(server)
+            elif not server.lock.locked():  # else a registration is under way and brings the answer
+                await self._repeat(server, topic)
+
+    async def _repeat(self, server: _NameServer, topic: str) -> None:
+        async with server.lock:
+            if self._stopped or self._is_isolated:
+                return
+            try:
+                await self._send(server, {topic: self._topics.topic_config_table[topic]}, self._config())
+            except BrokerError:
+                server.everything = True  # it was restarted and knows nothing of this broker
+            except MaxQError as error:
+                log.debug("name server %s was not asked for the master: %s", server.address, error)
+        if server.everything:
+            await self._register(server)
+
     async def unregister(self) -> None:
         """Leave every name server; the first step of a shutdown."""
         self._stopped = True
@@ -127,7 +165,7 @@ class BrokerRegistration:
     async def _register(self, server: _NameServer, ask_first: bool = False) -> None:
         """Bring one name server up to date. Registrations with one name server never overtake each other."""
         async with server.lock:
-            if self._stopped:
+            if self._stopped or self._is_isolated:
                 return
             try:
                 await self._bring_up_to_date(server, ask_first)
@@ -184,14 +222,19 @@ class BrokerRegistration:
     async def _send(
         self, server: _NameServer, topics: Mapping[str, TopicConfig], config: BrokerConfig
     ) -> RegisterResult:
-        return await self._api.register_broker(
+        result = await self._api.register_broker(
             server.address,
             self._broker,
             self._with_broker_permission(topics, config),
             self._topics.data_version.copy(),
             timeout_ms=config.register_broker_timeout_mills,
             compressed=config.compressed_register,
+            heartbeat_timeout_ms=(
+                config.broker_not_active_timeout_millis if config.enable_slave_acting_master else None
+            ),
         )
+        self._on_result(result)
+        return result
 
     def _parts(self, table: dict[str, TopicConfig], config: BrokerConfig) -> Iterable[dict[str, TopicConfig]]:
         """The table in the sizes it is sent in. Each part needs a data version of its own, or it would be ignored."""

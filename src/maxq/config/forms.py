@@ -4,6 +4,7 @@ from maxq.config.setting import Form
 
 NAME = Form(r"[A-Za-z0-9_.%|@-]{0,127}", "at most 127 letters, digits and _ . % | @ -")
 ADDRESS = Form(r"[A-Za-z0-9_.:%\[\]-]{0,255}", "a host name or an IP address")
+HOST_PORT = Form(r"|[A-Za-z0-9_.:%\[\]-]+:[0-9]{1,5}", "host:port")
 ADDRESSES = Form(
     r"|\s*[A-Za-z0-9_.:%\[\]-]+:[0-9]{1,5}\s*(;\s*([A-Za-z0-9_.:%\[\]-]+:[0-9]{1,5})?\s*)*",
     "host:port, several separated by ;",

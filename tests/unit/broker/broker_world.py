@@ -14,6 +14,7 @@ from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
 from maxq.broker.processors.assembly import AdminParts, admin_processors
 from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -184,6 +185,7 @@ class BrokerWorld:
             producers=self.producers,
             locks=self.locks,
             request_modes=self.modes,
+            carried_files=CarriedFiles(self.disk, CONFIG_DIR),
             stats=self.stats,
             runtime_info=lambda: self.runtime,
             ha_runtime_info=lambda: self.ha_status,

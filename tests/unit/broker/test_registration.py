@@ -27,6 +27,8 @@ class NameServers:
     changed: bool = False
     forgotten: list[str] = field(default_factory=list)
     order_topics: dict[str, str] = field(default_factory=dict)
+    heartbeat_timeouts: list[int | None] = field(default_factory=list)
+    master_address: str = ""
 
     def forget_topics(self, names: Iterable[str]) -> None:
         self.forgotten += names
@@ -40,6 +42,7 @@ class NameServers:
         *,
         timeout_ms: int,
         compressed: bool = False,
+        heartbeat_timeout_ms: int | None = None,
     ) -> RegisterResult:
         await asyncio.sleep(0)
         if address in self.failing:
@@ -47,8 +50,9 @@ class NameServers:
         if len(topics) == 1 and address in self.refuses_increments:
             raise BrokerError(1, "register broker failed")
         self.told.append((address, list(topics), data_version.counter))
+        self.heartbeat_timeouts.append(heartbeat_timeout_ms)
         self.perms.update({name: topic.perm for name, topic in topics.items()})
-        return RegisterResult(self.order_topics)
+        return RegisterResult(self.order_topics, self.master_address)
 
     async def needs_registration(
         self, address: str, broker: BrokerAddress, data_version: DataVersion, *, timeout_ms: int

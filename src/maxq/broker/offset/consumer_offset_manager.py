@@ -126,6 +126,47 @@ class ConsumerOffsetManager(PersistentManager):
             del self._reset_offset_table[key]
         return offset
 
+    # --- on a slave ---------------------------------------------------------------------------------------------------
+
+    def take_from_master(self, value: dict[str, Any]) -> None:
+        """The master's offsets (content of its file) win over ours; what only we know stays.
+
+        Raises:
+            RemoteProtocolError: they are not offsets; nothing was changed.
+        """
+        taken = {key: _queue_offsets(key, table) for key, table in object_member(value, "offsetTable").items()}
+        version = value.get("dataVersion")
+        if version is not None:
+            self.data_version = DataVersion.from_json(version)
+        known = self.offset_table
+        changed = {key: table for key, table in taken.items() if known.get(key) != table}
+        if changed:
+            known.update(changed)
+            self._is_dirty = True
+
+    # --- in a group whose slave acts as master ------------------------------------------------------------------------
+
+    def take_version(self, version: DataVersion) -> None:
+        """Count from `version` on: this table is the group's now, or another's was merged into it."""
+        self.data_version = version
+        self._is_dirty = True
+
+    def take_back_from_slave(self, value: dict[str, Any]) -> int:
+        """A master takes what a slave (content of its file) kept while it was away: the larger offset of each queue,
+        and the slave's data version.
+
+        Returns:
+            How many queues moved on.
+
+        Raises:
+            RemoteProtocolError: they are not offsets; nothing was changed.
+        """
+        taken = {key: _queue_offsets(key, table) for key, table in object_member(value, "offsetTable").items()}
+        if value.get("dataVersion") is not None:
+            self.data_version = DataVersion.from_json(value["dataVersion"])
+        self._is_dirty = True
+        return sum(_move_on(self.offset_table.setdefault(key, {}), table) for key, table in taken.items())
+
     # --- groups and topics --------------------------------------------------------------------------------------------
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
@@ -233,6 +274,13 @@ def _one_line_each(value: dict[str, Any]) -> dict[str, Any]:
 
     tables = {name: {key: text(row) for key, row in value[name].items()} for name in value if name != "dataVersion"}
     return {"dataVersion": value["dataVersion"], **tables}
+
+
+def _move_on(table: dict[int, int], other: dict[int, int]) -> int:
+    """Take the larger offset of each queue of `other`; how many that changed."""
+    ahead = {queue_id: offset for queue_id, offset in other.items() if offset > table.get(queue_id, -1)}
+    table.update(ahead)
+    return len(ahead)
 
 
 def split_key(key: str) -> tuple[str, str]:

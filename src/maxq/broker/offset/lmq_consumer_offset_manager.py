@@ -53,6 +53,20 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         self.lmq_offset_table[f"{topic}@{group}"] = offset
         self._on_commit()
 
+    def take_from_master(self, value: dict[str, Any]) -> None:
+        taken = _flat_offsets(value)
+        super().take_from_master(value)
+        if any(self.lmq_offset_table.get(key) != offset for key, offset in taken.items()):
+            self.lmq_offset_table.update(taken)
+            self._is_dirty = True
+
+    def take_back_from_slave(self, value: dict[str, Any]) -> int:
+        taken = _flat_offsets(value)
+        moved = super().take_back_from_slave(value)
+        ahead = {key: offset for key, offset in taken.items() if offset > self.lmq_offset_table.get(key, -1)}
+        self.lmq_offset_table.update(ahead)
+        return moved + len(ahead)
+
     def remove_offset(self, group: str) -> None:
         for key in [key for key in self.lmq_offset_table if split_key(key)[1] == group]:
             del self.lmq_offset_table[key]
@@ -69,12 +83,16 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         return {**value, "lmqOffsetTable": dict(self.lmq_offset_table), "offsetTable": offsets}
 
     def from_json(self, value: dict[str, Any]) -> None:
-        table = value.get("lmqOffsetTable") or {}
-        try:
-            self.lmq_offset_table = {str(key): int(offset) for key, offset in table.items()}
-        except (AttributeError, TypeError, ValueError):
-            raise RemoteProtocolError(f"lmqOffsetTable is numbers by topic@group, not {table!r:.80}") from None
+        self.lmq_offset_table = _flat_offsets(value)
         super().from_json(value)
+
+
+def _flat_offsets(value: dict[str, Any]) -> dict[str, int]:
+    table = value.get("lmqOffsetTable") or {}
+    try:
+        return {str(key): int(offset) for key, offset in table.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise RemoteProtocolError(f"lmqOffsetTable is numbers by topic@group, not {table!r:.80}") from None
 
 
 def create_consumer_offset_manager(

@@ -13,13 +13,11 @@ from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.support import RequestProcessor, body_reply
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
-from maxq.protocol.body.data_version import DataVersion
-from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper, QueryCorrectionOffsetBody
+from maxq.protocol.body.offsets import QueryCorrectionOffsetBody
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.header_fields import HeaderFields
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
-from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -28,12 +26,11 @@ LONG_MAX: Final = (1 << 63) - 1
 
 
 class AdminOffsetProcessor(RequestProcessor):
-    """29, 30, 31, 32, 43, 45, 308, 314."""
+    """29, 30, 31, 32, 43, 308, 314."""
 
     def __init__(
         self,
         *,
-        clock: Clock,
         store: MessageStore,
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
@@ -43,7 +40,6 @@ class AdminOffsetProcessor(RequestProcessor):
         self._topics = topics
         self._offsets = offsets
         self._consumers = consumers
-        self._delay_version = DataVersion(timestamp=clock.wall_ms())
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -52,7 +48,6 @@ class AdminOffsetProcessor(RequestProcessor):
             RequestCode.GET_MIN_OFFSET: self.get_min_offset,
             RequestCode.GET_EARLIEST_MSG_STORETIME: self.get_earliest_store_time,
             RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all_consumer_offset,
-            RequestCode.GET_ALL_DELAY_OFFSET: self.get_all_delay_offset,
             RequestCode.QUERY_CORRECTION_OFFSET: self.query_correction_offset,
             RequestCode.CLONE_GROUP_OFFSET: self.clone_group_offset,
         }
@@ -90,10 +85,6 @@ class AdminOffsetProcessor(RequestProcessor):
     def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """43."""
         return request.reply(body=self._offsets.encode_compact())
-
-    def get_all_delay_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """45. Delayed messages are not built yet, so no level has been delivered from."""
-        return body_reply(request, DelayOffsetSerializeWrapper({}, self._delay_version))
 
     def query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """308. By queue the smallest offset of all groups; Long.MAX_VALUE where `compareGroup` is behind even that."""

@@ -13,6 +13,7 @@ from maxq.broker.processors.admin_consume_stats import AdminConsumeStatsProcesso
 from maxq.broker.processors.admin_group import AdminGroupProcessor
 from maxq.broker.processors.admin_offset import AdminOffsetProcessor
 from maxq.broker.processors.admin_store import AdminStoreProcessor
+from maxq.broker.processors.admin_timer import AdminTimerProcessor
 from maxq.broker.processors.admin_topic import AdminTopicProcessor
 from maxq.broker.processors.client_manage import ClientManageProcessor
 from maxq.broker.processors.consumer_manage import ConsumerManageProcessor
@@ -21,6 +22,7 @@ from maxq.broker.processors.query_assignment import QueryAssignmentProcessor, To
 from maxq.broker.processors.reset_offset import ResetOffsetProcessor
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.processors.unsupported import UnsupportedProcessor
+from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -47,6 +49,7 @@ class AdminParts:
     producers: ProducerManager
     locks: RebalanceLockManager
     request_modes: MessageRequestModeManager
+    carried_files: CarriedFiles
     stats: BrokerStatsManager
     runtime_info: Callable[[], dict[str, str]]
     ha_runtime_info: Callable[[], HARuntimeInfo]  # how replication stands
@@ -85,7 +88,8 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             settings=settings, clock=clock, store=store, topics=topics, offsets=offsets, stats=stats
         ),
         AdminGroupProcessor(settings=settings, groups=groups, offsets=offsets, stats=stats),
-        AdminOffsetProcessor(clock=clock, store=store, topics=topics, offsets=offsets, consumers=consumers),
+        AdminOffsetProcessor(store=store, topics=topics, offsets=offsets, consumers=consumers),
+        AdminTimerProcessor(settings=settings, clock=clock, store=store, files=parts.carried_files),
         AdminConsumeStatsProcessor(
             settings=settings,
             clock=clock,

@@ -29,6 +29,13 @@ class MessageRequestModeManager(PersistentManager):
         self._modes[mode.topic] = {**self._modes.get(mode.topic, {}), mode.consumer_group: mode}
         self.request_persist()
 
+    def take_from_master(self, value: dict[str, Any]) -> None:
+        """The master's table in place of this one. RemoteProtocolError if it is none; nothing was changed then."""
+        taken = MessageRequestModeSerializeWrapper.from_json(value).message_request_mode_map
+        if taken != self._modes:
+            self._modes = taken
+            self.request_persist()
+
     def to_json(self) -> dict[str, Any]:
         return MessageRequestModeSerializeWrapper(dict(self._modes)).to_json()
 

@@ -15,11 +15,7 @@ _FEATURES: Final[dict[str, Iterable[RequestCode]]] = {
     "retry and dead letter topics": [RequestCode.CONSUMER_SEND_MSG_BACK],
     "transactions": [RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE],
     "recall of delayed messages": [RequestCode.RECALL_MESSAGE],
-    "the timer": [
-        RequestCode.GET_TIMER_CHECK_POINT,
-        RequestCode.GET_TIMER_METRICS,
-        RequestCode.SWITCH_TIMER_ENGINE,
-    ],
+    "the timer": [RequestCode.SWITCH_TIMER_ENGINE],
     "pop consumption": [
         RequestCode.POP_MESSAGE,
         RequestCode.ACK_MESSAGE,

@@ -5,7 +5,7 @@ Source:
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
@@ -123,6 +123,21 @@ class SubscriptionGroupManager(PersistentManager):
         log.info("delete subscription group %s", group)
         self._on_change()
         return True
+
+    def take_from_master(
+        self,
+        groups: Mapping[str, SubscriptionGroupConfig],
+        forbidden: Mapping[str, Mapping[str, int]],
+        version: DataVersion,
+    ) -> None:
+        """The master's tables in place of these, under the master's version: so both stay equal until one changes."""
+        known = self.subscription_group_table
+        for group in [group for group in known if group not in groups]:
+            del known[group]
+        known.update({group: config for group, config in groups.items() if known.get(group) != config})
+        self.forbidden_table = {group: dict(topics) for group, topics in forbidden.items()}
+        self.data_version = version.copy()
+        self.request_persist()
 
     # --- what a group must not read -----------------------------------------------------------------------------------
 

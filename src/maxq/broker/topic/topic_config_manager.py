@@ -208,6 +208,21 @@ class TopicConfigManager(PersistentManager):
             self._on_change([], deleted)
         return deleted
 
+    def take_from_master(self, configs: Mapping[str, TopicConfig], version: DataVersion) -> None:
+        """The master's table in place of this one, under the master's version: so both stay equal until one changes."""
+        table = self.topic_config_table
+        deleted = [topic for topic in table if topic not in configs]
+        changed = [config for topic, config in configs.items() if table.get(topic) != config]
+        for topic in deleted:
+            del table[topic]
+        for config in changed:
+            table[config.topic_name] = config
+        self.data_version = version.copy()
+        self.request_persist()
+        if changed or deleted:
+            for listener in self._listeners:
+                listener(changed, deleted)
+
     def update_data_version(self) -> None:
         """The table means something else now although no topic changed (brokerPermission)."""
         self.data_version = next_version(self.data_version, self._clock.wall_ms())

@@ -81,8 +81,6 @@ BODIES: dict[int, type[JsonBody]] = {
 DIFFERENT = {
     (46, "client.check-config"): 1,  # SQL92 is not built yet
     (46, "client.check-config.bad"): 1,
-    (60, "broker.timer-checkpoint"): 3,  # neither is the timer
-    (61, "broker.timer-metrics"): 3,
     (401, "pop.mode"): 3,  # nor pop consumption
 }
 

@@ -1,0 +1,35 @@
+"""What brokerRole and brokerId must be together, checked at start.
+
+Source:
+    broker/BrokerStartup.java, buildBrokerController; ha.md §1.
+"""
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+from maxq.config.settings import BrokerSettings
+from maxq.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+SLAVE: Final = "SLAVE"
+MASTER_ID: Final = 0
+
+
+def check_role(settings: BrokerSettings) -> None:
+    """A slave has an id of its own; a master's is 0, whatever was configured.
+
+    Raises:
+        ConfigError: a slave without one.
+    """
+    role, broker_id = settings.store.broker_role, settings.broker.broker_id
+    if role == SLAVE:
+        if broker_id <= MASTER_ID:
+            raise ConfigError(
+                f"brokerId={broker_id}: a broker with brokerRole=SLAVE needs a brokerId of at least 1, and one that no "
+                f"other broker of {settings.broker.broker_name or 'its group'} has"
+            )
+    elif broker_id != MASTER_ID:
+        log.warning("brokerId=%d: brokerRole=%s makes this broker a master, whose id is 0; 0 is used", broker_id, role)
+        settings.broker = replace(settings.broker, broker_id=MASTER_ID)

@@ -1,0 +1,92 @@
+"""CarriedFiles: what services that this release does not run keep under config/, carried from master to slave.
+
+    delayOffset.json   how far each delay level was delivered
+    timermetrics       timer messages waiting, by topic
+    timercheck         how far the timer is (4096 bytes; see TimerCheckpoint)
+
+A Java broker that takes over the store, as master or slave, goes on from them. A master answers with what its files
+say, a slave writes what its master answers. Methods block.
+
+Source:
+    broker/slave/SlaveSynchronize.java, broker/schedule/ScheduleMessageService.java (encode), store/timer/*.java;
+    store-format.md §10.3, §16.4.
+"""
+
+from pathlib import PurePath
+from typing import Final
+
+from maxq.protocol import json_dialect
+from maxq.protocol.body.timer_checkpoint import SIZE, TimerCheckpoint
+from maxq.runtime.interfaces import Disk
+
+DELAY_OFFSETS: Final = "delayOffset.json"
+TIMER_METRICS: Final = "timermetrics"
+TIMER_CHECK: Final = "timercheck"
+_TIMER_CHECK_SIZE: Final = 4096
+
+
+class CarriedFiles:
+    """The files of one store."""
+
+    def __init__(self, disk: Disk, folder: PurePath) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._written: dict[str, bytes] = {}  # what is in the files, as far as this object wrote them
+
+    def delay_offsets(self) -> bytes | None:
+        """The file on one line, as the wire has it; None if there is none.
+
+        Raises:
+            OSError: the disk refuses.
+            RemoteProtocolError: it is no JSON.
+        """
+        return self._compact(DELAY_OFFSETS)
+
+    def timer_metrics(self) -> bytes | None:
+        """Likewise."""
+        return self._compact(TIMER_METRICS)
+
+    def timer_checkpoint(self) -> TimerCheckpoint | None:
+        """None if the file is missing, or shorter than a checkpoint."""
+        data = self._read(TIMER_CHECK)
+        return None if data is None or len(data) < SIZE else TimerCheckpoint.decode(data)
+
+    def write_delay_offsets(self, text: bytes) -> bool:
+        """Write the master's answer as it is. False if the file says so already. OSError if the disk refuses."""
+        return self._write(DELAY_OFFSETS, text)
+
+    def write_timer_metrics(self, text: bytes) -> bool:
+        """Likewise."""
+        return self._write(TIMER_METRICS, text)
+
+    def write_timer_checkpoint(self, master: TimerCheckpoint) -> bool:
+        """Take from the master's what concerns a slave: how far it has delivered and enqueued, and the version. What
+        this store's own wheel holds stays."""
+        own = self.timer_checkpoint() or TimerCheckpoint()
+        own.last_read_time_ms = master.last_read_time_ms
+        own.master_timer_queue_offset = master.master_timer_queue_offset
+        own.data_version = master.data_version
+        return self._write(TIMER_CHECK, own.encode().ljust(_TIMER_CHECK_SIZE, b"\0"), backup=False)
+
+    def _compact(self, name: str) -> bytes | None:
+        data = self._read(name)
+        return None if data is None else json_dialect.dumps(json_dialect.loads(data))
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            data = self._disk.read(self._folder / name)
+        except FileNotFoundError:
+            return None
+        return data or None
+
+    def _write(self, name: str, data: bytes, *, backup: bool = True) -> bool:
+        if self._written.get(name) == data:
+            return False
+        before = self._read(name)
+        if before != data:
+            self._disk.make_dirs(self._folder)
+            if backup and before is not None:
+                self._disk.replace(self._folder / f"{name}.bak", before)
+            self._disk.replace(self._folder / name, data)
+        self._written[name] = data
+        return before != data

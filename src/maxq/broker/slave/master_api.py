@@ -1,0 +1,157 @@
+"""MasterApi: what a slave asks of its master.
+
+The tables of topics and groups come in pages. One entry is asked for first: its answer carries the version of the
+table, so an unchanged table of any size costs one small exchange.
+
+Source:
+    broker/out/BrokerOuterAPI.java (getAllTopicConfig, getAllConsumerOffset, getAllDelayOffset,
+    getAllSubscriptionGroupConfig, getAllMessageRequestMode, getTimerMetrics, getTimerCheckPoint); ha.md §7.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import BrokerError, RemoteProtocolError
+from maxq.protocol import json_dialect
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.subscription import SubscriptionGroupWrapper
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.protocol.body.topic_config import TopicConfigAndMappingSerializeWrapper
+from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
+
+_TIMEOUT_MS: Final = 3_000
+_TABLE_TIMEOUT_MS: Final = 30_000
+_PAGE_ENTRIES: Final = 2_000
+_RESTARTS: Final = 10  # of a table that changes while it is read
+
+_Table = TypeVar("_Table", TopicConfigAndMappingSerializeWrapper, SubscriptionGroupWrapper)
+
+
+@dataclass(frozen=True, slots=True)
+class _Paging(Generic[_Table]):
+    """How one table is asked for in parts."""
+
+    code: RequestCode
+    sequence_field: str
+    count_field: str
+    total_field: str
+    decode: Callable[[bytes], _Table]
+    entries: Callable[[_Table], int]
+    merge: Callable[[_Table, _Table], None]  # put the second page into the first
+
+
+def _merge_topics(table: TopicConfigAndMappingSerializeWrapper, page: TopicConfigAndMappingSerializeWrapper) -> None:
+    table.topic_config_table.update(page.topic_config_table)
+    table.topic_queue_mapping_detail_map.update(page.topic_queue_mapping_detail_map)
+
+
+def _merge_groups(table: SubscriptionGroupWrapper, page: SubscriptionGroupWrapper) -> None:
+    table.subscription_group_table.update(page.subscription_group_table)
+    table.forbidden_table.update(page.forbidden_table)
+
+
+_TOPICS: Final = _Paging(
+    RequestCode.GET_ALL_TOPIC_CONFIG, "topicSeq", "maxTopicNum", "totalTopicNum",
+    TopicConfigAndMappingSerializeWrapper.decode, lambda table: len(table.topic_config_table), _merge_topics,
+)  # fmt: skip
+_GROUPS: Final = _Paging(
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "groupSeq", "maxGroupNum", "totalGroupNum",
+    SubscriptionGroupWrapper.decode, lambda table: len(table.subscription_group_table), _merge_groups,
+)  # fmt: skip
+
+
+class MasterApi:
+    """Requests to a master, `host:port`.
+
+    Every call raises RemotingError when there is no answer, BrokerError when the answer is not success, and
+    RemoteProtocolError when it is not what it should be.
+    """
+
+    def __init__(self, client: RemotingClient) -> None:
+        self._client = client
+
+    async def topics(self, address: str, known: DataVersion) -> TopicConfigAndMappingSerializeWrapper | None:
+        """All topics (21); None if their version is `known`."""
+        return await self._table(address, _TOPICS, known)
+
+    async def groups(self, address: str, known: DataVersion) -> SubscriptionGroupWrapper | None:
+        """All subscription groups and what they must not read (201); None if their version is `known`."""
+        return await self._table(address, _GROUPS, known)
+
+    async def consumer_offsets(self, address: str) -> dict[str, Any]:
+        """All consumer offsets, as `consumerOffset.json` has them (43)."""
+        return _object(await self._invoke(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _TABLE_TIMEOUT_MS))
+
+    async def delay_offsets(self, address: str) -> bytes:
+        """The text of `delayOffset.json` (45)."""
+        return await self._invoke(address, RequestCode.GET_ALL_DELAY_OFFSET, _TIMEOUT_MS)
+
+    async def message_request_modes(self, address: str) -> dict[str, Any]:
+        """What `messageRequestMode.json` says (402)."""
+        return _object(await self._invoke(address, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, _TIMEOUT_MS))
+
+    async def timer_metrics(self, address: str) -> bytes:
+        """The text of `timermetrics` (61)."""
+        return await self._invoke(address, RequestCode.GET_TIMER_METRICS, _TIMEOUT_MS)
+
+    async def timer_check_point(self, address: str) -> TimerCheckpoint:
+        """How far the master's timer is (60)."""
+        return TimerCheckpoint.decode(await self._invoke(address, RequestCode.GET_TIMER_CHECK_POINT, _TIMEOUT_MS))
+
+    # --- tables in pages ----------------------------------------------------------------------------------------------
+
+    async def _table(self, address: str, paging: _Paging[_Table], known: DataVersion) -> _Table | None:
+        table, total = await self._page(address, paging, 0, 1, None)
+        if table.data_version == known:
+            return None
+        if total is None or paging.entries(table) >= total:  # a master that does not know pages sends all
+            return table
+        for _ in range(_RESTARTS):
+            whole = await self._pages(address, paging)
+            if whole is not None:
+                return whole
+        raise RemoteProtocolError(f"{paging.code.name}: the table of {address} changed {_RESTARTS} times while read")
+
+    async def _pages(self, address: str, paging: _Paging[_Table]) -> _Table | None:
+        """The whole table; None if its version changed between two pages."""
+        table, total = await self._page(address, paging, 0, _PAGE_ENTRIES, None)
+        while total is not None and (count := paging.entries(table)) < total:
+            page, total = await self._page(address, paging, count, _PAGE_ENTRIES, table.data_version)
+            if page.data_version != table.data_version:
+                return None
+            paging.merge(table, page)
+            if paging.entries(table) == count:
+                raise RemoteProtocolError(
+                    f"{paging.code.name}: {address} says it has {total} entries, but sent only {count}"
+                )
+        return table
+
+    async def _page(
+        self, address: str, paging: _Paging[_Table], start: int, count: int, version: DataVersion | None
+    ) -> tuple[_Table, int | None]:
+        ext = {
+            paging.sequence_field: str(start),
+            paging.count_field: str(count),
+            "dataVersion": "" if version is None else version.encode().decode(),
+        }
+        answer = await self._client.invoke(address, RemotingCommand(paging.code, ext), _TABLE_TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address=address)
+        return paging.decode(answer.body_bytes), HeaderFields(answer.ext).opt_int(paging.total_field)
+
+    async def _invoke(self, address: str, code: RequestCode, timeout_ms: int) -> bytes:
+        answer = await self._client.invoke(address, RemotingCommand(code), timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address=address)
+        return bytes(answer.body_bytes)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    value = json_dialect.loads(body) if body else {}
+    if not isinstance(value, dict):
+        raise RemoteProtocolError(f"a table is a JSON object, not {type(value).__name__}")
+    return value

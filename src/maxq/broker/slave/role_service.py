@@ -1,0 +1,144 @@
+"""RoleService: what follows a broker's role. Replication, the slave's copies of its master's tables, its id at the name
+servers; and how a role changes while the broker runs.
+
+A slave learns where its master is from the answers to its registrations. While the link to it is not open, it asks
+again every two seconds, so a master that comes back elsewhere is found at once and not at the next registration. A
+configured haMasterAddress is never replaced.
+
+Source:
+    broker/BrokerController.java (handleRegisterBrokerResult, changeToMaster, changeToSlave), controller/ReplicasManager
+    .java; ha.md §1, §9.6.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from maxq.broker.outer_api import RegisterResult
+from maxq.broker.periodic import PeriodicTasks
+from maxq.broker.registration import BrokerRegistration
+from maxq.broker.role import MASTER_ID, SLAVE
+from maxq.broker.slave.slave_synchronize import SlaveSynchronize
+from maxq.config.settings import BrokerSettings
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+_ASK_SECONDS: Final = 2.0
+
+
+class Replication(Protocol):
+    """What a role needs of HAService."""
+
+    @property
+    def is_client_connected(self) -> bool: ...
+
+    def set_connected_listener(self, listener: Callable[[], None]) -> None: ...
+
+    def update_master_ha_address(self, address: str) -> None: ...
+
+    def change_to_master(self) -> None: ...
+
+    def change_to_slave(self, address: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleParts:
+    """What follows the role."""
+
+    settings: BrokerSettings
+    address: BrokerAddress
+    store: MessageStore
+    replication: Replication
+    synchronize: SlaveSynchronize
+    registration: BrokerRegistration
+    hold_service: PullRequestHoldService
+
+
+class RoleService:
+    """Runs between `start` and `stop`."""
+
+    def __init__(self, parts: RoleParts) -> None:
+        self._parts = parts
+        self._tasks = PeriodicTasks()
+        self._is_running = False
+        parts.registration.set_result_listener(self.registered)
+        parts.replication.set_connected_listener(parts.synchronize.wake)
+
+    @property
+    def is_slave(self) -> bool:
+        return self._parts.settings.store.broker_role == SLAVE
+
+    def start(self) -> None:
+        """Begin what the role at start asks for."""
+        self._is_running = True
+        self._tasks.every("master address", _ASK_SECONDS, self._ask_master)
+        configured = self._parts.settings.store.ha_master_address
+        if self.is_slave:
+            if configured:
+                self._parts.replication.update_master_ha_address(configured)
+            self._parts.synchronize.start()
+
+    async def stop(self) -> None:
+        """End what `start` began. Replication itself is its owner's to end."""
+        self._is_running = False
+        await self._tasks.stop()
+        await self._parts.synchronize.stop()
+
+    def registered(self, result: RegisterResult) -> None:
+        """A name server has answered a registration. What it does not know stays as it was: a master that is gone for a
+        while comes back to the same place, and other name servers may know it still."""
+        if not self.is_slave:
+            return
+        if result.ha_address and not self._parts.settings.store.ha_master_address:
+            self._parts.replication.update_master_ha_address(result.ha_address)
+        if result.master_address:
+            self._parts.synchronize.set_master_address(result.master_address)
+
+    async def _ask_master(self) -> None:
+        parts = self._parts
+        is_known = parts.replication.is_client_connected and parts.synchronize.master_address
+        if self.is_slave and not is_known:
+            await parts.registration.ask_master()
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    async def change_to_master(self, role: str = "SYNC_MASTER") -> None:
+        """Take messages from now on, under id 0. The tables go on from the master's copies."""
+        parts = self._parts
+        log.warning("this broker becomes %s (it was %s)", role, parts.settings.store.broker_role)
+        await parts.synchronize.stop()
+        parts.synchronize.set_master_address("")
+        parts.replication.change_to_master()
+        self._take(role, MASTER_ID)
+        parts.hold_service.notify_all()
+        parts.registration.register_all()
+
+    async def change_to_slave(self, broker_id: int, master_address: str = "", ha_address: str = "") -> None:
+        """Take no more messages, and copy this master's.
+
+        Args:
+            broker_id: at least 1.
+            master_address, ha_address: where the master answers and where its log is, `host:port`; empty: the name
+                servers say it.
+        """
+        assert broker_id > MASTER_ID, "a slave has an id of its own"
+        parts = self._parts
+        log.warning("this broker becomes slave %d of %s", broker_id, master_address or "a master yet unknown")
+        self._take(SLAVE, broker_id)
+        parts.replication.change_to_slave(parts.settings.store.ha_master_address or ha_address)
+        parts.synchronize.set_master_address(master_address)
+        if self._is_running:
+            parts.synchronize.start()
+        parts.registration.register_all()
+
+    def _take(self, role: str, broker_id: int) -> None:
+        parts = self._parts
+        settings = parts.settings
+        settings.store = replace(settings.store, broker_role=role)
+        settings.broker = replace(settings.broker, broker_id=broker_id)
+        parts.address.broker_id = broker_id
+        parts.store.update_config(settings.store)

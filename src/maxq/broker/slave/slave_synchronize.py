@@ -1,0 +1,222 @@
+"""SlaveSynchronize: a slave's copies of what its master knows besides messages.
+
+    topics 21, groups 201     whole tables, taken with the master's version when that differs from ours
+    consumer offsets 43       the master's win, what only we have stays
+    request modes 402         the master's table
+    delay offsets 45, timer metrics 61, timer checkpoint 60     files (see CarriedFiles)
+
+A round starts when a master becomes known, when the replication link to it opens, and `PERIOD` seconds after the last
+one; a master that takes long to answer is asked more seldom. (Java begins after 10 s and repeats every 60 s.) The
+slave's tables carry the master's DataVersion, never one of their own: a change made on the slave alone is undone by the
+next round. Failures are logged when they begin and when they end; nothing of it stops the broker.
+
+Source:
+    broker/slave/SlaveSynchronize.java, broker/BrokerController.java (handleSlaveSynchronize); ha.md §7,
+    changes-5.5.md §10.1.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import ResponseCode
+from maxq.errors import BrokerError, MaxQError, RemoteProtocolError, RemotingConnectError
+from maxq.runtime.blocking import run_blocking
+from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two rounds.
+PERIOD: Final = 3.0
+#: At most this share of the time goes into rounds: tables of gigabytes are not copied without a break.
+_SHARE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlaveTables:
+    """Where the copies go."""
+
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    request_modes: MessageRequestModeManager
+    files: CarriedFiles
+
+
+class SlaveSynchronize:
+    """Runs between `start` and `stop`, which follow the broker's role."""
+
+    def __init__(
+        self,
+        api: MasterApi,
+        tables: SlaveTables,
+        *,
+        clock: Clock,
+        own_address: Callable[[], str],
+        timer_wheel: Callable[[], bool],
+    ) -> None:
+        """
+        Args:
+            own_address: this broker's own `host:port`: it is not its own master.
+            timer_wheel: timerWheelEnable; without it nothing of the timer is asked for.
+        """
+        self._api = api
+        self._tables = tables
+        self._clock = clock
+        self._own_address = own_address
+        self._timer_wheel = timer_wheel
+        self._master_address = ""
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failing: dict[str, str] = {}  # what cannot be taken just now, and why
+        self.rounds = 0  # finished without a failure
+
+    @property
+    def master_address(self) -> str:
+        """`host:port`; empty while none is known."""
+        return self._master_address
+
+    def set_master_address(self, address: str) -> None:
+        """Ask this master from now on, at once; an empty address: nobody."""
+        if address == self._master_address:
+            return
+        log.info("the master is %s now, was %s", address or "unknown", self._master_address or "unknown")
+        self._master_address = address
+        self._wanted.set()
+
+    def wake(self) -> None:
+        """Begin a round now: something has happened (the replication link opened)."""
+        self._wanted.set()
+
+    def start(self) -> None:
+        """Begin; nothing if it runs."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="SlaveSynchronize")
+
+    async def stop(self) -> None:
+        """End; what was taken so far stays."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            self._wanted.clear()
+            began_ms = self._clock.monotonic_ms()
+            try:
+                if await self.sync_all():
+                    await self.sync_timer_check_point()
+            except Exception:  # a slave whose tables stand still serves on; the next round may do better
+                log.exception("a round of the slave's synchronisation failed")
+            took = (self._clock.monotonic_ms() - began_ms) / 1000
+            try:
+                async with asyncio.timeout(max(PERIOD, took / _SHARE)):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+
+    # --- one round ----------------------------------------------------------------------------------------------------
+
+    async def sync_all(self) -> bool:
+        """Bring every table up to date. False if the master is unknown, ourselves, or cannot be reached."""
+        address = self._master_address
+        if not address or address == self._own_address():
+            return False
+        steps: list[tuple[str, Callable[[str], Awaitable[None]]]] = [
+            ("topics", self._sync_topics),
+            ("consumer offsets", self._sync_consumer_offsets),
+            ("delay offsets", self._sync_delay_offsets),
+            ("subscription groups", self._sync_groups),
+            ("message request modes", self._sync_request_modes),
+        ]
+        if self._timer_wheel():
+            steps.append(("timer metrics", self._sync_timer_metrics))
+        done = 0
+        for what, step in steps:
+            try:
+                done += await self._try(what, address, step)
+            except RemotingConnectError as error:
+                self._failed("connection", address, error)
+                return False
+        self._succeeded("connection", address)
+        self.rounds += done == len(steps)
+        return True
+
+    async def sync_timer_check_point(self) -> None:
+        """How far the master's timer is."""
+        address = self._master_address
+        if address and address != self._own_address() and self._timer_wheel():
+            await self._try("timer checkpoint", address, self._sync_timer_check_point)
+
+    async def _try(self, what: str, address: str, step: Callable[[str], Awaitable[None]]) -> bool:
+        try:
+            await step(address)
+        except RemotingConnectError:
+            raise
+        except BrokerError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # else there is nothing to take
+                self._failed(what, address, error)
+                return False
+        except (MaxQError, OSError) as error:
+            self._failed(what, address, error)
+            return False
+        self._succeeded(what, address)
+        return True
+
+    def _failed(self, what: str, address: str, error: Exception) -> None:
+        text = str(error)
+        if what not in self._failing:
+            log.warning("%s of master %s could not be taken, it is tried again: %s", what, address, text)
+        self._failing[what] = text
+
+    def _succeeded(self, what: str, address: str) -> None:
+        if self._failing.pop(what, None) is not None:
+            log.warning("%s of master %s can be taken again", what, address)
+
+    # --- the tables ---------------------------------------------------------------------------------------------------
+
+    async def _sync_topics(self, address: str) -> None:
+        topics = self._tables.topics
+        table = await self._api.topics(address, topics.data_version)
+        if table is None:
+            return
+        if not table.topic_config_table:
+            raise RemoteProtocolError("the table is empty, and no broker is without topics of its own")
+        topics.take_from_master(table.topic_config_table, table.data_version)
+        log.info("topics of master %s taken, %d", address, len(table.topic_config_table))
+
+    async def _sync_groups(self, address: str) -> None:
+        groups = self._tables.groups
+        table = await self._api.groups(address, groups.data_version)
+        if table is not None:
+            groups.take_from_master(table.subscription_group_table, table.forbidden_table, table.data_version)
+            log.info("groups of master %s taken, %d", address, len(table.subscription_group_table))
+
+    async def _sync_consumer_offsets(self, address: str) -> None:
+        self._tables.offsets.take_from_master(await self._api.consumer_offsets(address))
+
+    async def _sync_request_modes(self, address: str) -> None:
+        self._tables.request_modes.take_from_master(await self._api.message_request_modes(address))
+
+    async def _sync_delay_offsets(self, address: str) -> None:
+        text = await self._api.delay_offsets(address)
+        if text:
+            await run_blocking(self._tables.files.write_delay_offsets, text)
+
+    async def _sync_timer_metrics(self, address: str) -> None:
+        text = await self._api.timer_metrics(address)
+        if text:
+            await run_blocking(self._tables.files.write_timer_metrics, text)
+
+    async def _sync_timer_check_point(self, address: str) -> None:
+        checkpoint = await self._api.timer_check_point(address)
+        await run_blocking(self._tables.files.write_timer_checkpoint, checkpoint)
