@@ -289,15 +289,16 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         """Queue offset of the first message stored at or after a time."""
         wire = self._on_wire(queue)
         instance = self._running()
-        return await instance.api.search_offset(await instance.broker_address(wire), wire, timestamp_ms)
+        search = instance.api.search_offset
+        return await instance.ask_group(wire, lambda broker: search(broker.address, wire, timestamp_ms))
 
     async def _min_offset(self, queue: MessageQueue) -> int:
         instance = self._running()
-        return await instance.api.min_offset(await instance.broker_address(queue), queue)
+        return await instance.ask_group(queue, lambda broker: instance.api.min_offset(broker.address, queue))
 
     async def _max_offset(self, queue: MessageQueue) -> int:
         instance = self._running()
-        return await instance.api.max_offset(await instance.broker_address(queue), queue)
+        return await instance.ask_group(queue, lambda broker: instance.api.max_offset(broker.address, queue))
 
     # --- for the instance ---
 

@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
+from maxq.client.broker_table import BrokerAddress, BrokerTable
 from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.request_reply import PendingRequests
@@ -34,15 +35,9 @@ log = logging.getLogger(__name__)
 
 REBALANCE_MIN_INTERVAL_MS = 1_000  # after a round that left something undone
 HEARTBEAT_MIN_INTERVAL_MS = 1_000
+ROUTE_REFRESH_MIN_INTERVAL_MS = 5_000  # of a topic whose brokers are not where the route says
 
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """Where to send, whether that is a slave, and the broker's version (0 unknown)."""
-
-    address: str
-    is_slave: bool
-    version: int
+Result = TypeVar("Result")
 
 
 class ConsumerInner(Protocol):
@@ -81,8 +76,9 @@ class MQClientInstance:
         )
         self.ids = UniqIdGenerator(seams.pid, seams.host_ip, seams.clock, seams.rng)
         self.routes: dict[str, TopicRouteData] = {}
-        self.broker_addresses: dict[str, dict[int, str]] = {}  # broker name → broker id → address
-        self._broker_versions: dict[str, int] = {}  # address → version
+        self.brokers = BrokerTable(seams.clock)
+        self._refreshed_ms: dict[str, int] = {}  # topic → when refresh_route_soon last asked; monotonic
+        self._refreshing: set[asyncio.Task[None]] = set()
         self._publish: dict[str, TopicPublishInfo] = {}
         self._producer_groups: set[str] = set()
         self._consumers: dict[str, ConsumerInner] = {}
@@ -110,9 +106,10 @@ class MQClientInstance:
 
     async def shutdown(self) -> None:
         """Stop the timers and close all connections. Clients have been unregistered before."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._refreshing]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
         self.started_at_ms = 0
         await self.remoting.close()
@@ -182,7 +179,7 @@ class MQClientInstance:
             except (RemotingError, BrokerError) as error:
                 log.warning("unregistering %s at %s failed: %s", groups, address, error)
 
-        await asyncio.gather(*(leave(address) for _, _, address in self._all_brokers()))
+        await asyncio.gather(*(leave(address) for _, _, address in self.brokers.all()))
 
     def consumer(self, group: str) -> ConsumerInner | None:
         """The consumer of this group on this client."""
@@ -244,7 +241,7 @@ class MQClientInstance:
         if changed:
             log.info("route of %s changed: %s", topic, route)
             for data in route.broker_datas:
-                self.broker_addresses[data.broker_name] = dict(data.broker_addrs)
+                self.brokers.replace(data.broker_name, data.broker_addrs)
             self.routes[topic] = route
         if topic in self._publish and (changed or not self._publish[topic].queues):
             self._set_publish_info(topic, route)
@@ -312,31 +309,37 @@ class MQClientInstance:
         route = self.routes.get(topic)
         return subscribe_queues(topic, route) if route else []
 
+    def refresh_route_soon(self, topic: str) -> None:
+        """Its brokers are not where the route says: do not let readers wait for the timer."""
+        if not self.started_at_ms:
+            return
+        now_ms = self.seams.clock.monotonic_ms()
+        last_ms = self._refreshed_ms.get(topic)
+        if last_ms is not None and now_ms - last_ms < ROUTE_REFRESH_MIN_INTERVAL_MS:
+            return
+        self._refreshed_ms[topic] = now_ms
+        work = self._survive(f"route of {topic}", partial(self.update_route, topic))
+        task = asyncio.create_task(work, name=f"maxq-route-{topic}")
+        self._refreshing.add(task)
+        task.add_done_callback(self._refreshing.discard)
+
     # --- brokers ---
 
     def find_broker_address_in_publish(self, broker_name: str) -> str | None:
         """Address of the master of a broker group."""
-        return self.broker_addresses.get(broker_name, {}).get(MASTER_ID)
+        return self.brokers.master(broker_name)
 
     def find_broker_address_in_subscribe(
         self, broker_name: str, broker_id: int, only_this_broker: bool
     ) -> BrokerAddress | None:
-        """Whom to read from (RW-01).
+        """Whom to read from; see BrokerTable.find_in_subscribe."""
+        return self.brokers.find_in_subscribe(broker_name, broker_id, only_this_broker)
 
-        The asked broker of the group; if a slave was asked that is not there, the next id; else, unless
-        `only_this_broker`, any of the group."""
-        addresses = self.broker_addresses.get(broker_name)
-        if not addresses:
-            return None
-        found_id: int | None = broker_id
-        if broker_id not in addresses and broker_id != MASTER_ID:
-            found_id = broker_id + 1
-        if found_id not in addresses:
-            found_id = None if only_this_broker else next(iter(sorted(addresses)))
-        if found_id is None:
-            return None
-        address = addresses[found_id]
-        return BrokerAddress(address, found_id != MASTER_ID, self._broker_versions.get(address, 0))
+    def broker_failed(self, address: str, topic: str) -> None:
+        """A broker of `topic` could not be reached or does not serve: others of its group are asked meanwhile, and the
+        name server what it knows."""
+        self.brokers.suspect(address)
+        self.refresh_route_soon(topic)
 
     async def broker_address(self, queue: MessageQueue) -> str:
         """Master of a queue's broker, any other broker of the group if there is none; asks for the route once if
@@ -345,14 +348,46 @@ class MQClientInstance:
         Raises:
             ClientError: the broker group is not known.
         """
-        found = self.find_broker_address_in_subscribe(queue.broker_name, MASTER_ID, False)
-        if found is None:
+        return (await self._group_of(queue))[0].address
+
+    async def _group_of(self, queue: MessageQueue) -> list[BrokerAddress]:
+        if self.brokers.master(queue.broker_name) is None:
             with contextlib.suppress(NoRouteError):
                 await self.update_route(queue.topic)
-            found = self.find_broker_address_in_subscribe(queue.broker_name, MASTER_ID, False)
-        if found is None:
+        group = self.brokers.candidates(queue.broker_name)
+        if not group:
             raise ClientError(f"broker {queue.broker_name} of topic {queue.topic} is in no route of the name server")
-        return found.address
+        return group
+
+    async def ask_group(
+        self, queue: MessageQueue, ask: Callable[[BrokerAddress], Awaitable[Result]], *, master_first: bool = False
+    ) -> Result:
+        """Ask the master of a queue's broker; while it cannot be reached, the next of its group.
+
+        Args:
+            master_first: also if it could not be reached a moment ago.
+
+        Raises:
+            ClientError: the broker group is not known.
+            RemotingError: none of the group could be reached; what the last one failed with.
+            BrokerError, ClientError: what the one that answered said.
+        """
+        failure: RemotingError | None = None
+        group = await self._group_of(queue)
+        if master_first:
+            group.sort(key=lambda broker: broker.is_slave)
+        for broker in group:
+            try:
+                result = await ask(broker)
+            except RemotingError as error:
+                log.info("broker %s of %s does not answer: %s", broker.address, queue, error)
+                self.broker_failed(broker.address, queue.topic)
+                failure = error
+            else:
+                self.brokers.trust(broker.address)
+                return result
+        assert failure is not None, "a group has a broker"
+        raise failure
 
     async def find_consumer_ids(self, topic: str, group: str) -> list[str] | None:
         """Members of a group, asked from one random broker of the topic; None if nobody can tell."""
@@ -366,35 +401,14 @@ class MQClientInstance:
         if not route.broker_datas:
             return None
         data = route.broker_datas[self.seams.rng.below(len(route.broker_datas))]
-        address = data.broker_addrs.get(MASTER_ID) or next(iter(data.broker_addrs.values()), None)
-        if address is None:
-            return None
+        queue = MessageQueue(topic, data.broker_name, 0)
         try:
-            return await self.api.consumer_ids(address, group)
-        except (RemotingError, BrokerError) as error:
-            log.warning("members of group %s are unknown, %s did not say: %s", group, address, error)
+            return await self.ask_group(queue, lambda broker: self.api.consumer_ids(broker.address, group))
+        except (RemotingError, BrokerError, ClientError) as error:
+            log.warning("members of group %s are unknown, %s did not say: %s", group, data.broker_name, error)
             if isinstance(error, BrokerError):
                 self.heartbeat_soon()  # it knows no member, and we are one
             return None
-
-    def _all_brokers(self) -> list[tuple[str, int, str]]:
-        return [
-            (name, broker_id, address)
-            for name, addresses in sorted(self.broker_addresses.items())
-            for broker_id, address in sorted(addresses.items())
-        ]
-
-    def _forget_offline_brokers(self) -> None:
-        alive: dict[str, set[str]] = {}
-        for route in self.routes.values():
-            for data in route.broker_datas:
-                alive.setdefault(data.broker_name, set()).update(data.broker_addrs.values())
-        for name, addresses in list(self.broker_addresses.items()):
-            kept = {broker_id: address for broker_id, address in addresses.items() if address in alive.get(name, ())}
-            if kept:
-                self.broker_addresses[name] = kept
-            else:
-                del self.broker_addresses[name]
 
     # --- heartbeat ---
 
@@ -413,7 +427,7 @@ class MQClientInstance:
             self._heartbeat_wanted.clear()
 
     async def _heartbeat_round(self) -> None:
-        self._forget_offline_brokers()
+        self.brokers.forget_offline(self.routes.values())
         await self.heartbeat_all()
 
     def heartbeat_data(self) -> HeartbeatData:
@@ -426,7 +440,7 @@ class MQClientInstance:
 
     async def introduce(self) -> None:
         """Make sure that every broker we know has had a heartbeat of all our producer groups."""
-        if any(address not in self._introduced for _, _, address in self._all_brokers()):
+        if any(address not in self._introduced for _, _, address in self.brokers.all()):
             await self.heartbeat_all()
 
     async def heartbeat_all(self) -> None:
@@ -439,18 +453,21 @@ class MQClientInstance:
             await asyncio.gather(
                 *(
                     self._heartbeat_one(name, address, data, groups)
-                    for name, broker_id, address in self._all_brokers()
+                    for name, broker_id, address in self.brokers.all()
                     if broker_id == MASTER_ID or self._consumers
                 )
             )
 
     async def _heartbeat_one(self, name: str, address: str, data: HeartbeatData, groups: set[str]) -> None:
         try:
-            self._broker_versions[address] = await self.api.heartbeat(address, data)
+            self.brokers.versions[address] = await self.api.heartbeat(address, data)
+            self.brokers.trust(address)
             if groups == self._producer_groups:  # else a producer came while this was under way
                 self._introduced.add(address)
-        except (RemotingError, BrokerError) as error:
+        except MaxQError as error:  # an answer that cannot be read among them
             log.warning("heartbeat to broker %s at %s failed: %s", name, address, error)
+            if isinstance(error, RemotingError):
+                self.brokers.suspect(address)
 
     # --- consumers ---
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePath
 
+from maxq.client.broker_table import BrokerAddress
 from maxq.client.mq_client import MQClientInstance
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
 from maxq.protocol.json_body import JsonBody
@@ -138,17 +139,28 @@ class RemoteBrokerOffsetStore(OffsetStore):
             log.warning("offset %d of %s was not committed for group %s: %s", value, queue, self._group, error)
 
     async def commit(self, queue: MessageQueue, offset: int, *, oneway: bool) -> None:
-        """Send one offset to the queue's broker: the master, or any of its group if there is none.
+        """Send one offset to the queue's broker: the master, or another of its group while that cannot be reached. What
+        a slave is told it passes on when its master is back (docs/client.md).
 
         Raises:
             RemotingError, BrokerError, ClientError
         """
-        address = await self._instance.broker_address(queue)
-        await self._instance.api.update_consumer_offset(address, self._group, queue, offset, oneway=oneway)
+        update = self._instance.api.update_consumer_offset
+        await self._instance.ask_group(
+            queue, lambda broker: update(broker.address, self._group, queue, offset, oneway=oneway)
+        )
 
     async def _read_from_store(self, queue: MessageQueue) -> int:
-        address = await self._instance.broker_address(queue)
-        offset = await self._instance.api.query_consumer_offset(address, self._group, queue)
+        return await self._instance.ask_group(queue, lambda broker: self._query(broker, queue), master_first=True)
+
+    async def _query(self, broker: BrokerAddress, queue: MessageQueue) -> int:
+        offset = await self._instance.api.query_consumer_offset(broker.address, self._group, queue)
+        if offset is None and broker.is_slave and self._instance.brokers.master(queue.broker_name) is not None:
+            # It may not have heard of the group yet; starting where new groups start could pass over messages.
+            raise ClientError(
+                f"{broker.address}, a slave, knows no offset of group {self._group} for {queue}, and its master cannot "
+                "be reached; the queue is taken when the master answers or leaves the name server"
+            )
         return -1 if offset is None else offset
 
 

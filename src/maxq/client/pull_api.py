@@ -1,15 +1,20 @@
 """PullAPIWrapper: one pull from the right broker, its messages ready for the user.
 
 Read/write separation, client side (RW-02): every answer names the broker of the group that the next pull of the queue
-should ask (the master, or a slave while the backlog is larger than the master's memory).
+should ask (the master, or a slave while the backlog is larger than the master's memory). When that one cannot be
+reached or does not serve readers, another of the group is asked for a while (broker_table.py); offsets are committed to
+the master meanwhile, never along with a slave's pull.
 
 Source: apache/rocketmq client/impl/consumer/PullAPIWrapper.java, common/sysflag/PullSysFlag.java.
 """
 
+import asyncio
+
+from maxq.client.broker_table import BrokerAddress
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.namespace import unwrap
 from maxq.client.pull_result import PullResult, PullStatus
-from maxq.codes import MQVersion, RequestCode
+from maxq.codes import MQVersion, RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, RemotingError
 from maxq.protocol import message_const as const
 from maxq.protocol.body.route import MASTER_ID
@@ -24,6 +29,13 @@ FLAG_SUBSCRIPTION = 4
 FLAG_CLASS_FILTER = 8
 FLAG_LITE_PULL_MESSAGE = 16
 
+NO_PROGRESS_WAIT_MS = 1_000  # before the same broker is asked again at an offset that it does not have
+
+_KNOWS_US_NOT = (
+    ResponseCode.SUBSCRIPTION_NOT_EXIST,
+    ResponseCode.SUBSCRIPTION_NOT_LATEST,
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+)
 _INNER_BATCH = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
 
 
@@ -81,16 +93,7 @@ class PullAPIWrapper:
             RemotingError, BrokerError: as they come.
             ClientError: no broker of this name is known.
         """
-        find = self._instance.find_broker_address_in_subscribe
-        broker = find(queue.broker_name, self.recalculate_pull_from_which_node(queue), False)
-        if broker is None:
-            try:
-                await self._instance.update_route(queue.topic)
-            except (RemotingError, BrokerError) as error:
-                raise ClientError(f"broker {queue.broker_name} is not known, and no route came: {error}") from error
-            broker = find(queue.broker_name, self.recalculate_pull_from_which_node(queue), False)
-        if broker is None:
-            raise ClientError(f"broker {queue.broker_name} is in no route of topic {queue.topic}")
+        broker = await self._broker_for(queue)
         if not subscription.is_tag_type and 0 < broker.version < MQVersion.V4_1_0_SNAPSHOT:
             raise ClientError(
                 f"broker {queue.broker_name} (version {broker.version}) is too old to filter by "
@@ -122,11 +125,48 @@ class PullAPIWrapper:
         if send_expression:
             ext["subscription"] = subscription.sub_string
         code = RequestCode.LITE_PULL_MESSAGE if lite else RequestCode.PULL_MESSAGE
-        result = await self._instance.api.pull(broker.address, code, ext, timeout_ms)
+        try:
+            result = await self._instance.api.pull(broker.address, code, ext, timeout_ms)
+        except (RemotingError, BrokerError) as error:
+            self._note_failure(queue, broker, error)
+            raise
+        self._instance.brokers.trust(broker.address)
         self.update_pull_from_which_node(queue, result.suggest_which_broker_id)
         if result.status is PullStatus.FOUND:
             result.messages = self._for_the_user(queue, subscription, offset, result)
+        elif result.status is PullStatus.NO_MATCHED_MSG and result.next_begin_offset == offset:
+            await self._pause_without_progress(queue, broker)
         return result
+
+    async def _broker_for(self, queue: MessageQueue) -> BrokerAddress:
+        brokers, wanted_id = self._instance.brokers, self.recalculate_pull_from_which_node(queue)
+        broker = brokers.reader(queue.broker_name, wanted_id)
+        if broker is None:
+            try:
+                await self._instance.update_route(queue.topic)
+            except (RemotingError, BrokerError) as error:
+                raise ClientError(f"broker {queue.broker_name} is not known, and no route came: {error}") from error
+            broker = brokers.reader(queue.broker_name, wanted_id)
+        if broker is None:
+            raise ClientError(f"broker {queue.broker_name} is in no route of topic {queue.topic}")
+        if broker.is_slave and wanted_id == MASTER_ID:
+            self._instance.refresh_route_soon(queue.topic)  # it stands in for a master that may be back
+        return broker
+
+    def _note_failure(self, queue: MessageQueue, broker: BrokerAddress, error: RemotingError | BrokerError) -> None:
+        """Should another of the group be asked for a while? A slave that does not serve readers is left, too: Java's
+        client asks it for ever, because only answers change where it pulls from."""
+        if isinstance(error, RemotingError):
+            self._instance.broker_failed(broker.address, queue.topic)
+        elif broker.is_slave and error.code not in _KNOWS_US_NOT:
+            self._instance.broker_failed(broker.address, queue.topic)
+            self.update_pull_from_which_node(queue, MASTER_ID)
+
+    async def _pause_without_progress(self, queue: MessageQueue, asked: BrokerAddress) -> None:
+        """A slave lacks this offset and sends us to another broker. If there is none, we would ask in a circle."""
+        following = self._instance.brokers.reader(queue.broker_name, self.recalculate_pull_from_which_node(queue))
+        if following is not None and following.address == asked.address:
+            await asyncio.sleep(NO_PROGRESS_WAIT_MS / 1000)
 
     def _for_the_user(
         self, queue: MessageQueue, subscription: SubscriptionData, offset: int, result: PullResult

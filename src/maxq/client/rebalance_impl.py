@@ -167,15 +167,19 @@ class RebalanceImpl:
                 await self._give_up(queue, process_queue)
 
     async def drop(self, queue: MessageQueue) -> None:
-        """Give up one queue now; the next round takes it again if it is still ours."""
-        process_queue = self.process_queues.pop(queue, None)
+        """Give up one queue now; the next round takes it again if it is still ours. While its listener is at work it
+        stays in the table, dropped, so that no round takes it anew before the listener has ended."""
+        process_queue = self.process_queues.get(queue)
         if process_queue is None:
             return
         process_queue.dropped = True
         for _ in range(DROP_TRIES):
-            if await self._listener.on_queue_removed(queue, process_queue):
-                return
-        log.warning("queue %s was given up while its listener is still at work after %d tries", queue, DROP_TRIES)
+            async with self._lock:
+                if self._is_closed or self.process_queues.get(queue) is not process_queue:
+                    return
+                if await self._give_up(queue, process_queue):
+                    return
+        log.warning("queue %s is given up by a later round: its listener is still at work", queue)
 
     async def close(self) -> None:
         """Shutdown begins: no more rounds; one that is under way ends first."""
@@ -205,13 +209,13 @@ class RebalanceImpl:
         is_retry = queue.topic.startswith(RETRY_PREFIX)
         if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
             return 0
-        address = await self._instance.broker_address(queue)
+        api, ask = self._instance.api, self._instance.ask_group
         if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
             if is_retry:
-                return await self._instance.api.max_offset(address, queue)
+                return await ask(queue, lambda broker: api.max_offset(broker.address, queue))
             timestamp_ms = self._config.consume_timestamp or self._clock.wall_ms() - 30 * 60_000
-            return await self._instance.api.search_offset(address, queue, timestamp_ms)
-        return 0 if is_retry else await self._instance.api.max_offset(address, queue)
+            return await ask(queue, lambda broker: api.search_offset(broker.address, queue, timestamp_ms))
+        return 0 if is_retry else await ask(queue, lambda broker: api.max_offset(broker.address, queue))
 
     # --- locks ---
 
@@ -234,6 +238,8 @@ class RebalanceImpl:
             ours = await self._instance.api.lock_batch(broker.address, self._group, self._instance.client_id, queues)
         except (RemotingError, BrokerError) as error:
             log.warning("locking queues of broker %s failed: %s", broker_name, error)
+            if isinstance(error, RemotingError):
+                self._instance.broker_failed(broker.address, queues[0].topic)
             return set()
         now_ms = self._clock.monotonic_ms()
         for queue in queues:

@@ -30,8 +30,8 @@ def test_a_reader_gets_the_asked_broker_or_another_of_its_group() -> None:
     async def story(cluster: MockCluster) -> None:
         await cluster.start()
         instance = await started(cluster)
-        instance.broker_addresses["full"] = {0: "m:1", 1: "s1:1", 2: "s2:1"}
-        instance.broker_addresses["orphan"] = {2: "s2:1", 3: "s3:1"}
+        instance.brokers.addresses["full"] = {0: "m:1", 1: "s1:1", 2: "s2:1"}
+        instance.brokers.addresses["orphan"] = {2: "s2:1", 3: "s3:1"}
         find = instance.find_broker_address_in_subscribe
 
         def found(name: str, broker_id: int, only: bool) -> tuple[str, bool] | None:
@@ -65,7 +65,7 @@ def test_a_route_that_vanishes_stays_usable_and_a_broker_in_no_route_is_forgotte
         cluster.route("T", brokers=["broker-b"])
         await instance.update_route("T")
         await asyncio.sleep(31)
-        assert set(instance.broker_addresses) == {"broker-b"}
+        assert set(instance.brokers.addresses) == {"broker-b"}
         await instance.shutdown()
 
     simulate(story)

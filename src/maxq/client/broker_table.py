@@ -1,0 +1,135 @@
+"""BrokerTable: the addresses of each broker group, and which of them could not be reached lately.
+
+Which broker of a group is asked for what:
+
+    send                                   the master only
+    pull                                   the one that the last answer suggested (RW-02), else the master
+    commit, query, and search of offsets   the master
+    queue locks                            the master only: two brokers would lock a queue twice
+
+Where that one is in no route any more, or could not be reached lately, another of the group serves, sends and locks
+excepted. So a consumer goes on reading when its broker dies, before the name server has noticed, and returns when the
+broker is back: with the next route, the next heartbeat that it answers, or when it is no longer suspect. A broker is
+suspect for SUSPECT_MS, and twice as long with each failure that follows soon (to SUSPECT_MS_MAX): one that hangs costs
+a reader the whole timeout of a pull each time.
+
+Source: apache/rocketmq client/impl/factory/MQClientInstance.java (brokerAddrTable, findBrokerAddressInSubscribe).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from maxq.protocol.body.route import MASTER_ID, TopicRouteData
+from maxq.runtime.interfaces import Clock
+
+SUSPECT_MS = 10_000
+SUSPECT_MS_MAX = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where to send, whether that is a slave, and the broker's version (0 unknown)."""
+
+    address: str
+    is_slave: bool
+    version: int
+
+
+class BrokerTable:
+    """Brokers of one client.
+
+    Attributes:
+        addresses: broker name → broker id → host:port.
+        versions: host:port → version, as the last heartbeat was answered.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.addresses: dict[str, dict[int, str]] = {}
+        self.versions: dict[str, int] = {}
+        self._suspects: dict[str, tuple[int, int]] = {}  # by address: until (monotonic ms), how long
+
+    # --- who is there ---
+
+    def replace(self, broker_name: str, addresses: Mapping[int, str]) -> None:
+        """A route names these brokers of a group."""
+        self.addresses[broker_name] = dict(addresses)
+
+    def forget_offline(self, routes: Iterable[TopicRouteData]) -> None:
+        """Forget the brokers that no route mentions."""
+        alive: dict[str, set[str]] = {}
+        for route in routes:
+            for data in route.broker_datas:
+                alive.setdefault(data.broker_name, set()).update(data.broker_addrs.values())
+        for name, addresses in list(self.addresses.items()):
+            kept = {broker_id: address for broker_id, address in addresses.items() if address in alive.get(name, ())}
+            if kept:
+                self.addresses[name] = kept
+            else:
+                del self.addresses[name]
+
+    def all(self) -> list[tuple[str, int, str]]:
+        """(name, id, address) of every broker, sorted."""
+        return [
+            (name, broker_id, address)
+            for name, addresses in sorted(self.addresses.items())
+            for broker_id, address in sorted(addresses.items())
+        ]
+
+    def _broker(self, broker_id: int, address: str) -> BrokerAddress:
+        return BrokerAddress(address, broker_id != MASTER_ID, self.versions.get(address, 0))
+
+    # --- whom to ask ---
+
+    def master(self, broker_name: str) -> str | None:
+        """Address of the master of a group."""
+        return self.addresses.get(broker_name, {}).get(MASTER_ID)
+
+    def find_in_subscribe(self, broker_name: str, broker_id: int, only_this_broker: bool) -> BrokerAddress | None:
+        """Whom to read from (RW-01).
+
+        The asked broker of the group; if a slave was asked that is not there, the next id; else, unless
+        `only_this_broker`, any of the group."""
+        addresses = self.addresses.get(broker_name)
+        if not addresses:
+            return None
+        found_id: int | None = broker_id
+        if broker_id not in addresses and broker_id != MASTER_ID:
+            found_id = broker_id + 1
+        if found_id not in addresses:
+            found_id = None if only_this_broker else min(addresses)
+        return None if found_id is None else self._broker(found_id, addresses[found_id])
+
+    def reader(self, broker_name: str, broker_id: int) -> BrokerAddress | None:
+        """The same for a pull: in place of a suspect, the first of the group that is none."""
+        found = self.find_in_subscribe(broker_name, broker_id, False)
+        if found is None or not self.is_suspect(found.address):
+            return found
+        others = self.candidates(broker_name)
+        return others[0] if others and not self.is_suspect(others[0].address) else found
+
+    def candidates(self, broker_name: str) -> list[BrokerAddress]:
+        """All of a group, the master first, suspects last."""
+        addresses = sorted(self.addresses.get(broker_name, {}).items())
+        found = [self._broker(broker_id, address) for broker_id, address in addresses]
+        return sorted(found, key=lambda broker: self.is_suspect(broker.address)) if self._suspects else found
+
+    # --- who could not be reached ---
+
+    def suspect(self, address: str) -> None:
+        """A broker could not be reached, or does not serve readers."""
+        now_ms = self._clock.monotonic_ms()
+        until_ms, length_ms = self._suspects.get(address, (0, 0))
+        if now_ms < until_ms:
+            return  # requests that failed together count once
+        length_ms = min(max(2 * length_ms, SUSPECT_MS), SUSPECT_MS_MAX)
+        self._suspects[address] = now_ms + length_ms, length_ms
+
+    def trust(self, address: str) -> None:
+        """It answered."""
+        self._suspects.pop(address, None)
+
+    def is_suspect(self, address: str) -> bool:
+        """Could it not be reached lately?"""
+        until_ms, _ = self._suspects.get(address, (0, 0))
+        return self._clock.monotonic_ms() < until_ms
