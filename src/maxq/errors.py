@@ -6,6 +6,9 @@ MaxQError
 ├── StoreError                  the store cannot do it
 │   ├── StoreRefusedError       the broker will not start on this store: names file, what is wrong, what to do
 │   ├── StoreFailedError        a running store cannot go on: the process should end
+│   ├── ReplicationGapError     a master's bytes do not continue this slave's log: expected, received
+│   ├── ReplicationDamageError  a master's bytes are no records: physical_offset
+│   ├── ReplicationDivergedError  a slave's log and its master's differ: physical_offset
 │   └── MessageIllegalError     a message that must not be stored: names size and limit
 ├── ProtocolError               bytes that are not a frame, header, body or record
 │   ├── LocalProtocolError      our caller's fault
@@ -69,6 +72,14 @@ class ReplicationGapError(StoreError):
 
 class ReplicationDamageError(StoreError):
     """A master's bytes from `physical_offset` on are no records."""
+
+    def __init__(self, message: str, *, physical_offset: int) -> None:
+        super().__init__(message)
+        self.physical_offset = physical_offset
+
+
+class ReplicationDivergedError(StoreError):
+    """A slave's log holds other bytes than its master's, from `physical_offset` on at the latest."""
 
     def __init__(self, message: str, *, physical_offset: int) -> None:
         super().__init__(message)

@@ -1,0 +1,213 @@
+"""The slave's end of the link: HAClient on a transport, and the task that keeps a transport there."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from maxq.errors import RemoteProtocolError, ReplicationDamageError, ReplicationDivergedError, ReplicationGapError
+from maxq.replication.ha.ha_client import HAClient
+from maxq.replication.ha.ha_connection import HAConnectionState
+from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
+
+_RECEIVE_BUFFER = 1 << 20
+_CONNECT_TIMEOUT_S = 5.0
+_RETRY_S = 5.0
+_MISFITS = (ReplicationGapError, ReplicationDamageError, ReplicationDivergedError)
+
+
+class HAClientService:
+    """Connects, keeps the link, connects again: at once after silence, else after five seconds, or when the master's
+    address changes.
+
+    Attributes:
+        master_address: host:port; empty while there is none to connect to. Change it with `set_master_address`.
+        failure: why the last connection ended or was not made; empty while all is well.
+        connects: connections made so far.
+        refused: connections ended because the master's log does not fit this one's.
+        on_failed: told the name and error if the task ends by an error.
+    """
+
+    def __init__(self, client: HAClient, clock: Clock, on_connected: Callable[[], None]) -> None:
+        """`on_connected` is called each time the first report is out."""
+        self.client = client
+        self._clock = clock
+        self._on_connected = on_connected
+        self._buffer = memoryview(bytearray(_RECEIVE_BUFFER))
+        self._link: _MasterLink | None = None
+        self._address_changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.master_address = ""
+        self.failure = ""
+        self.connects = 0
+        self.refused = 0
+        self.on_failed: Callable[[str, BaseException], None] | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        return self.client.state is HAConnectionState.TRANSFER
+
+    def start(self) -> None:
+        """Begin to connect; needs a running loop."""
+        if self._task is None:
+            self.client.state = HAConnectionState.READY
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="HA client")
+            self._task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.critical("%s failed", task.get_name(), exc_info=error)
+            if self.on_failed is not None:
+                self.on_failed(task.get_name(), error)
+
+    async def shutdown(self) -> None:
+        """End the link; nothing is connected any more."""
+        self.client.state = HAConnectionState.SHUTDOWN
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def set_master_address(self, address: str) -> None:
+        """Connect to `address` from now on; empty: to nobody. A connection to another address ends."""
+        if address != self.master_address:
+            log.info("the master's HA address is %s (was %s)", address or "unknown", self.master_address or "unknown")
+            self.master_address = address
+            self._address_changed.set()
+            if self._link is not None:
+                self._link.close("the master's address changed")
+
+    async def _run(self) -> None:
+        while True:
+            self._address_changed.clear()
+            pause_s: float | None = None
+            if self.master_address:
+                pause_s = await self._connection_to(self.master_address)
+            if not self._address_changed.is_set():
+                await self._pause(pause_s)
+
+    async def _pause(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._address_changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _connection_to(self, address: str) -> float:
+        """One connection, from its beginning to its end; seconds to wait before the next."""
+        host, _, port = address.rpartition(":")
+        host = host.strip("[]")
+        request_offset = await self.client.request_offset()
+        link = _MasterLink(self.client, self._clock, self._buffer)
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await asyncio.get_running_loop().create_connection(lambda: link, host, int(port))
+        except (OSError, TimeoutError, ValueError) as error:
+            self._note(f"cannot connect to the master's HA port {address}: {str(error) or 'timed out'}")
+            return _RETRY_S
+        self.connects += 1
+        self._link = link
+        try:
+            link.begin(request_offset)
+            log.info("connected to the master's HA port %s, asking from offset %d", address, request_offset)
+            self._on_connected()
+            outcome = await link.ended
+        finally:
+            self._link = None
+            link.close("this broker stops being a slave of it")
+            self.client.on_closed()
+        return self._judge(address, outcome)
+
+    def _judge(self, address: str, outcome: "str | Exception") -> float:
+        if isinstance(outcome, _MISFITS):
+            self.refused += 1
+            log.error("the link to master %s is closed: %s", address, outcome)
+            self.failure = str(outcome)
+        else:
+            self._note(f"the link to master {address} ended: {outcome}")
+        return 0 if outcome in (SILENT, START_OVER) else _RETRY_S
+
+    def _note(self, failure: str) -> None:
+        """Say it, but not every five seconds again."""
+        log.log(logging.DEBUG if failure == self.failure else logging.WARNING, "%s", failure)
+        self.failure = failure
+
+
+SILENT = "nothing was read for haHousekeepingInterval"
+START_OVER = "the log is asked for from elsewhere"
+
+
+class _MasterLink(asyncio.BufferedProtocol):
+    """One connection to the master. Everything that arrived at once is appended and then reported once."""
+
+    def __init__(self, client: HAClient, clock: Clock, buffer: memoryview) -> None:
+        self._client = client
+        self._clock = clock
+        self._buffer = buffer
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_open = False
+        self.ended: asyncio.Future[str | Exception] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def begin(self, request_offset: int) -> None:
+        """Say the first report."""
+        if self.ended.done():
+            return
+        self._is_open = True
+        assert self._transport is not None, "the connection was made"
+        self._transport.write(self._client.on_connected(request_offset, self._clock.monotonic_ms()))
+        self._arm()
+
+    def close(self, outcome: "str | Exception") -> None:
+        """End it at once; `ended` has the outcome."""
+        self._is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        if not self.ended.done():
+            self.ended.set_result(outcome)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.close(error or "the master closed it")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self._is_open:
+            return  # closed within this turn of the loop
+        client = self._client
+        now_ms = self._clock.monotonic_ms()
+        try:
+            goes_on = client.receive_data(self._buffer[:nbytes], now_ms)
+        except (*_MISFITS, RemoteProtocolError, OSError) as error:
+            self.close(error)
+            return
+        if not goes_on:
+            self.close(START_OVER)
+            return
+        report = client.take_report(now_ms)
+        if report:
+            assert self._transport is not None, "data came over it"
+            self._transport.write(report)
+
+    def _arm(self) -> None:
+        wait_ms = self._client.next_deadline_ms() - self._clock.monotonic_ms()
+        self._timer = asyncio.get_running_loop().call_later(max(wait_ms, 1) / 1000, self._on_time)
+
+    def _on_time(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._client.is_silent(now_ms):
+            self.close(SILENT)
+            return
+        heartbeat = self._client.heartbeat(now_ms)
+        if heartbeat and self._transport is not None:
+            self._transport.write(heartbeat)
+        self._arm()

@@ -1,0 +1,203 @@
+"""What a master knows of one slave, and what it sends it next. Pure: offsets and times in, bytes out.
+
+The slave's first report says where to start: 0 at the start of the master's last file (so a new slave gets no history),
+1 at the very beginning (the first byte of a record is always 0, so nobody needs it otherwise), anything else exactly
+there. A start that the master does not have is never served, however its log grows: below its minimum the bytes are
+gone, above its maximum the master has lost what this slave holds, and sending from there one day would make two
+different logs look like one. Such a connection is SUSPENDed: heartbeats, the reason in log and status, and its reports
+acknowledge nothing.
+
+A report acknowledges at most what was sent on this connection: a slave with another log cannot vouch for messages that
+it never got.
+
+Source:
+    store/ha/DefaultHAConnection.java; ha.md §3.
+"""
+
+import logging
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Protocol
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.replication.ha.flow_monitor import FlowMonitor
+from maxq.replication.ha.frames import HEAD
+
+log = logging.getLogger(__name__)
+
+#: What a slave without a log reports to get all of it.
+FROM_THE_BEGINNING = 1
+
+
+class HAConnectionState(IntEnum):
+    """HAConnectionState.java; the numbers are the controller protocol's."""
+
+    READY = 0
+    HANDSHAKE = 1
+    TRANSFER = 2
+    SUSPEND = 3
+    SHUTDOWN = 4
+
+
+class LogSource(Protocol):
+    """The part of MessageStore that a master sends from."""
+
+    @property
+    def min_physical_offset(self) -> int: ...
+
+    @property
+    def max_physical_offset(self) -> int: ...
+
+    def log_bytes(self, offset: int, limit: int) -> memoryview | None: ...
+
+
+class HAConnection:
+    """One slave, seen from its master. All times are monotonic ms.
+
+    Attributes:
+        client_address: the slave's end of the connection, host:port.
+        slave_request_offset: its first report; -1 before.
+        slave_ack_offset: its newest report; -1 before.
+        next_offset: what is sent next; -1 before the first report. `min(slave_ack_offset, next_offset)` is replicated.
+        is_distinct: another connection from the same host was accepted since this one last reported; it may be the
+            same slave, so this one does not count as a slave of its own until it reports again.
+        reason: why nothing is sent, in state SUSPEND.
+    """
+
+    def __init__(
+        self, source: LogSource, config: Callable[[], MessageStoreConfig], client_address: str, now_ms: int
+    ) -> None:
+        self._source = source
+        self._config = config
+        self.client_address = client_address
+        self.state = HAConnectionState.READY
+        self.slave_request_offset = -1
+        self.slave_ack_offset = -1
+        self.next_offset = -1
+        self.is_distinct = True
+        self.reason = ""
+        self.last_read_ms = now_ms
+        self.last_write_ms = now_ms
+        self.sent = FlowMonitor(now_ms)
+
+    @property
+    def host(self) -> str:
+        return self.client_address.rpartition(":")[0]
+
+    @property
+    def replicated_offset(self) -> int:
+        """Everything below is on this slave; -1 if nothing it says counts."""
+        return min(self.slave_ack_offset, self.next_offset) if self.state is HAConnectionState.TRANSFER else -1
+
+    def on_report(self, offset: int) -> None:
+        """The slave's log has reached `offset`."""
+        self.is_distinct = True
+        self.slave_ack_offset = offset
+        if self.slave_request_offset < 0:
+            self.slave_request_offset = offset
+            self._begin(offset)
+
+    def _begin(self, offset: int) -> None:
+        low, high = self._source.min_physical_offset, self._source.max_physical_offset
+        if offset == 0:
+            offset = high - high % self._config().mapped_file_size_commit_log
+        elif offset == FROM_THE_BEGINNING:
+            offset = max(offset, low)
+        self.next_offset = offset
+        self.state = HAConnectionState.TRANSFER
+        if offset > high and high >= low:
+            self._suspend(
+                f"slave {self.client_address} has {offset} bytes of log, this master only {high}: this master has lost "
+                "its end, or the slave belongs to another. Nothing is sent; empty the slave's store, or take what it "
+                "holds back first"
+            )
+        elif offset < low:
+            self._expired(low)
+        else:
+            log.info("slave %s gets the log from physical offset %d on", self.client_address, offset)
+
+    def _expired(self, low: int) -> None:
+        self._suspend(
+            f"slave {self.client_address} needs the log from {self.next_offset} on, this master's begins at {low}: "
+            "what is between was deleted (fileReservedTime, diskMaxUsedSpaceRatio). Empty the slave's store and start "
+            "it again"
+        )
+
+    def _suspend(self, reason: str) -> None:
+        self.state = HAConnectionState.SUSPEND
+        self.reason = reason
+        log.error("%s", reason)
+
+    def next_pieces(self, room: int, now_ms: int) -> list[bytes | memoryview]:
+        """Frames to send now: heads, and slices of the mapped log; none if there is nothing, or nothing allowed.
+
+        Args:
+            room: about how many bytes the connection can take; at least one frame is given.
+        """
+        pieces: list[bytes | memoryview] = []
+        if self.state is not HAConnectionState.TRANSFER:
+            return pieces
+        config = self._config()
+        batch = config.ha_transfer_batch_size
+        limited = config.ha_flow_control_enable
+        if limited:
+            room = min(room, self.sent.allowance(config.max_ha_transfer_byte_in_second, now_ms))
+        offset, size = self.next_offset, 0
+        log_bytes = self._source.log_bytes
+        while size < room:
+            body = log_bytes(offset, min(batch, room - size) if limited else batch)
+            if body is None:
+                break
+            count = len(body)
+            pieces += (HEAD.pack(offset, count), body)
+            offset += count
+            size += count + HEAD.size
+        if size:
+            self.next_offset = offset
+            self.last_write_ms = now_ms
+            self.sent.count(size, now_ms)
+        elif offset < self._source.min_physical_offset:
+            self._expired(self._source.min_physical_offset)
+        return pieces
+
+    @property
+    def behind_bytes(self) -> int:
+        """Bytes of log that were not sent yet."""
+        return max(0, self._source.max_physical_offset - self.next_offset) if self.next_offset >= 0 else 0
+
+    def resume_in_ms(self, now_ms: int) -> int:
+        """How long flow control keeps back what is there; 0 if it does not."""
+        config = self._config()
+        if self.state is not HAConnectionState.TRANSFER or not config.ha_flow_control_enable or not self.behind_bytes:
+            return 0
+        limit = config.max_ha_transfer_byte_in_second
+        wanted = min(config.ha_transfer_batch_size, self.behind_bytes, max(limit // 10, 1))
+        missing = wanted - self.sent.allowance(limit, now_ms)
+        return -(-missing * 1000 // limit) if missing > 0 else 0
+
+    def heartbeat(self, now_ms: int) -> bytes:
+        """The heartbeat, if one is due: nothing was written for haSendHeartbeatInterval."""
+        if self.next_offset < 0 or now_ms - self.last_write_ms < self._config().ha_send_heartbeat_interval:
+            return b""
+        self.last_write_ms = now_ms
+        self.sent.count(HEAD.size, now_ms)
+        return HEAD.pack(self.next_offset, 0)
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Nothing was read for haHousekeepingInterval: the connection is to be closed."""
+        return now_ms - self.last_read_ms > self._config().ha_housekeeping_interval
+
+    def next_deadline_ms(self) -> int:
+        """When `heartbeat` or `is_silent` may say something new."""
+        config = self._config()
+        silent = self.last_read_ms + config.ha_housekeeping_interval + 1
+        if self.next_offset < 0:
+            return silent
+        return min(silent, self.last_write_ms + config.ha_send_heartbeat_interval)
+
+    def is_in_sync(self, master_offset: int) -> bool:
+        """Is it less than haMaxGapNotInSync behind `master_offset`?"""
+        return (
+            self.state is HAConnectionState.TRANSFER
+            and master_offset - self.replicated_offset < self._config().ha_max_gap_not_in_sync
+        )

@@ -1,0 +1,142 @@
+"""A master's end of one slave's connection: HAConnection on a transport."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from maxq.errors import RemoteProtocolError
+from maxq.replication.ha.frames import ReportParser
+from maxq.replication.ha.ha_connection import HAConnection
+from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
+
+#: The transport holds at most about so much; the log is there to read from.
+_HIGH_MARK = 1 << 20
+_LOW_MARK = 256 << 10
+
+
+class HAConnectionLink(asyncio.Protocol):
+    """Sends when there is something to send and room for it, and hears reports.
+
+    It is woken by appends (`push`), by the transport that has room again, and by one timer for heartbeat, housekeeping
+    and flow control.
+    """
+
+    def __init__(
+        self,
+        make_connection: Callable[[str], HAConnection],
+        clock: Clock,
+        *,
+        on_open: Callable[["HAConnectionLink"], None],
+        on_report: Callable[["HAConnectionLink"], None],
+        on_closed: Callable[["HAConnectionLink"], None],
+    ) -> None:
+        self._make_connection = make_connection
+        self._clock = clock
+        self._on_open = on_open
+        self._on_report = on_report
+        self._on_closed = on_closed
+        self._parser = ReportParser()
+        self._is_paused = False
+        self._is_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._resume_timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+        self.connection: HAConnection
+        self.close_reason = "the slave closed it"
+
+    # --- life ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_HIGH_MARK, _LOW_MARK)
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        self.connection = self._make_connection(f"{peer[0]}:{peer[1]}")
+        self._arm()
+        self._on_open(self)
+
+    def close(self, reason: str) -> None:
+        """End it at once: nothing that is not sent yet helps anybody."""
+        self.close_reason = reason
+        self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        for timer in (self._timer, self._resume_timer):
+            if timer is not None:
+                timer.cancel()
+        self._is_paused = True
+        if error is not None:
+            self.close_reason = str(error) or type(error).__name__
+        self._on_closed(self)
+
+    # --- reports ---
+
+    def data_received(self, data: bytes) -> None:
+        connection = self.connection
+        connection.last_read_ms = self._clock.monotonic_ms()
+        try:
+            offset = self._parser.receive_data(data)
+        except RemoteProtocolError as error:
+            log.error("slave %s: %s", connection.client_address, error)
+            self.close(str(error))
+            return
+        if offset is not None:
+            is_first = connection.slave_request_offset < 0
+            connection.on_report(offset)
+            self._on_report(self)
+            if is_first:
+                self.push()
+
+    # --- sending ---
+
+    def push(self) -> None:
+        """Send what there is, as far as there is room; the transport says when there is more."""
+        if self._is_paused or self._resume_timer is not None:
+            return
+        connection = self.connection
+        now_ms = self._clock.monotonic_ms()
+        pieces = connection.next_pieces(_HIGH_MARK, now_ms)
+        if pieces:
+            self._transport.writelines(pieces)
+        if not connection.behind_bytes or self._is_paused:
+            return
+        wait_ms = connection.resume_in_ms(now_ms)
+        if wait_ms:
+            self._resume_timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._resume)
+        elif pieces and not self._is_scheduled:
+            self._is_scheduled = True  # a fast reader: others get their turn in between
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_scheduled = False
+        self.push()
+
+    def _resume(self) -> None:
+        self._resume_timer = None
+        self.push()
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self.push()
+
+    # --- time ---
+
+    def _arm(self) -> None:
+        wait_ms = self.connection.next_deadline_ms() - self._clock.monotonic_ms()
+        self._timer = asyncio.get_running_loop().call_later(max(wait_ms, 1) / 1000, self._on_time)
+
+    def _on_time(self) -> None:
+        connection = self.connection
+        now_ms = self._clock.monotonic_ms()
+        if connection.is_silent(now_ms):
+            self.close(f"nothing was read for {now_ms - connection.last_read_ms} ms (haHousekeepingInterval)")
+            return
+        heartbeat = connection.heartbeat(now_ms)
+        if heartbeat and not self._is_paused:
+            self._transport.write(heartbeat)
+        self._arm()

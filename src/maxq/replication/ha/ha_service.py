@@ -1,0 +1,322 @@
+"""HAService: this broker's part in replication, whatever its role.
+
+Every broker listens on haListenPort, and whoever connects there is a slave (`HAConnectionLink`, `HAConnection`). A
+broker in the role SLAVE also connects to its master (`HAClientService`, `HAClient`). Senders that wait for slaves are
+in `GroupTransfer`; how many slaves they wait for is `AckRule`'s.
+
+No threads and no polling. An append pushes to all slaves before it is dispatched; a report lets senders go; timers do
+heartbeats, housekeeping, reconnecting and timeouts.
+
+Source:
+    store/ha/DefaultHAService.java, GroupTransferService.java; ha.md §1 to §5.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.ha_runtime_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+from maxq.replication.ha.ack_rule import AckRule
+from maxq.replication.ha.group_transfer import GroupTransfer, kth_offset
+from maxq.replication.ha.ha_client import FirstOffset, HAClient
+from maxq.replication.ha.ha_client_service import HAClientService
+from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
+from maxq.replication.ha.ha_connection_link import HAConnectionLink
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+class HAService:
+    """See the module. Implements `ReplicaAcks` of the broker's acknowledgement.
+
+    Attributes:
+        port: where it listens; 0 before `start`.
+        push2_slave_max_offset: the largest offset any slave ever had; never goes back.
+        alive_replicas: asked for the number of live brokers of the group, this one included (enableSlaveActingMaster).
+        client: the link to the master, in role SLAVE.
+    """
+
+    def __init__(
+        self, settings: BrokerSettings, store: MessageStore, clock: Clock, *, first_offset: FirstOffset | None = None
+    ) -> None:
+        """
+        Args:
+            settings: read anew each time, so live updates take effect at once.
+            store: loaded; its append listener is taken.
+            first_offset: what a slave without a log asks for first; None: its master's last file.
+        """
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._links: list[HAConnectionLink] = []
+        self._server: asyncio.Server | None = None
+        self._group_transfer = GroupTransfer()
+        self._timeout_timer: asyncio.TimerHandle | None = None
+        self._waiting_for_transfer: list[tuple[str, asyncio.Future[bool]]] = []
+        self._on_client_connected: Callable[[], None] | None = None
+        self._rule = AckRule(settings, self._in_sync)
+        self.alive_replicas: Callable[[], int] = lambda: settings.store.total_replicas
+        self.push2_slave_max_offset = 0
+        self.port = 0
+        client = HAClient(store, self._config, first_offset, clock.monotonic_ms())
+        self.client = HAClientService(client, clock, self._client_connected)
+
+    def _config(self) -> MessageStoreConfig:
+        return self._settings.store
+
+    # --- life ---
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and as a SLAVE connect to haMasterAddress, if that is given. Returns the port, a free one for 0.
+
+        Raises:
+            OSError: the port is in use.
+        """
+        self._server = await asyncio.get_running_loop().create_server(self._accepted, host, port)
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        self._store.set_append_listener(self._push)
+        log.info("HA: listening on %s:%d; %s", host, self.port, self.rule())
+        if self._config().broker_role == "SLAVE":
+            self.change_to_slave(self._config().ha_master_address)
+        return self.port
+
+    async def shutdown(self) -> None:
+        """End all connections; waiting senders are told that no slave has their messages."""
+        if self._server is not None:
+            self._server.close()
+        await self.client.shutdown()
+        self._close_connections("this broker shuts down")
+        self._group_transfer.release()
+        if self._timeout_timer is not None:
+            self._timeout_timer.cancel()
+            self._timeout_timer = None
+        for _, future in self._waiting_for_transfer:
+            _settle(future, False)
+
+    async def change_to_master(self) -> None:
+        """This broker is master from now on: the link to the master ends, slaves keep theirs. Change brokerRole
+        after it."""
+        await self.client.shutdown()
+
+    def change_to_slave(self, master_address: str) -> None:
+        """This broker is slave from now on: its slaves connect anew, no sender waits any more. Change brokerRole
+        before it.
+
+        Args:
+            master_address: host:port of the master's HA port; empty: wait for `update_master_ha_address`.
+        """
+        self._close_connections("this broker became a slave")
+        self._group_transfer.release()
+        self.client.set_master_address(master_address)
+        self.client.start()
+
+    def update_master_ha_address(self, address: str) -> None:
+        """What the name server or the master says about the master's HA address, host:port. Empty: there is no
+        master. If haMasterAddress is given, that is taken instead of any address."""
+        self.client.set_master_address(self._config().ha_master_address or address if address else "")
+
+    def set_connected_listener(self, listener: Callable[[], None]) -> None:
+        """`listener` is called each time this slave's link to its master is there."""
+        self._on_client_connected = listener
+
+    def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
+        """`callback(name, error)` is told when a task ends by an error: the process should stop."""
+        self.client.on_failed = callback
+
+    # --- slaves ---
+
+    @property
+    def connections(self) -> list[HAConnection]:
+        """One for each connected slave, oldest first."""
+        return [link.connection for link in self._links]
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._links)
+
+    def _accepted(self) -> HAConnectionLink:
+        return HAConnectionLink(
+            self._make_connection, self._clock, on_open=self._opened, on_report=self._reported, on_closed=self._closed
+        )
+
+    def _make_connection(self, client_address: str) -> HAConnection:
+        return HAConnection(self._store, self._config, client_address, self._clock.monotonic_ms())
+
+    def _opened(self, link: HAConnectionLink) -> None:
+        for other in self.connections:
+            if other.host == link.connection.host:
+                other.is_distinct = False
+        self._links.append(link)
+        log.info("slave %s connected, %d now", link.connection.client_address, len(self._links))
+
+    def _closed(self, link: HAConnectionLink) -> None:
+        self._links.remove(link)
+        connection = link.connection
+        connection.state = HAConnectionState.SHUTDOWN
+        log.info(
+            "slave %s gone (%s); it had acknowledged %d; %d connected", connection.client_address, link.close_reason,
+            connection.slave_ack_offset, len(self._links),
+        )  # fmt: skip
+
+    def _close_connections(self, reason: str) -> None:
+        for link in list(self._links):
+            link.close(reason)
+
+    def _push(self) -> None:
+        for link in self._links:
+            link.push()
+
+    def _reported(self, link: HAConnectionLink) -> None:
+        connection = link.connection
+        self.notify_transfer_some(connection.replicated_offset)
+        if self._waiting_for_transfer and connection.state is HAConnectionState.TRANSFER:
+            self._transfer_began(connection.host)
+
+    def notify_transfer_some(self, offset: int) -> None:
+        """Some slave has everything below `offset`: raise push2SlaveMaxOffset, let senders go whose number is full."""
+        self.push2_slave_max_offset = max(self.push2_slave_max_offset, offset)
+        if len(self._group_transfer):
+            self._group_transfer.on_acknowledged(self._acknowledged())
+
+    def _acknowledged(self) -> list[int]:
+        """What the slaves have, the largest first; two connections that may be one slave's count once."""
+        links = self._links
+        if len(links) == 1:
+            return [links[0].connection.replicated_offset]
+        all_offsets = [link.connection.replicated_offset for link in links]
+        offsets = [link.connection.replicated_offset for link in links if link.connection.is_distinct]
+        offsets.sort(reverse=True)
+        if offsets:  # the best counts in any case, whosever connection it is
+            offsets[0] = max(all_offsets)
+        return offsets
+
+    def is_slave_ok(self, master_offset: int) -> bool:
+        """Is a slave connected, and the best of them less than haMaxGapNotInSync behind?"""
+        gap = master_offset - self.push2_slave_max_offset
+        return bool(self._links) and gap < self._config().ha_max_gap_not_in_sync
+
+    def in_sync_replicas_num(self, master_offset: int) -> int:
+        """This broker and the slaves that are less than haMaxGapNotInSync behind."""
+        return 1 + sum(connection.is_in_sync(master_offset) for connection in self.connections)
+
+    def _in_sync(self) -> int:
+        return min(self.alive_replicas(), self.in_sync_replicas_num(self._store.max_physical_offset))
+
+    # --- senders ---
+
+    def needed_acks(self) -> int:
+        """Copies a send waits for now, this broker's included."""
+        return self._rule.needed_acks()
+
+    def rule(self) -> str:
+        """What sends wait for, in a sentence."""
+        return self._rule.sentence()
+
+    def refusal(self) -> str | None:
+        """Why nothing may be stored now (IN_SYNC_REPLICAS_NOT_ENOUGH); None: go on."""
+        return self._rule.refusal()
+
+    def wait(self, end_offset: int) -> "asyncio.Future[bool] | None":
+        """Have enough slaves everything below `end_offset`? None: yes, or nobody is asked for. Else True, or False
+        after slaveTimeout."""
+        needed = self._rule.needed_acks()
+        if needed <= 1 or kth_offset(self._acknowledged(), needed) >= end_offset:
+            return None
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        deadline_ms = self._clock.monotonic_ms() + self._config().slave_timeout
+        self._group_transfer.wait(end_offset, needed, deadline_ms, lambda outcome: _settle(future, outcome))
+        if self._timeout_timer is None:
+            self._arm_timeout()
+        return future
+
+    def _arm_timeout(self) -> None:
+        deadline_ms = self._group_transfer.next_deadline_ms()
+        self._timeout_timer = None
+        if deadline_ms is not None:
+            wait_ms = max(deadline_ms - self._clock.monotonic_ms(), 1)
+            self._timeout_timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_timeout)
+
+    def _on_timeout(self) -> None:
+        self._group_transfer.on_time(self._clock.monotonic_ms())
+        self._arm_timeout()
+
+    # --- the master's link ---
+
+    @property
+    def is_client_connected(self) -> bool:
+        """Is this slave's link to its master there?"""
+        return self.client.is_connected
+
+    def _client_connected(self) -> None:
+        self._transfer_began("")
+        if self._on_client_connected is not None:
+            self._on_client_connected()
+
+    async def wait_until_transfer(self, host: str, timeout_ms: int) -> bool:
+        """Wait until this slave's link to its master is there; on a master, until a slave's from `host` is. False
+        after `timeout_ms`."""
+        is_slave = self._config().broker_role == "SLAVE"
+        wanted = "" if is_slave else host
+        if is_slave and self.is_client_connected:
+            return True
+        if any(one.host == wanted and one.state is HAConnectionState.TRANSFER for one in self.connections):
+            return True
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting_for_transfer.append((wanted, future))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await future
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting_for_transfer.remove((wanted, future))
+
+    def _transfer_began(self, host: str) -> None:
+        for wanted, future in self._waiting_for_transfer:
+            if wanted == host:
+                _settle(future, True)
+
+    # --- facts ---
+
+    def runtime_info(self) -> HARuntimeInfo:
+        """The answer of GET_BROKER_HA_STATUS (907)."""
+        master_offset = self._store.max_physical_offset
+        if self._config().broker_role == "SLAVE":
+            return HARuntimeInfo(ha_client_runtime_info=self._client_info())
+        connections = [self._connection_info(connection, master_offset) for connection in self.connections]
+        return HARuntimeInfo(
+            master=True,
+            master_commit_log_max_offset=master_offset,
+            in_sync_slave_nums=sum(one.in_sync for one in connections),
+            ha_connection_info=connections,
+        )
+
+    def _connection_info(self, connection: HAConnection, master_offset: int) -> HAConnectionRuntimeInfo:
+        return HAConnectionRuntimeInfo(
+            addr=connection.client_address,
+            slave_ack_offset=connection.slave_ack_offset,
+            diff=master_offset - connection.slave_ack_offset,
+            in_sync=connection.is_in_sync(master_offset),
+            transferred_byte_in_second=connection.sent.bytes_per_second(self._clock.monotonic_ms()),
+            transfer_from_where=connection.next_offset,
+        )
+
+    def _client_info(self) -> HAClientRuntimeInfo:
+        client, now_ms = self.client.client, self._clock.monotonic_ms()
+        to_wall_ms = self._clock.wall_ms() - now_ms
+        return HAClientRuntimeInfo(
+            master_addr=self.client.master_address or None,
+            transferred_byte_in_second=client.received.bytes_per_second(now_ms),
+            max_offset=self._store.max_physical_offset,
+            last_read_timestamp=client.last_read_ms + to_wall_ms if self.client.connects else 0,
+            last_write_timestamp=client.last_write_ms + to_wall_ms if self.client.connects else 0,
+        )
+
+
+def _settle(future: "asyncio.Future[bool]", outcome: bool) -> None:
+    if not future.done():
+        future.set_result(outcome)
