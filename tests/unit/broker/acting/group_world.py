@@ -1,0 +1,217 @@
+"""What surrounds a member of a broker group: replication, metadata sync, name servers, other brokers."""
+
+from dataclasses import dataclass, field
+from typing import cast
+
+from maxq.broker.acting.acting_master import ActingMasterService
+from maxq.broker.acting.broker_group import BrokerGroup
+from maxq.broker.acting.group_api import GroupApi
+from maxq.broker.acting.master_flush_offset import MasterFlushOffset
+from maxq.broker.acting.pre_online import PreOnline
+from maxq.broker.acting.special_services import SpecialServices
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.registration import BrokerRegistration
+from maxq.config.settings import BrokerSettings
+from maxq.errors import MaxQError, RemotingConnectError
+from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+from maxq.testing.sim_clock import SimClock
+
+MASTER = "10.0.0.1:10911"
+MASTER_HA = "10.0.0.1:10912"
+SLAVE_1 = "10.0.0.2:10911"
+SLAVE_2 = "10.0.0.3:10911"
+ADDRESSES = {0: MASTER, 1: SLAVE_1, 2: SLAVE_2}
+INIT_MAX_OFFSET = 4096
+
+
+@dataclass
+class FakeHA:
+    """Replication: `log` is what it was told; `copying` the hosts that copy (or, on a slave, whether it does)."""
+
+    log: list[str] = field(default_factory=list)
+    copying: set[str] = field(default_factory=set)
+    waits: list[tuple[str, int]] = field(default_factory=list)
+
+    def update_master_ha_address(self, address: str) -> None:
+        self.log.append(address)
+
+    async def wait_until_transfer(self, host: str, timeout_ms: int) -> bool:
+        self.waits.append((host, timeout_ms))
+        return host in self.copying
+
+
+@dataclass
+class FakeSync:
+    """Metadata sync."""
+
+    master_address: str = ""
+
+    def set_master_address(self, address: str) -> None:
+        self.master_address = address
+
+
+@dataclass
+class FakeGroupApi:
+    """Name servers and the other brokers. An address in `silent` does not answer; `members` None: no name server."""
+
+    members: dict[int, str] | None = field(default_factory=dict)
+    ha_info: ExchangeHAInfoHeader = field(
+        default_factory=lambda: ExchangeHAInfoHeader(MASTER_HA, INIT_MAX_OFFSET, MASTER)
+    )
+    silent: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+    told: list[tuple[str, ExchangeHAInfoHeader]] = field(default_factory=list)
+    heartbeats: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    fetches: int = 0
+
+    async def member_group(self, *, compatible: bool) -> dict[int, str]:
+        self.fetches += 1
+        if self.members is None:
+            raise RemotingConnectError("no name server", address="")
+        return dict(self.members)
+
+    async def heartbeat(self, name_server: str, timeout_ms: int) -> None:
+        self._meet(name_server)
+        self.heartbeats.append(name_server)
+
+    async def retrieve_ha_info(self, master: str) -> ExchangeHAInfoHeader:
+        self.asked.append(master)
+        self._meet(master)
+        return self.ha_info
+
+    async def send_ha_info(self, slave: str, info: ExchangeHAInfoHeader) -> None:
+        self.told.append((slave, info))
+        self._meet(slave)
+
+    def drop_connection(self, address: str) -> None:
+        self.dropped.append(address)
+
+    def _meet(self, address: str) -> None:
+        if address in self.silent:
+            raise RemotingConnectError(f"connect to <{address}> failed", address=address)
+
+
+@dataclass
+class FakeMetadata:
+    """MetadataReverse: whose tables were taken; `failure` is raised instead."""
+
+    taken: list[str] = field(default_factory=list)
+    failure: MaxQError | None = None
+
+    async def take_back(self, address: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.taken.append(address)
+
+
+@dataclass
+class FakeRegistration:
+    """How often everybody was told, and whether the broker was isolated then."""
+
+    now: int = 0
+    all_: int = 0
+
+    async def register_now(self) -> None:
+        self.now += 1
+
+    def register_all(self) -> None:
+        self.all_ += 1
+
+
+@dataclass
+class FakeCheckpoint:
+    master_flushed_offset: int = 0
+    writes: int = 0
+
+    def write(self) -> None:
+        self.writes += 1
+
+
+@dataclass
+class FakeStore:
+    checkpoint: FakeCheckpoint = field(default_factory=FakeCheckpoint)
+
+
+class Switch:
+    """A special service."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def start(self) -> None:
+        self.log.append("start")
+
+    def stop(self) -> None:
+        self.log.append("stop")
+
+
+class Member:
+    """The parts of one broker, put together as its controller does it."""
+
+    def __init__(self, broker_id: int, clock: Clock | None = None, **settings: object) -> None:
+        given = {
+            "brokerName": "broker-a",
+            "brokerId": str(broker_id),
+            "enableSlaveActingMaster": "true",
+            **{name: str(value) for name, value in settings.items()},
+        }
+        self.settings, _ = BrokerSettings.from_properties(given, source="test")
+        host, _, port = ADDRESSES[broker_id].rpartition(":")
+        self.own = BrokerAddress("C", "broker-a", broker_id, host, int(port))
+        self.group = BrokerGroup(broker_id)
+        self.api = FakeGroupApi()
+        self.ha = FakeHA()
+        self.sync = FakeSync()
+        self.metadata = FakeMetadata()
+        self.registration = FakeRegistration()
+        self.services = SpecialServices()
+        self.switch = Switch()
+        self.services.register("switch", self.switch)
+        self.store = FakeStore()
+        self.flush_offset = MasterFlushOffset(cast(MessageStore, self.store), self.settings)
+        self.smallest: list[int] = []
+        self.notified = 0
+        self.outdated: set[str] = set()
+        self.name_servers = ["ns1:9876", "ns2:9876"]
+        api = cast(GroupApi, self.api)
+        self.pre_online = PreOnline(
+            own=self.own,
+            api=api,
+            ha=self.ha,
+            sync=self.sync,
+            metadata=self.metadata,
+            flush_offset=self.flush_offset,
+            init_max_offset=INIT_MAX_OFFSET,
+            clock=clock or SimClock(),
+            compatible=True,
+        )
+        self.acting = ActingMasterService(
+            settings=self.settings,
+            group=self.group,
+            api=api,
+            registration=cast(BrokerRegistration, self.registration),
+            services=self.services,
+            ha=self.ha,
+            sync=self.sync,
+            flush_offset=self.flush_offset,
+            pre_online=self.pre_online,
+            name_servers=lambda: self.name_servers,
+            is_outdated=self._is_outdated,
+            on_group=self.smallest.append,
+            notify_held=self._notify_held,
+        )
+
+    async def _is_outdated(self, name_server: str, timeout_ms: int) -> bool:
+        await self.api.heartbeat(name_server, timeout_ms)
+        return name_server in self.outdated
+
+    def _notify_held(self) -> None:
+        self.notified += 1
+
+    async def see(self, *broker_ids: int) -> None:
+        """Let these brokers live, and the name server be asked."""
+        self.api.members = {broker_id: ADDRESSES[broker_id] for broker_id in broker_ids}
+        await self.acting.sync_member_group()

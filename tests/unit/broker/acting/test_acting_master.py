@@ -1,0 +1,218 @@
+"""A member of a group follows who speaks for it."""
+
+import asyncio
+
+import pytest
+
+from maxq.broker.acting.acting_master import ActingMasterService
+from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from maxq.testing.simulation import SimWorld, run_simulation
+from tests.unit.broker.acting.group_world import MASTER, MASTER_HA, SLAVE_1, Member
+
+
+async def slave(broker_id: int = 1, **settings: object) -> Member:
+    """A slave that is online and follows its master."""
+    member = Member(broker_id, **settings)
+    await member.acting.go_online()
+    await member.see(0, 1, 2)
+    return member
+
+
+# --- going online -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("broker_id", "running"), [(0, True), (1, False)])
+@pytest.mark.parametrize("acting", ["true", "false"])
+async def test_without_preparation_a_master_starts_its_services_and_a_slave_does_not(
+    broker_id: int, running: bool, acting: str
+) -> None:
+    member = Member(broker_id, enableSlaveActingMaster=acting)
+    assert not member.acting.is_isolated
+    await member.acting.go_online()
+    assert member.services.is_running is running
+    assert member.registration.now == 1
+    assert member.api.fetches == 0
+
+
+async def test_several_replicas_prepare_and_register_only_then() -> None:
+    member = Member(1, totalReplicas=3)
+    assert member.acting.is_isolated
+    await member.acting.send_heartbeat()
+    await member.see(1, 2)  # does not count while isolated
+    assert not member.services.is_running
+    assert member.api.heartbeats == []
+    member.api.members = {2: "10.0.0.3:10911"}
+    await member.acting.go_online()
+    assert not member.acting.is_isolated
+    assert not member.services.is_running  # 2 speaks for the group until the name server knows of 1
+    assert member.acting.min_broker_id == 2
+    await member.see(1, 2)
+    assert member.services.is_running
+
+
+async def test_skip_pre_online_goes_online_at_once() -> None:
+    member = Member(1, totalReplicas=3, skipPreOnline="true")
+    await member.acting.go_online()
+    assert member.api.fetches == 0
+    assert (member.acting.is_isolated, member.services.is_running, member.registration.now) == (False, False, 1)
+
+
+# --- who speaks for the group -----------------------------------------------------------------------------------------
+
+
+async def test_the_smallest_slave_takes_over_and_forgets_the_master() -> None:
+    member = await slave()
+    assert (member.sync.master_address, member.ha.log) == (MASTER, [MASTER_HA])
+    await member.see(1, 2)
+    assert member.services.is_running
+    assert member.acting.min_broker_id == 1
+    assert member.sync.master_address == ""
+    assert member.ha.log[-1] == ""
+    assert member.api.dropped == [MASTER]
+    assert member.smallest[-1] == 1
+
+
+async def test_a_copy_of_the_masters_tables_cannot_arrive_after_the_takeover() -> None:
+    """The connection to the master is dropped before the services start: what is under way fails."""
+    member = await slave()
+    order: list[str] = []
+    member.switch.log = order
+    member.api.dropped = order
+    await member.see(1)
+    assert order == [MASTER, "start"]
+
+
+async def test_a_larger_slave_follows_the_smaller_one() -> None:
+    member = await slave(2)
+    await member.see(1, 2)
+    assert not member.services.is_running
+    await member.see(2)
+    assert member.services.is_running
+    await member.see(1, 2)
+    assert not member.services.is_running
+    assert member.switch.log == ["stop", "start", "stop"]
+
+
+async def test_the_master_is_back_addresses_are_set_and_held_pulls_told() -> None:
+    member = await slave()
+    await member.see(1)
+    before = member.notified
+    await member.see(0, 1)
+    assert not member.services.is_running
+    assert member.sync.master_address == MASTER
+    assert member.ha.log[-1] == MASTER_HA
+    assert member.notified == before + 1
+
+
+async def test_a_notice_with_the_ha_address_needs_no_question() -> None:
+    member = await slave()
+    await member.see(1)
+    asked = len(member.api.asked)
+    await member.acting.on_min_broker_id_changed(0, MASTER, "10.0.0.1:999")
+    assert len(member.api.asked) == asked
+    assert member.ha.log[-1] == "10.0.0.1:999"
+
+
+async def test_a_master_that_does_not_answer_yet_is_asked_again() -> None:
+    member = await slave()
+    await member.see(1)
+    member.api.silent.add(MASTER)
+    await member.see(0, 1)
+    assert member.ha.log[-1] == ""
+    assert not member.services.is_running  # whoever speaks for the group, it is not this one
+    member.api.silent.clear()
+    await member.see(0, 1)
+    assert member.ha.log[-1] == MASTER_HA
+
+
+async def test_notices_mean_nothing_without_acting_mode_or_on_a_master() -> None:
+    for broker_id, acting in ((0, "true"), (1, "false")):
+        member = Member(broker_id, enableSlaveActingMaster=acting)
+        await member.acting.go_online()
+        state = member.services.is_running
+        await member.acting.on_min_broker_id_changed(1, SLAVE_1, None)
+        assert (member.services.is_running, member.ha.log) == (state, [])
+
+
+async def test_a_name_server_without_an_answer_changes_nothing() -> None:
+    member = await slave()
+    member.api.members = None
+    await member.acting.sync_member_group()
+    assert not member.services.is_running
+    assert member.sync.master_address == MASTER
+
+
+async def test_the_flush_offset_of_a_master_is_learnt_once_where_the_setting_asks_for_it() -> None:
+    member = await slave(syncMasterFlushOffsetWhenStartup="true")
+    assert member.store.checkpoint.master_flushed_offset == 4096
+    member.api.ha_info = ExchangeHAInfoHeader(MASTER_HA, 9999, MASTER)
+    await member.see(1)
+    await member.see(0, 1)
+    assert member.store.checkpoint.master_flushed_offset == 4096
+    assert (await slave()).store.checkpoint.master_flushed_offset == 0
+
+
+# --- signs of life ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compatible", ["true", "false"])
+async def test_every_name_server_hears_a_sign_of_life_though_one_is_silent(compatible: str) -> None:
+    member = await slave(compatibleWithOldNameSrv=compatible)
+    member.api.silent.add("ns1:9876")
+    await member.acting.send_heartbeat()
+    assert member.api.heartbeats == ["ns2:9876"]
+
+
+async def test_a_name_server_that_was_started_anew_is_told_everything_at_once() -> None:
+    member = await slave()
+    await member.acting.send_heartbeat()
+    assert member.registration.all_ == 0
+    member.outdated.add("ns2:9876")
+    await member.acting.send_heartbeat()
+    assert member.registration.all_ == 1
+
+
+def test_both_periods_are_kept_and_end_with_the_service() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, brokerHeartbeatInterval=500, syncBrokerMemberGroupPeriod=2000)
+        await member.acting.go_online()
+        member.acting.start()
+        await asyncio.sleep(10.9)
+        assert member.api.heartbeats.count("ns1:9876") == 20  # 1.0, 1.5, … 10.5
+        assert member.api.fetches == 5  # 1, 3, 5, 7, 9
+        await member.acting.shutdown()
+        await asyncio.sleep(10)
+        assert member.api.fetches == 5
+
+    run_simulation(main, seed=1)
+
+
+async def test_shutdown_gives_up_the_services() -> None:
+    member = Member(0)
+    await member.acting.go_online()
+    await member.acting.shutdown()
+    assert member.switch.log == ["stop", "start", "stop"]
+
+
+def test_without_acting_mode_nothing_is_sent() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, enableSlaveActingMaster="false")
+        await member.acting.go_online()
+        member.acting.start()
+        await asyncio.sleep(60)
+        assert (member.api.fetches, member.api.heartbeats) == (0, [])
+        await member.acting.shutdown()
+
+    run_simulation(main, seed=1)
+
+
+def test_the_number_of_living_replicas_follows_the_name_server() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(0, world.clock, totalReplicas=3, skipPreOnline="true")
+        acting: ActingMasterService = member.acting
+        await acting.go_online()
+        assert acting.alive_replicas == 3
+        await member.see(0, 2)
+        assert acting.alive_replicas == 2
+
+    run_simulation(main, seed=1)

@@ -1,0 +1,121 @@
+"""What a member of a group does before it goes online, and when it gives up."""
+
+import pytest
+
+from maxq.broker.acting.pre_online import GroupSeen
+from maxq.errors import BrokerError
+from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from maxq.testing.simulation import SimWorld, run_simulation
+from tests.unit.broker.acting.group_world import MASTER, MASTER_HA, SLAVE_1, SLAVE_2, Member
+
+
+def prepare(member_id: int, set_up: "object" = None) -> tuple[Member, GroupSeen, float]:
+    """Run the preparation of one broker in virtual time: (member, what it saw, seconds it took)."""
+
+    async def main(world: SimWorld) -> tuple[Member, GroupSeen, float]:
+        member = Member(member_id, world.clock, totalReplicas=3)
+        if callable(set_up):
+            set_up(member)
+        began = world.loop.time()
+        return member, await member.pre_online.run(), world.loop.time() - began
+
+    return run_simulation(main, seed=1)
+
+
+def test_a_master_tells_each_slave_waits_until_it_copies_and_takes_back_what_it_kept() -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {0: MASTER, 2: SLAVE_2, 1: SLAVE_1}
+        member.ha.copying = {"10.0.0.2", "10.0.0.3"}
+
+    member, seen, seconds = prepare(0, set_up)
+    info = ExchangeHAInfoHeader(MASTER_HA, 4096, MASTER)
+    assert member.api.told == [(SLAVE_1, info), (SLAVE_2, info)]
+    assert [host for host, _ in member.ha.waits] == ["10.0.0.2", "10.0.0.3"]
+    assert member.metadata.taken == [SLAVE_1, SLAVE_2]
+    assert seen == (0, MASTER)
+    assert seconds == 0
+
+
+def test_a_master_goes_online_without_a_slave_that_does_not_copy_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {1: SLAVE_1, 2: SLAVE_2}
+        member.ha.copying = {"10.0.0.3"}
+
+    member, _, _ = prepare(0, set_up)
+    assert "slave 1 at 10.0.0.2:10911 does not copy from this master within 10000 ms" in caplog.text
+    assert member.metadata.taken == [SLAVE_1, SLAVE_2]  # what it kept counts all the same
+
+
+def test_a_master_gives_up_on_a_slave_that_cannot_be_told_after_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {1: SLAVE_1}
+        member.api.silent = {SLAVE_1}
+        member.metadata.failure = BrokerError(1, "gone")
+
+    member, seen, seconds = prepare(0, set_up)
+    assert 8 <= seconds <= 10
+    assert len(member.api.told) >= 9
+    assert seen == (0, MASTER)
+    assert "were not taken back" in caplog.text
+
+
+def test_a_slave_asks_its_master_and_waits_until_it_copies() -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {0: MASTER, 2: SLAVE_2}
+        member.ha.copying = {"10.0.0.1"}
+
+    member, seen, seconds = prepare(1, set_up)
+    assert member.api.asked == [MASTER]
+    assert member.ha.log == [MASTER_HA]
+    assert member.ha.waits == [("10.0.0.1", 10_000)]
+    assert member.sync.master_address == MASTER
+    assert member.metadata.taken == []
+    assert seen == (0, MASTER)
+    assert seconds == 0
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_slave_goes_online_after_ten_seconds_whatever_is_missing(
+    copies: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {0: MASTER}
+        if copies:
+            member.api.silent = {MASTER}
+
+    _, seen, seconds = prepare(1, set_up)
+    assert seconds <= 10
+    assert seen == (0, MASTER)
+    assert "going online" in caplog.text
+
+
+def test_a_master_that_does_not_replicate_is_not_waited_for() -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {0: MASTER}
+        member.api.ha_info = ExchangeHAInfoHeader()
+
+    member, _, seconds = prepare(1, set_up)
+    assert (member.ha.log, seconds) == ([], 0)
+
+
+def test_a_slave_among_slaves_sees_the_smallest_other_one() -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {1: SLAVE_1, 2: SLAVE_2}
+
+    assert prepare(1, set_up)[1] == (2, SLAVE_2)
+    assert prepare(2, set_up)[1] == (1, SLAVE_1)
+
+
+def test_a_broker_alone_speaks_for_its_group() -> None:
+    assert prepare(1)[1] == (1, SLAVE_1)
+    assert prepare(0)[1] == (0, MASTER)
+
+
+def test_without_a_name_server_a_broker_goes_online_alone_after_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = None
+
+    _, seen, seconds = prepare(1, set_up)
+    assert seen == (1, SLAVE_1)
+    assert 10 <= seconds <= 11
+    assert "going online alone" in caplog.text
