@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from maxq.broker.offset.slave_commits import SlaveCommit, SlaveCommits
 from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
@@ -30,7 +31,11 @@ OffsetTable = dict[str, dict[int, int]]
 
 
 class ConsumerOffsetManager(PersistentManager):
-    """All on the loop: a commit is a dict write, so first commits of several queues cannot lose one another."""
+    """All on the loop: a commit is a dict write, so first commits of several queues cannot lose one another.
+
+    Attributes:
+        slave_commits: of a slave: what clients committed here because they could not reach its master.
+    """
 
     def __init__(
         self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock, other_path: PurePath | None = None
@@ -45,6 +50,7 @@ class ConsumerOffsetManager(PersistentManager):
         self.offset_table: OffsetTable = {}
         self._pull_offset_table: OffsetTable = {}
         self._reset_offset_table: OffsetTable = {}
+        self.slave_commits = SlaveCommits()
         self._commits = 0
         self._is_dirty = True
 
@@ -127,6 +133,17 @@ class ConsumerOffsetManager(PersistentManager):
         return offset
 
     # --- on a slave ---------------------------------------------------------------------------------------------------
+
+    def ahead_of_master(self, value: dict[str, Any]) -> list[SlaveCommit]:
+        """What clients committed here and the master (content of its file) does not know.
+
+        Raises:
+            RemoteProtocolError: these are not offsets.
+        """
+        if not self.slave_commits:
+            return []
+        known = {key: _queue_offsets(key, table) for key, table in object_member(value, "offsetTable").items()}
+        return list(self.slave_commits.ahead_of(known))
 
     def take_from_master(self, value: dict[str, Any]) -> None:
         """The master's offsets (content of its file) win over ours; what only we know stays.

@@ -12,6 +12,7 @@ from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.support import RequestProcessor, body_reply
+from maxq.broker.role import SLAVE
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
@@ -86,7 +87,8 @@ class ConsumerManageProcessor(RequestProcessor):
 
     def update_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """15. A commit does not create the group: only heartbeats and pulls do that, so an unknown one is code 26.
-        While a reset waits for the next pull, what the client still commits of before it is passed over."""
+        While a reset waits for the next pull, what the client still commits of before it is passed over. A slave keeps
+        in mind what it was told, for its master (offset/slave_commits.py)."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -103,6 +105,8 @@ class ConsumerManageProcessor(RequestProcessor):
             log.info("group %s, %s queue %d: commit of %d passed over, a reset waits", group, topic, queue_id, offset)
             return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
         self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, offset)
+        if self._settings.store.broker_role == SLAVE:
+            self._offsets.slave_commits.note(group, topic, queue_id, offset)
         return request.reply()
 
     # --- locks --------------------------------------------------------------------------------------------------------

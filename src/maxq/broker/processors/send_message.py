@@ -259,6 +259,9 @@ class SendMessageProcessor:
         except OSError as error:
             log.error("a message is in the log, but the disk failed: %s", error)
             reply.code, reply.remark = ResponseCode.FLUSH_DISK_TIMEOUT, f"stored, but the disk failed: {error}"
+        except Exception as error:  # nobody else would answer
+            log.exception("a message is in the log, but how safe it is cannot be told")
+            reply.code, reply.remark = ResponseCode.SYSTEM_ERROR, f"stored, but then: {type(error).__name__}: {error}"
         finally:
             self._fast_failure.sends.leave()
         if not request.is_oneway:

@@ -12,14 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from maxq.broker.offset.slave_commits import SlaveCommit
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, RemoteProtocolError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.route import KVTable
 from maxq.protocol.body.subscription import SubscriptionGroupWrapper
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.body.topic_config import TopicConfigAndMappingSerializeWrapper
-from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.header_fields import HeaderFields, parse_long
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 
@@ -86,6 +88,20 @@ class MasterApi:
         """All consumer offsets, as `consumerOffset.json` has them (43)."""
         return _object(await self._invoke(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _TABLE_TIMEOUT_MS))
 
+    async def update_consumer_offset(self, address: str, commit: SlaveCommit) -> None:
+        """Tell the master how far a group is (15)."""
+        ext = {
+            "consumerGroup": commit.group,
+            "topic": commit.topic,
+            "queueId": str(commit.queue_id),
+            "commitOffset": str(commit.offset),
+        }
+        answer = await self._client.invoke(
+            address, RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext), _TIMEOUT_MS
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address=address)
+
     async def delay_offsets(self, address: str) -> bytes:
         """The text of `delayOffset.json` (45)."""
         return await self._invoke(address, RequestCode.GET_ALL_DELAY_OFFSET, _TIMEOUT_MS)
@@ -101,6 +117,11 @@ class MasterApi:
     async def timer_check_point(self, address: str) -> TimerCheckpoint:
         """How far the master's timer is (60)."""
         return TimerCheckpoint.decode(await self._invoke(address, RequestCode.GET_TIMER_CHECK_POINT, _TIMEOUT_MS))
+
+    async def min_physical_offset(self, address: str) -> int | None:
+        """Where the master's log begins (28); None if it does not say."""
+        table = KVTable.decode(await self._invoke(address, RequestCode.GET_BROKER_RUNTIME_INFO, _TIMEOUT_MS)).table
+        return parse_long(table.get("commitLogMinOffset", ""))
 
     # --- tables in pages ----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """SlaveSynchronize: a slave's copies of what its master knows besides messages.
 
     topics 21, groups 201     whole tables, taken with the master's version when that differs from ours
-    consumer offsets 43       the master's win, what only we have stays
+    consumer offsets 43       the master's win, what only we have stays; what clients committed here while they could
+                              not reach the master, and is ahead of its table, is handed over first (15)
     request modes 402         the master's table
     delay offsets 45, timer metrics 61, timer checkpoint 60     files (see CarriedFiles)
 
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.offset.slave_commits import SlaveCommit
 from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
@@ -92,6 +94,16 @@ class SlaveSynchronize:
         self._master_address = address
         self._wanted.set()
 
+    async def master_min_offset(self) -> int | None:
+        """Where the master's log begins, physical; None if the master is not known or does not say."""
+        if not self._master_address:
+            return None
+        try:
+            return await self._api.min_physical_offset(self._master_address)
+        except MaxQError as error:
+            log.info("master %s does not say where its log begins: %s", self._master_address, error)
+            return None
+
     def wake(self) -> None:
         """Begin a round now: something has happened (the replication link opened)."""
         self._wanted.set()
@@ -102,11 +114,12 @@ class SlaveSynchronize:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="SlaveSynchronize")
 
     async def stop(self) -> None:
-        """End; what was taken so far stays."""
+        """End; what was taken so far stays. The tables are this broker's own from now on."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        self._tables.offsets.slave_commits.forget()
 
     async def _run(self) -> None:
         while True:
@@ -202,7 +215,23 @@ class SlaveSynchronize:
             log.info("groups of master %s taken, %d", address, len(table.subscription_group_table))
 
     async def _sync_consumer_offsets(self, address: str) -> None:
-        self._tables.offsets.take_from_master(await self._api.consumer_offsets(address))
+        offsets = self._tables.offsets
+        masters = await self._api.consumer_offsets(address)
+        ahead = offsets.ahead_of_master(masters)
+        if ahead:
+            await self._hand_over(address, ahead)
+            masters = await self._api.consumer_offsets(address)
+        offsets.take_from_master(masters)
+
+    async def _hand_over(self, address: str, commits: list[SlaveCommit]) -> None:
+        """Clients committed here while they could not reach the master."""
+        for commit in commits:
+            try:
+                await self._api.update_consumer_offset(address, commit)
+            except BrokerError as error:  # it knows the group or the topic no longer
+                log.warning("master %s does not take %s: %s", address, commit, error)
+            self._tables.offsets.slave_commits.settle(commit)
+        log.info("%d offsets that were committed here handed over to master %s", len(commits), address)
 
     async def _sync_request_modes(self, address: str) -> None:
         self._tables.request_modes.take_from_master(await self._api.message_request_modes(address))
