@@ -45,6 +45,7 @@ from maxq.broker.schedule import BrokerSchedule, ScheduledParts
 from maxq.broker.send_path import SendPath
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.slave.role_service import RoleParts, RoleService
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
 from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -58,11 +59,12 @@ from maxq.broker.topic.topic_tails import TopicTails
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
-from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.message import UniqIdGenerator
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.remoting.tls import ClientTls, ServerTls
+from maxq.replication.ha.full_copy import FullCopy
+from maxq.replication.ha.ha_service import HAService
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk, Rng
 from maxq.store.message_store import MessageStore
@@ -182,6 +184,22 @@ class BrokerController:
             config=lambda: settings.broker,
             name_servers=lambda: self.client.name_servers,
         )
+        self.topics.add_change_listener(self.registration.topics_changed)
+        self.topic_tails = TopicTails(self.topics, settings, self.store.topic_tail)
+        self.ids_notifier = ConsumerIdsNotifier(self.consumers, settings=settings)
+        self.housekeeping = ClientHousekeepingService(
+            self.consumers, self.producers, self.locks, count_event=self.stats.on_channel_event
+        )
+        self.server.gate = self.fast_failure.gate
+        self.server.add_listener(self.housekeeping)
+        self.server.add_listener(_HeldPullsOfClosed(self.hold_service))
+        self.topic_puts = TopicPuts(lambda: self.store.topics.values())
+        self.stats.add_source(self.topic_puts.sample)
+        self.broker_stats = BrokerStats(self.topic_puts.total, self.stats.messages_got)
+        self._build_replication()
+
+    def _build_replication(self) -> None:
+        settings, clock = self._settings, self._clock
         self.slave_synchronize = SlaveSynchronize(
             MasterApi(self.client),
             SlaveTables(
@@ -195,18 +213,24 @@ class BrokerController:
             own_address=lambda: self.address.address,
             timer_wheel=lambda: settings.store.timer_wheel_enable,
         )
-        self.topics.add_change_listener(self.registration.topics_changed)
-        self.topic_tails = TopicTails(self.topics, settings, self.store.topic_tail)
-        self.ids_notifier = ConsumerIdsNotifier(self.consumers, settings=settings)
-        self.housekeeping = ClientHousekeepingService(
-            self.consumers, self.producers, self.locks, count_event=self.stats.on_channel_event
+        full_copy = FullCopy(lambda: settings.store.ha_full_copy, self.slave_synchronize.master_min_offset)
+        self.ha_service = HAService(settings, self.store, clock, first_offset=full_copy)
+        self.ha_service.set_connected_listener(self.slave_synchronize.wake)
+        self.ha_service.set_service_failed(lambda name, error: self._on_failure(name, error))
+        self.acknowledgement.set_replicas(self.ha_service)
+        self._store_owner = StoreOwner(self._disk, settings.store, self.address)
+        self.role = RoleService(
+            RoleParts(
+                settings=settings,
+                address=self.address,
+                store=self.store,
+                replication=self.ha_service,
+                synchronize=self.slave_synchronize,
+                registration=self.registration,
+                hold_service=self.hold_service,
+                owner=self._store_owner,
+            )
         )
-        self.server.gate = self.fast_failure.gate
-        self.server.add_listener(self.housekeeping)
-        self.server.add_listener(_HeldPullsOfClosed(self.hold_service))
-        self.topic_puts = TopicPuts(lambda: self.store.topics.values())
-        self.stats.add_source(self.topic_puts.sample)
-        self.broker_stats = BrokerStats(self.topic_puts.total, self.stats.messages_got)
 
     def _is_batch_topic(self, topic: str) -> bool:
         config = self.topics.select_topic_config(topic)
@@ -304,15 +328,9 @@ class BrokerController:
                 fast_failure=self.fast_failure,
                 hold_service=self.hold_service,
             ).collect,
-            ha_runtime_info=self._ha_runtime_info,
+            ha_runtime_info=self.ha_service.runtime_info,
             topic_route=self.outer_api.topic_route,
             on_permission_changed=self.registration.register_all,
-        )
-
-    def _ha_runtime_info(self) -> HARuntimeInfo:
-        return HARuntimeInfo(
-            master=self._settings.store.broker_role != "SLAVE",
-            master_commit_log_max_offset=self.store.max_physical_offset,
         )
 
     # ---- starting ---------------------------------------------------------------------------------------------
@@ -323,12 +341,13 @@ class BrokerController:
 
         Raises:
             StoreRefusedError: the store cannot be used: which file, what is wrong, what to do.
-            ConfigError: a configuration table cannot be read.
+            ConfigError: a configuration table cannot be read, or haListenPort is in use.
             OSError: the port is in use, or the disk refuses. What was opened is closed again.
         """
         try:
             await self._resolve_address()
             await self._load()
+            await self._listen_to_slaves()
             await self._listen()
         except BaseException:
             await self._close()
@@ -337,28 +356,51 @@ class BrokerController:
         self.hold_service.start()
         self.schedule = BrokerSchedule(self._scheduled_parts())
         self.schedule.start()
+        self.role.start()
         try:
             await self._register_first()
         except BaseException:  # told to end while a name server takes its time
             await self.shutdown()
             raise
-        log.info("broker %s of %s serves at %s", self.address.broker_name, self.address.cluster, self.address.address)
+        log.info("%s", self.start_line())
+
+    def start_line(self) -> str:
+        """Who and where this broker is, its role, and what a send waits for."""
+        address = self.address
+        text = f"broker {address.broker_name} of {address.cluster} serves at {address.address}, slaves at "
+        text += f"{address.ha_address}; {self.ha_service.rule()}"
+        if not self.role.is_slave:
+            return text
+        master = self._settings.store.ha_master_address
+        return f"{text}; id {address.broker_id}, copies {master or 'the master that the name servers tell'}"
 
     async def _resolve_address(self) -> None:
         self.address.resolved_ip = await resolve(self.address.ip)
 
     async def _load(self) -> None:
-        owner, role = StoreOwner(self._disk, self._settings.store, self.address), self._settings.store.broker_role
-        await run_blocking(owner.check, role)
+        role = self._settings.store.broker_role
+        await run_blocking(self._store_owner.check, role)
         for table in self._tables():
             await run_blocking(table.load)
         self.topics.create_system_topics()
         if self._settings.broker.enable_create_sys_group:
             self.groups.create_system_groups()
         await run_blocking(self.store.load)  # long after a crash; the loop hears signals meanwhile
-        await run_blocking(owner.record, role)
+        await run_blocking(self._store_owner.record, role)
         self.topic_tails.refresh_all()
         self.store.start()
+
+    async def _listen_to_slaves(self) -> None:
+        """On haListenPort, whatever the role: 0 is the port above listenPort, and a free one if that is any."""
+        host, clients = self._settings.server.bind_address, self._settings.broker.listen_port
+        port = self._settings.store.ha_listen_port or (clients + 1 if clients else 0)
+        try:
+            self.address.ha_port = await self.ha_service.start(host, port)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                f"haListenPort={port}: slaves cannot be listened to on {host}:{port} ({error}); set "
+                "haListenPort to a port that is free"
+            ) from error
 
     async def _listen(self) -> None:
         host, port = self._settings.server.bind_address, self._settings.broker.listen_port
@@ -409,6 +451,16 @@ class BrokerController:
             fast_failure=self.fast_failure,
         )
 
+    # ---- changing the role ------------------------------------------------------------------------------------
+
+    async def change_to_master(self, role: str = "SYNC_MASTER") -> None:
+        """Become this group's master while running; see RoleService."""
+        await self.role.change_to_master(role)
+
+    async def change_to_slave(self, broker_id: int, master_address: str = "", ha_address: str = "") -> None:
+        """Become a slave while running; see RoleService."""
+        await self.role.change_to_slave(broker_id, master_address, ha_address)
+
     # ---- stopping ---------------------------------------------------------------------------------------------
 
     async def shutdown(self) -> None:
@@ -420,6 +472,7 @@ class BrokerController:
         if self._registering is not None:
             self._registering.cancel()
         await self.registration.unregister()
+        await self.role.stop()
         await self.schedule.stop()
         self.ids_notifier.close()
         await self.hold_service.stop()
@@ -435,6 +488,7 @@ class BrokerController:
     async def _close(self) -> None:
         """Close whatever is open, in the order of a shutdown; also after a start that failed half way."""
         await self.server.shutdown()
+        await self.ha_service.shutdown()
         await self.store.shutdown()
         if self.address.port:
             await self._persist_tables()

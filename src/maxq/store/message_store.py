@@ -372,6 +372,10 @@ class MessageStore:
 
     # --- replication ---
 
+    def set_master_address(self, address: str) -> None:
+        """Where a slave's master is, `host:port`, for the remark of what the slave refuses; empty: unknown."""
+        self._context.master_address = address
+
     def append_from_master(self, physical_offset: int, data: memoryview) -> int:
         """A slave takes `data`, its master's log from `physical_offset` on; see ReplicaAppender.append.
 

@@ -98,7 +98,10 @@ class MessageWriter:
     def remark(self) -> str:
         """The cause of `refusal` in words; empty if there is none."""
         if self._context.config.broker_role == "SLAVE":
-            return "this broker is a SLAVE: it copies its master and takes no messages; send to the master"
+            master = self._context.master_address
+            return "this broker is a SLAVE: it copies its master and takes no messages; send to the master" + (
+                f" {master}" if master else ""
+            )
         if not self._context.flags.writable:
             return f"the store is not writable: {self._context.flags.why()}"
         if self._busy_until_ms:

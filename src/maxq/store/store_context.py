@@ -28,7 +28,7 @@ class StoreIdentity:
 class StoreContext:
     """Passed to every part of a store. `config` is replaced on a live update, so parts read it anew each time."""
 
-    __slots__ = ("clock", "config", "disk", "flags", "identity", "jobs", "root")
+    __slots__ = ("clock", "config", "disk", "flags", "identity", "jobs", "master_address", "root")
 
     def __init__(self, config: MessageStoreConfig, disk: Disk, clock: Clock, identity: StoreIdentity) -> None:
         self.config = config
@@ -36,6 +36,7 @@ class StoreContext:
         self.clock = clock
         self.identity = identity
         self.flags = RunningFlags()
+        self.master_address = ""  # of a slave's master, for its refusals
         self.jobs = ExecutorJobs()
         self.root = PurePath(config.store_path_root_dir or "store")
 

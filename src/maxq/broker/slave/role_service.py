@@ -11,7 +11,6 @@ Source:
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -22,7 +21,9 @@ from maxq.broker.periodic import PeriodicTasks
 from maxq.broker.registration import BrokerRegistration
 from maxq.broker.role import MASTER_ID, SLAVE
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize
+from maxq.broker.store_owner import StoreOwner
 from maxq.config.settings import BrokerSettings
+from maxq.runtime.blocking import run_blocking
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -36,11 +37,9 @@ class Replication(Protocol):
     @property
     def is_client_connected(self) -> bool: ...
 
-    def set_connected_listener(self, listener: Callable[[], None]) -> None: ...
-
     def update_master_ha_address(self, address: str) -> None: ...
 
-    def change_to_master(self) -> None: ...
+    async def change_to_master(self) -> None: ...
 
     def change_to_slave(self, address: str) -> None: ...
 
@@ -56,6 +55,7 @@ class RoleParts:
     synchronize: SlaveSynchronize
     registration: BrokerRegistration
     hold_service: PullRequestHoldService
+    owner: StoreOwner
 
 
 class RoleService:
@@ -66,7 +66,6 @@ class RoleService:
         self._tasks = PeriodicTasks()
         self._is_running = False
         parts.registration.set_result_listener(self.registered)
-        parts.replication.set_connected_listener(parts.synchronize.wake)
 
     @property
     def is_slave(self) -> bool:
@@ -76,10 +75,7 @@ class RoleService:
         """Begin what the role at start asks for."""
         self._is_running = True
         self._tasks.every("master address", _ASK_SECONDS, self._ask_master)
-        configured = self._parts.settings.store.ha_master_address
         if self.is_slave:
-            if configured:
-                self._parts.replication.update_master_ha_address(configured)
             self._parts.synchronize.start()
 
     async def stop(self) -> None:
@@ -93,10 +89,15 @@ class RoleService:
         while comes back to the same place, and other name servers may know it still."""
         if not self.is_slave:
             return
-        if result.ha_address and not self._parts.settings.store.ha_master_address:
-            self._parts.replication.update_master_ha_address(result.ha_address)
         if result.master_address:
-            self._parts.synchronize.set_master_address(result.master_address)
+            self.set_master_address(result.master_address)
+        if result.ha_address:
+            self._parts.replication.update_master_ha_address(result.ha_address)
+
+    def set_master_address(self, address: str) -> None:
+        """Where the master answers; empty: nobody knows. Refusals of this slave name it."""
+        self._parts.synchronize.set_master_address(address)
+        self._parts.store.set_master_address(address)
 
     async def _ask_master(self) -> None:
         parts = self._parts
@@ -111,9 +112,9 @@ class RoleService:
         parts = self._parts
         log.warning("this broker becomes %s (it was %s)", role, parts.settings.store.broker_role)
         await parts.synchronize.stop()
-        parts.synchronize.set_master_address("")
-        parts.replication.change_to_master()
-        self._take(role, MASTER_ID)
+        self.set_master_address("")
+        await parts.replication.change_to_master()
+        await self._take(role, MASTER_ID)
         parts.hold_service.notify_all()
         parts.registration.register_all()
 
@@ -128,17 +129,18 @@ class RoleService:
         assert broker_id > MASTER_ID, "a slave has an id of its own"
         parts = self._parts
         log.warning("this broker becomes slave %d of %s", broker_id, master_address or "a master yet unknown")
-        self._take(SLAVE, broker_id)
+        await self._take(SLAVE, broker_id)
         parts.replication.change_to_slave(parts.settings.store.ha_master_address or ha_address)
-        parts.synchronize.set_master_address(master_address)
+        self.set_master_address(master_address)
         if self._is_running:
             parts.synchronize.start()
         parts.registration.register_all()
 
-    def _take(self, role: str, broker_id: int) -> None:
+    async def _take(self, role: str, broker_id: int) -> None:
         parts = self._parts
         settings = parts.settings
         settings.store = replace(settings.store, broker_role=role)
         settings.broker = replace(settings.broker, broker_id=broker_id)
         parts.address.broker_id = broker_id
         parts.store.update_config(settings.store)
+        await run_blocking(parts.owner.record, role)
