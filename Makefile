@@ -10,7 +10,7 @@ BENCH ?=
 FIRST ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types fmt sim torture fuzz interop bench wheel clean
+.PHONY: help setup run demo-ha test lint types fmt sim torture fuzz interop bench wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,6 +24,9 @@ setup: $(VENV)/.ready ## virtual environment, dependencies, compiled modules
 
 run: setup ## set up, run the demonstration, and (with a terminal) leave a server running
 	$(BIN)/python -m maxq.cli.demo
+
+demo-ha: setup ## a master is killed, its slave serves the readers, the master comes back
+	$(BIN)/python -m maxq.cli.demo_ha
 
 test: setup lint types ## set up and run every check in its short form
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not interop and not slow' tests

@@ -1,4 +1,4 @@
-"""A standalone server in a process of its own on a temporary store, for benchmarks and the demonstration."""
+"""Servers in processes of their own, for benchmarks and demonstrations."""
 
 import shutil
 import signal
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -18,52 +18,31 @@ _STOP_SECONDS = 60
 _POLL_SECONDS = 0.005
 
 
-class StandaloneProcess:
-    """`maxq standalone` as a child.
+class ServerProcess:
+    """`maxq namesrv`, `maxq broker` or `maxq standalone` as a child.
 
     Args:
-        settings: broker properties for --set.
-        folder: where store, log and ready file go; None is a temporary one, deleted at the end.
-        namesrv_port, broker_port: 0 takes free ones, which stay the same when it is started again.
+        name: of its log (and ready file) in `folder`.
+        folder: made if it is not there.
+        arguments: of the command, without --ready-file.
     """
 
-    def __init__(
-        self,
-        settings: Mapping[str, str] | None = None,
-        *,
-        folder: Path | None = None,
-        namesrv_port: int = 0,
-        broker_port: int = 0,
-    ) -> None:
-        self._settings = dict(settings or {})
-        self._temporary = folder is None
-        self.folder = folder or Path(tempfile.mkdtemp(prefix="maxq-"))
-        self._ports = (namesrv_port, broker_port)
+    def __init__(self, name: str, folder: Path, arguments: Sequence[str]) -> None:
+        self.name = name
+        self.folder = folder
+        self._arguments = list(arguments)
         self._process: subprocess.Popen[bytes] | None = None
         self.ready_line = ""
         self.ready_seconds = 0.0  # from starting the command to its ready file
 
     @property
-    def store(self) -> Path:
-        return self.folder / "store"
-
-    @property
     def log(self) -> Path:
-        return self.folder / "standalone.log"
+        return self.folder / f"{self.name}.log"
 
     @property
     def pid(self) -> int:
         assert self._process is not None, "asked for the pid of a server that was not started"
         return self._process.pid
-
-    @property
-    def namesrv_address(self) -> str:
-        return f"127.0.0.1:{self._ports[0]}"
-
-    @property
-    def target(self) -> Target:
-        """The broker."""
-        return Target("127.0.0.1", self._ports[1])
 
     def start(self) -> Self:
         """Start and wait for the ready file.
@@ -72,34 +51,35 @@ class StandaloneProcess:
             MaxQError: it ended or is not ready within 60 s; the text has the end of its log.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        ready_file = self.folder / "ready"
+        ready_file = self.folder / f"{self.name}.ready"
         ready_file.unlink(missing_ok=True)
         self.log.touch()
         before = self.log.stat().st_size
         started = time.monotonic()
+        command = [sys.executable, "-m", "maxq", *self.arguments(), "--ready-file", str(ready_file)]
         with open(self.log, "ab") as log:
-            self._process = subprocess.Popen(
-                self._command(ready_file), stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         while not ready_file.exists():
             if self._process.poll() is not None or time.monotonic() - started > _START_SECONDS:
                 tail = self.log.read_bytes()[before:].decode(errors="replace")[-2000:]
                 self.stop()
-                raise MaxQError(f"the standalone server did not start: {tail}")
+                raise MaxQError(f"the {self.name} server did not start: {tail}")
             time.sleep(_POLL_SECONDS)
         self.ready_seconds = time.monotonic() - started
         said = self.log.read_bytes()[before:].decode(errors="replace")
         self.ready_line = next(line for line in said.splitlines() if "is ready" in line)
-        self._ports = _ports_of(self.ready_line)
         return self
 
-    def _command(self, ready_file: Path) -> list[str]:
-        command = [sys.executable, "-m", "maxq", "standalone", "--store", str(self.store)]
-        command += ["--namesrv-port", str(self._ports[0]), "--broker-port", str(self._ports[1])]
-        command += ["--ready-file", str(ready_file)]
-        for key, value in self._settings.items():
-            command += ["--set", f"{key}={value}"]
-        return command
+    def arguments(self) -> list[str]:
+        """What to start it with now."""
+        return self._arguments
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        assert self._process is not None, "asked to kill a server that was not started"
+        self._process.kill()
+        self._process.wait()
+        self._process = None
 
     def start_again(self) -> Self:
         """After the process was killed: the same store and ports."""
@@ -122,6 +102,57 @@ class StandaloneProcess:
 
     def __enter__(self) -> Self:
         return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class StandaloneProcess(ServerProcess):
+    """`maxq standalone` as a child, on a temporary store unless told otherwise.
+
+    Args:
+        settings: broker properties for --set.
+        folder: where store, log and ready file go; None is a temporary one, deleted at the end.
+        namesrv_port, broker_port: 0 takes free ones, which stay the same when it is started again.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        folder: Path | None = None,
+        namesrv_port: int = 0,
+        broker_port: int = 0,
+    ) -> None:
+        super().__init__("standalone", folder or Path(tempfile.mkdtemp(prefix="maxq-")), ())
+        self._settings = dict(settings or {})
+        self._temporary = folder is None
+        self._ports = (namesrv_port, broker_port)
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    @property
+    def namesrv_address(self) -> str:
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def target(self) -> Target:
+        """The broker."""
+        return Target("127.0.0.1", self._ports[1])
+
+    def start(self) -> Self:
+        super().start()
+        self._ports = _ports_of(self.ready_line)
+        return self
+
+    def arguments(self) -> list[str]:
+        arguments = ["standalone", "--store", str(self.store)]
+        arguments += ["--namesrv-port", str(self._ports[0]), "--broker-port", str(self._ports[1])]
+        for key, value in self._settings.items():
+            arguments += ["--set", f"{key}={value}"]
+        return arguments
 
     def __exit__(self, *_: object) -> None:
         self.stop()
