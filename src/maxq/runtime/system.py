@@ -17,11 +17,13 @@ from typing import ClassVar
 from maxq.runtime.interfaces import DiskUsage, FileInfo
 
 _PAGE = mmap.PAGESIZE
-_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
+_POPULATE_READ = 22  # MADV_POPULATE_READ and …WRITE, Linux 5.14
+_POPULATE_WRITE = 23
 _HUGEPAGE = 14  # MADV_HUGEPAGE
 _READ_AROUND_FROM = 64 << 20  # bytes: smaller files are touched here and there, larger ones read through
-_libc = ctypes.CDLL(None)  # mmap.madvise keeps the interpreter lock; a call through ctypes lets it go
+_libc = ctypes.CDLL(None, use_errno=True)  # mmap.madvise keeps the interpreter lock; a call through ctypes lets it go
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
+_UNREADABLE = (errno.EFAULT, 133)  # what populating says where a touch would be SIGBUS; 133 is EHWPOISON
 _REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
 
 
@@ -109,6 +111,22 @@ class SystemMappedRegion:
             _libc.madvise(ctypes.c_void_p(here), ctypes.c_size_t(last - first), _POPULATE_WRITE)
         if last == len(self._view):
             self._map.madvise(mmap.MADV_NORMAL)  # the writer has all he needs; who reads later may read ahead
+
+    def load(self, start: int, end: int) -> None:
+        """Have [start, end) in memory, and keep the interpreter free meanwhile: who then reads it does not fault.
+
+        Raises:
+            OSError: the device cannot read it; a touch would end the process (SIGBUS).
+        """
+        first = start - start % _PAGE
+        last = min(len(self._view), end)
+        if first >= last or self._view.readonly:
+            return
+        os.posix_fadvise(self._fd, first, last - first, os.POSIX_FADV_WILLNEED)
+        here = ctypes.addressof(ctypes.c_char.from_buffer(self._view, first))
+        failed = _libc.madvise(ctypes.c_void_p(here), ctypes.c_size_t(last - first), _POPULATE_READ) != 0
+        if failed and ctypes.get_errno() in _UNREADABLE:
+            raise OSError(errno.EIO, f"the device cannot read all of bytes {first} to {last}")
 
     def _expect_writer(self) -> None:
         """A fault of the writer must not read ahead: with the read-ahead of some machines (8 MiB) the kernel zeroed 16

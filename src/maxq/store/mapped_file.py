@@ -124,6 +124,25 @@ class ExtentRegion(Protocol):
         ...
 
 
+@runtime_checkable
+class LoadingRegion(Protocol):
+    """A region that can be brought into memory without holding up the interpreter."""
+
+    def load(self, start: int, end: int) -> None:
+        """Bring in [start, end). Blocks. OSError if the device cannot read it."""
+        ...
+
+
+def load_pages(region: MappedRegion, start: int, end: int) -> None:
+    """Have [start, end) in memory before it is read: a fault would hold up every thread. Blocks.
+
+    Raises:
+        OSError: the device cannot read it; do not touch it.
+    """
+    if isinstance(region, LoadingRegion):
+        region.load(start, end)
+
+
 def data_ranges(region: MappedRegion, start: int, end: int) -> list[tuple[int, int]]:
     """The parts of [start, end) that may hold something; holes of a sparse file are left out."""
     return region.data_ranges(start, end) if _knows_extents(region) else [(start, end)]

@@ -56,8 +56,8 @@ class FullCopy:
             return FROM_THE_BEGINNING
         self._is_beginning_gone = False  # the next connection tries again
         log.warning(
-            "this slave is empty and gets the last file of the master's log only: the master has deleted its first, and "
-            "where its log begins is not known because only haMasterAddress is; set namesrvAddr to get all of it"
+            "this slave is empty and gets only the last file of its master's log: the first is deleted there, and "
+            "where its log begins is not known, as only haMasterAddress is; set namesrvAddr to get all of it"
         )
         return FROM_THE_LAST_FILE
 
