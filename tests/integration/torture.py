@@ -220,11 +220,12 @@ class Torture:
             copy = Path(folder) / "store"
             shutil.copytree(self.store, copy)
             recover(self._files(copy), SystemClock(), rebuild=True)
-            self._claim(_units(self._files()) == _units(self._files(copy)), "ConsumeQueues differ from a rebuild")
-            self._claim(_entries(self._files()) == _entries(self._files(copy)), "the index differs from a rebuild")
+            self._claim(units_of(self._files()) == units_of(self._files(copy)), "ConsumeQueues differ from a rebuild")
+            self._claim(entries_of(self._files()) == entries_of(self._files(copy)), "the index differs from a rebuild")
 
 
-def _units(files: StoreFiles) -> dict[tuple[str, int], list[Unit]]:
+def units_of(files: StoreFiles) -> dict[tuple[str, int], list[Unit]]:
+    """ConsumeQueue units that point to messages, by topic and queue id."""
     found = {}
     for key, sequence in files.queues.items():
         queue = QueueFiles(files, sequence)
@@ -233,7 +234,7 @@ def _units(files: StoreFiles) -> dict[tuple[str, int], list[Unit]]:
     return {key: units for key, units in found.items() if units}
 
 
-def _entries(files: StoreFiles) -> set[tuple[int, int]]:
+def entries_of(files: StoreFiles) -> set[tuple[int, int]]:
     """(physical offset, key hash) of everything indexed: a record may be entered twice around a crash, and a file
     may begin elsewhere."""
     found = set()
