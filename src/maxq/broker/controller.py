@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from pathlib import PurePath
 
 from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.acting.assembly import GroupMember, GroupParts
 from maxq.broker.attributes import QUEUE_TYPE
 from maxq.broker.batch_path import BatchPath
 from maxq.broker.broker_identity import BrokerAddress
@@ -227,6 +228,7 @@ class BrokerController:
                 replication=self.ha_service,
                 synchronize=self.slave_synchronize,
                 registration=self.registration,
+                offsets=self.offsets,
                 hold_service=self.hold_service,
                 owner=self._store_owner,
             )
@@ -239,6 +241,7 @@ class BrokerController:
     def _build_processors(self) -> None:
         """Once the address is known."""
         settings, clock, store = self._settings, self._clock, self.store
+        self._build_group_member()
         unique_ids = UniqIdGenerator(
             self._rng.below(1 << 16), self.address.resolved_ip or self.address.ip, clock, self._rng
         )
@@ -272,7 +275,7 @@ class BrokerController:
         QueryMessageProcessor(settings=settings, store=store).register(self.server)
         ReplyMessageProcessor(
             settings=settings,
-            store=store,
+            put_message=self.member.escape.put_message,
             topics=self.topics,
             producers=self.producers,
             fast_failure=self.fast_failure,
@@ -300,7 +303,33 @@ class BrokerController:
             rules=self.pull_processor.rules,
         )
         self.pull_processor.set_learn(pulls.learn)
+        acting = self.member.acting
+        self.pull_processor.rules.set_group(
+            is_acting_master=lambda: acting.is_acting_master, min_broker_id=lambda: acting.min_broker_id
+        )
         self.server.batch_path = BatchPath(sends, pulls)
+
+    def _build_group_member(self) -> None:
+        self.member = GroupMember(
+            GroupParts(
+                settings=self._settings,
+                own=self.address,
+                clock=self._clock,
+                store=self.store,
+                client=self.client,
+                outer_api=self.outer_api,
+                registration=self.registration,
+                topics=self.topics,
+                offsets=self.offsets,
+                locks=self.locks,
+                carried_files=self.carried_files,
+                hold_service=self.hold_service,
+                sync=self.role,
+                ha=self.ha_service,
+            )
+        )
+        self.member.processor.register(self.server)
+        self.ha_service.alive_replicas = lambda: self.member.acting.alive_replicas
 
     def _admin_parts(self) -> AdminParts:
         return AdminParts(
@@ -347,8 +376,8 @@ class BrokerController:
         try:
             await self._resolve_address()
             await self._load()
-            await self._listen_to_slaves()
             await self._listen()
+            await self._listen_to_slaves()
         except BaseException:
             await self._close()
             raise
@@ -426,10 +455,11 @@ class BrokerController:
 
     async def _register_first(self) -> None:
         self._refresh_name_servers()
-        self._registering = asyncio.get_running_loop().create_task(self.registration.register_now())
+        self._registering = asyncio.get_running_loop().create_task(self.member.acting.go_online())
         done, _ = await asyncio.wait([self._registering], timeout=_FIRST_REGISTRATION_SECONDS)
         if not done:
             log.warning("some name server has not answered within %g s; going on", _FIRST_REGISTRATION_SECONDS)
+        self.member.acting.start()
 
     def _refresh_name_servers(self) -> None:
         addresses = self._settings.broker.namesrv_addr.split(";")
@@ -456,10 +486,12 @@ class BrokerController:
     async def change_to_master(self, role: str = "SYNC_MASTER") -> None:
         """Become this group's master while running; see RoleService."""
         await self.role.change_to_master(role)
+        self.member.acting.role_changed()
 
     async def change_to_slave(self, broker_id: int, master_address: str = "", ha_address: str = "") -> None:
         """Become a slave while running; see RoleService."""
         await self.role.change_to_slave(broker_id, master_address, ha_address)
+        self.member.acting.role_changed()
 
     # ---- stopping ---------------------------------------------------------------------------------------------
 
@@ -471,6 +503,7 @@ class BrokerController:
         self._running = False
         if self._registering is not None:
             self._registering.cancel()
+        await self.member.acting.shutdown()
         await self.registration.unregister()
         await self.role.stop()
         await self.schedule.stop()
