@@ -102,7 +102,7 @@ class HAConnection:
         if offset == 0:
             offset = high - high % self._config().mapped_file_size_commit_log
         elif offset == FROM_THE_BEGINNING:
-            offset = max(offset, low)
+            offset = max(offset, low) if high else 0  # both logs are empty: they begin together
         self.next_offset = offset
         self.state = HAConnectionState.TRANSFER
         if offset > high and high >= low:
