@@ -147,7 +147,9 @@ class RemoteBrokerOffsetStore(OffsetStore):
         """
         update = self._instance.api.update_consumer_offset
         await self._instance.ask_group(
-            queue, lambda broker: update(broker.address, self._group, queue, offset, oneway=oneway)
+            queue,
+            lambda broker: update(broker.address, self._group, queue, offset, oneway=oneway),
+            master_first=True,
         )
 
     async def _read_from_store(self, queue: MessageQueue) -> int:

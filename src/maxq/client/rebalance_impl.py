@@ -241,6 +241,7 @@ class RebalanceImpl:
             if isinstance(error, RemotingError):
                 self._instance.broker_failed(broker.address, queues[0].topic)
             return set()
+        self._instance.brokers.trust(broker.address)
         now_ms = self._clock.monotonic_ms()
         for queue in queues:
             process_queue = self.process_queues.get(queue)

@@ -1,0 +1,349 @@
+"""Consumers of a master and a slave, of which one dies, lags or refuses (ha.md §6.2); in virtual time."""
+
+import asyncio
+
+import pytest
+
+from maxq.client.broker_table import SUSPECT_MS, SUSPECT_MS_MAX, BrokerTable
+from maxq.client.client_config import LitePullConsumerConfig
+from maxq.client.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.lite_pull_consumer import LitePullConsumer
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.body.heartbeat import HeartbeatData
+from maxq.protocol.enums import ConsumeFromWhere, MessageModel
+from maxq.protocol.message import MessageExt
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.testing.sim_clock import SimClock
+from tests.unit.client.mock_broker import NAMESRV_ADDR, MockBroker, MockCluster, simulate, until
+from tests.unit.client.test_push_consumer import FIRST, PULL, Q0, Got, make
+
+COMMIT, QUERY = RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET
+
+
+class Group:
+    """A master and a slave with the same messages."""
+
+    def __init__(self, cluster: MockCluster) -> None:
+        self.cluster = cluster
+        self.master: MockBroker = cluster.brokers["broker-a", 0]
+        self.slave: MockBroker = cluster.brokers["broker-a", 1]
+
+    def put(self, *bodies: bytes) -> None:
+        """Both have it: replication is quick."""
+        for body in bodies:
+            self.master.put("T", body)
+            self.slave.put("T", body)
+
+    def route(self, *, master: bool = True) -> None:
+        """What the name server says."""
+        for topic in ("T", "%RETRY%G"):
+            route = self.cluster.route(topic)
+            if not master:
+                route.broker_datas[0].broker_addrs.pop(0)
+
+
+async def group_of(cluster: MockCluster, count: int = 0) -> Group:
+    await cluster.start(slaves=1)
+    group = Group(cluster)
+    group.route()
+    group.put(*(b"%d" % n for n in range(count)))
+    return group
+
+
+def pulls(broker: MockBroker) -> list[dict[str, str]]:
+    return [
+        request.ext
+        for code in (PULL, RequestCode.LITE_PULL_MESSAGE)
+        for request in broker.requests(code)
+        if request.ext["topic"] == "T"
+    ]
+
+
+# --- the table ---
+
+
+def test_a_suspect_is_avoided_for_longer_each_time_and_trusted_when_it_answers() -> None:
+    clock = SimClock()
+    table = BrokerTable(clock)
+    table.replace("b", {0: "m:1", 1: "s:1"})
+
+    def reader() -> str:
+        broker = table.reader("b", 0)
+        assert broker is not None
+        return broker.address
+
+    assert reader() == "m:1"
+    for length_ms in (SUSPECT_MS, 2 * SUSPECT_MS, 4 * SUSPECT_MS, SUSPECT_MS_MAX, SUSPECT_MS_MAX):
+        table.suspect("m:1")
+        table.suspect("m:1")  # at the same time: counts once
+        clock.advance_ms(length_ms - 1)
+        assert reader() == "s:1"
+        assert [broker.address for broker in table.candidates("b")] == ["s:1", "m:1"]
+        clock.advance_ms(1)
+        assert reader() == "m:1"
+    table.suspect("m:1")
+    table.trust("m:1")
+    assert reader() == "m:1"
+    table.suspect("m:1")
+    table.suspect("s:1")
+    assert reader() == "m:1", "all are suspect: the one that was asked for"
+    clock.advance_ms(SUSPECT_MS)
+    assert not table.is_suspect("m:1"), "after it was trusted the first time counts again"
+
+
+# --- a master that dies ---
+
+
+@pytest.mark.parametrize("name_server_knows", [True, False])
+def test_a_consumer_reads_on_from_the_slave_and_returns(name_server_knows: bool) -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 3)
+        got = Got()
+        async with make(cluster, got):
+            await until(lambda: len(got.bodies) == 3, "what was there")
+            assert not pulls(group.slave)
+            await group.master.stop()
+            if name_server_knows:
+                group.route(master=False)
+            group.put(b"while it is dead")
+            await until(lambda: len(got.bodies) == 4, "a message from the slave", 5)
+            assert all(int(ext["sysFlag"]) & 1 == 0 for ext in pulls(group.slave)), "no commit along with such a pull"
+            await until(lambda: group.slave.committed.get(("G", Q0)) == 4, "the offset at the slave", 20)
+            await group.master.start()
+            group.route()
+            seen = len(group.master.seen)
+            group.put(b"back")
+            await until(lambda: len(got.bodies) == 5, "the next one")
+            await until(lambda: group.master.committed.get(("G", Q0)) == 5, "the offset at the master", 40)
+            group.put(b"again")  # ends a pull that still waits at the slave
+            await until(
+                lambda: any(r.code == PULL and r.ext["topic"] == "T" for _, r in group.master.seen[seen:]),
+                "the master is asked again", 60,
+            )  # fmt: skip
+        assert got.bodies == [b"0", b"1", b"2", b"while it is dead", b"back", b"again"]
+
+    simulate(story)
+
+
+def test_what_was_done_is_committed_to_the_slave_by_a_consumer_that_stops_while_the_master_is_dead() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 3)
+        got = Got()
+        async with make(cluster, got, persist_consumer_offset_interval=3_600_000):
+            await until(lambda: len(got.bodies) == 3, "three")
+            await group.master.stop()
+        assert group.slave.committed["G", Q0] == 3
+
+    simulate(story)
+
+
+def test_offsets_are_asked_of_the_master_first_and_of_the_slave_while_it_is_dead() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 5)
+        group.master.committed["G", Q0] = 4
+        group.slave.committed["G", Q0] = 3
+        got = Got()
+        async with make(cluster, got):
+            await until(lambda: got.bodies == [b"4"], "the master's offset")
+        assert not group.slave.requests(QUERY)
+        group.slave.committed["G", Q0] = 3
+        await group.master.stop()
+        late = Got()
+        async with make(cluster, late):
+            await until(lambda: late.bodies == [b"3", b"4"], "the slave's offset")
+
+    simulate(story)
+
+
+def test_a_queue_whose_offset_only_a_dead_master_knows_is_not_taken() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 5)
+        group.master.committed["G", Q0] = 2
+        await group.master.stop()
+        got = Got()
+        async with make(cluster, got, consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET):
+            await until(lambda: len(group.slave.requests(QUERY)) >= 3, "it asks on")
+            assert not pulls(group.slave), "starting at the end would pass over messages"
+            await group.master.start()
+            await until(lambda: got.bodies == [b"2", b"3", b"4"], "the master's offset")
+
+    simulate(story)
+
+
+def test_an_orderly_consumer_waits_for_its_master_because_only_that_locks() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 2)
+        got = Got()
+        async with make(cluster, got, orderly=True):
+            await until(lambda: len(got.bodies) == 2, "two")
+            await group.master.stop()
+            await asyncio.sleep(60)
+            group.put(*(b"later %d" % n for n in range(3)))
+            await asyncio.sleep(60)
+            assert len(got.bodies) == 2, "the locks are over"
+            assert not group.slave.requests(RequestCode.LOCK_BATCH_MQ)
+            await group.master.start()
+            await until(lambda: len(got.bodies) == 5, "the rest")
+        assert got.bodies == [b"0", b"1", b"later 0", b"later 1", b"later 2"]
+        assert group.master.committed["G", Q0] == 5
+
+    simulate(story)
+
+
+def test_broadcasting_and_lite_pull_read_on_from_the_slave() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 2)
+        got = Got()
+        lite_got: list[MessageExt] = []
+        lite = LitePullConsumer(
+            LitePullConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="L", consume_from_where=FIRST),
+            cluster.seams(),
+        )
+        await lite.subscribe("T")
+        async with make(cluster, got, message_model=MessageModel.BROADCASTING), lite:
+            while len(lite_got) < 2:
+                lite_got += await lite.poll()
+            await until(lambda: len(got.bodies) == 2, "two")
+            await group.master.stop()
+            group.put(b"from the slave")
+            while len(lite_got) < 3:
+                lite_got += await lite.poll()
+            await until(lambda: len(got.bodies) == 3, "the third")
+            await lite.commit({Q0: 3})
+            assert group.slave.committed["L", Q0] == 3
+            assert (await lite.offset_for_timestamp(Q0, 0)) == 0
+
+    simulate(story)
+
+
+def test_members_are_asked_of_the_slave_while_the_master_is_dead() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 2)
+        group.slave.committed["G", Q0] = 0
+        await group.master.stop()
+        got = Got()
+        async with make(cluster, got):
+            await until(lambda: len(got.bodies) == 2, "two")
+        assert group.slave.requests(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+
+    simulate(story)
+
+
+# --- a slave that dies, refuses, lags ---
+
+
+@pytest.mark.parametrize("how", ["dies", "refuses"])
+def test_a_slave_that_does_not_serve_is_left_for_the_master(how: str) -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 100)
+        group.master.suggest_which_broker_id = group.slave.suggest_which_broker_id = 1
+        if how == "dies":
+            await group.slave.stop()
+        else:
+            group.slave.scripts[PULL] = lambda request: request.reply(2, "[REJECTREQUEST]slaveReadEnable is false")
+        got = Got()
+        async with make(cluster, got):
+            await until(lambda: len(got.bodies) == 100, "all from the master", 5)
+            group.slave.scripts.clear()
+            if how == "dies":
+                await group.slave.start()
+            group.put(*(b"more %d" % n for n in range(40)))
+            await until(lambda: len(got.bodies) == 140, "more")
+            if how == "refuses":
+                assert len(pulls(group.slave)) <= 2
+            await asyncio.sleep(SUSPECT_MS * 4 / 1000)
+            group.put(b"the last")
+            await until(lambda: bool(pulls(group.slave)), "the slave again")
+
+    simulate(story)
+
+
+def test_a_consumer_ahead_of_a_lagging_slave_does_not_ask_in_a_circle_nor_lose_its_place() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 3)
+
+        def lag(request: RemotingCommand) -> RemotingCommand:
+            offset, held = int(request.ext["queueOffset"]), len(group.slave.queues[Q0])
+            if request.ext["topic"] != "T" or offset < held:
+                queue = MessageQueue(request.ext["topic"], "broker-a", 0)
+                return group.slave.pull_answer(request, queue, offset)
+            ext = {"nextBeginOffset": str(offset), "minOffset": "0", "maxOffset": str(held)}
+            ext["suggestWhichBrokerId"] = "0"
+            return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, "OFFSET_OVERFLOW_BADLY", ext)
+
+        group.slave.scripts[PULL] = lag
+        group.master.put("T", b"the slave lacks this")
+        got = Got()
+        async with make(cluster, got):
+            await until(lambda: len(got.bodies) == 4, "four")
+            await until(lambda: group.master.committed.get(("G", Q0)) == 4, "committed")
+            await group.master.stop()
+            await asyncio.sleep(8)
+            assert 3 <= len(pulls(group.slave)) <= 10, "about one a second"
+            assert {ext["queueOffset"] for ext in pulls(group.slave)} == {"4"}
+            group.slave.put("T", b"the slave lacks this")
+            group.slave.put("T", b"next")
+            await until(lambda: got.bodies[-1] == b"next", "it goes on", 5)
+        assert got.bodies == [b"0", b"1", b"2", b"the slave lacks this", b"next"]
+
+    simulate(story)
+
+
+# --- what must not stop a round ---
+
+
+def test_an_unreadable_answer_to_a_heartbeat_does_not_fail_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 2)
+        got = Got()
+        async with make(cluster, got) as consumer:
+            await until(lambda: len(got.bodies) == 2, "two")
+            api = consumer._running().api
+            heartbeat = api.heartbeat
+
+            async def unreadable(address: str, data: HeartbeatData) -> int:
+                if address == group.master.address:
+                    raise RemoteProtocolError("the answer is not readable")
+                return await heartbeat(address, data)
+
+            monkeypatch.setattr(api, "heartbeat", unreadable)
+            await consumer._running().heartbeat_all()
+            beats = len(group.slave.heartbeats)
+            await until(lambda: len(group.slave.heartbeats) > beats, "the next round")
+
+    simulate(story)
+
+
+def test_a_queue_that_is_given_up_is_not_taken_again_before_its_listener_has_ended() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        cluster.route("%RETRY%G")
+        for n in range(3):
+            cluster.broker.put("T", b"%d" % n)
+        gate, running = asyncio.Event(), [0, 0]
+
+        async def slow(messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult:
+            running[0] += 1
+            running[1] = max(running)
+            await gate.wait()
+            running[0] -= 1
+            return ConsumeResult.SUCCESS
+
+        async with make(cluster, slow, orderly=True) as consumer:
+            await until(lambda: running[0] == 1, "the listener is at work")
+            held = consumer._rebalance.process_queues[Q0]
+            dropping = asyncio.create_task(consumer._rebalance.drop(Q0))
+            await asyncio.sleep(3)
+            await consumer.do_rebalance()
+            assert consumer._rebalance.process_queues[Q0] is held and held.dropped
+            assert running == [1, 1]
+            gate.set()
+            await dropping
+            await until(lambda: consumer._rebalance.process_queues.get(Q0) not in (None, held), "taken anew")
+            await until(lambda: cluster.broker.committed.get(("G", Q0)) == 3, "all done")
+        assert running == [0, 1]
+
+    simulate(story)
