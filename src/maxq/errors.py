@@ -86,6 +86,10 @@ class ReplicationDivergedError(StoreError):
         self.physical_offset = physical_offset
 
 
+class LogRangeNotServedError(StoreError):
+    """A master did not send a range of its log, or sent something else; the message says what."""
+
+
 class MessageIllegalError(StoreError):
     """A message that must not be stored; `size` and `limit` are in bytes (or counts, as the message says)."""
 

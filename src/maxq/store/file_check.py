@@ -17,6 +17,7 @@ from maxq.store.damage import DamagedRange
 from maxq.store.mapped_file import load_pages
 
 STEP = 1 << 20
+UNREADABLE = "the device cannot read it"
 _ROWS = 4096
 _MAGIC = b"\xda\xa3\x20"
 REASONS = {
@@ -166,6 +167,4 @@ class FileCheck:
                 position += STEP
         else:
             self.position = self._end
-        return DamagedRange(
-            self._file_from_offset, start, self.position - start, "the device cannot read it", self._timestamp
-        )
+        return DamagedRange(self._file_from_offset, start, self.position - start, UNREADABLE, self._timestamp)

@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 from maxq.config.message_store_config import MessageStoreConfig
@@ -25,6 +26,7 @@ from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
 from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.damage import DAMAGED_FOLDER
 from maxq.store.disk_room import DiskRoom
 from maxq.store.dispatch import DispatchRequest, DispatchService
 from maxq.store.file_allocator import FileAllocator
@@ -39,6 +41,7 @@ from maxq.store.message_writer import MessageWriter, RowsAppended
 from maxq.store.queue_loader import load_queues
 from maxq.store.recovery import Recovery, RecoveryReport
 from maxq.store.replica_append import ReplicaAppender
+from maxq.store.restore_places import restore_places
 from maxq.store.running_flags import RunningFlags
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext, StoreIdentity
@@ -372,6 +375,11 @@ class MessageStore:
 
     # --- replication ---
 
+    @property
+    def master_address(self) -> str:
+        """As `set_master_address` was told last."""
+        return self._context.master_address
+
     def set_master_address(self, address: str) -> None:
         """Where a slave's master is, `host:port`, for the remark of what the slave refuses; empty: unknown."""
         self._context.master_address = address
@@ -405,6 +413,22 @@ class MessageStore:
     def damaged_from_master(self) -> int:
         """Records a slave took although their CRC is wrong, because the master's log has them so."""
         return 0 if self._replica is None else self._replica.damaged_from_master
+
+    def restore_places(self, physical_offset: int, size: int) -> int:
+        """A range that a start had sealed as damaged holds its records again: give them their places in the queues.
+
+        Returns:
+            How many queue units were written.
+        """
+        judge = self.dispatch.judge
+        judge.lost_bytes = max(0, judge.lost_bytes - size)
+        delays_ms = self.dispatch.dispatcher.delay_table
+        return restore_places(self.commit_log, self.queues, delays_ms, physical_offset, size)
+
+    @property
+    def damaged_folder(self) -> PurePath:
+        """Where the bytes of sealed ranges are, a file for each, named by physical offset."""
+        return self._context.root / DAMAGED_FOLDER
 
     def log_bytes(self, offset: int, limit: int) -> memoryview | None:
         """At most `limit` bytes of the mapped log from physical offset `offset` on, within one file; None if the log

@@ -1,0 +1,80 @@
+"""Care for the bytes of one broker's log: scrub and repair together, and what operators see of them."""
+
+import asyncio
+from collections.abc import Callable
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.replication.ha.log_fetch import fetch_log
+from maxq.replication.ha.repair import FetchLog, LogRepair
+from maxq.replication.ha.scrub import ScrubService
+from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.damage import DamagedRange
+from maxq.store.message_store import MessageStore
+
+
+class LogCare:
+    """Owns both services.
+
+    Attributes:
+        scrub, repair: see there.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        disk: Disk,
+        clock: Clock,
+        *,
+        config: Callable[[], MessageStoreConfig],
+        master_address: Callable[[], str],
+        fetch: FetchLog = fetch_log,
+    ) -> None:
+        """`master_address`: host:port of the master's HA port; empty while there is none."""
+        self._store = store
+        self._disk = disk
+        self._one_at_a_time = asyncio.Lock()
+        self._sealed: asyncio.Task[int] | None = None
+        self.repair = LogRepair(store, config, master_address, fetch)
+        self.scrub = ScrubService(store, clock, config, self._repair)
+
+    def start(self) -> None:
+        """Begin; the store is loaded, a loop runs."""
+        self.scrub.start()
+
+    async def shutdown(self) -> None:
+        """End, before the store is closed."""
+        if self._sealed is not None:
+            self._sealed.cancel()
+            await asyncio.gather(self._sealed, return_exceptions=True)
+        await self.scrub.shutdown()
+
+    def config_changed(self) -> None:
+        """A live update took place."""
+        self.scrub.config_changed()
+
+    def master_connected(self) -> None:
+        """The link to the master is there: fetch what starts have sealed."""
+        if self._sealed is None or self._sealed.done():
+            self._sealed = asyncio.get_running_loop().create_task(self._repair_sealed(), name="repair")
+
+    async def _repair(self, damage: DamagedRange) -> bool:
+        async with self._one_at_a_time:
+            return await self.repair.repair(damage)
+
+    async def _repair_sealed(self) -> int:
+        async with self._one_at_a_time:
+            return await self.repair.repair_sealed(self._disk)
+
+    def runtime_info(self) -> dict[str, str]:
+        """Keys of GET_BROKER_RUNTIME_INFO (28)."""
+        return {
+            "scrubPasses": str(self.scrub.passes),
+            "scrubCheckedBytes": str(self.scrub.checked_bytes),
+            "scrubPosition": str(self.scrub.position),
+            "scrubDamageFound": str(self.scrub.found),
+            "scrubDamageLeft": str(len(self.scrub.damages)),
+            "repairedRanges": str(self.repair.repaired),
+            "repairedBytes": str(self.repair.repaired_bytes),
+            "refusedRepairs": str(self.repair.refused),
+            "damagedFromMaster": str(self._store.damaged_from_master),
+        }

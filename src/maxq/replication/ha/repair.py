@@ -1,0 +1,192 @@
+"""Repair: a damaged range of a slave's log is fetched again from the master and written in its place.
+
+A slave's log is a copy of its master's, byte for byte, so the bytes at the same offsets are the right ones, if they are
+records: magic, sizes, own offsets and CRCs are checked before anything is written, and again in the file. They replace
+the damaged bytes in place; nothing moves, queues and index still point right. What is written is durable before the
+range counts as repaired.
+
+**Ranges that a start has sealed.** Recovery writes a filler over damage in the middle of the log, so that the log can
+be read on over it, keeps the old bytes in `damaged/<physical offset>`, and marks the places in the queues. On a slave
+these ranges are fetched too, once the master is known: the records come back, and their places in the queues are
+written again. Index entries are not: such a message is not found by its key.
+
+Not repaired, and said so: a master's own log; bytes that are no records at the master either; what the master has
+deleted; what the device cannot read.
+"""
+
+import logging
+from array import array
+from collections.abc import Awaitable, Callable
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import LogRangeNotServedError
+from maxq.runtime.blocking import run_blocking
+from maxq.runtime.interfaces import Disk, MappedRegion
+from maxq.store import record_cy
+from maxq.store.damage import DamagedRange
+from maxq.store.file_check import REASONS, UNREADABLE
+from maxq.store.mapped_file_queue import is_offset_name
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+#: So much is fetched, verified and written at a time; more only for one record that is larger.
+_CHUNK = 16 << 20
+_ROWS = 4096
+
+#: (host:port of the master's HA port, start, end) → the bytes; LogRangeNotServedError.
+FetchLog = Callable[[str, int, int], Awaitable[bytes]]
+
+
+class LogRepair:
+    """Repairs ranges of one store's log, one after the other.
+
+    Attributes:
+        repaired, repaired_bytes: ranges, and bytes of them, that are right again.
+        refused: attempts that failed; `last_refusal` says why.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        config: Callable[[], MessageStoreConfig],
+        master_address: Callable[[], str],
+        fetch: FetchLog,
+    ) -> None:
+        """`master_address`: host:port of the master's HA port; empty if there is none."""
+        self._store = store
+        self._config = config
+        self._master_address = master_address
+        self._fetch = fetch
+        self._refusals: dict[int, str] = {}  # by physical offset: each is told once
+        self.repaired = 0
+        self.repaired_bytes = 0
+        self.refused = 0
+        self.last_refusal = ""
+
+    async def repair(self, damage: DamagedRange) -> bool:
+        """Make the range right again.
+
+        Returns:
+            Is it? If not, `last_refusal` and the log say why.
+        """
+        refusal = self._refusal(damage)
+        if not refusal:
+            try:
+                await self._replace(damage)
+            except (LogRangeNotServedError, OSError) as error:
+                refusal = str(error)
+        if refusal:
+            self._refuse(damage, refusal)
+            return False
+        self.repaired += 1
+        self.repaired_bytes += damage.size
+        self._refusals.pop(damage.physical_offset, None)
+        log.warning(
+            "repaired: %d bytes at physical offset %d, fetched again from the master at %s",
+            damage.size, damage.physical_offset, self._master_address(),
+        )  # fmt: skip
+        return True
+
+    def _refusal(self, damage: DamagedRange) -> str:
+        config = self._config()
+        if config.broker_role != "SLAVE":
+            return "this broker is a master and has nobody to fetch it from; its slaves have these bytes"
+        if not config.ha_repair_enable:
+            return "haRepairEnable is false"
+        if damage.reason == UNREADABLE:
+            return "the device cannot read the place; replace it and let the slave copy the log anew"
+        return "" if self._master_address() else "the master is not known"
+
+    def _refuse(self, damage: DamagedRange, refusal: str) -> None:
+        self.refused += 1
+        self.last_refusal = refusal
+        if self._refusals.get(damage.physical_offset) != refusal:
+            self._refusals[damage.physical_offset] = refusal
+            log.error("not repaired: %s; %s", damage, refusal)
+
+    async def _replace(self, damage: DamagedRange) -> None:
+        start, end = damage.physical_offset, damage.end_offset
+        stop = min(end, start + _CHUNK)
+        while start < end:
+            data = await self._fetch(self._master_address(), start, stop)
+            good = await run_blocking(self._verified, data, start, end)
+            if good == 0:  # a record larger than that
+                stop = end
+                continue
+            await self._write(start, data[:good])
+            start += good
+            stop = min(end, start + _CHUNK)
+
+    def _verified(self, data: bytes, start: int, end: int) -> int:
+        """How many bytes from the front of `data`, the log from `start` on, are whole records. Blocks.
+
+        Returns:
+            0 if more is needed to tell.
+
+        Raises:
+            LogRangeNotServedError: what follows them is no record, or one that goes on behind `end`.
+        """
+        good, why = _good_prefix(data, start)
+        if good == len(data):
+            return good
+        size = self._store.commit_log.files.file_size
+        rest = size - (start + good) % size
+        if why == record_cy.STOP_BLANK and int.from_bytes(data[good : good + 4], "big") == rest:
+            if good + rest == len(data):
+                return len(data)
+            why = record_cy.STOP_END
+        if why in (record_cy.STOP_END, record_cy.STOP_BAD_SIZE) and start + len(data) < end:
+            return good
+        raise LogRangeNotServedError(
+            f"what the master has at physical offset {start + good} is no record either: {REASONS[why]}"
+        )
+
+    async def repair_sealed(self, disk: Disk) -> int:
+        """Fetch again what starts have sealed.
+
+        Returns:
+            How many ranges are right again.
+        """
+        before = self.repaired
+        file_size = self._store.commit_log.files.file_size
+        folder = self._store.damaged_folder
+        for entry in await run_blocking(disk.list, folder):
+            if not is_offset_name(entry.name) or int(entry.name) < self._store.min_physical_offset:
+                continue
+            file_from_offset, position = divmod(int(entry.name), file_size)
+            file_from_offset *= file_size
+            if await self.repair(DamagedRange(file_from_offset, position, entry.size, "a start found it damaged")):
+                self._store.restore_places(int(entry.name), entry.size)
+                await run_blocking(disk.delete, folder / entry.name)
+        return self.repaired - before
+
+    async def _write(self, start: int, data: bytes) -> None:
+        file = self._store.commit_log.files.find(start)
+        if file is None:
+            raise LogRangeNotServedError("this part of the log was deleted meanwhile")
+        await run_blocking(_write_durably, file.region, start - file.file_from_offset, data)
+
+
+def _good_prefix(data: bytes, start: int) -> tuple[int, int]:
+    """How many bytes from the front of `data`, the log from physical offset `start` on, are whole good records; and why
+    no more, a STOP_ code."""
+    view = memoryview(data)
+    rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
+    position, why = 0, record_cy.STOP_ROWS_FULL
+    while why == record_cy.STOP_ROWS_FULL:
+        _, position, why = record_cy.scan(view, position, len(view), start, rows)
+    return position, why
+
+
+def _write_durably(region: MappedRegion, position: int, data: bytes) -> None:
+    """Blocks. OSError: no room, or the device refuses."""
+    stop = position + len(data)
+    region.allocate(position, stop)
+    view = region.view
+    for begin in range(position, stop, 1 << 20):
+        end = min(begin + (1 << 20), stop)
+        view[begin:end] = data[begin - position : end - position]
+    region.flush(position, stop)
+    if view[position:stop] != data:
+        raise OSError("what was written reads back differently")

@@ -1,0 +1,72 @@
+"""Queue units of messages that were damaged and are right again.
+
+When a start seals damage in the log, the places of its messages in their queues become placeholders (physical offset
+and size of the filler, or of the next good message; DAMAGED_TAGS_CODE), which readers pass over. When the records are
+back, so are their units.
+"""
+
+from collections.abc import Iterator
+
+from maxq.protocol.message import MessageExt, decode_record
+from maxq.protocol.message_const import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_TAGS,
+)
+from maxq.store.commit_log import CommitLog
+from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.log_cy import DAMAGED_TAGS_CODE, jhash
+
+_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+_TRANSACTION = 0xC
+_NOT_IN_QUEUES = (0x4, 0xC)  # prepared, rolled back
+
+
+def restore_places(
+    commit_log: CommitLog, queues: ConsumeQueueStore, delays_ms: list[int], physical_offset: int, size: int
+) -> int:
+    """Write the units of the records in [physical_offset, physical_offset + size) where placeholders are.
+
+    Args:
+        delays_ms: of delay level 1, 2, …
+
+    Returns:
+        How many were written.
+    """
+    written, end = 0, physical_offset + size
+    while physical_offset < end:
+        record = commit_log.record(physical_offset)
+        if record is None:
+            break  # the BLANK at the end of a file
+        message = decode_record(record)
+        unit = (physical_offset, len(record), _tags_code(message, delays_ms))
+        for topic, queue_id, queue_offset in _places(message):
+            queue = queues.find(topic, queue_id)
+            known = None if queue is None else queue.unit(queue_offset)
+            if queue is not None and known is not None and known[2] == DAMAGED_TAGS_CODE:
+                queue.put_unit(queue_offset, unit)
+                written += 1
+        physical_offset += len(record)
+    return written
+
+
+def _places(message: MessageExt) -> Iterator[tuple[str, int, int]]:
+    if message.sys_flag & _TRANSACTION in _NOT_IN_QUEUES:
+        return
+    yield message.topic, message.queue_id, message.queue_offset
+    names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
+    offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    for name, text in zip(names, offsets, strict=False):
+        if name and text.isascii() and text.isdigit() and len(text) < 19:
+            yield name, 0 if name.startswith("%LMQ%") else message.queue_id, int(text)
+
+
+def _tags_code(message: MessageExt, delays_ms: list[int]) -> int:
+    """As the Dispatcher gives it: the hash of the tag; of a delayed message, when it is due."""
+    if message.topic == _SCHEDULE_TOPIC:
+        level = message.properties.get(PROPERTY_DELAY_TIME_LEVEL, "")
+        if level.isascii() and level.isdigit() and int(level) and delays_ms:
+            return message.store_timestamp + delays_ms[min(int(level), len(delays_ms)) - 1]
+    tags = message.properties.get(PROPERTY_TAGS)
+    return jhash(tags) if tags else 0
