@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOT := $(wildcard src/maxq/*/*_cy.py)
 ROUNDS ?= 50
+HA_ROUNDS ?= 30
 SEEDS ?= 2000
 BENCH ?=
 FIRST ?= 0
@@ -45,8 +46,9 @@ fmt: setup ## format in place
 sim: setup ## simulated crashes and bit flips: SEEDS=n FIRST=s
 	$(BIN)/python -m tests.simulation.campaign --seeds $(SEEDS) --first $(FIRST)
 
-torture: setup ## kill -9 under load, real processes: ROUNDS=n
+torture: setup ## kill -9 under load, real processes, alone and as master and slave: ROUNDS=n HA_ROUNDS=n
 	$(BIN)/python -m tests.integration.torture --rounds $(ROUNDS)
+	$(BIN)/python -m tests.integration.ha_torture --rounds $(HA_ROUNDS)
 
 fuzz: setup ## every parser of outside bytes, for longer
 	$(BIN)/python -m fuzz.run
