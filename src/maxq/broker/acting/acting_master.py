@@ -34,11 +34,7 @@ _FIRST = 1.0  # s before the first sign of life and the first look at the group
 
 
 class ActingMasterService:
-    """See the module.
-
-    Attributes:
-        is_isolated: this broker prepares before it goes online, and registers nowhere meanwhile.
-    """
+    """See the module."""
 
     def __init__(
         self,
@@ -54,13 +50,11 @@ class ActingMasterService:
         pre_online: PreOnline,
         name_servers: Callable[[], list[str]],
         is_outdated: Callable[[str, int], Awaitable[bool]],
-        on_group: Callable[[int], None],
         notify_held: Callable[[], None],
     ) -> None:
         """
         Args:
             is_outdated: asks a name server, within so many ms, whether it has another copy of our topics (322).
-            on_group: told the smallest living id whenever it changes.
             notify_held: has parked pulls answered, so that consumers return to the master.
         """
         self._settings = settings
@@ -74,17 +68,26 @@ class ActingMasterService:
         self._pre_online = pre_online
         self._name_servers = name_servers
         self._is_outdated = is_outdated
-        self._on_group = on_group
         self._notify_held = notify_held
         self._tasks = PeriodicTasks()
         self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
         self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
-        self.is_isolated = self._prepares()
+        registration.set_isolated(self._prepares())
 
     @property
-    def min_broker_id(self) -> int:
-        """The id that speaks for the group; 0 while nothing else is known."""
-        return self._group.min_broker_id
+    def is_isolated(self) -> bool:
+        """Does this broker prepare before it goes online? It registers nowhere meanwhile."""
+        return self._registration.is_isolated
+
+    @property
+    def is_acting_master(self) -> bool:
+        """Does this slave stand in for its master?"""
+        return self._group.own_id != MASTER_ID and self._services.is_running
+
+    @property
+    def min_broker_id(self) -> int | None:
+        """The id that speaks for the group; None while no name server told, or without enableSlaveActingMaster."""
+        return self._group.min_broker_id if self._group.min_broker_addr else None
 
     @property
     def alive_replicas(self) -> int:
@@ -106,9 +109,7 @@ class ActingMasterService:
             smallest = seen.min_broker_id
             self._group.on_online(*seen)
         self._services.change(own_id == smallest)
-        if self._settings.broker.enable_slave_acting_master:
-            self._on_group(smallest)
-        self.is_isolated = False
+        self._registration.set_isolated(False)
         await self._registration.register_now()
 
     def start(self) -> None:
@@ -124,6 +125,10 @@ class ActingMasterService:
         """Stop watching, and stop answering for the group."""
         await self._tasks.stop()
         self._services.change(False)
+
+    def role_changed(self) -> None:
+        """This broker was made a master, or a slave, while it runs."""
+        self._services.change(self._group.own_id == MASTER_ID)
 
     # --- signs of life ----------------------------------------------------------------------------------------------
 
@@ -185,7 +190,6 @@ class ActingMasterService:
             if not change.has_master:
                 self._on_master_offline()
             self._services.change(own_id == change.min_broker_id)
-            self._on_group(change.min_broker_id)
             if change.has_master:
                 await self._on_master_online(change)
 

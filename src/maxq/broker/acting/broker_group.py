@@ -13,6 +13,7 @@ Source:
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from maxq.broker.broker_identity import BrokerAddress
 from maxq.protocol.body.route import MASTER_ID
 
 
@@ -32,7 +33,7 @@ class MinBrokerChange(NamedTuple):
 
 
 class BrokerGroup:
-    """The view of the broker with id `own_id`.
+    """The view of the broker `own`, whose id may change with its role.
 
     Attributes:
         members: id → address of the last fetch; empty before the first.
@@ -40,11 +41,15 @@ class BrokerGroup:
         min_broker_addr: its address; empty while unknown.
     """
 
-    def __init__(self, own_id: int) -> None:
-        self.own_id = own_id
+    def __init__(self, own: BrokerAddress) -> None:
+        self._own = own
         self.members: dict[int, str] = {}
         self.min_broker_id = MASTER_ID
         self.min_broker_addr = ""
+
+    @property
+    def own_id(self) -> int:
+        return self._own.broker_id
 
     def alive_replicas(self, total_replicas: int) -> int:
         """Living brokers of the group, this one included; `total_replicas` until the first fetch."""

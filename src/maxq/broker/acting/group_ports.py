@@ -14,7 +14,7 @@ class HALink(Protocol):
 
 
 class MetadataSync(Protocol):
-    """Copying of the master's tables (SlaveSynchronize)."""
+    """Copying of the master's tables (RoleService, which passes it on to SlaveSynchronize)."""
 
     @property
     def master_address(self) -> str:

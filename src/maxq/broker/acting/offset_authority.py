@@ -14,6 +14,7 @@ Source:
 import logging
 from typing import Final
 
+from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.route import MASTER_ID
@@ -28,14 +29,14 @@ VERSION_JUMP: Final = 10_000
 class OffsetAuthority:
     """The consumer offsets of one broker as a special service."""
 
-    def __init__(self, offsets: ConsumerOffsetManager, own_id: int, clock: Clock) -> None:
+    def __init__(self, offsets: ConsumerOffsetManager, own: BrokerAddress, clock: Clock) -> None:
         self._offsets = offsets
-        self._own_id = own_id
+        self._own = own
         self._clock = clock
 
     def start(self) -> None:
         """A slave's offsets are the group's from now on."""
-        if self._own_id != MASTER_ID:
+        if self._own.broker_id != MASTER_ID:
             version = self._offsets.data_version
             self._offsets.take_version(
                 DataVersion(version.counter + VERSION_JUMP, version.state_version, self._clock.wall_ms())

@@ -9,6 +9,7 @@ Source:
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.producer_manager import ProducerManager
@@ -27,7 +28,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
 
@@ -41,15 +42,16 @@ class ReplyMessageProcessor:
         self,
         *,
         settings: BrokerSettings,
-        store: MessageStore,
+        put_message: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
         topics: TopicConfigManager,
         producers: ProducerManager,
         fast_failure: FastFailure,
         broker: BrokerAddress,
         clock: Clock,
     ) -> None:
+        """`put_message` stores a reply, here or, on a slave that acts as master, at another broker group."""
         self._settings = settings
-        self._store = store
+        self._put_message = put_message
         self._producers = producers
         self._fast_failure = fast_failure
         self._broker = broker
@@ -76,7 +78,7 @@ class ReplyMessageProcessor:
             return message.reply_to(request, ext)
         stored = SendMessageResponseHeader("0", message.queue_id, 0)
         if self._settings.broker.store_reply_message_enable:
-            result = self._store.put_message(message)
+            result = await self._put_message(message)
             if result.ok:
                 stored = SendMessageResponseHeader(result.msg_id, message.queue_id, result.queue_offset)
             else:

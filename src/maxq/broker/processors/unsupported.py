@@ -52,9 +52,6 @@ _FEATURES: Final[dict[str, Iterable[RequestCode]]] = {
     "static topics": [RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC],
     "RocksDB storage": [RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON],
     "replication": [
-        RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
-        RequestCode.EXCHANGE_BROKER_HA_INFO,
-        RequestCode.RESET_MASTER_FLUSH_OFFSET,
         RequestCode.GET_BROKER_EPOCH_CACHE,
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
     ],

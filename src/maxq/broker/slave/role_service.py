@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.outer_api import RegisterResult
 from maxq.broker.periodic import PeriodicTasks
 from maxq.broker.registration import BrokerRegistration
@@ -54,6 +55,7 @@ class RoleParts:
     replication: Replication
     synchronize: SlaveSynchronize
     registration: BrokerRegistration
+    offsets: ConsumerOffsetManager
     hold_service: PullRequestHoldService
     owner: StoreOwner
 
@@ -70,6 +72,11 @@ class RoleService:
     @property
     def is_slave(self) -> bool:
         return self._parts.settings.store.broker_role == SLAVE
+
+    @property
+    def master_address(self) -> str:
+        """Where the master answers; empty while nobody knows."""
+        return self._parts.synchronize.master_address
 
     def start(self) -> None:
         """Begin what the role at start asks for."""
@@ -112,6 +119,7 @@ class RoleService:
         parts = self._parts
         log.warning("this broker becomes %s (it was %s)", role, parts.settings.store.broker_role)
         await parts.synchronize.stop()
+        parts.offsets.slave_commits.forget()
         self.set_master_address("")
         await parts.replication.change_to_master()
         await self._take(role, MASTER_ID)

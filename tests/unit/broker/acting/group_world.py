@@ -109,13 +109,17 @@ class FakeMetadata:
 
 @dataclass
 class FakeRegistration:
-    """How often everybody was told, and whether the broker was isolated then."""
+    """How often everybody was told; while isolated nobody is."""
 
     now: int = 0
     all_: int = 0
+    is_isolated: bool = False
+
+    def set_isolated(self, isolated: bool) -> None:
+        self.is_isolated = isolated
 
     async def register_now(self) -> None:
-        self.now += 1
+        self.now += not self.is_isolated
 
     def register_all(self) -> None:
         self.all_ += 1
@@ -161,7 +165,7 @@ class Member:
         self.settings, _ = BrokerSettings.from_properties(given, source="test")
         host, _, port = ADDRESSES[broker_id].rpartition(":")
         self.own = BrokerAddress("C", "broker-a", broker_id, host, int(port))
-        self.group = BrokerGroup(broker_id)
+        self.group = BrokerGroup(self.own)
         self.api = FakeGroupApi()
         self.ha = FakeHA()
         self.sync = FakeSync()
@@ -172,7 +176,6 @@ class Member:
         self.services.register("switch", self.switch)
         self.store = FakeStore()
         self.flush_offset = MasterFlushOffset(cast(MessageStore, self.store), self.settings)
-        self.smallest: list[int] = []
         self.notified = 0
         self.outdated: set[str] = set()
         self.name_servers = ["ns1:9876", "ns2:9876"]
@@ -200,7 +203,6 @@ class Member:
             pre_online=self.pre_online,
             name_servers=lambda: self.name_servers,
             is_outdated=self._is_outdated,
-            on_group=self.smallest.append,
             notify_held=self._notify_held,
         )
 

@@ -12,7 +12,7 @@ from tests.unit.broker.acting.group_world import MASTER, MASTER_HA, SLAVE_1, Mem
 
 async def slave(broker_id: int = 1, **settings: object) -> Member:
     """A slave that is online and follows its master."""
-    member = Member(broker_id, **settings)
+    member = Member(broker_id, None, **settings)
     await member.acting.go_online()
     await member.see(0, 1, 2)
     return member
@@ -32,6 +32,8 @@ async def test_without_preparation_a_master_starts_its_services_and_a_slave_does
     assert member.services.is_running is running
     assert member.registration.now == 1
     assert member.api.fetches == 0
+    assert not member.acting.is_acting_master
+    assert member.acting.min_broker_id is None
 
 
 async def test_several_replicas_prepare_and_register_only_then() -> None:
@@ -69,7 +71,7 @@ async def test_the_smallest_slave_takes_over_and_forgets_the_master() -> None:
     assert member.sync.master_address == ""
     assert member.ha.log[-1] == ""
     assert member.api.dropped == [MASTER]
-    assert member.smallest[-1] == 1
+    assert member.acting.is_acting_master
 
 
 async def test_a_copy_of_the_masters_tables_cannot_arrive_after_the_takeover() -> None:
