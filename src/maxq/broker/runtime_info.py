@@ -79,6 +79,8 @@ class RuntimeInfo:
             "bootTimestamp": str(self._boot_wall_ms),
             "runtime": duration_text(self._clock.monotonic_ms() - self._boot_ms),
             "brokerActive": "true",
+            "brokerRole": self._settings.store.broker_role,
+            "masterAddress": self._store.master_address,
             "brokerVersion": str(int(CURRENT_VERSION)),
             "brokerVersionDesc": CURRENT_VERSION.name,
             "startAcceptSendRequestTimeStamp": str(broker.start_accept_send_request_time_stamp),

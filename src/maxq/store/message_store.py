@@ -41,7 +41,7 @@ from maxq.store.message_writer import MessageWriter, RowsAppended
 from maxq.store.queue_loader import load_queues
 from maxq.store.recovery import Recovery, RecoveryReport
 from maxq.store.replica_append import ReplicaAppender
-from maxq.store.restore_places import restore_places
+from maxq.store.restore_places import is_sealed, restore_places
 from maxq.store.running_flags import RunningFlags
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext, StoreIdentity
@@ -420,10 +420,12 @@ class MessageStore:
         Returns:
             How many queue units were written.
         """
-        judge = self.dispatch.judge
-        judge.lost_bytes = max(0, judge.lost_bytes - size)
         delays_ms = self.dispatch.dispatcher.delay_table
         return restore_places(self.commit_log, self.queues, delays_ms, physical_offset, size)
+
+    def is_sealed(self, physical_offset: int, size: int) -> bool:
+        """Does what a start wrote over damage stand in this range?"""
+        return is_sealed(self.commit_log, physical_offset, size)
 
     @property
     def damaged_folder(self) -> PurePath:

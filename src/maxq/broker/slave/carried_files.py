@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Final
 
 from maxq.protocol import json_dialect
+from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.timer_checkpoint import SIZE, TimerCheckpoint
 from maxq.runtime.interfaces import Disk
 
@@ -38,13 +39,15 @@ class CarriedFiles:
 
         Raises:
             OSError: the disk refuses.
-            RemoteProtocolError: it is no JSON.
+            RemoteProtocolError: it is not what it should be.
         """
-        return self._compact(DELAY_OFFSETS)
+        data = self._read(DELAY_OFFSETS)
+        return None if data is None else DelayOffsetSerializeWrapper.decode(data).encode()
 
     def timer_metrics(self) -> bytes | None:
         """Likewise."""
-        return self._compact(TIMER_METRICS)
+        data = self._read(TIMER_METRICS)
+        return None if data is None else json_dialect.dumps(json_dialect.loads(data))
 
     def timer_checkpoint(self) -> TimerCheckpoint | None:
         """None if the file is missing, or shorter than a checkpoint."""
@@ -67,10 +70,6 @@ class CarriedFiles:
         own.master_timer_queue_offset = master.master_timer_queue_offset
         own.data_version = master.data_version
         return self._write(TIMER_CHECK, own.encode().ljust(_TIMER_CHECK_SIZE, b"\0"), backup=False)
-
-    def _compact(self, name: str) -> bytes | None:
-        data = self._read(name)
-        return None if data is None else json_dialect.dumps(json_dialect.loads(data))
 
     def _read(self, name: str) -> bytes | None:
         try:

@@ -1,0 +1,279 @@
+"""SlaveSynchronize against a master that is a table of answers."""
+
+import logging
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
+from maxq.codes import RequestCode
+from maxq.errors import RemoteProtocolError, RemotingConnectError, RemotingTimeoutError
+from maxq.protocol import json_dialect
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
+from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
+
+MASTER = "10.0.0.1:10911"
+Answer = Callable[[RemotingCommand], RemotingCommand]
+
+
+class Client:
+    """Stands for RemotingClient: sends everything to the processors of another broker, but what the test answers."""
+
+    def __init__(self, master: BrokerWorld) -> None:
+        self.master = master
+        self.asked: list[RemotingCommand] = []
+        self.answers: dict[int, Answer] = {}
+        self.failure: Exception | None = None
+
+    async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        assert address == MASTER
+        self.asked.append(command)
+        if self.failure is not None:
+            raise self.failure
+        if command.code in self.answers:
+            return self.answers[command.code](command)
+        return await self.master.send(command)
+
+    def codes(self) -> list[int]:
+        return [command.code for command in self.asked]
+
+
+class Scene:
+    def __init__(self, **settings: str) -> None:
+        self.master = BrokerWorld(settings)
+        self.slave = BrokerWorld()
+        self.client = Client(self.master)
+        self.own_address = "10.0.0.2:10911"
+        self.timer_wheel = True
+        self.files = CarriedFiles(self.slave.disk, CONFIG_DIR)
+        slave = self.slave
+        self.synchronize = SlaveSynchronize(
+            MasterApi(cast(RemotingClient, self.client)),
+            SlaveTables(
+                topics=slave.topics,
+                groups=slave.groups,
+                offsets=slave.offsets,
+                request_modes=slave.modes,
+                files=self.files,
+            ),
+            clock=slave.clock,
+            own_address=lambda: self.own_address,
+            timer_wheel=lambda: self.timer_wheel,
+        )
+        self.synchronize.set_master_address(MASTER)
+
+
+async def test_an_unchanged_table_costs_one_entry() -> None:
+    scene = Scene()
+    scene.master.add_topic("T")
+    assert await scene.synchronize.sync_all()
+    scene.client.asked.clear()
+    assert await scene.synchronize.sync_all()
+    tables = [command for command in scene.client.asked if command.code in (21, 201)]
+    assert [(command.code, command.ext.get("maxTopicNum"), command.ext.get("maxGroupNum")) for command in tables] == [
+        (21, "1", None), (201, None, "1"),
+    ]  # fmt: skip
+    assert scene.synchronize.rounds == 2
+
+
+async def test_a_master_that_knows_no_pages_is_understood() -> None:
+    scene = Scene()
+    scene.master.add_topic("T")
+
+    def whole(request: RemotingCommand) -> RemotingCommand:  # RocketMQ 5.3
+        return request.reply(body=scene.master.topics.encode_compact())
+
+    scene.client.answers[21] = whole
+    assert await scene.synchronize.sync_all()
+    assert scene.slave.topics.topic_config_table == scene.master.topics.topic_config_table
+    assert scene.client.codes().count(21) == 1
+
+
+async def test_a_table_that_changes_between_two_pages_is_read_anew() -> None:
+    scene = Scene(splitMetadataSize="5")
+    for i in range(20):
+        scene.master.add_topic(f"T{i:02}")
+    changes = iter(range(1000))
+
+    async def invoke(address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        scene.client.asked.append(command)
+        if command.ext.get("topicSeq") == "10" and next(changes) == 0:
+            scene.master.topics.delete_topic_configs(["T00"])
+        return await scene.master.send(command)
+
+    scene.client.invoke = invoke  # type: ignore[method-assign]
+    assert await scene.synchronize.sync_all()
+    assert scene.slave.topics.topic_config_table == scene.master.topics.topic_config_table
+    assert scene.slave.topics.data_version == scene.master.topics.data_version
+
+
+async def test_a_table_that_never_stands_still_is_a_failure_that_changes_nothing() -> None:
+    scene = Scene(splitMetadataSize="5")
+    before = dict(scene.slave.topics.topic_config_table)
+
+    async def invoke(address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        scene.master.topics.update_data_version()
+        return await scene.master.send(command)
+
+    scene.client.invoke = invoke  # type: ignore[method-assign]
+    assert await scene.synchronize.sync_all()
+    assert (scene.slave.topics.topic_config_table, scene.synchronize.rounds) == (before, 0)
+
+
+async def test_a_master_that_names_more_entries_than_it_sends_is_told_off() -> None:
+    scene = Scene()
+
+    def short(request: RemotingCommand) -> RemotingCommand:
+        topics = {"T": TopicConfig("T").to_json()}
+        body = json_dialect.dumps({"dataVersion": DataVersion(9).to_json(), "topicConfigTable": topics})
+        return request.reply(ext={"totalTopicNum": "7"}, body=body)
+
+    scene.client.answers[21] = short
+    with pytest.raises(RemoteProtocolError, match="says it has 7 entries, but sent only 1"):
+        await MasterApi(cast(RemotingClient, scene.client)).topics(MASTER, DataVersion(1))
+
+
+async def test_an_empty_table_of_topics_is_not_taken() -> None:
+    scene = Scene()
+    before = dict(scene.slave.topics.topic_config_table)
+    empty = b'{"dataVersion":{"counter":99},"topicConfigTable":{}}'
+    scene.client.answers[21] = lambda request: request.reply(body=empty)
+    assert await scene.synchronize.sync_all()
+    assert scene.slave.topics.topic_config_table == before
+
+
+async def test_topics_that_went_or_changed_are_told_to_the_listeners_and_others_are_not() -> None:
+    scene = Scene()
+    scene.master.add_topic("Same")
+    scene.master.add_topic("Gone")
+    await scene.synchronize.sync_all()
+    told: list[tuple[list[str], list[str]]] = []
+    scene.slave.topics.add_change_listener(
+        lambda changed, deleted: told.append(([config.topic_name for config in changed], deleted))
+    )
+    scene.master.topics.delete_topic_configs(["Gone"])
+    scene.master.add_topic("New")
+    await scene.synchronize.sync_all()
+    assert told == [(["New"], ["Gone"])]
+    scene.master.topics.update_data_version()
+    await scene.synchronize.sync_all()
+    assert told == [(["New"], ["Gone"])]
+    assert scene.slave.topics.data_version == scene.master.topics.data_version
+
+
+async def test_what_a_master_does_not_have_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    for code in (402, 61, 60):
+        scene.client.answers[code] = lambda request: request.reply(3, "request type not supported")
+    assert await scene.synchronize.sync_all()
+    await scene.synchronize.sync_timer_check_point()
+    assert scene.synchronize.rounds == 1
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_a_failure_is_logged_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    scene.client.failure = RemotingConnectError("refused", address=MASTER)
+    for _ in range(3):
+        assert not await scene.synchronize.sync_all()
+    scene.client.failure = None
+    assert await scene.synchronize.sync_all()
+    texts = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(texts) == 2
+    assert "could not be taken, it is tried again: refused" in texts[0] and "can be taken again" in texts[1]
+
+
+async def test_one_table_that_fails_leaves_the_others_to_be_taken() -> None:
+    scene = Scene()
+    scene.master.add_topic("T")
+    scene.master.offsets.commit_offset("c", "G", "T", 0, 7)
+
+    def late(request: RemotingCommand) -> RemotingCommand:
+        raise RemotingTimeoutError("no answer", address=MASTER, timeout_ms=1)
+
+    scene.client.answers[21] = late
+    assert await scene.synchronize.sync_all()
+    assert scene.slave.offsets.query_offset("G", "T", 0) == 7
+    assert (scene.slave.topics.contains_topic("T"), scene.synchronize.rounds) == (False, 0)
+
+
+@pytest.mark.parametrize("address", ["", MASTER])
+async def test_nobody_is_asked_without_a_master_or_if_it_is_ourselves(address: str) -> None:
+    scene = Scene()
+    scene.own_address = MASTER
+    scene.synchronize.set_master_address(address)
+    assert not await scene.synchronize.sync_all()
+    await scene.synchronize.sync_timer_check_point()
+    assert scene.client.asked == []
+
+
+async def test_nothing_of_the_timer_is_asked_for_without_the_wheel() -> None:
+    scene = Scene()
+    scene.timer_wheel = False
+    await scene.synchronize.sync_all()
+    await scene.synchronize.sync_timer_check_point()
+    assert not {60, 61} & set(scene.client.codes())
+
+
+async def test_a_slave_that_becomes_master_counts_versions_on_from_the_masters() -> None:
+    scene = Scene()
+    scene.master.add_topic("T")
+    await scene.synchronize.sync_all()
+    scene.slave.add_topic("U")
+    assert scene.slave.topics.data_version.counter == scene.master.topics.data_version.counter + 1
+
+
+async def test_the_timers_place_is_the_masters_and_the_own_wheel_stays() -> None:
+    scene = Scene()
+    scene.slave.disk.make_dirs(CONFIG_DIR)
+    own = TimerCheckpoint(1, 2, 3, 4, DataVersion(5, 6, 7))
+    scene.slave.disk.write(CONFIG_DIR / "timercheck", own.encode().ljust(4096, b"\0"))
+    master = TimerCheckpoint(100, 200, 300, 400, DataVersion(500, 600, 700))
+    scene.client.answers[60] = lambda request: request.reply(body=master.encode())
+    await scene.synchronize.sync_timer_check_point()
+    data = scene.slave.disk.read(CONFIG_DIR / "timercheck")
+    assert len(data) == 4096
+    assert TimerCheckpoint.decode(data) == TimerCheckpoint(100, 2, 3, 400, DataVersion(500, 600, 700))
+
+
+async def test_a_file_that_says_what_the_master_says_is_not_written_again() -> None:
+    scene = Scene()
+    assert scene.files.write_delay_offsets(b'{"offsetTable":{1:3}}')
+    assert not scene.files.write_delay_offsets(b'{"offsetTable":{1:3}}')
+    assert not CarriedFiles(scene.slave.disk, CONFIG_DIR).write_delay_offsets(b'{"offsetTable":{1:3}}')
+    assert scene.files.write_delay_offsets(b'{"offsetTable":{1:4}}')
+    assert scene.slave.disk.read(CONFIG_DIR / "delayOffset.json.bak") == b'{"offsetTable":{1:3}}'
+
+
+async def test_where_the_masters_log_begins_is_known_or_is_not() -> None:
+    scene = Scene()
+    scene.master.runtime = {"commitLogMinOffset": "1073741824"}
+    assert await scene.synchronize.master_min_offset() == 1 << 30
+    scene.master.runtime = {}
+    assert await scene.synchronize.master_min_offset() is None
+    scene.client.failure = RemotingConnectError("refused", address=MASTER)
+    assert await scene.synchronize.master_min_offset() is None
+
+
+async def test_the_answers_of_a_master_without_delayed_messages_let_a_java_slave_start_its_wheel_now() -> None:
+    master = BrokerWorld()
+    answer = await master.call(RequestCode.GET_TIMER_CHECK_POINT)
+    checkpoint = TimerCheckpoint.decode(answer.body_bytes)
+    assert (len(answer.body_bytes), answer.code) == (56, 0)
+    assert 0 <= master.clock.wall_ms() - checkpoint.last_read_time_ms < 1000
+    assert checkpoint.last_read_time_ms % 1000 == 0
+    metrics = json_dialect.loads((await master.call(RequestCode.GET_TIMER_METRICS)).body_bytes)
+    assert (metrics["timingCount"], set(metrics["dataVersion"])) == ({}, {"counter", "stateVersion", "timestamp"})
+
+
+@pytest.mark.parametrize("code", [60, 61])
+async def test_a_master_without_the_wheel_says_so(code: int) -> None:
+    answer = await BrokerWorld({"timerWheelEnable": "false"}).call(code)
+    assert answer.code == 1 and "timerWheelEnable is false" in (answer.remark or "")

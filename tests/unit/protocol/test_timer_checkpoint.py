@@ -1,0 +1,32 @@
+"""TimerCheckpoint: the bytes that Java writes."""
+
+import pytest
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+
+#: Answer of a Java broker to 60 (golden wire/broker/json/000060).
+GOLDEN = bytes.fromhex(
+    "000001a1fc0538780000000000000138000000000000000700000000000000070000000000000000000001a1fc0539dd0000000000000028"
+)
+
+
+def test_javas_answer_is_read_and_written() -> None:
+    checkpoint = TimerCheckpoint.decode(GOLDEN)
+    assert checkpoint == TimerCheckpoint(0x1A1FC053878, 312, 7, 7, DataVersion(40, 0, 0x1A1FC0539DD))
+    assert checkpoint.encode() == GOLDEN
+
+
+def test_old_brokers_send_no_version() -> None:
+    assert TimerCheckpoint.decode(GOLDEN[:32]).data_version == DataVersion()
+
+
+def test_what_follows_the_form_is_not_looked_at() -> None:
+    assert TimerCheckpoint.decode(GOLDEN.ljust(4096, b"\xff")).encode() == GOLDEN
+
+
+@pytest.mark.parametrize("size", [0, 31, 33, 55])
+def test_other_lengths_are_refused(size: int) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"32 or 56 bytes, not {size}"):
+        TimerCheckpoint.decode(GOLDEN[:size])
