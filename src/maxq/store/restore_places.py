@@ -1,4 +1,4 @@
-"""Queue units of messages that were damaged and are right again.
+"""What a start has sealed as damaged, and queue units of messages that are right again.
 
 When a start seals damage in the log, the places of its messages in their queues become placeholders (physical offset
 and size of the filler, or of the next good message; DAMAGED_TAGS_CODE), which readers pass over. When the records are
@@ -14,8 +14,9 @@ from maxq.protocol.message_const import (
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_TAGS,
 )
-from maxq.store.commit_log import CommitLog
+from maxq.store.commit_log import BLANK_MAGIC, CommitLog
 from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.damage import DAMAGED_PROPERTY
 from maxq.store.log_cy import DAMAGED_TAGS_CODE, jhash
 
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -49,6 +50,17 @@ def restore_places(
                 written += 1
         physical_offset += len(record)
     return written
+
+
+def is_sealed(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
+    """Does a filler (damage.py) stand in [physical_offset, physical_offset + size)?"""
+    record = commit_log.record(physical_offset)
+    if record is None:
+        blank = commit_log.get(physical_offset, 8)
+        return blank is not None and bytes(blank) == size.to_bytes(4, "big") + BLANK_MAGIC.to_bytes(4, "big")
+    message = decode_record(record)
+    is_rolled_back = message.sys_flag & _TRANSACTION == _TRANSACTION
+    return is_rolled_back and len(record) == size and (not message.topic or DAMAGED_PROPERTY in message.properties)
 
 
 def _places(message: MessageExt) -> Iterator[tuple[str, int, int]]:

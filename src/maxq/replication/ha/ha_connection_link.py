@@ -87,6 +87,7 @@ class HAConnectionLink(asyncio.Protocol):
             connection.on_report(offset)
             self._on_report(self)
             if is_first:
+                self._arm()  # heartbeats begin
                 self.push()
 
     # --- sending ---
@@ -127,6 +128,8 @@ class HAConnectionLink(asyncio.Protocol):
     # --- time ---
 
     def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         wait_ms = self.connection.next_deadline_ms() - self._clock.monotonic_ms()
         self._timer = asyncio.get_running_loop().call_later(max(wait_ms, 1) / 1000, self._on_time)
 

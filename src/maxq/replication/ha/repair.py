@@ -8,7 +8,7 @@ range counts as repaired.
 **Ranges that a start has sealed.** Recovery writes a filler over damage in the middle of the log, so that the log can
 be read on over it, keeps the old bytes in `damaged/<physical offset>`, and marks the places in the queues. On a slave
 these ranges are fetched too, once the master is known: the records come back, and their places in the queues are
-written again. Index entries are not: such a message is not found by its key.
+written again. Index entries are not: such a message is not found by its key. The old bytes stay where they are.
 
 Not repaired, and said so: a master's own log; bytes that are no records at the master either; what the master has
 deleted; what the device cannot read.
@@ -152,13 +152,12 @@ class LogRepair:
         file_size = self._store.commit_log.files.file_size
         folder = self._store.damaged_folder
         for entry in await run_blocking(disk.list, folder):
-            if not is_offset_name(entry.name) or int(entry.name) < self._store.min_physical_offset:
+            offset = int(entry.name) if is_offset_name(entry.name) else -1
+            if offset < self._store.min_physical_offset or not self._store.is_sealed(offset, entry.size):
                 continue
-            file_from_offset, position = divmod(int(entry.name), file_size)
-            file_from_offset *= file_size
-            if await self.repair(DamagedRange(file_from_offset, position, entry.size, "a start found it damaged")):
-                self._store.restore_places(int(entry.name), entry.size)
-                await run_blocking(disk.delete, folder / entry.name)
+            position = offset % file_size
+            if await self.repair(DamagedRange(offset - position, position, entry.size, "a start found it damaged")):
+                self._store.restore_places(offset, entry.size)
         return self.repaired - before
 
     async def _write(self, start: int, data: bytes) -> None:

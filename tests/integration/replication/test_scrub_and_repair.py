@@ -1,0 +1,256 @@
+"""A bit flips in a slave's log: scrub finds it, the range comes again from the master, both logs are equal."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path, PurePath
+
+import pytest
+
+from maxq.errors import LogRangeNotServedError
+from maxq.replication.ha.log_care import LogCare
+from maxq.replication.ha.log_fetch import fetch_log
+from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.store.damage import DamagedRange
+from maxq.store.tools.check import StoreCheck
+from maxq.store.tools.store_files import StoreFiles
+from tests.integration.replication.pair import Member, member, until
+
+FILE = 65_536
+
+
+@asynccontextmanager
+async def pair(tmp_path: Path, messages: int = 500) -> AsyncIterator[tuple[Member, Member]]:
+    """A master with a log of several files, and a slave that has all of it."""
+    async with member(tmp_path / "m", "ASYNC_MASTER") as master:
+        end = master.put(messages)
+        assert end > 3 * FILE
+        async with member(tmp_path / "s", "SLAVE", scrub_enable=True, scrub_bytes_per_second=1 << 30) as slave:
+            await copied(master, slave)
+            yield master, slave
+
+
+async def copied(master: Member, slave: Member) -> None:
+    """The slave has the whole log, which was written from its first byte on."""
+    piece = await fetch_log(master.address, 0, master.store.max_physical_offset)
+    slave.store.append_from_master(0, memoryview(piece))
+    slave.ha.update_master_ha_address(master.address)
+    await until(lambda: slave.ha.is_client_connected)
+    assert slave.log() == master.log()
+
+
+def care_of(one: Member, fetch: Callable[[str, int, int], Awaitable[bytes]] = fetch_log) -> LogCare:
+    return LogCare(
+        one.store, SystemDisk(), SystemClock(), config=lambda: one.settings.store,
+        master_address=lambda: one.ha.client.master_address, fetch=fetch,
+    )  # fmt: skip
+
+
+def record_at(one: Member, number: int) -> tuple[int, int]:
+    """(physical offset, size) of the record number `number` of queue 0."""
+    queue = one.store.queue("T", 0)
+    assert queue is not None
+    unit = queue.unit(number)
+    assert unit is not None
+    return unit[0], unit[1]
+
+
+def flip(one: Member, physical_offset: int, mask: int = 0x10) -> None:
+    file = one.store.commit_log.files.find(physical_offset)
+    assert file is not None
+    file.view[physical_offset - file.file_from_offset] ^= mask
+
+
+def check_lines(root: Path) -> list[str]:
+    return StoreCheck(StoreFiles(SystemDisk(), PurePath(root))).run().lines()
+
+
+async def test_a_flipped_bit_is_found_by_file_and_position_and_both_logs_are_equal_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with pair(tmp_path) as (master, slave):
+        offset, size = record_at(slave, 40)
+        flip(slave, offset + 300)
+        assert slave.log() != master.log()
+        care = care_of(slave)
+        assert await care.scrub.check_all() == []
+        file = offset - offset % FILE
+        assert f"commitlog/{file:020d}: {size} bytes at position {offset - file}" in caplog.text
+        assert f"repaired: {size} bytes at physical offset {offset}" in caplog.text
+        assert slave.log() == master.log()
+        info = care.runtime_info()
+        assert (info["scrubDamageFound"], info["scrubDamageLeft"], info["scrubPasses"]) == ("1", "0", "1")
+        assert (info["repairedRanges"], info["repairedBytes"], info["refusedRepairs"]) == ("1", str(size), "0")
+        assert int(info["scrubCheckedBytes"]) == slave.store.max_physical_offset
+    assert check_lines(tmp_path / "s")[0].endswith("no faults")
+
+
+async def test_a_whole_head_of_a_file_and_its_blank_end_are_repaired(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (master, slave):
+        for offset in (0, FILE - 700, FILE, 2 * FILE - 900):  # the log's first byte, and around a file's end
+            file = slave.store.commit_log.files.find(offset)
+            assert file is not None
+            start = offset - file.file_from_offset
+            file.view[start : min(start + 900, FILE)] = b"\xee" * (min(start + 900, FILE) - start)
+        care = care_of(slave)
+        assert await care.scrub.check_all() == []
+        assert slave.log() == master.log()
+        assert care.repair.repaired >= 3
+
+
+async def test_the_services_find_and_repair_by_themselves_while_messages_come(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (master, slave):
+        slave.set(scrub_enable=False)
+        care = care_of(slave)
+        care.start()
+        offset, _ = record_at(slave, 10)
+        flip(slave, offset + 300)
+        slave.set(scrub_enable=True)
+        care.config_changed()
+        while care.scrub.passes == 0:
+            master.put(1)
+            await asyncio.sleep(0)
+        await until(lambda: slave.store.max_physical_offset == master.store.max_physical_offset)
+        assert care.repair.repaired == 1
+        assert slave.log() == master.log()
+        await care.shutdown()
+
+
+async def test_what_the_master_has_damaged_too_is_refused_named_once_and_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with pair(tmp_path) as (master, slave):
+        offset, size = record_at(slave, 40)
+        flip(slave, offset + 300)
+        flip(master, offset + 310)
+        before = slave.log()
+        care = care_of(slave)
+        for _ in range(2):
+            (left,) = await care.scrub.check_all()
+            assert (left.physical_offset, left.size) == (offset, size)
+        assert slave.log() == before
+        assert "is no record either: the CRC" in care.repair.last_refusal
+        assert [record.getMessage() for record in caplog.records if "not repaired" in record.getMessage()] == [
+            f"not repaired: {left}; {care.repair.last_refusal}"
+        ]
+        assert (care.scrub.found, len(care.scrub.damages), care.repair.refused) == (1, 1, 2)
+        flip(master, offset + 310)
+        assert await care.scrub.check_all() == []
+        assert slave.log() == master.log() and care.scrub.damages == {}
+
+
+async def test_a_master_only_names_its_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with pair(tmp_path) as (master, _):
+        master.set(scrub_enable=True, scrub_bytes_per_second=1 << 30)
+        offset, _ = record_at(master, 40)
+        flip(master, offset + 300)
+        care = care_of(master)
+        (left,) = await care.scrub.check_all()
+        assert left.physical_offset == offset
+        assert "its slaves have these bytes" in caplog.text
+
+
+async def test_a_repair_that_is_switched_off_or_has_no_master_says_so(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (_, slave):
+        offset, size = record_at(slave, 40)
+        damage = DamagedRange(offset - offset % FILE, offset % FILE, size, "a test says so")
+        care = care_of(slave)
+        slave.set(ha_repair_enable=False)
+        assert not await care.repair.repair(damage)
+        assert care.repair.last_refusal == "haRepairEnable is false"
+        slave.set(ha_repair_enable=True)
+        slave.ha.update_master_ha_address("")
+        assert not await care.repair.repair(damage)
+        assert care.repair.last_refusal == "the master is not known"
+
+
+async def test_a_range_that_the_master_deleted_is_refused(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (master, slave):
+        master.set(ha_send_heartbeat_interval=100)
+        master.store.commit_log.forget_first().destroy()
+        offset, _ = record_at(slave, 5)
+        flip(slave, offset + 300)
+        care = care_of(slave)
+        (left,) = await care.scrub.check_all()
+        assert left.physical_offset == offset
+        assert "has deleted that part" in care.repair.last_refusal
+        assert slave.log()[FILE:] == master.log()
+        with pytest.raises(LogRangeNotServedError, match="begins later"):
+            await fetch_log(master.address, 0, 100)
+
+
+async def test_bytes_that_verify_but_do_not_fit_the_range_are_not_written(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (_, slave):
+        offset, size = record_at(slave, 40)
+        flip(slave, offset + 300)
+
+        async def elsewhere(address: str, start: int, end: int) -> bytes:
+            return await fetch_log(address, start + size, end + size)
+
+        before = slave.log()
+        care = care_of(slave, elsewhere)
+        (left,) = await care.scrub.check_all()
+        assert left.physical_offset == offset and slave.log() == before
+        assert "belongs to another physical offset" in care.repair.last_refusal
+
+
+async def test_an_unreachable_master_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LogRangeNotServedError, match=r"127.0.0.1:1 cannot be reached"):
+        await fetch_log("127.0.0.1:1", 5, 10)
+
+
+async def test_what_a_start_sealed_comes_back_with_its_place_in_the_queue(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with member(tmp_path / "m", "ASYNC_MASTER") as master:
+        master.put(500)
+        async with member(tmp_path / "s", "SLAVE") as slave:
+            await copied(master, slave)
+            whole, (header, _), (body, _) = slave.log(), record_at(slave, 110), record_at(slave, 120)
+        for offset in (header + 5, body + 300):
+            path = tmp_path / "s" / "commitlog" / f"{offset - offset % FILE:020d}"
+            data = bytearray(path.read_bytes())
+            data[offset % FILE] ^= 0x20
+            path.write_bytes(data)
+        async with member(tmp_path / "s", "SLAVE", master.address) as slave:
+            assert len(slave.store.report.damages) == 2 and slave.log() != whole
+            found = slave.store.get_message("G", "T", 0, 108, 32, None)
+            care = care_of(slave)
+            care.master_connected()
+            await until(lambda: care.repair.repaired == 2)
+            await care.shutdown()
+            assert slave.log() == whole == master.log()
+            again = slave.store.get_message("G", "T", 0, 108, 32, None)
+            assert again.message_count > found.message_count or again.total_bytes > found.total_bytes
+            queue = slave.store.queue("T", 0)
+            assert queue is not None
+            master_queue = master.store.queue("T", 0)
+            assert master_queue is not None
+            for number in (109, 110, 111, 119, 120, 121):
+                assert queue.unit(number) == master_queue.unit(number)
+            assert await care.repair.repair_sealed(SystemDisk()) == 0  # nothing is left to do
+    assert [line for line in check_lines(tmp_path / "s") if "note" not in line][:-1] == []
+
+
+async def test_the_rate_of_a_scrub_is_kept(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (_, slave):
+        size = slave.store.max_physical_offset
+        slave.set(scrub_bytes_per_second=size * 4)
+        care = care_of(slave)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await care.scrub.check_all()
+        assert loop.time() - began >= 0.2
+
+
+async def test_files_deleted_under_a_scrub_are_no_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with pair(tmp_path) as (_, slave):
+        slave.set(scrub_bytes_per_second=FILE * 20)
+        care = care_of(slave)
+        scrub = asyncio.get_running_loop().create_task(care.scrub.check_all())
+        await until(lambda: care.scrub.position > 0)
+        for _ in range(2):
+            slave.store.commit_log.forget_first().destroy()
+        assert await scrub == []
+        assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
