@@ -10,23 +10,21 @@ Source:
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
-from ipaddress import ip_address
 from pathlib import PurePath
 
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.acting.assembly import GroupMember, GroupParts
 from maxq.broker.attributes import QUEUE_TYPE
 from maxq.broker.batch_path import BatchPath
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.broker_identity import BrokerAddress, resolve
 from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.housekeeping import ClientHousekeepingService
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.fast_failure import FastFailure
-from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from maxq.broker.longpolling.pull_request_hold_service import HeldPullsOfClosed, PullRequestHoldService
 from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
 from maxq.broker.outer_api import BrokerOuterApi
 from maxq.broker.persistent_manager import PersistentManager
@@ -59,13 +57,13 @@ from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_tails import TopicTails
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
-from maxq.errors import ConfigError
 from maxq.protocol.message import UniqIdGenerator
 from maxq.remoting.client import RemotingClient
-from maxq.remoting.server import Connection, RemotingServer
+from maxq.remoting.server import RemotingServer
 from maxq.remoting.tls import ClientTls, ServerTls
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
+from maxq.replication.ha.log_care import LogCare
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk, Rng
 from maxq.store.message_store import MessageStore
@@ -193,7 +191,7 @@ class BrokerController:
         )
         self.server.gate = self.fast_failure.gate
         self.server.add_listener(self.housekeeping)
-        self.server.add_listener(_HeldPullsOfClosed(self.hold_service))
+        self.server.add_listener(HeldPullsOfClosed(self.hold_service))
         self.topic_puts = TopicPuts(lambda: self.store.topics.values())
         self.stats.add_source(self.topic_puts.sample)
         self.broker_stats = BrokerStats(self.topic_puts.total, self.stats.messages_got)
@@ -216,9 +214,17 @@ class BrokerController:
         )
         full_copy = FullCopy(lambda: settings.store.ha_full_copy, self.slave_synchronize.master_min_offset)
         self.ha_service = HAService(settings, self.store, clock, first_offset=full_copy)
-        self.ha_service.set_connected_listener(self.slave_synchronize.wake)
+        self.ha_service.set_connected_listener(self._master_connected)
         self.ha_service.set_service_failed(lambda name, error: self._on_failure(name, error))
         self.acknowledgement.set_replicas(self.ha_service)
+        self.log_care = LogCare(
+            self.store,
+            self._disk,
+            clock,
+            config=lambda: settings.store,
+            master_address=lambda: self.ha_service.client.master_address,
+        )
+        settings.on_change(lambda changes: self.log_care.config_changed())
         self._store_owner = StoreOwner(self._disk, settings.store, self.address)
         self.role = RoleService(
             RoleParts(
@@ -233,6 +239,11 @@ class BrokerController:
                 owner=self._store_owner,
             )
         )
+
+    def _master_connected(self) -> None:
+        """This slave's link to its master is there."""
+        self.slave_synchronize.wake()
+        self.log_care.master_connected()
 
     def _is_batch_topic(self, topic: str) -> bool:
         config = self.topics.select_topic_config(topic)
@@ -356,6 +367,8 @@ class BrokerController:
                 broker_stats=self.broker_stats,
                 fast_failure=self.fast_failure,
                 hold_service=self.hold_service,
+                ha_service=self.ha_service,
+                log_care=self.log_care,
             ).collect,
             ha_runtime_info=self.ha_service.runtime_info,
             topic_route=self.outer_api.topic_route,
@@ -377,7 +390,7 @@ class BrokerController:
             await self._resolve_address()
             await self._load()
             await self._listen()
-            await self._listen_to_slaves()
+            await self.role.listen()
         except BaseException:
             await self._close()
             raise
@@ -386,6 +399,7 @@ class BrokerController:
         self.schedule = BrokerSchedule(self._scheduled_parts())
         self.schedule.start()
         self.role.start()
+        self.log_care.start()
         try:
             await self._register_first()
         except BaseException:  # told to end while a name server takes its time
@@ -395,13 +409,7 @@ class BrokerController:
 
     def start_line(self) -> str:
         """Who and where this broker is, its role, and what a send waits for."""
-        address = self.address
-        text = f"broker {address.broker_name} of {address.cluster} serves at {address.address}, slaves at "
-        text += f"{address.ha_address}; {self.ha_service.rule()}"
-        if not self.role.is_slave:
-            return text
-        master = self._settings.store.ha_master_address
-        return f"{text}; id {address.broker_id}, copies {master or 'the master that the name servers tell'}"
+        return self.role.start_line()
 
     async def _resolve_address(self) -> None:
         self.address.resolved_ip = await resolve(self.address.ip)
@@ -418,18 +426,6 @@ class BrokerController:
         await run_blocking(self._store_owner.record, role)
         self.topic_tails.refresh_all()
         self.store.start()
-
-    async def _listen_to_slaves(self) -> None:
-        """On haListenPort, whatever the role: 0 is the port above listenPort, and a free one if that is any."""
-        host, clients = self._settings.server.bind_address, self._settings.broker.listen_port
-        port = self._settings.store.ha_listen_port or (clients + 1 if clients else 0)
-        try:
-            self.address.ha_port = await self.ha_service.start(host, port)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(
-                f"haListenPort={port}: slaves cannot be listened to on {host}:{port} ({error}); set "
-                "haListenPort to a port that is free"
-            ) from error
 
     async def _listen(self) -> None:
         host, port = self._settings.server.bind_address, self._settings.broker.listen_port
@@ -522,6 +518,7 @@ class BrokerController:
         """Close whatever is open, in the order of a shutdown; also after a start that failed half way."""
         await self.server.shutdown()
         await self.ha_service.shutdown()
+        await self.log_care.shutdown()
         await self.store.shutdown()
         if self.address.port:
             await self._persist_tables()
@@ -536,40 +533,3 @@ class BrokerController:
 
     def _tables(self) -> list[PersistentManager]:
         return [self.topics, self.groups, self.offsets, self.request_modes]
-
-
-class _HeldPullsOfClosed:
-    """Forgets the parked pulls of connections that close."""
-
-    def __init__(self, hold_service: PullRequestHoldService) -> None:
-        self._hold_service = hold_service
-
-    def on_connect(self, connection: Connection) -> None:
-        pass
-
-    def on_close(self, connection: Connection) -> None:
-        self._hold_service.drop(connection)
-
-    def on_idle(self, connection: Connection) -> None:
-        pass
-
-    def on_exception(self, connection: Connection) -> None:
-        pass
-
-
-async def resolve(host: str) -> str:
-    """The literal address of a host name, IPv4 if it has one; a literal address itself.
-
-    Raises:
-        ConfigError: nothing is known of the name.
-    """
-    try:
-        return str(ip_address(host))
-    except ValueError:
-        pass
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise ConfigError(f"brokerIP1={host}: no address is known for this name ({error}); give an address") from None
-    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
-    return str(found[0][4][0])

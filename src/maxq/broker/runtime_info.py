@@ -15,6 +15,8 @@ from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.codes import CURRENT_VERSION
 from maxq.config.settings import BrokerSettings
+from maxq.replication.ha.ha_service import HAService
+from maxq.replication.ha.log_care import LogCare
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.message_store import MessageStore
 
@@ -36,6 +38,8 @@ class RuntimeInfo:
         broker_stats: BrokerStats,
         fast_failure: FastFailure,
         hold_service: PullRequestHoldService,
+        ha_service: HAService,
+        log_care: LogCare,
     ) -> None:
         self._settings = settings
         self._disk = disk
@@ -46,12 +50,22 @@ class RuntimeInfo:
         self._broker_stats = broker_stats
         self._fast_failure = fast_failure
         self._hold_service = hold_service
+        self._ha_service = ha_service
+        self._log_care = log_care
         self._boot_wall_ms = clock.wall_ms()
         self._boot_ms = clock.monotonic_ms()
 
     def collect(self) -> dict[str, str]:
         """Every key; all values are texts."""
-        return {**self._idle(), **self._store_numbers(), **self._broker_numbers(), **self._totals(), **self._queues()}
+        return {
+            **self._idle(),
+            **self._store_numbers(),
+            **self._broker_numbers(),
+            **self._totals(),
+            **self._queues(),
+            **self._replication(),
+            **self._log_care.runtime_info(),
+        }
 
     def _store_numbers(self) -> dict[str, str]:
         store, times = self._store, self._fast_failure.put_times
@@ -120,6 +134,28 @@ class RuntimeInfo:
             table[f"{kind}ThreadPoolQueueCapacity"] = str(capacity)
             table[f"{kind}ThreadPoolQueueHeadWaitTimeMills"] = waited if size else "0"
         return table
+
+    def _replication(self) -> dict[str, str]:
+        """MaxQ's own keys: what an alarm watches, in one number each."""
+        info = self._ha_service.runtime_info()
+        if not info.master:
+            client = info.ha_client_runtime_info
+            return {
+                "haRole": "SLAVE",
+                "haMasterAddress": client.master_addr or "",
+                "haMasterConnected": str(self._ha_service.is_client_connected).lower(),
+                "haTransferredBytesPerSecond": str(client.transferred_byte_in_second),
+                "haLinkFailure": self._ha_service.client.failure,
+                "haLinksRefused": str(self._ha_service.client.refused),
+            }
+        slaves = info.ha_connection_info
+        return {
+            "haRole": self._settings.store.broker_role,
+            "haSlaves": str(len(slaves)),
+            "haSlavesInSync": str(info.in_sync_slave_nums),
+            "haLargestGapBytes": str(max((slave.diff for slave in slaves), default=0)),
+            "haTransferredBytesPerSecond": str(sum(slave.transferred_byte_in_second for slave in slaves)),
+        }
 
     @staticmethod
     def _idle() -> dict[str, str]:
