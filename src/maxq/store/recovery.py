@@ -174,11 +174,25 @@ class Recovery:
             check_prop_crc=config.force_verify_prop_crc,
         )
         scan = scanner.run(first)
+        if config.broker_role == "SLAVE" and not self._report.clean_exit:
+            self._leave_to_the_master(scan)
         self._report.scanned_bytes, self._report.records = scan.bytes_read, scan.records
         self._report.damages = scan.damages
         for damage in scan.damages:
             log.error("damage in the middle of the log: %s", damage)
         return scan
+
+    def _leave_to_the_master(self, scan: LogScan) -> None:
+        """A slave's log ends before the first damage that a torn write may have left: what follows comes again from
+        the master. Were it sealed, this log would be no copy of the master's any more, and lack what that has."""
+        durable = self._checkpoint.physic_msg_timestamp
+        for number, damage in enumerate(scan.damages):
+            if damage.store_timestamp >= durable:
+                scan.end_offset = damage.physical_offset
+                scan.last_store_timestamp = damage.store_timestamp
+                scan.torn_reason = f"{damage.reason}; the rest comes again from the master"
+                del scan.damages[number:]
+                return
 
     def _first_file(self) -> int:
         """Number of the file from which the log is checked."""

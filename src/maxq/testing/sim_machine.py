@@ -59,6 +59,7 @@ class SimMachine:
         disk: as its process sees it; a new object after each boot.
         clock: its own wall clock.
         process: the one that runs, or ran last.
+        data_lost_ms: when, in virtual monotonic ms, written data may have been lost: with the power, with the disk.
     """
 
     def __init__(self, loop: SimLoop, address: str, rng: SimRng, *, write_back: float = 0.2) -> None:
@@ -68,6 +69,7 @@ class SimMachine:
         self._rng = rng
         self._write_back = write_back
         self._disks = 0
+        self.data_lost_ms: list[int] = []
         self.disk = self._new_disk()
         self.process = SimProcess(loop, address, self._lost_power)
         self.process.die()
@@ -111,12 +113,14 @@ class SimMachine:
         if self.disk.lost_process_only:
             self.loop.network.kill_host(self.address)
         else:
+            self.data_lost_ms.append(self.clock.monotonic_ms())
             self.loop.network.crash_host(self.address)
 
     def lose_disk(self) -> None:
         """All data is gone: the next boot finds an empty disk."""
         assert self.process.is_dead, f"{self.address} runs"
         self.disk = self._new_disk()
+        self.data_lost_ms.append(self.clock.monotonic_ms())
 
     async def pause(self, seconds: float) -> None:
         """The process stands still; the system goes on to receive for it, as far as windows allow."""

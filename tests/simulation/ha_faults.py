@@ -1,0 +1,201 @@
+"""What can happen to a group of brokers, one fault at a time; several overlap."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from maxq.testing.sim_network import LinkSettings
+from maxq.testing.sim_rng import SimRng
+from tests.simulation.ha_group import HaGroup
+from tests.simulation.ha_node import HaNode
+
+Fault = Callable[[HaNode], Awaitable[None]]
+
+
+class HaFaults:
+    """Draws faults and lets them happen. A fault that lasts runs beside the next ones."""
+
+    def __init__(self, group: HaGroup, rng: SimRng) -> None:
+        self._group = group
+        self._rng = rng
+        self._network = group.world.network
+        self._lasting: list[asyncio.Task[None]] = []
+        self._kinds: list[tuple[int, str, Fault]] = [
+            (6, "reset", self._reset),
+            (6, "partition", self._partition),
+            (4, "half-open", self._half_open),
+            (5, "slow link", self._slow_link),
+            (5, "kill", self._kill),
+            (4, "kill within a disk operation", self._kill_in_operation),
+            (5, "power loss", self._power_loss),
+            (5, "power loss within a disk operation", self._power_loss_in_operation),
+            (2, "power loss while starting", self._power_loss_in_start),
+            (3, "clean restart", self._clean_restart),
+            (5, "pause", self._pause),
+            (4, "wall clock jump", self._clock_jump),
+            (3, "disk full", self._disk_full),
+            (3, "slow disk", self._slow_disk),
+            (1, "slave's disk lost", self._slave_disk_lost),
+            (1, "master's disk lost", self._master_disk_lost),
+        ]
+
+    async def one(self) -> None:
+        """One more."""
+        name, fault = self._rng.choice([(name, fault) for weight, name, fault in self._kinds for _ in range(weight)])
+        node = self._rng.choice(self._group.nodes)
+        if not node.is_up:
+            return
+        self._group.note(f"{name}: {node}{' (master)' if node is self._group.master else ''}")
+        self._group.marks[f"fault: {name}"] += 1
+        await fault(node)
+
+    async def settle(self) -> None:
+        """What lasts comes to its end, the network is whole again, everybody runs."""
+        for task in self._lasting:
+            await task
+        self._network.heal()
+        self._network.default_link = LinkSettings()
+        for pair in [(a, b) for a in self._group.nodes for b in self._group.nodes if a is not b]:
+            self._network.set_link(pair[0].machine.address, pair[1].machine.address, LinkSettings())
+        group = self._group
+        for node in [group.master, *group.slaves]:
+            node.machine.disk.cut_power_after(-1)
+            for _ in range(3):
+                if not node.is_up:
+                    node.machine.disk.cut_power_after(-1)
+                    await group.start(node)
+
+    def _last(self, coroutine: Awaitable[None]) -> None:
+        self._lasting.append(asyncio.ensure_future(coroutine))
+
+    def _while(self) -> float:
+        """Seconds: mostly short, sometimes longer than every timeout."""
+        return self._rng.choice((0.1, 0.5, 2.0, 7.0, 30.0)) * self._rng.uniform(0.3, 1.3)
+
+    def _other(self, node: HaNode) -> HaNode:
+        return self._rng.choice([other for other in self._group.nodes if other is not node])
+
+    # -- network --
+
+    async def _reset(self, node: HaNode) -> None:
+        self._network.reset(node.machine.address, self._other(node).machine.address)
+
+    async def _partition(self, node: HaNode) -> None:
+        other = self._other(node)
+        self._network.partition(node.machine.address, other.machine.address, both_ways=self._rng.chance(0.6))
+        self._last(self._heal_later(node, other))
+
+    async def _heal_later(self, node: HaNode, other: HaNode) -> None:
+        await asyncio.sleep(self._while())
+        self._network.heal(node.machine.address, other.machine.address)
+
+    async def _half_open(self, node: HaNode) -> None:
+        """One end is gone, the other does not know: nothing passes for a while, then it is told as it writes."""
+        other = self._other(node)
+        here, there = node.machine.address, other.machine.address
+        self._network.partition(here, there)
+        for transport in self._network.connections(here, there):
+            transport.reset()
+        self._last(self._heal_later(node, other))
+
+    async def _slow_link(self, node: HaNode) -> None:
+        other = self._other(node)
+        link = LinkSettings(
+            delay_ms=(1, self._rng.choice((5, 100, 2000))),
+            chunk_bytes=(1, self._rng.choice((20, 1000))),
+            whole=0.1,
+            loss=self._rng.choice((0.0, 0.05)),
+            bytes_per_second=self._rng.choice((0, 300, 5000, 50_000)),
+        )
+        here, there = node.machine.address, other.machine.address
+        self._network.set_link(here, there, link, both_ways=self._rng.chance(0.5))
+
+        async def end() -> None:
+            await asyncio.sleep(self._while())
+            self._network.set_link(here, there, self._network.default_link)
+
+        self._last(end())
+
+    # -- processes and machines --
+
+    async def _back_later(self, node: HaNode) -> None:
+        await asyncio.sleep(self._while())
+        if not node.machine.is_up:
+            await self._group.start(node)
+
+    async def _kill(self, node: HaNode) -> None:
+        node.machine.kill()
+        self._group.check_union()
+        await self._back_later(node)
+
+    async def _power_loss(self, node: HaNode) -> None:
+        node.machine.power_off()
+        await self._back_later(node)
+
+    async def _in_operation(self, node: HaNode, *, process_only: bool) -> None:
+        disk = node.machine.disk
+        disk.cut_power_after(self._rng.below(60), process_only=process_only)
+        await asyncio.sleep(self._while())
+        disk.cut_power_after(-1)
+        if not node.machine.is_up:
+            self._group.note(f"  {node} died in {disk.lost_at}")
+            await self._back_later(node)
+
+    async def _kill_in_operation(self, node: HaNode) -> None:
+        await self._in_operation(node, process_only=True)
+
+    async def _power_loss_in_operation(self, node: HaNode) -> None:
+        await self._in_operation(node, process_only=False)
+
+    async def _power_loss_in_start(self, node: HaNode) -> None:
+        node.machine.power_off()
+        await self._group.start_losing_power(node, self._rng.below(40))
+        await self._back_later(node)
+
+    async def _clean_restart(self, node: HaNode) -> None:
+        await node.stop()
+        await self._back_later(node)
+
+    async def _pause(self, node: HaNode) -> None:
+        seconds = self._while()
+        self._last(node.machine.pause(seconds))
+
+    async def _clock_jump(self, node: HaNode) -> None:
+        node.machine.clock.jump_wall_ms(self._rng.choice((-3_600_000, -700, 300, 40_000, 7_200_000)))
+
+    # -- disks --
+
+    async def _disk_full(self, node: HaNode) -> None:
+        disk = node.machine.disk
+        usage = disk.usage(node.root)
+        disk.other_bytes = usage.free - self._rng.below(40_000)
+
+        async def end() -> None:
+            await asyncio.sleep(self._while())
+            disk.other_bytes = 0
+            node.machine.disk.other_bytes = 0
+
+        self._last(end())
+
+    async def _slow_disk(self, node: HaNode) -> None:
+        process = node.machine.process
+        process.slowness = self._rng.choice((20, 300))
+
+        async def end() -> None:
+            await asyncio.sleep(self._while())
+            process.slowness = 1
+
+        self._last(end())
+
+    async def _slave_disk_lost(self, node: HaNode) -> None:
+        if node is self._group.master:
+            return
+        node.machine.kill()
+        node.lose_disk()
+        self._group.marks["slave begins empty"] += 1
+        await self._back_later(node)
+
+    async def _master_disk_lost(self, node: HaNode) -> None:
+        if node is not self._group.master:
+            return
+        node.machine.power_off()
+        await self._group.promote_the_longest(keep_old=False)

@@ -1,0 +1,407 @@
+"""A master and two slaves on one simulated network, the senders on the master, and the rules that always hold.
+
+* A message is acknowledged only when as many nodes have its bytes as the rule in force asks for (a node that has lost
+  its power or disk since the message was sent may have lost it again).
+* What a node has it keeps: all of it when its process is killed, what was flushed when its power goes.
+* A slave's log is, from its first byte on, the beginning of the master's. If the master itself lost its end, the log of
+  a slave that has more does not grow until somebody decides.
+* The offsets of a queue never go back; what is read at one is what was stored there; no acknowledged message has the
+  place of another.
+* Every send is answered.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Final
+
+from maxq.codes import ResponseCode
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.testing.sim_machine import MachineDiedError
+from maxq.testing.sim_rng import SimRng
+from maxq.testing.simulation import SimWorld
+from tests.simulation.ha_ledger import HaLedger, HaSent
+from tests.simulation.ha_node import HaNode, Image, read_queue
+
+ADDRESSES: Final = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+TOPICS: Final = ("Orders", "Payments")
+QUEUES: Final = 2
+#: Longer than slaveTimeout, syncFlushTimeout and every pause together.
+ANSWER_LIMIT_S: Final = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a story's master waits for, and with what."""
+
+    role: str
+    needed: int  # copies, the master's own included; 1: nobody is waited for
+    config: MessageStoreConfig
+
+
+class HaGroup:
+    """Attributes:
+    master: the node that is it now.
+    marks: how often each kind of thing happened.
+    history: what happened, for whoever reads a failure.
+    """
+
+    def __init__(self, world: SimWorld, rng: SimRng, rule: Rule, marks: Counter[str], history: list[str]) -> None:
+        self.world = world
+        self.rng = rng
+        self.rule = rule
+        self.marks = marks
+        self.history = history
+        self.ledger = HaLedger()
+        self.nodes = [
+            HaNode(
+                world.loop, f"node-{number}", address, rng.fork(address), self._config(number == 1),
+                self._master_min_offset,
+            )
+            for number, address in enumerate(ADDRESSES, start=1)
+        ]
+        self.master = self.nodes[0]
+        self.sending = True
+        self._number = 0
+        self._bodies: dict[str, tuple[str, int, int] | None] = {}  # all that were ever sent: where they were seen
+        self._queue_ends: dict[tuple[str, int, str, int], int] = {}
+        self._senders: list[asyncio.Task[None]] = []
+        self._lives: Counter[str] = Counter()
+
+    def _config(self, is_master: bool) -> MessageStoreConfig:
+        return replace(self.rule.config, broker_role=self.rule.role if is_master else "SLAVE")
+
+    async def _master_min_offset(self) -> int | None:
+        """What a slave asks its master's remoting port for (haFullCopy); nobody knows while the master is down."""
+        await asyncio.sleep(0.01)
+        store = self.master.store
+        return store.min_physical_offset if self.master.is_up and store is not None else None
+
+    @property
+    def slaves(self) -> list[HaNode]:
+        return [node for node in self.nodes if node is not self.master]
+
+    @property
+    def now_ms(self) -> int:
+        return self.world.clock.monotonic_ms()
+
+    def note(self, text: str) -> None:
+        """One line of the history."""
+        self.history.append(f"{(self.now_ms - 1_000_000) / 1000:9.3f} {text}")
+
+    # -- life --
+
+    async def start(self, node: HaNode) -> None:
+        """The node comes (back), unless it dies while it starts; then it is checked."""
+        before = Image() if self._lives[node.name] == 0 else node.live_image()
+        died_with_power = node.machine.disk.is_dead and not node.machine.disk.lost_process_only
+        durable_end = node.durable_end if node.store is None else node.store.flushed_offset
+        self._lives[node.name] += 1
+        sealed_before = len(node.sealed)
+        try:
+            report = await node.start(self.master.ha_address)
+        except MachineDiedError:
+            self.marks["died while starting"] += 1
+            self.note(f"{node} died while starting")
+            node.image = Image(before.start, before.data[: max(0, durable_end - before.start)])
+            node.durable_end = min(durable_end, node.image.end)
+            return
+        self.note(f"{node} starts, {node.live_image().end} bytes: " + "; ".join(report))
+        for start, end in node.sealed[sealed_before:]:
+            self.note(f"  sealed {start} … {end}")
+            self.marks["damage sealed by a start"] += 1
+        self._check_kept(node, before, durable_end if died_with_power else before.end)
+        self._see_who_joins(node)
+        self._queue_ends = {key: end for key, end in self._queue_ends.items() if key[2] != node.name}
+        if node is self.master and self.sending:
+            self.start_senders()
+
+    def start_senders(self) -> None:
+        """Producers, in the master's process."""
+        for n in range(self.rng.between(1, 4)):
+            rng = self.rng.fork(f"sender {n} {self.now_ms}")
+            self._senders.append(self.master.machine.spawn(self._send(self.master, rng)))
+
+    async def stop_sending(self) -> None:
+        """No more messages; those under way are answered."""
+        self.sending = False
+        await asyncio.sleep(ANSWER_LIMIT_S if self.rng.chance(0.05) else 8)
+        self.check_senders()
+
+    def check_senders(self) -> None:
+        """A sender that failed speaks."""
+        for task in self._senders:
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                error = task.exception()
+                if isinstance(error, Exception):
+                    raise error
+        self._senders = [task for task in self._senders if not task.done()]
+
+    async def start_losing_power(self, node: HaNode, operations: int) -> None:
+        """The node comes back, and loses its power again `operations` disk operations later."""
+        node.power_lost_at_start = operations
+        await self.start(node)
+
+    async def promote_the_longest(self, *, keep_old: bool) -> None:
+        """The operator makes the slave with most of the log the master. `keep_old`: the old master's disk stays, it
+        may join or not."""
+        for node in self.nodes:
+            if node.is_up:
+                await node.stop()
+            node.machine.disk.cut_power_after(-1)
+        chosen = max(self.slaves, key=lambda node: node.live_image().end)
+        if not keep_old:
+            self.master.lose_disk()
+        self.marks["slave made the master"] += 1
+        self.note(f"{chosen} is made the master")
+        self.master = chosen
+        for node in self.nodes:
+            node.config = self._config(node is chosen)
+            node.frozen_end = None
+        await self.start(chosen)
+        self.forget_what_the_master_lacks(f"{chosen} was made the master")
+        for node in self.slaves:
+            await self.start(node)
+
+    async def let_operator_decide(self) -> None:
+        """Slaves that do not join: the longest becomes the master, or they are emptied."""
+        apart = [node for node in self.slaves if node.frozen_end is not None]
+        if not apart:
+            return
+        if self.who_has_lost() or self.rng.chance(0.3):
+            await self.promote_the_longest(keep_old=self.rng.chance(0.5))
+        for node in [node for node in self.slaves if node.frozen_end is not None]:
+            self.marks["slave emptied by the operator"] += 1
+            self.note(f"{node} is emptied")
+            await node.stop()
+            node.lose_disk()
+            await self.start(node)
+
+    async def converge(self, limit_s: float) -> None:
+        """The slaves reach the master's end in time."""
+        began = self.world.loop.time()
+        while any(node.live_image().end != self.master.live_image().end for node in self.slaves):
+            ends = {str(node): node.live_image().end for node in self.nodes}
+            assert self.world.loop.time() < began + limit_s, f"after {limit_s} s without faults the logs end at {ends}"
+            self.check()
+            await asyncio.sleep(0.1)
+
+    # -- sending --
+
+    async def _send(self, node: HaNode, rng: SimRng) -> None:
+        pace = rng.choice((0.2, 1.0, 3.0))
+        while self.sending and node.store is not None and self.master is node:
+            if rng.chance(0.8):
+                await asyncio.sleep(rng.uniform(0, pace))
+            acknowledgement, store = node.acknowledgement, node.store
+            if acknowledgement is None or store is None:
+                return
+            refusal = acknowledgement.refusal()
+            if refusal is not None:
+                self.marks["refused: too few replicas"] += 1
+                await asyncio.sleep(0.2)
+                continue
+            await self._send_one(node, rng)
+
+    async def _send_one(self, node: HaNode, rng: SimRng) -> None:
+        assert node.store is not None and node.acknowledgement is not None, "it runs"
+        self._number += 1
+        topic, queue_id = rng.choice(TOPICS), rng.below(QUEUES)
+        body = rng.bytes(rng.choice((10, 10, 100, 400, 2500)))
+        sent_ms = self.now_ms
+        self._bodies.setdefault(_md5(body), None)
+        result = node.store.put_message(
+            MessageExtBrokerInner(
+                topic, queue_id, body, {"KEYS": f"k{self._number:06}"}, born_timestamp=node.machine.clock.wall_ms()
+            )
+        )
+        if not result.ok:
+            self.marks[f"refused: {result.status.name}"] += 1
+            assert result.remark, f"a refusal without a word why: {result}"
+            await asyncio.sleep(0.1)
+            return
+        at = result.physical_offset
+        record = node.bytes_at(at, result.size)
+        sent = HaSent(
+            self._number, topic, queue_id, result.queue_offset, at, record, _md5(body), sent_ms
+        )
+        self.ledger.messages.append(sent)
+        future = node.acknowledgement.outcome(result.end_offset)
+        status = ResponseCode.SUCCESS
+        if future is not None:
+            try:
+                status = await asyncio.wait_for(future, ANSWER_LIMIT_S)
+            except TimeoutError as error:
+                raise AssertionError(f"{sent} was not answered within {ANSWER_LIMIT_S} s") from error
+        self.marks[f"answer: {ResponseCode(status).name}"] += 1
+        if status == ResponseCode.SUCCESS:
+            self._acknowledge(node, sent)
+
+    def _acknowledge(self, node: HaNode, sent: HaSent) -> None:
+        holders = [other.name for other in self.nodes if other.has(sent)]
+        excused = [
+            other.name for other in self.nodes if other.name not in holders and other.lost_since(sent.sent_ms)
+        ]
+        assert node.name in holders, f"{sent} was acknowledged and is not on the master"
+        assert len(holders) + len(excused) >= self.rule.needed, (
+            f"{sent} was acknowledged, {self.rule.needed} copies are promised, only {holders} have it"
+        )
+        sent.acknowledged = True
+        sent.by_disk = node.store is not None and node.store.flusher.is_sync
+
+    # -- rules --
+
+    def check(self, *, whole: bool = True) -> None:
+        """What holds at any moment. `whole`: compare logs from their first byte, not only what is new."""
+        self.check_senders()
+        for failure in self.world.loop.failures:
+            raise failure
+        compared = 0 if whole else min(node.compared_end for node in self.slaves)
+        master = self.master.live_image(compared)
+        for node in self.slaves:
+            if node.is_up:
+                self._check_slave(node, master)
+        for node in self.nodes:
+            if node.is_up:
+                self._check_queue_ends(node)
+
+    def _check_slave(self, node: HaNode, master: Image) -> None:
+        image = node.live_image(master.start)
+        if node.frozen_end is not None:
+            assert image.end == node.frozen_end, (
+                f"{node}'s log is not a beginning of the master's any more, and still grew from {node.frozen_end} to "
+                f"{image.end}"
+            )
+            return
+        reason = self._why_not_joined(node, image, master)
+        assert not reason, f"{node}: {reason}"
+        node.compared_end = image.end
+
+    def _why_not_joined(self, node: HaNode, image: Image, master: Image) -> str:
+        """Why the log is not the beginning of the master's; empty if it is."""
+        if image.end > master.end and image.data:
+            return f"its log ends at {image.end}, the master's at {master.end}"
+        sealed = node.sealed + self.master.sealed
+        at = _masked(image, sealed).difference(_masked(master, sealed))
+        return "" if at is None else f"its log differs from the master's at {at}"
+
+    def _see_who_joins(self, started: HaNode) -> None:
+        """After a start: whose log is not a beginning of the master's? Only a master that lost its end excuses that."""
+        master = self.master.live_image()
+        for node in self.nodes:
+            node.compared_end = 0
+        for node in self.slaves if started is self.master else [started] if started is not self.master else []:
+            if not node.is_up:
+                continue
+            image = node.live_image()
+            reason = self._why_not_joined(node, image, master)
+            was = node.frozen_end
+            node.frozen_end = image.end if reason else None
+            if reason and was is None:
+                self.marks["slave ahead of a master that lost its end"] += 1
+                self.note(f"  {node} does not join: {reason}")
+                assert self.master.machine.data_lost_ms, f"{node}: {reason}, and the master has lost nothing"
+
+    def _check_kept(self, node: HaNode, before: Image, kept_end: int) -> None:
+        """What must survive did, and nothing else came in its place."""
+        after = node.live_image()
+        assert after.end >= min(kept_end, before.end), (
+            f"{node} had {before.end} bytes of log, {kept_end} for sure; after its start {after.end}"
+        )
+        at = _masked(before, node.sealed).difference(_masked(after, node.sealed))
+        assert at is None, f"{node}'s log changed at {at} with its start; it was sure up to {kept_end}"
+
+    def _check_queue_ends(self, node: HaNode) -> None:
+        assert node.store is not None, "it is up"
+        for topic in TOPICS:
+            for queue_id in range(QUEUES):
+                key = (topic, queue_id, node.name, self._lives[node.name])
+                end = node.store.max_offset(topic, queue_id)
+                before = self._queue_ends.get(key, 0)
+                assert end >= before, f"{node}: {topic}/{queue_id} went back from {before} to {end}"
+                self._queue_ends[key] = end
+                if end > before and self.rng.chance(0.3):
+                    self._check_read(node, topic, queue_id, max(before, node.store.min_offset(topic, queue_id)), end)
+
+    def _check_read(self, node: HaNode, topic: str, queue_id: int, start: int, end: int) -> None:
+        assert node.store is not None, "it is up"
+        for offset, body in read_queue(node.store, topic, queue_id, start, end).items():
+            assert body in self._bodies, f"{node} shows at {topic}/{queue_id}@{offset} what was never sent"
+            place = self._bodies[body]
+            assert place in (None, (topic, queue_id, offset)), (
+                f"{node} shows at {topic}/{queue_id}@{offset} what was seen at {place} before"
+            )
+            self._bodies[body] = (topic, queue_id, offset)
+            self.marks["read on a slave" if node.is_slave else "read on the master"] += 1
+
+    def forget_what_the_master_lacks(self, why: str) -> None:
+        """Another log is the truth now. What was acknowledged and is not in it must have an excuse."""
+        image = self.master.live_image()
+        gone = [sent for sent in self.ledger.messages if not image.has(sent.physical_offset, sent.record)]
+        lost = [sent for sent in gone if sent.acknowledged]
+        for sent in lost:
+            copies = sum(node.lost_since(sent.sent_ms) for node in self.nodes)
+            assert copies >= self.rule.needed, (
+                f"lost: {sent}: {why}, only {copies} nodes have lost anything since, {self.rule.needed} copies were "
+                "promised"
+            )
+            self.marks["acknowledged message lost with all its copies"] += 1
+        self.ledger.forget(gone)
+
+    def who_has_lost(self) -> list[HaSent]:
+        """Acknowledged messages that the master has not."""
+        image = self.master.live_image()
+        return [s for s in self.ledger.acknowledged() if not image.has(s.physical_offset, s.record)]
+
+    def check_union(self) -> None:
+        """Every acknowledged message is somewhere, unless all the copies that were promised are excused."""
+        images = [node.live_image() for node in self.nodes]
+        for sent in self.ledger.acknowledged():
+            if not any(image.has(sent.physical_offset, sent.record) for image in images):
+                lost = sum(node.lost_since(sent.sent_ms) for node in self.nodes)
+                assert lost >= self.rule.needed, f"lost everywhere: {sent}"
+
+    def check_equal(self) -> None:
+        """At rest: all logs and queues are one."""
+        master = self.master
+        image = master.live_image()
+        queues = {(t, q): master.queue(t, q) for t in TOPICS for q in range(QUEUES)}
+        acknowledged = self.ledger.acknowledged()
+        for sent in acknowledged:
+            assert image.has(sent.physical_offset, sent.record), f"lost: {sent}"
+            shown = queues[sent.topic, sent.queue_id].get(sent.queue_offset)
+            assert shown == sent.body_md5, f"{sent} is not what the master shows there"
+        places = Counter((s.topic, s.queue_id, s.queue_offset) for s in acknowledged)
+        twice = [place for place, count in places.items() if count > 1]
+        assert not twice, f"two acknowledged messages have one place: {twice}"
+        for node in self.slaves:
+            own = node.live_image()
+            reason = self._why_not_joined(node, own, image)
+            assert not reason and own.end == image.end, f"{node} at rest: {own.end} of {image.end} bytes. {reason}"
+            for (topic, queue_id), shown_by_master in queues.items():
+                shown_here = node.queue(topic, queue_id)
+                wrong = {o: b for o, b in shown_here.items() if shown_by_master.get(o) != b}
+                assert not wrong, f"{node} shows other messages in {topic}/{queue_id} than the master: {sorted(wrong)}"
+                missing = [
+                    s for s in acknowledged
+                    if (s.topic, s.queue_id) == (topic, queue_id) and s.physical_offset >= own.start
+                    and s.queue_offset not in shown_here
+                    and not any(a <= s.physical_offset < b for a, b in node.sealed)
+                ]  # fmt: skip
+                assert not missing, f"{node} does not show {missing[0]}"
+
+
+def _masked(image: Image, ranges: list[tuple[int, int]]) -> Image:
+    """The image with these ranges zeroed."""
+    data = bytearray(image.data)
+    for start, end in ranges:
+        low, high = max(0, start - image.start), min(len(data), end - image.start)
+        if low < high:
+            data[low:high] = bytes(high - low)
+    return Image(image.start, bytes(data)) if ranges else image
+
+
+def _md5(body: bytes) -> str:
+    return hashlib.md5(body).hexdigest()

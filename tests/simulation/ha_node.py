@@ -1,0 +1,222 @@
+"""One broker's store with its replication, on a machine of its own."""
+
+import contextlib
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from maxq.broker.acknowledgement import Acknowledgement
+from maxq.config import BrokerSettings
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.protocol.message import decode_records
+from maxq.replication.ha.full_copy import FullCopy
+from maxq.replication.ha.ha_service import HAService
+from maxq.store.message_store import MessageStore
+from maxq.store.store_context import StoreIdentity
+from maxq.store.store_results import GetMessageStatus
+from maxq.testing.sim_loop import SimLoop
+from maxq.testing.sim_machine import MachineDiedError, SimMachine
+from maxq.testing.sim_rng import SimRng
+from tests.simulation.ha_ledger import HaSent
+from tests.simulation.store_world import ROOT
+
+HA_PORT: Final = 10912
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A log's bytes, from its first one on."""
+
+    start: int = 0
+    data: bytes = b""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.data)
+
+    def range(self, start: int, end: int) -> bytes:
+        """Bytes [start, end), as far as they are there."""
+        return self.data[max(0, start - self.start) : max(0, end - self.start)]
+
+    def has(self, start: int, data: bytes) -> bool:
+        return self.start <= start and self.range(start, start + len(data)) == data
+
+    def difference(self, other: "Image") -> int | None:
+        """The first offset, of those that both have, where they differ."""
+        low, high = max(self.start, other.start), min(self.end, other.end)
+        if low >= high:
+            return None
+        mine, theirs = self.range(low, high), other.range(low, high)
+        if mine == theirs:
+            return None
+        return low + next(n for n, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b)
+
+
+class HaNode:
+    """A store and its HAService; dies and comes back.
+
+    Attributes:
+        image: of the log when the last life ended; `durable_end`: what was flushed then.
+        sealed: ranges that a start found damaged and filled.
+        frozen_end: the end of a log that the master's does not continue any more (the master lost its own end); it must
+            not grow. None: they join.
+        compared_end: up to here this log was found equal to the master's.
+    """
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        name: str,
+        address: str,
+        rng: SimRng,
+        config: MessageStoreConfig,
+        master_min_offset: Callable[[], Awaitable[int | None]],
+    ) -> None:
+        self._master_min_offset = master_min_offset
+        self.name = name
+        self.number = int(name[-1])
+        self.machine = SimMachine(loop, address, rng, write_back=rng.choice((0.0, 0.2, 0.6)))
+        self.config = config
+        self.store: MessageStore | None = None
+        self.ha: HAService | None = None
+        self.acknowledgement: Acknowledgement | None = None
+        self.image = Image()
+        self.durable_end = 0
+        self.sealed: list[tuple[int, int]] = []
+        self.frozen_end: int | None = None
+        self.compared_end = 0
+        self.power_lost_at_start = -1  # disk operations after which the power goes in the next start; -1: it stays
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_up(self) -> bool:
+        return self.machine.is_up and self.store is not None
+
+    @property
+    def is_slave(self) -> bool:
+        return self.config.broker_role == "SLAVE"
+
+    @property
+    def root(self) -> PurePath:
+        return ROOT
+
+    @property
+    def ha_address(self) -> str:
+        return f"{self.machine.address}:{HA_PORT}"
+
+    # -- life --
+
+    async def start(self, master_address: str) -> list[str]:
+        """Boot, recover, replicate. Returns what recovery said.
+
+        Raises:
+            MachineDiedError: the power went while it started.
+        """
+        self.note_end()
+        self.store = None
+        self.machine.boot()
+        operations, self.power_lost_at_start = self.power_lost_at_start, -1
+        self.machine.disk.cut_power_after(operations)
+        return await self.machine.call(lambda: self._start(master_address))
+
+    async def _start(self, master_address: str) -> list[str]:
+        machine = self.machine
+        identity = StoreIdentity(broker_id=self.number - 1)
+        store = MessageStore(
+            self.config, disk=machine.disk, clock=machine.clock, broker=identity, memory_bytes=1 << 30
+        )
+        report = store.load()
+        self.sealed += [(damage.physical_offset, damage.end_offset) for damage in report.damages]
+        store.start()
+        settings = BrokerSettings(store=self.config)
+        copy = FullCopy(lambda: self.config.ha_full_copy, self._master_min_offset)
+        self.ha = HAService(settings, store, machine.clock, first_offset=copy)
+        self.acknowledgement = Acknowledgement(store)
+        self.acknowledgement.set_replicas(self.ha)
+        await self.ha.start("0.0.0.0", HA_PORT)
+        if self.is_slave:
+            self.ha.update_master_ha_address(master_address)
+        self.store = store
+        return report.lines()
+
+    async def stop(self) -> None:
+        """A clean end."""
+        with contextlib.suppress(MachineDiedError):
+            await self.machine.call(self._stop)
+            self.machine.kill()
+
+    async def _stop(self) -> None:
+        assert self.ha is not None and self.store is not None, "it runs"
+        await self.ha.shutdown()
+        self.note_end()
+        store, self.store = self.store, None
+        await store.shutdown()
+        if store.flusher.failure is None:
+            self.durable_end = self.image.end
+
+    def note_end(self) -> None:
+        """The last life is over: remember what its log was, and what of it was durable."""
+        if self.store is not None:
+            self.image = self.live_image()
+            self.durable_end = self.store.flushed_offset
+
+    def lost_since(self, time_ms: int) -> bool:
+        """Has this node perhaps lost something that it had written by then?"""
+        return any(at >= time_ms for at in self.machine.data_lost_ms)
+
+    def lose_disk(self) -> None:
+        """Everything is lost."""
+        self.machine.lose_disk()
+        self.store = None
+        self.image, self.durable_end, self.sealed, self.frozen_end = Image(), 0, [], None
+
+    # -- looking --
+
+    def bytes_at(self, offset: int, size: int) -> bytes:
+        """Of the live log, as far as they are there, within one file; of a dead process as they were."""
+        if self.store is None:
+            return self.image.range(offset, offset + size)
+        return bytes(self.store.log_bytes(offset, size) or b"")
+
+    def has(self, sent: HaSent) -> bool:
+        """Are the message's bytes in this log?"""
+        return self.bytes_at(sent.physical_offset, len(sent.record)) == sent.record
+
+    def live_image(self, start: int = 0) -> Image:
+        """The log as it is, from `start` on; of a dead process as it was."""
+        store = self.store
+        if store is None:
+            return self.image
+        end = store.max_physical_offset
+        start = min(max(start, store.min_physical_offset), end)
+        parts = []
+        at = start
+        while at < end and (piece := store.log_bytes(at, end - at)) is not None:
+            parts.append(bytes(piece))
+            at += len(piece)
+        return Image(start, b"".join(parts))
+
+    def queue(self, topic: str, queue_id: int) -> dict[int, str]:
+        """Everything a reader gets from this queue: body by queue offset (as MD5)."""
+        assert self.store is not None, f"{self} is up"
+        from_offset, end = self.store.min_offset(topic, queue_id), self.store.max_offset(topic, queue_id)
+        return read_queue(self.store, topic, queue_id, from_offset, end)
+
+
+def read_queue(store: MessageStore, topic: str, queue_id: int, offset: int, end: int) -> dict[int, str]:
+    """Bodies (as MD5) by queue offset."""
+    seen: dict[int, str] = {}
+    while 0 <= offset < end:
+        result = store.get_message("group", topic, queue_id, offset, 32, None)
+        assert result.next_begin_offset > offset, f"{topic}/{queue_id}: no way past {offset}: {result.status}"
+        if result.status is GetMessageStatus.FOUND:
+            for buffer in result.buffers:
+                for message in decode_records(buffer):
+                    assert message.queue_offset not in seen, f"{topic}/{queue_id}: {message.queue_offset} comes twice"
+                    seen[message.queue_offset] = hashlib.md5(message.body).hexdigest()
+        offset = result.next_begin_offset
+    return seen
