@@ -1,7 +1,11 @@
 """Who this broker is, for everybody who has to say so. The port is known once the server listens."""
 
+import asyncio
+import socket
 from dataclasses import dataclass
+from ipaddress import ip_address
 
+from maxq.errors import ConfigError
 from maxq.protocol.message_id import encode_host
 
 
@@ -42,3 +46,21 @@ class BrokerAddress:
 
 def _joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def resolve(host: str) -> str:
+    """The literal address of a host name, IPv4 if it has one; a literal address itself.
+
+    Raises:
+        ConfigError: nothing is known of the name.
+    """
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"brokerIP1={host}: no address is known for this name ({error}); give an address") from None
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return str(found[0][4][0])

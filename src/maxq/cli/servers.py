@@ -154,7 +154,8 @@ def broker(
 
     def ready() -> str:
         where = f"port {settings.server.listen_port}, store {settings.store.store_path_root_dir}"
-        return f"maxq broker is ready: {settings.broker.broker_name} on {where} ({time.monotonic() - started:.2f} s)"
+        name, took = settings.broker.broker_name, time.monotonic() - started
+        return f"maxq broker is ready: {name} on {where} ({took:.2f} s); {server.ha_service.rule()}"
 
     serve(
         start, server.shutdown, ready, ready_file,

@@ -224,3 +224,22 @@ async def _survive(round_: Callable[[], Awaitable[None]], what: str) -> None:
         await round_()
     except Exception:
         log.exception("%s failed, the next round comes", what)
+
+
+class HeldPullsOfClosed:
+    """Forgets the parked pulls of connections that close."""
+
+    def __init__(self, hold_service: PullRequestHoldService) -> None:
+        self._hold_service = hold_service
+
+    def on_connect(self, connection: Connection) -> None:
+        pass
+
+    def on_close(self, connection: Connection) -> None:
+        self._hold_service.drop(connection)
+
+    def on_idle(self, connection: Connection) -> None:
+        pass
+
+    def on_exception(self, connection: Connection) -> None:
+        pass

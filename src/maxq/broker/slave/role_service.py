@@ -24,6 +24,7 @@ from maxq.broker.role import MASTER_ID, SLAVE
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize
 from maxq.broker.store_owner import StoreOwner
 from maxq.config.settings import BrokerSettings
+from maxq.errors import ConfigError
 from maxq.runtime.blocking import run_blocking
 from maxq.store.message_store import MessageStore
 
@@ -39,6 +40,10 @@ class Replication(Protocol):
     def is_client_connected(self) -> bool: ...
 
     def update_master_ha_address(self, address: str) -> None: ...
+
+    async def start(self, host: str, port: int) -> int: ...
+
+    def rule(self) -> str: ...
 
     async def change_to_master(self) -> None: ...
 
@@ -77,6 +82,35 @@ class RoleService:
     def master_address(self) -> str:
         """Where the master answers; empty while nobody knows."""
         return self._parts.synchronize.master_address
+
+    async def listen(self) -> None:
+        """Listen to slaves, whatever the role. haListenPort 0 is the port above listenPort, or a free one if that is 0.
+
+        Raises:
+            ConfigError: the port is in use.
+        """
+        settings = self._parts.settings
+        host, clients = settings.server.bind_address, settings.broker.listen_port
+        port = settings.store.ha_listen_port or (clients + 1 if clients else 0)
+        try:
+            self._parts.address.ha_port = await self._parts.replication.start(host, port)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                f"haListenPort={port}: slaves cannot be listened to on {host}:{port} ({error}); set haListenPort to a "
+                "port that is free"
+            ) from error
+
+    def start_line(self) -> str:
+        """Who and where this broker is, its role, and what a send waits for."""
+        address = self._parts.address
+        text = (
+            f"broker {address.broker_name} of {address.cluster} serves at {address.address}, slaves at "
+            f"{address.ha_address}; {self._parts.replication.rule()}"
+        )
+        if not self.is_slave:
+            return text
+        master = self._parts.settings.store.ha_master_address or "the master that the name servers tell"
+        return f"{text}; id {address.broker_id}, copies {master}"
 
     def start(self) -> None:
         """Begin what the role at start asks for."""
