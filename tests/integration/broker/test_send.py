@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.protocol.message import Message, decode_batch, decode_message_id, encode_batch, encode_host
@@ -442,3 +442,20 @@ async def test_unfinished_sends_above_the_capacity_are_refused(start_broker: Sta
 async def test_header_of_v2_survives_the_way_back() -> None:
     header = SendMessageRequestHeader("P", "T", "TBW102", 4, 0, 0, 1, 0, "a\x01b\x02", 0, False, False)
     assert SendMessageRequestHeader.decode_for(V2, RemotingCommand(V2, header.encode_v2()).ext) == header
+
+
+async def test_a_send_whose_wait_fails_in_an_unforeseen_way_is_answered(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("T")
+
+    def outcome(end_offset: int) -> "asyncio.Future[ResponseCode]":
+        future: asyncio.Future[ResponseCode] = asyncio.get_running_loop().create_future()
+        future.set_exception(RuntimeError("the replicas went astray"))
+        return future
+
+    monkeypatch.setattr(broker.controller.acknowledgement, "outcome", outcome)
+    reply = await broker.send("T", b"x", DELAY="0")  # the general way
+    assert reply.code == 1
+    assert "stored, but then" in (reply.remark or "") and "went astray" in (reply.remark or "")
+    assert broker.controller.fast_failure.sends.count == 0

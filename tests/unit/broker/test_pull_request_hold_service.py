@@ -1,5 +1,6 @@
 """Parked pulls: who wakes them, and when."""
 
+import asyncio
 from dataclasses import dataclass, field
 
 import pytest
@@ -8,6 +9,7 @@ from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequ
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.testing.sim_clock import SimClock
+from maxq.testing.simulation import SimWorld, run_simulation
 
 
 @dataclass
@@ -209,3 +211,35 @@ def test_answered_pulls_leave_nothing_behind(count: int) -> None:
         waiting.service.messages_arrived([Queue("T", 0)])
     service = waiting.service
     assert not service._by_queue and not service._by_connection and not service._by_deadline
+
+
+def test_everybody_is_answered_by_a_role_change_also_who_found_nothing() -> None:
+    waiting = Waiting()
+    waiting.answer = False
+    waiting.park(Peer())
+    waiting.service.notify_all()
+    assert [last for _, last in waiting.replays] == [True]
+    assert waiting.service.held_count == 0
+
+
+@pytest.mark.parametrize("round_", ["check", "expire"])
+def test_a_round_that_fails_is_logged_and_the_next_one_comes(
+    round_: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(world: SimWorld) -> int:
+        waiting = Waiting()
+        rounds = 0
+
+        async def fail() -> None:
+            nonlocal rounds
+            rounds += 1
+            raise KeyError("a queue that is gone")
+
+        monkeypatch.setattr(waiting.service, round_, fail)
+        waiting.service.start()
+        await asyncio.sleep(12)
+        await waiting.service.stop()
+        return rounds
+
+    assert run_simulation(story, seed=1) >= 2
+    assert "a queue that is gone" in caplog.text
