@@ -243,3 +243,60 @@ async def test_deleted_topics_are_forgotten_and_told_to_nobody() -> None:
     await scene.settle()
     assert scene.api.forgotten == ["A"]
     assert len(scene.api.told) == 1
+
+
+async def test_each_answer_tells_the_listener_where_the_master_is() -> None:
+    scene = Scene("A", servers=("ns1", "ns2"))
+    scene.api.master_address = "10.0.0.5:10911"
+    heard: list[str] = []
+    scene.registration.set_result_listener(lambda result: heard.append(result.master_address))
+    await scene.registration.register_now()
+    assert heard == ["10.0.0.5:10911"] * 2
+
+
+async def test_asking_for_the_master_tells_one_topic_only() -> None:
+    scene = Scene("A", "B", "C", servers=("ns1",))
+    await scene.registration.register_now()
+    heard: list[str] = []
+    scene.registration.set_result_listener(lambda result: heard.append(result.master_address))
+    await scene.registration.ask_master()
+    assert scene.api.told[1:] == [("ns1", ["A"], 1)]
+    assert len(heard) == 1
+
+
+async def test_asking_a_name_server_that_forgot_this_broker_registers_everything() -> None:
+    scene = Scene("A", "B", servers=("ns1",))
+    await scene.registration.register_now()
+    scene.api.refuses_increments.add("ns1")
+    await scene.registration.ask_master()
+    assert scene.api.told[1:] == [("ns1", ["A", "B"], 1)]
+
+
+async def test_asking_a_name_server_that_cannot_be_reached_is_no_error() -> None:
+    scene = Scene("A", servers=("ns1",))
+    await scene.registration.register_now()
+    scene.api.failing["ns1"] = RemotingConnectError("refused", address="ns1")
+    await scene.registration.ask_master()
+    assert scene.registration.registered_with == ["ns1"]
+
+
+async def test_an_isolated_broker_tells_nobody_and_afterwards_everything_that_changed() -> None:
+    scene = Scene("A", servers=("ns1",))
+    scene.registration.set_isolated(True)
+    await scene.registration.register_now()
+    scene.registration.topics_changed([scene.topics.put("B")])
+    scene.registration.register_all()
+    await scene.registration.ask_master()
+    await scene.settle()
+    assert (scene.api.told, scene.registration.registered_with) == ([], [])
+    scene.registration.set_isolated(False)
+    await scene.registration.register_now()
+    assert scene.api.told == [("ns1", ["A", "B"], 2)]
+
+
+async def test_only_groups_with_acting_masters_tell_how_long_a_silence_is_death() -> None:
+    scene = Scene("A", servers=("ns1",))
+    await scene.registration.register_now()
+    scene.config = replace(scene.config, enable_slave_acting_master=True, broker_not_active_timeout_millis=7000)
+    await scene.registration.register_now()
+    assert scene.api.heartbeat_timeouts == [None, 7000]

@@ -1,0 +1,92 @@
+"""StoreOwner: whose store a folder is, and who may go on with it."""
+
+import logging
+from pathlib import PurePath
+
+import pytest
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.store_owner import StoreOwner
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import StoreRefusedError
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_rng import SimRng
+
+ROOT = PurePath("/store")
+
+
+class Scene:
+    def __init__(self, *, messages: bool = True) -> None:
+        self.disk = SimDisk(SimRng(1), SimClock())
+        for folder in (ROOT, ROOT / "commitlog"):
+            self.disk.make_dirs(folder)
+        if messages:
+            self.disk.write(ROOT / "commitlog" / "00000000000000000000", b"log")
+
+    def owner(self, cluster: str = "C", name: str = "broker-a", broker_id: int = 1) -> StoreOwner:
+        config = MessageStoreConfig(store_path_root_dir=str(ROOT))
+        return StoreOwner(self.disk, config, BrokerAddress(cluster, name, broker_id, "10.0.0.1"))
+
+    def write(self, name: str, data: bytes) -> None:
+        self.disk.write(ROOT / name, data)
+
+
+@pytest.mark.parametrize(("cluster", "name"), [("D", "broker-a"), ("C", "broker-b")])
+def test_a_slave_does_not_go_on_with_another_groups_messages(cluster: str, name: str) -> None:
+    scene = Scene()
+    scene.owner().record("ASYNC_MASTER")
+    with pytest.raises(StoreRefusedError, match=f"broker-a of cluster C.* belongs to {name} of cluster {cluster}"):
+        scene.owner(cluster, name).check("SLAVE")
+
+
+def test_a_slave_goes_on_with_a_store_of_its_own_group_whoever_had_it() -> None:
+    scene = Scene()
+    scene.owner(broker_id=0).record("SYNC_MASTER")
+    scene.owner(broker_id=2).check("SLAVE")
+
+
+def test_a_store_without_messages_is_anybodys() -> None:
+    scene = Scene(messages=False)
+    scene.owner().record("ASYNC_MASTER")
+    scene.owner("D", "broker-z").check("SLAVE")
+
+
+def test_a_master_may_be_renamed_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    scene.owner().record("ASYNC_MASTER")
+    renamed = scene.owner("D", "broker-z", 0)
+    renamed.check("ASYNC_MASTER")
+    assert "belonged to broker-a of cluster C until now" in caplog.text
+    renamed.record("ASYNC_MASTER")
+    scene.owner("D", "broker-z").check("SLAVE")
+
+
+def test_a_store_that_names_nobody_is_taken_with_a_note(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        Scene().owner().check("SLAVE")
+    assert "nothing in /store says whose messages it holds" in caplog.text
+
+
+def test_the_identity_of_javas_controller_mode_counts_where_ours_is_missing_or_broken() -> None:
+    scene = Scene()
+    scene.write("brokerIdentity", b"C#broker-j#3\n")
+    for broken in (None, b"{", b"[]", b'{"clusterName":"C"}'):
+        if broken is not None:
+            scene.write("owner.json", broken)
+        with pytest.raises(StoreRefusedError, match=r"brokerIdentity.*broker-j"):
+            scene.owner().check("SLAVE")
+        scene.owner(name="broker-j").check("SLAVE")
+
+
+def test_the_file_is_written_only_when_it_says_something_else() -> None:
+    scene = Scene()
+    scene.owner().record("SLAVE")
+    before = scene.disk.read(ROOT / "owner.json")
+    assert before == b'{"brokerId":1,"brokerName":"broker-a","clusterName":"C","role":"SLAVE"}'
+    replaced: list[PurePath] = []
+    scene.disk.replace = lambda path, data: replaced.append(path)  # type: ignore[method-assign]
+    scene.owner().record("SLAVE")
+    assert replaced == []
+    scene.owner().record("SYNC_MASTER")
+    assert replaced == [ROOT / "owner.json"]
