@@ -30,8 +30,6 @@ from maxq.protocol.body.route import MASTER_ID
 
 log = logging.getLogger(__name__)
 
-_FIRST = 1.0  # s before the first sign of life and the first look at the group
-
 
 class ActingMasterService:
     """See the module."""
@@ -118,8 +116,8 @@ class ActingMasterService:
         if not broker.enable_slave_acting_master:
             return
         every = self._tasks.every
-        every("broker heartbeat", broker.broker_heartbeat_interval / 1000, self.send_heartbeat, first=_FIRST)
-        every("member group", broker.sync_broker_member_group_period / 1000, self.sync_member_group, first=_FIRST)
+        every("broker heartbeat", broker.broker_heartbeat_interval / 1000, self.send_heartbeat)
+        every("member group", broker.sync_broker_member_group_period / 1000, self.sync_member_group)
 
     async def shutdown(self) -> None:
         """Stop watching, and stop answering for the group."""

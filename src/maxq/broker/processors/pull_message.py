@@ -11,8 +11,7 @@ Source:
 
 import asyncio
 import logging
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from maxq.broker.broker_identity import BrokerAddress
@@ -144,6 +143,8 @@ class PullMessageProcessor:
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """The first pass: None when the pull was parked or waits for the disk."""
+        if (refusal := self.rules.refusal()) is not None:
+            return refusal.reply_to(request)
         header = PullMessageRequestHeader.decode(request.ext)
         pull = self._check(connection, request.code, header)
         if isinstance(pull, Refusal):
@@ -162,7 +163,8 @@ class PullMessageProcessor:
         return self._answer(connection, request, pull, outcome)
 
     def replay(self, held: HeldPull, last: bool) -> bool:
-        """A later pass for a parked pull; True when it was answered."""
+        """A later pass for a parked pull; True when it was answered. One that was taken in is not refused because this
+        slave may not be read any more: its master is back, and the answer sends the reader there."""
         connection, request = held.connection, held.request
         pull = self._check(connection, request.code, held.header)
         if isinstance(pull, Refusal):
@@ -185,8 +187,6 @@ class PullMessageProcessor:
     # ---- checks -----------------------------------------------------------------------------------------------
 
     def _check(self, connection: Connection, code: int, header: PullMessageRequestHeader) -> _Pull | Refusal:
-        if (refusal := self.rules.refusal()) is not None:
-            return refusal
         broker = self._settings.broker
         if not broker.broker_permission & PERM_READ:
             return Refusal(
@@ -339,7 +339,7 @@ class PullMessageProcessor:
         reply = request.reply(outcome.code, outcome.remark, ext, result.buffers)
         if not result.cold:
             return reply
-        self._read_from_disk(connection, reply, result.buffers)
+        self._read_from_disk(connection, reply, result)
         return None
 
     def _count(self, pull: _Pull, result: GetMessageResult) -> None:
@@ -348,18 +348,18 @@ class PullMessageProcessor:
         latency_ms = self._clock.monotonic_ms() - pull.began_ms
         if latency_ms > self._stats.longest_get_ms:
             self._stats.longest_get_ms = latency_ms
-        counter.add(result.message_count, result.total_bytes, latency_ms, result.cold)
+        counter.add(result.message_count, result.total_bytes, latency_ms, bool(result.cold))
         counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
 
-    def _read_from_disk(self, connection: Connection, reply: RemotingCommand, buffers: Sequence[memoryview]) -> None:
-        task = asyncio.get_running_loop().create_task(self._send_cold(connection, reply, buffers))
+    def _read_from_disk(self, connection: Connection, reply: RemotingCommand, result: GetMessageResult) -> None:
+        task = asyncio.get_running_loop().create_task(self._send_cold(connection, reply, result))
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
-    async def _send_cold(self, connection: Connection, reply: RemotingCommand, buffers: Sequence[memoryview]) -> None:
+    async def _send_cold(self, connection: Connection, reply: RemotingCommand, result: GetMessageResult) -> None:
         self._fast_failure.pulls.enter()
         try:
-            await asyncio.get_running_loop().run_in_executor(None, _bring_in, buffers)
+            await asyncio.get_running_loop().run_in_executor(None, result.bring_in)
         except Exception as error:  # nobody else would answer
             log.exception("messages for %s could not be read from the disk", connection.remote_address)
             remark = f"the messages could not be read from the disk: {type(error).__name__}: {error}"
@@ -378,9 +378,3 @@ def _response_code(result: GetMessageResult, offset: int) -> ResponseCode:
     if result.status in _EMPTY_QUEUE:
         return ResponseCode.PULL_OFFSET_MOVED if offset != 0 else ResponseCode.PULL_NOT_FOUND
     return _CODES[result.status]
-
-
-def _bring_in(buffers: Sequence[memoryview]) -> None:
-    """Touch every page in a thread. A checksum does it: unlike a loop over the view, it lets the loop run meanwhile."""
-    for view in buffers:
-        zlib.crc32(view)

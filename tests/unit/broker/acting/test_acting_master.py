@@ -180,8 +180,8 @@ def test_both_periods_are_kept_and_end_with_the_service() -> None:
         await member.acting.go_online()
         member.acting.start()
         await asyncio.sleep(10.9)
-        assert member.api.heartbeats.count("ns1:9876") == 20  # 1.0, 1.5, … 10.5
-        assert member.api.fetches == 5  # 1, 3, 5, 7, 9
+        assert member.api.heartbeats.count("ns1:9876") == 21  # 0.5, 1.0, … 10.5
+        assert member.api.fetches == 5  # 2, 4, 6, 8, 10
         await member.acting.shutdown()
         await asyncio.sleep(10)
         assert member.api.fetches == 5

@@ -1,0 +1,252 @@
+"""A slave stands in for its master (enableSlaveActingMaster): a name server, a master and two slaves on real sockets.
+
+The master goes; the smallest slave serves readers with locks and offsets; the master comes back and takes them over.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from maxq.codes import RequestCode, ResponseCode
+from maxq.namesrv.controller import NamesrvController
+from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
+from maxq.protocol.body.route import BrokerData, TopicRouteData
+from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.store_results import PutMessageStatus
+from tests.integration.broker.harness import RunningBroker, until
+from tests.integration.namesrv.harness import asking_route, name_server
+
+TOPIC, GROUP = "T", "G"
+QUEUE = MessageQueue(TOPIC, "broker-a", 0)
+MESSAGES = 20
+
+
+class Group:
+    """One broker group under one name server. The brokers' folders outlive the brokers."""
+
+    def __init__(self, folder: Path, names: NamesrvController, settings: dict[str, str]) -> None:
+        self._folder = folder
+        self._names = names
+        self._settings = settings
+        self.brokers: dict[str, RunningBroker] = {}
+
+    async def start(self, key: str, broker_id: int = 0, **more: str) -> RunningBroker:
+        given = {
+            "namesrvAddr": f"127.0.0.1:{self._names.port}",
+            "brokerId": str(broker_id),
+            "brokerRole": "SLAVE" if broker_id else "ASYNC_MASTER",
+            "enableSlaveActingMaster": "true",
+            "totalReplicas": "3",
+            "brokerHeartbeatInterval": "100",
+            "syncBrokerMemberGroupPeriod": "100",
+            "timerWheelEnable": "false",
+            **self._settings,
+            **more,
+        }
+        broker = self.brokers[key] = RunningBroker(self._folder / key, given)
+        await broker.start()
+        return broker
+
+    async def stop(self, key: str) -> None:
+        await self.brokers.pop(key).stop()
+
+    async def stop_all(self) -> None:
+        for key in reversed(list(self.brokers)):
+            await self.stop(key)
+
+    async def route(self, topic: str = TOPIC) -> TopicRouteData | None:
+        asking = next(iter(self.brokers.values()))
+        answer = await asking.client.invoke(f"127.0.0.1:{self._names.port}", asking_route(topic), 3000)
+        return TopicRouteData.decode(answer.body_bytes) if answer.code == ResponseCode.SUCCESS else None
+
+    async def until_master_is(self, broker: RunningBroker, perm: int) -> None:
+        """Wait until routes show `broker` as id 0 of broker-a, with this permission of the topic."""
+
+        async def shown() -> bool:
+            route = await self.route()
+            if route is None:
+                return False
+            group = _group(route, "broker-a")
+            perms = [queue.perm for queue in route.queue_datas if queue.broker_name == "broker-a"]
+            return group is not None and group.broker_addrs.get(0) == broker.address and perms == [perm]
+
+        await until(shown)
+
+
+def _group(route: TopicRouteData, name: str) -> BrokerData | None:
+    return next((group for group in route.broker_datas if group.broker_name == name), None)
+
+
+Make = Callable[..., Awaitable[Group]]
+
+
+@pytest.fixture
+async def make_group(tmp_path: Path) -> AsyncIterator[Make]:
+    """`await make_group(notify=True, brokerSetting="…")`: a running master, two slaves, and messages on all three."""
+    groups: list[Group] = []
+    servers = []
+
+    async def make(*, notify: bool = False, **settings: str) -> Group:
+        context = name_server(tmp_path, support_acting_master=True, notify_min_broker_id_changed=notify)
+        names = await context.__aenter__()
+        servers.append(context)
+        group = Group(tmp_path, names, settings)
+        groups.append(group)
+        master = await group.start("master")
+        master.create_topic(TOPIC)
+        slaves = [await group.start("one", 1), await group.start("two", 2)]
+        for number in range(MESSAGES):
+            assert (await master.send(TOPIC, b"%d" % number)).code == ResponseCode.SUCCESS
+        await master.heartbeat(GROUP, {TOPIC: "*"})
+        await commit(master, 7)
+        for slave in slaves:
+            await until(lambda slave=slave: slave.controller.store.max_offset(TOPIC, 0) == MESSAGES)  # type: ignore[misc]
+            await until(lambda slave=slave: slave.controller.offsets.query_offset(GROUP, TOPIC, 0) == 7)  # type: ignore[misc]
+        return group
+
+    yield make
+    for group in groups:
+        await group.stop_all()
+    for context in servers:
+        await context.__aexit__(None, None, None)
+
+
+async def commit(broker: RunningBroker, offset: int) -> None:
+    ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
+    answer = await broker.invoke(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+async def committed(broker: RunningBroker) -> int:
+    ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"}
+    answer = await broker.invoke(RemotingCommand(RequestCode.QUERY_CONSUMER_OFFSET, ext))
+    return int(answer.ext["offset"])
+
+
+async def lock(broker: RunningBroker, client_id: str = "c1") -> bool:
+    body = LockBatchRequestBody(GROUP, client_id, False, [QUEUE])
+    answer = await broker.invoke(RemotingCommand(RequestCode.LOCK_BATCH_MQ, body=body.encode()))
+    return LockBatchResponseBody.decode(answer.body_bytes).lock_ok_mq_set == [QUEUE]
+
+
+@pytest.mark.parametrize("notify", [False, True], ids=["by the fetched group", "by notification"])
+async def test_consumers_go_on_at_the_acting_master_and_its_offsets_come_back(make_group: Make, notify: bool) -> None:
+    period = "600000" if notify else "100"  # with notifications nobody has to ask
+    group = await make_group(notify=notify, syncBrokerMemberGroupPeriod=period, compatibleWithOldNameSrv="false")
+    master, one, two = group.brokers["master"], group.brokers["one"], group.brokers["two"]
+    await group.until_master_is(master, 6)
+    assert [await lock(broker) for broker in (master, one, two)] == [True, False, False]
+
+    await group.stop("master")
+    await group.until_master_is(one, 4)
+    await until(lambda: one.controller.member.acting.is_acting_master)
+    assert [await lock(broker) for broker in (one, two)] == [True, False]
+    assert not await lock(one, "c2")
+    assert one.controller.slave_synchronize.master_address == ""
+    assert len(await one.pull_messages(TOPIC, 7, group=GROUP)) == MESSAGES - 7
+    assert await committed(one) == 7
+    await commit(one, 15)
+    assert (await one.send(TOPIC, b"x")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+    master = await group.start("master")
+    assert await committed(master) == 15
+    await group.until_master_is(master, 6)
+    await until(lambda: not one.controller.member.acting.is_acting_master)
+    assert [await lock(broker, "c2") for broker in (one, master)] == [False, True]
+    assert (await master.send(TOPIC, b"new")).code == ResponseCode.SUCCESS
+    for slave in (one, two):
+        await until(lambda slave=slave: slave.controller.store.max_offset(TOPIC, 0) == MESSAGES + 1)  # type: ignore[misc]
+
+
+async def test_the_next_slave_takes_over_from_the_acting_master(make_group: Make) -> None:
+    group = await make_group()
+    await group.stop("master")
+    one, two = group.brokers["one"], group.brokers["two"]
+    await group.until_master_is(one, 4)
+    await group.stop("one")
+    await group.until_master_is(two, 4)
+    await until(lambda: two.controller.member.acting.is_acting_master)
+    assert await lock(two)
+    one = await group.start("one", 1)
+    await until(lambda: one.controller.member.acting.is_acting_master)
+    await until(lambda: not two.controller.member.acting.is_acting_master)
+
+
+async def test_a_pull_parked_at_the_acting_master_is_answered_when_the_master_is_back(make_group: Make) -> None:
+    group = await make_group()
+    await group.stop("master")
+    one = group.brokers["one"]
+    await until(lambda: one.controller.member.acting.is_acting_master)
+    pulling = asyncio.create_task(one.pull(TOPIC, MESSAGES, group=GROUP, sys_flag=6, wait_ms=60_000))
+    await one.until_held(TOPIC)
+    await group.start("master")
+    answer = await pulling
+    assert answer.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+    assert answer.ext["suggestWhichBrokerId"] == "0"
+
+
+async def test_a_restarted_name_server_learns_of_all_brokers_within_seconds(tmp_path: Path) -> None:
+    """By a sign of life: without it slaves would take a master that has not registered yet for dead, for 30 s."""
+    async with name_server(tmp_path, support_acting_master=True) as names:
+        port = names.port
+        group = Group(tmp_path, names, {})
+        master, slave = await group.start("master"), await group.start("one", 1)
+        master.create_topic(TOPIC)
+        await group.until_master_is(master, 6)
+        await names.shutdown()
+        again = name_server(tmp_path, support_acting_master=True)
+        names = await again.__aenter__()
+        assert names.port != port
+        for broker in (master, slave):
+            broker.controller.client.update_name_servers([f"127.0.0.1:{names.port}"])
+        group._names = names
+        await group.until_master_is(master, 6)
+        await until(lambda: slave.controller.member.acting.min_broker_id == 0)
+        await group.stop_all()
+        await again.__aexit__(None, None, None)
+
+
+async def test_906_and_908_tell_and_set_what_brokers_of_a_group_exchange(make_group: Make) -> None:
+    group = await make_group()
+    master, slave = group.brokers["master"], group.brokers["one"]
+    ask = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO)
+    info = ExchangeHAInfoHeader.decode((await master.invoke(ask)).ext)
+    assert info.master_address == master.address
+    assert info.master_ha_address == master.controller.address.ha_address
+    assert info.master_flush_offset == 0  # where its log ended when it started
+    assert (await slave.invoke(RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO))).ext == {}
+    reset = RemotingCommand(RequestCode.RESET_MASTER_FLUSH_OFFSET, {"masterFlushOffset": "77"})
+    for broker, offset in ((slave, 77), (master, 0)):
+        assert (await broker.invoke(reset)).code == ResponseCode.SUCCESS
+        assert broker.controller.store.checkpoint.master_flushed_offset == offset
+
+
+async def test_what_an_acting_master_must_write_escapes_to_another_group(make_group: Make) -> None:
+    group = await make_group(enableRemoteEscape="true")
+    await group.stop("master")
+    one = group.brokers["one"]
+    await until(lambda: one.controller.member.acting.is_acting_master)
+    message = MessageExtBrokerInner(TOPIC, 0, b"escaped", {"KEYS": "k", "TAGS": "a"}, flag=3, reconsume_times=2)
+    alone = await one.controller.member.escape.put_message(message)
+    assert alone.status is PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL
+    assert "no broker group but broker-a" in alone.remark
+
+    other = await group.start("other", brokerName="broker-b", totalReplicas="1")
+    other.create_topic(TOPIC, queues=1)
+
+    async def both_known() -> bool:
+        route = await group.route()
+        return route is not None and _group(route, "broker-b") is not None
+
+    await until(both_known)
+    result = await one.controller.member.escape.put_message(message)
+    assert result.status is PutMessageStatus.PUT_OK, result.remark
+    (stored,) = await other.pull_messages(TOPIC, 0, group=GROUP)
+    assert (stored.body, stored.flag, stored.reconsume_times) == (b"escaped", 3, 2)
+    assert (stored.properties["KEYS"], stored.properties["TAGS"]) == ("k", "a")
+    assert one.controller.store.max_offset(TOPIC, 0) == MESSAGES
