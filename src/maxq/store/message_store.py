@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 _MAX_PULL_BYTES = 128 << 20
 #: Defaults of `populate_ahead`.
-POPULATE_AHEAD = 8 << 20
+POPULATE_AHEAD = 16 << 20
 POPULATE_AHEAD_SYNC = 1 << 20
 
 
@@ -400,6 +400,8 @@ class MessageStore:
         try:
             return replica.append(physical_offset, data)
         finally:
+            if self.commit_log.min_offset > self.confirm_offset:  # it has just begun, above 0
+                self.dispatch.dispatcher.dispatched_offset = self.commit_log.min_offset
             if self.commit_log.max_offset > before:
                 self.flusher.appended_timestamp = max(self.flusher.appended_timestamp, replica.last_store_timestamp)
                 self._on_appended()

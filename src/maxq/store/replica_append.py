@@ -95,7 +95,8 @@ class ReplicaAppender:
     def _begin(self, physical_offset: int) -> None:
         size = self._log.files.file_size
         aligned = physical_offset % size == 0 or physical_offset == 1
-        if self._log.files.files or self.end or not aligned:
+        has_records = self._log.files.files and self._log.max_offset > self._log.min_offset
+        if has_records or self._pending or not aligned:
             raise ReplicationGapError(
                 f"the master sent its log from physical offset {physical_offset}, this slave's ends at {self.end}: "
                 "they do not join. If they differ for good, empty this slave's store and start it again",
@@ -103,9 +104,13 @@ class ReplicaAppender:
                 received=physical_offset,
             )
         start = physical_offset - physical_offset % size
-        self._log.open_at(start)
+        if self._log.files.files and self._log.min_offset != start:
+            self._log.open_at(0)  # files of an earlier attempt, without a record
+        if not self._log.files.files:
+            self._log.open_at(start)
         if physical_offset != start:
-            self._log.make_room(1)
+            if self._log.current is None:
+                self._log.make_room(1)
             self._pending = 1
 
     def _take(self, data: memoryview) -> memoryview:

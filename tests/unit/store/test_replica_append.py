@@ -95,7 +95,32 @@ def test_an_empty_slave_starts_where_a_file_of_the_master_does(log: bytes, tmp_p
         copy.append_from_master(FILE + 100, memoryview(log)[FILE + 100 : FILE + 200])
     feed(copy, log, FILE, random.Random(3))
     assert (copy.min_physical_offset, copy.max_physical_offset) == (FILE, len(log))
+    assert copy.confirm_offset == len(log) and sum(queue_ends(copy).values()) > 0  # consumers see what it has
+    ends = queue_ends(copy)
     copy.close()
+    reopened = slave(tmp_path / "slave")
+    assert reopened.report.clean_exit and queue_ends(reopened) == ends
+    reopened.close()
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+@pytest.mark.parametrize(("first", "second"), [(1, 1), (1, FILE), (1, 0), (FILE, FILE), (FILE, 2 * FILE), (FILE, 1)])
+def test_a_slave_whose_first_record_did_not_come_whole_may_begin_again_anywhere(
+    log: bytes, tmp_path: Path, reopen: bool, first: int, second: int
+) -> None:
+    copy = slave(tmp_path / "slave")
+    copy.append_from_master(first, memoryview(log)[first : first + 50])
+    copy.drop_pending()
+    if reopen:
+        copy.close()
+        copy = slave(tmp_path / "slave")
+    feed(copy, log, second, random.Random(4))
+    start = second - second % FILE
+    assert (copy.min_physical_offset, copy.max_physical_offset, copy.confirm_offset) == (start, len(log), len(log))
+    copy.close()
+    reopened = slave(tmp_path / "slave")
+    assert reopened.report.clean_exit and reopened.max_physical_offset == len(log)
+    reopened.close()
 
 
 def flipped(log: bytes, position: int) -> bytes:
