@@ -25,7 +25,7 @@ MIXTURES = {
 }
 
 
-def _or_skip(provide: Callable[[], Path]) -> Path:
+def or_skip(provide: Callable[[], Path]) -> Path:
     try:
         return provide()
     except peers.PeerUnavailableError as error:
@@ -35,7 +35,7 @@ def _or_skip(provide: Callable[[], Path]) -> Path:
 @pytest.fixture(scope="session")
 def jars() -> Path:
     """Folder of Apache RocketMQ's jars."""
-    return _or_skip(peers.rocketmq_jars)
+    return or_skip(peers.rocketmq_jars)
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +47,7 @@ def java_classes(jars: Path) -> Path:
 @pytest.fixture(scope="session")
 def cpp_package() -> Path:
     """Folder of the Python package around RocketMQ's C++ client."""
-    return _or_skip(peers.cpp_client)
+    return or_skip(peers.cpp_client)
 
 
 @pytest.fixture(scope="module")
