@@ -3,6 +3,7 @@
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from maxq.codes import ResponseCode
@@ -16,9 +17,9 @@ class ReplicaAcks(Protocol):
         """Why nothing may be stored now (too few replicas in sync), with measured value, limit and remedy."""
         ...
 
-    def wait(self, end_offset: int) -> "asyncio.Future[bool] | None":
-        """Do the replicas that are asked for have everything below `end_offset`? None: yes, or nobody is asked for.
-        Else a future: True, or False after slaveTimeout."""
+    def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
+        """Call `done(True)` when the replicas that are asked for have everything below `end_offset`, `done(False)`
+        after slaveTimeout. False: they have, or nobody is asked for, and `done` is not called."""
         ...
 
 
@@ -37,33 +38,57 @@ class Acknowledgement:
         """The remark of an answer IN_SYNC_REPLICAS_NOT_ENOUGH (code 1); None: go on. Ask before anything is stored."""
         return None if self._replicas is None else self._replicas.refusal()
 
-    def outcome(self, end_offset: int) -> "asyncio.Future[ResponseCode] | None":
-        """What a producer whose message ends at `end_offset` is told.
+    def when(self, end_offset: int, done: Callable[[ResponseCode], None]) -> bool:
+        """Tell `done` what a producer whose message ends at `end_offset` is told: SUCCESS, FLUSH_DISK_TIMEOUT or
+        FLUSH_SLAVE_TIMEOUT, which wins over the disk's; the message is stored in any case.
 
         Returns:
-            None: SUCCESS, now. Else a future: SUCCESS, FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT, which wins over the
-            disk's; the message is stored in any case.
+            False: SUCCESS, now, and `done` is not called.
         """
         flushed = self._store.durable(end_offset)
-        copied = None if self._replicas is None else self._replicas.wait(end_offset)
-        if flushed is None and copied is None:
-            return None
-        result: asyncio.Future[ResponseCode] = asyncio.get_running_loop().create_future()
+        if flushed is None:
+            return self._replicas is not None and self._replicas.when(
+                end_offset, lambda copied: done(ResponseCode.SUCCESS if copied else ResponseCode.FLUSH_SLAVE_TIMEOUT)
+            )
+        both = _Both(done)
+        if self._replicas is None or not self._replicas.when(end_offset, both.on_copied):
+            both.copied = True
+        flushed.add_done_callback(both.on_flushed)
+        return True
 
-        def look(_: "asyncio.Future[bool]") -> None:
-            waits = (flushed is not None and not flushed.done()) or (copied is not None and not copied.done())
-            if waits or result.done():
-                return
-            if not _is_true(copied):
-                result.set_result(ResponseCode.FLUSH_SLAVE_TIMEOUT)
-            else:
-                result.set_result(ResponseCode.SUCCESS if _is_true(flushed) else ResponseCode.FLUSH_DISK_TIMEOUT)
+    def outcome(self, end_offset: int) -> "asyncio.Future[ResponseCode] | None":
+        """`when` for a coroutine: None for SUCCESS now, else a future."""
+        future: asyncio.Future[ResponseCode] = asyncio.get_running_loop().create_future()
 
-        for part in (flushed, copied):
-            if part is not None:
-                part.add_done_callback(look)
-        return result
+        def done(code: ResponseCode) -> None:
+            if not future.done():
+                future.set_result(code)
+
+        return future if self.when(end_offset, done) else None
 
 
-def _is_true(part: "asyncio.Future[bool] | None") -> bool:
-    return part is None or (not part.cancelled() and part.exception() is None and part.result())
+class _Both:
+    """What disk and replicas have said of one wait; None: nothing yet."""
+
+    __slots__ = ("_done", "copied", "flushed")
+
+    def __init__(self, done: Callable[[ResponseCode], None]) -> None:
+        self._done = done
+        self.flushed: bool | None = None
+        self.copied: bool | None = None
+
+    def on_flushed(self, future: "asyncio.Future[bool]") -> None:
+        self.flushed = not future.cancelled() and future.exception() is None and future.result()
+        self._look()
+
+    def on_copied(self, copied: bool) -> None:
+        self.copied = copied
+        self._look()
+
+    def _look(self) -> None:
+        if self.flushed is None or self.copied is None:
+            return
+        if not self.copied:
+            self._done(ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        else:
+            self._done(ResponseCode.SUCCESS if self.flushed else ResponseCode.FLUSH_DISK_TIMEOUT)

@@ -8,7 +8,6 @@ module decides nothing; it only takes what that processor would have stored anyw
 Under SYNC_FLUSH, and with replicas to wait for, the answers of one arrival wait together (acknowledgement.py).
 """
 
-import asyncio
 from functools import partial
 
 from maxq.broker.acknowledgement import Acknowledgement
@@ -105,13 +104,12 @@ class SendPath:
             self._trace_on, LanguageCode.PYTHON, CURRENT_VERSION, appended.log, appended.file_from_offset,
             ResponseCode.SUCCESS, answers,
         )  # fmt: skip
-        waits = self._somebody_waits(first, appended.rows)
-        outcome = self._acknowledgement.outcome(appended.end_offset) if waits else None
-        if outcome is None:
-            connection.write([memoryview(answers)])
-        else:
+        if self._somebody_waits(first, appended.rows) and self._acknowledgement.when(
+            appended.end_offset, partial(self._answer, connection, answers)
+        ):
             self._fast_failure.sends.enter()
-            outcome.add_done_callback(partial(self._answer, connection, answers))
+        else:
+            connection.write([memoryview(answers)])
         return appended.rows
 
     def _somebody_waits(self, first: int, count: int) -> bool:
@@ -119,11 +117,8 @@ class SendPath:
         rows = self._scanner.rows
         return any(not rows[row * ROW_WIDTH + R_FLAGS] & F_NO_WAIT for row in range(first, first + count))
 
-    def _answer(self, connection: Connection, answers: bytearray, outcome: "asyncio.Future[ResponseCode]") -> None:
+    def _answer(self, connection: Connection, answers: bytearray, code: ResponseCode) -> None:
         self._fast_failure.sends.leave()
-        if connection.is_closed or outcome.cancelled():
-            return
-        code = outcome.result()
         connection.write([memoryview(answers if code == ResponseCode.SUCCESS else with_code(answers, code))])
 
 

@@ -112,6 +112,7 @@ def run(pair: Pair) -> None:
     reader = PushConsumer(
         GROUP, pair.namesrv_address, ledger.receive,
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_message_batch_max_size=32,
+        pull_threshold_for_queue=64,  # so that the second half is not in the reader's memory when the master dies
     )  # fmt: skip
     reader.subscribe(TOPIC)
     with Producer("payments", pair.namesrv_address) as producer, reader:

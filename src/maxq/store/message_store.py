@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 _MAX_PULL_BYTES = 128 << 20
 #: Defaults of `populate_ahead`.
-POPULATE_AHEAD = 16 << 20
+POPULATE_AHEAD = 8 << 20
 POPULATE_AHEAD_SYNC = 1 << 20
 
 

@@ -25,8 +25,8 @@ async def test_a_send_waits_for_one_slave_and_is_told_when_it_has_it(tmp_path: P
         assert master.ha.needed_acks() == 2
         async with member(tmp_path / "s", "SLAVE", master.address) as slave:
             await until(lambda: slave.ha.is_client_connected)
-            future = master.ha.wait(master.put(1))
-            assert future is not None
-            assert await future
+            told: list[bool] = []
+            assert master.ha.when(master.put(1), told.append)
+            await until(lambda: told == [True])
             assert slave.store.max_physical_offset == master.store.max_physical_offset
-            assert master.ha.wait(master.store.max_physical_offset) is None
+            assert not master.ha.when(master.store.max_physical_offset, print)

@@ -1,6 +1,7 @@
 """What a producer is told, from what the disk and the replicas say."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,7 @@ from maxq.store.message_store import MessageStore
 
 
 class Promise:
-    """A disk or a set of replicas, as far as an acknowledgement sees them."""
+    """A disk or a set of replicas, as far as an acknowledgement sees them; `future` is what they will say."""
 
     def __init__(self, future: "asyncio.Future[bool] | None") -> None:
         self.future = future
@@ -21,7 +22,12 @@ class Promise:
         self.asked.append(end_offset)
         return self.future
 
-    wait = durable
+    def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
+        self.asked.append(end_offset)
+        if self.future is None:
+            return False
+        self.future.add_done_callback(lambda future: done(not future.cancelled() and future.result()))
+        return True
 
     def refusal(self) -> str | None:
         return "in-sync replicas not enough"

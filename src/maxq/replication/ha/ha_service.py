@@ -56,6 +56,7 @@ class HAService:
         self._server: asyncio.Server | None = None
         self._group_transfer = GroupTransfer()
         self._timeout_timer: asyncio.TimerHandle | None = None
+        self._began_at: dict[str, int] = {}  # HAConnection.began_at by host
         self._waiting_for_transfer: list[tuple[str, asyncio.Future[bool]]] = []
         self._on_client_connected: Callable[[], None] | None = None
         self._rule = AckRule(settings, self._in_sync)
@@ -172,6 +173,8 @@ class HAService:
 
     def _reported(self, link: HAConnectionLink) -> None:
         connection = link.connection
+        if connection.began_at:
+            self._began_at[connection.host], connection.began_at = connection.began_at, 0
         self.notify_transfer_some(connection.replicated_offset)
         if self._waiting_for_transfer and connection.state is HAConnectionState.TRANSFER:
             self._transfer_began(connection.host)
@@ -185,6 +188,9 @@ class HAService:
     def _acknowledged(self) -> list[int]:
         """What the slaves have, the largest first; two connections that may be one slave's count once."""
         links = self._links
+        if self._began_at:
+            partial = self._partial_hosts()
+            links = [link for link in links if link.connection.host not in partial]
         if len(links) == 1:
             return [links[0].connection.replicated_offset]
         all_offsets = [link.connection.replicated_offset for link in links]
@@ -193,6 +199,13 @@ class HAService:
         if offsets:  # the best counts in any case, whosever connection it is
             offsets[0] = max(all_offsets)
         return offsets
+
+    def _partial_hosts(self) -> set[str]:
+        """Slaves that began with the last file while senders waited who still do: their log may begin behind what
+        these wait for. They count again when those have their answers, after slaveTimeout at the latest."""
+        first = self._group_transfer.first_end_offset()
+        self._began_at = {host: at for host, at in self._began_at.items() if first is not None and first <= at}
+        return set(self._began_at)
 
     def is_slave_ok(self, master_offset: int) -> bool:
         """Is a slave connected, and the best of them less than haMaxGapNotInSync behind?"""
@@ -220,18 +233,17 @@ class HAService:
         """Why nothing may be stored now (IN_SYNC_REPLICAS_NOT_ENOUGH); None: go on."""
         return self._rule.refusal()
 
-    def wait(self, end_offset: int) -> "asyncio.Future[bool] | None":
-        """Have enough slaves everything below `end_offset`? None: yes, or nobody is asked for. Else True, or False
-        after slaveTimeout."""
+    def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
+        """Call `done(True)` when enough slaves have everything below `end_offset`, `done(False)` after slaveTimeout.
+        False: they have, or nobody is asked for, and `done` is not called."""
         needed = self._rule.needed_acks()
         if needed <= 1 or kth_offset(self._acknowledged(), needed) >= end_offset:
-            return None
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            return False
         deadline_ms = self._clock.monotonic_ms() + self._config().slave_timeout
-        self._group_transfer.wait(end_offset, needed, deadline_ms, lambda outcome: _settle(future, outcome))
+        self._group_transfer.wait(end_offset, needed, deadline_ms, done)
         if self._timeout_timer is None:
             self._arm_timeout()
-        return future
+        return True
 
     def _arm_timeout(self) -> None:
         deadline_ms = self._group_transfer.next_deadline_ms()
@@ -242,6 +254,8 @@ class HAService:
 
     def _on_timeout(self) -> None:
         self._group_transfer.on_time(self._clock.monotonic_ms())
+        if len(self._group_transfer):
+            self._group_transfer.on_acknowledged(self._acknowledged())
         self._arm_timeout()
 
     # --- the master's link ---
