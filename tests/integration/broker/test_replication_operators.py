@@ -141,7 +141,7 @@ async def test_ha_status_and_runtime_info_tell_gap_rate_and_addresses(
 async def test_scrub_is_switched_on_while_running_and_repairs(
     start_broker: Start, namesrv: str, master: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    slave = await start_slave(start_broker, namesrvAddr=namesrv)
+    slave = await start_slave(start_broker, namesrvAddr=namesrv, slaveTimeout=1)
     await until_copied(master, slave)
     file = slave.controller.store.commit_log.files.files[1]
     file.view[300_000] ^= 1

@@ -26,7 +26,9 @@ async def pair(tmp_path: Path, messages: int = 500) -> AsyncIterator[tuple[Membe
     async with member(tmp_path / "m", "ASYNC_MASTER") as master:
         end = master.put(messages)
         assert end > 3 * FILE
-        async with member(tmp_path / "s", "SLAVE", scrub_enable=True, scrub_bytes_per_second=1 << 30) as slave:
+        async with member(
+            tmp_path / "s", "SLAVE", scrub_enable=True, scrub_bytes_per_second=1 << 30, slave_timeout=1
+        ) as slave:
             await copied(master, slave)
             yield master, slave
 
@@ -213,7 +215,7 @@ async def test_what_a_start_sealed_comes_back_with_its_place_in_the_queue(
             data = bytearray(path.read_bytes())
             data[offset % FILE] ^= 0x20
             path.write_bytes(data)
-        async with member(tmp_path / "s", "SLAVE", master.address) as slave:
+        async with member(tmp_path / "s", "SLAVE", master.address, slave_timeout=1) as slave:
             assert len(slave.store.report.damages) == 2 and slave.log() != whole
             found = slave.store.get_message("G", "T", 0, 108, 32, None)
             care = care_of(slave)
@@ -231,6 +233,25 @@ async def test_what_a_start_sealed_comes_back_with_its_place_in_the_queue(
                 assert queue.unit(number) == master_queue.unit(number)
             assert await care.repair.repair_sealed(SystemDisk()) == 0  # nothing is left to do
     assert [line for line in check_lines(tmp_path / "s") if "note" not in line][:-1] == []
+
+
+async def test_the_newest_part_is_asked_for_when_no_sender_waits_for_it_any_more(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (_, slave):
+        slave.set(slave_timeout=150)
+        asked_at: list[float] = []
+        loop = asyncio.get_running_loop()
+
+        async def fetch(address: str, start: int, end: int) -> bytes:
+            asked_at.append(loop.time())
+            return await fetch_log(address, start, end)
+
+        care = care_of(slave, fetch)
+        for number in (20, 50):
+            flip(slave, record_at(slave, number)[0] + 300)
+        began = loop.time()
+        assert await care.scrub.check_all() == []
+        first, second = asked_at
+        assert first - began >= 0.29 and second - first < 0.29  # the wait covers all that was there
 
 
 async def test_the_rate_of_a_scrub_is_kept(tmp_path: Path) -> None:

@@ -10,10 +10,14 @@ be read on over it, keeps the old bytes in `damaged/<physical offset>`, and mark
 these ranges are fetched too, once the master is known: the records come back, and their places in the queues are
 written again. Index entries are not: such a message is not found by its key. The old bytes stay where they are.
 
+**What the master makes of it.** The request is the first report of one more slave. See `_settle` for why the newest
+part of the log is asked for a little later.
+
 Not repaired, and said so: a master's own log; bytes that are no records at the master either; what the master has
 deleted; what the device cannot read.
 """
 
+import asyncio
 import logging
 from array import array
 from collections.abc import Awaitable, Callable
@@ -58,6 +62,7 @@ class LogRepair:
         self._config = config
         self._master_address = master_address
         self._fetch = fetch
+        self._settled_offset = 0  # every send that ends below was answered long ago
         self._refusals: dict[int, str] = {}  # by physical offset: each is told once
         self.repaired = 0
         self.repaired_bytes = 0
@@ -107,6 +112,7 @@ class LogRepair:
 
     async def _replace(self, damage: DamagedRange) -> None:
         start, end = damage.physical_offset, damage.end_offset
+        await self._settle(end)
         stop = min(end, start + _CHUNK)
         while start < end:
             data = await self._fetch(self._master_address(), start, stop)
@@ -117,6 +123,14 @@ class LogRepair:
             await self._write(start, data[:good])
             start += good
             stop = min(end, start + _CHUNK)
+
+    async def _settle(self, end: int) -> None:
+        """To ask the master from an offset is to acknowledge what lies below, a second time for this slave; a master
+        that counts connections could take it for another slave's word. So wait until no sender waits for that."""
+        if end > self._settled_offset:
+            offset = self._store.max_physical_offset
+            await asyncio.sleep(2 * self._config().slave_timeout / 1000)
+            self._settled_offset = offset
 
     def _verified(self, data: bytes, start: int, end: int) -> int:
         """How many bytes from the front of `data`, the log from `start` on, are whole records. Blocks.
