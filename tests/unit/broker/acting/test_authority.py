@@ -1,0 +1,162 @@
+"""Who may grant queue locks and whose offsets count, and how offsets come back to a master."""
+
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+
+from maxq.broker.acting.metadata_reverse import MetadataReverse
+from maxq.broker.acting.offset_authority import VERSION_JUMP, OffsetAuthority, is_newer
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.master_api import MasterApi
+from maxq.errors import BrokerError
+from maxq.protocol import json_dialect
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.protocol.message_queue import MessageQueue
+from maxq.testing.sim_clock import SimClock
+from tests.unit.broker.acting.group_world import SLAVE_1
+from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+def version(counter: int) -> dict[str, int]:
+    return {"counter": counter, "stateVersion": 0, "timestamp": 1}
+
+
+class FakeSlave:
+    """What a slave answers: offsets, delay offsets, timer checkpoint."""
+
+    def __init__(self, offsets: dict[str, Any], counter: int, **more: Any) -> None:
+        self.offsets = {"offsetTable": offsets, "dataVersion": version(counter), **more}
+        self.delay: dict[str, Any] = {}
+        self.timer: TimerCheckpoint | None = None
+
+    async def consumer_offsets(self, address: str) -> dict[str, Any]:
+        return self.offsets
+
+    async def delay_offsets(self, address: str) -> bytes:
+        return json_dialect.dumps(self.delay) if self.delay else b""
+
+    async def timer_check_point(self, address: str) -> TimerCheckpoint:
+        if self.timer is None:
+            raise BrokerError(3, "not supported")
+        return self.timer
+
+
+def reverse(world: BrokerWorld, slave: FakeSlave) -> MetadataReverse:
+    files = CarriedFiles(world.disk, CONFIG_DIR)
+    return MetadataReverse(cast(MasterApi, slave), world.offsets, files, timer_wheel=lambda: True)
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_does_not_speak_for_its_group_grants_no_lock() -> None:
+    locks = RebalanceLockManager(clock=SimClock())
+    locks.stop()
+    assert locks.try_lock_batch("G", [QUEUE], "c1") == set()
+    locks.start()
+    assert locks.try_lock_batch("G", [QUEUE], "c1") == {QUEUE}
+
+
+def test_it_still_answers_a_master_that_asks_its_slaves() -> None:
+    locks = RebalanceLockManager(clock=SimClock())
+    locks.stop()
+    assert locks.try_lock_batch("G", [QUEUE], "c1", only_this_broker=True) == {QUEUE}
+
+
+def test_locks_of_an_earlier_turn_do_not_outlive_it() -> None:
+    locks = RebalanceLockManager(clock=SimClock())
+    locks.try_lock_batch("G", [QUEUE], "c1")
+    locks.stop()
+    locks.start()
+    assert locks.try_lock_batch("G", [QUEUE], "c2") == {QUEUE}
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("broker_id", "jump"), [(1, VERSION_JUMP), (0, 0)])
+def test_only_a_slave_that_takes_over_moves_its_version_ahead(broker_id: int, jump: int) -> None:
+    world = BrokerWorld()
+    before = world.offsets.data_version.counter
+    own = BrokerAddress("C", "broker-a", broker_id, "10.0.0.1")
+    OffsetAuthority(world.offsets, own, world.clock).start()
+    assert world.offsets.data_version.counter - before == jump
+
+
+def test_versions_are_compared_by_state_then_counter_then_time() -> None:
+    ordered = [DataVersion(9, 0, 9), DataVersion(1, 1, 1), DataVersion(2, 1, 0), DataVersion(2, 1, 3)]
+    for older, newer in pairwise(ordered):
+        assert is_newer(newer, older)
+        assert not is_newer(older, newer)
+        assert not is_newer(older, older)
+
+
+async def test_each_queue_moves_on_to_the_larger_offset_and_the_rest_stays() -> None:
+    world = BrokerWorld()
+    for queue_id, offset in ((0, 10), (1, 20)):
+        world.offsets.commit_offset("h", "G", "T", queue_id, offset)
+    world.offsets.commit_offset("h", "MINE", "T", 0, 1)
+    slave = FakeSlave({"T@G": {"0": 15, "1": 12, "2": 3}, "U@G": {"0": 4}}, counter=5)
+    await reverse(world, slave).take_back(SLAVE_1)
+    assert world.offsets.query_offsets("G", "T") == {0: 15, 1: 20, 2: 3}
+    assert world.offsets.query_offset("G", "U", 0) == 4
+    assert world.offsets.query_offset("MINE", "T", 0) == 1
+    assert world.offsets.data_version.counter == 5
+
+
+async def test_a_copy_older_than_ours_is_not_taken() -> None:
+    world = BrokerWorld()
+    world.offsets.take_version(DataVersion(6, 0, 1))
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1)
+    assert world.offsets.query_offset("G", "T", 0) == -1
+    assert world.offsets.data_version.counter == 6
+
+
+async def test_what_was_taken_back_is_on_the_disk_after_a_restart() -> None:
+    world = BrokerWorld()
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1)
+    await world.offsets.persisted()
+    again = BrokerWorld(disk=world.disk)
+    again.offsets.load()
+    assert again.offsets.query_offset("G", "T", 0) == 15
+
+
+async def test_light_queues_come_back_too() -> None:
+    world = BrokerWorld({"enableLmq": "true"})
+    world.offsets.commit_offset("h", "%LMQ%g", "%LMQ%a", 0, 9)
+    slave = FakeSlave({}, 5, lmqOffsetTable={"%LMQ%a@%LMQ%g": 4, "%LMQ%b@%LMQ%g": 8})
+    await reverse(world, slave).take_back(SLAVE_1)
+    assert world.offsets.query_offset("%LMQ%g", "%LMQ%a", 0) == 9
+    assert world.offsets.query_offset("%LMQ%g", "%LMQ%b", 0) == 8
+
+
+@pytest.mark.parametrize(("own_counter", "taken"), [(None, True), (4, True), (5, True), (6, False)])
+async def test_delay_offsets_and_timer_checkpoint_come_back_unless_ours_are_newer(
+    own_counter: int | None, taken: bool
+) -> None:
+    world = BrokerWorld()
+    files = CarriedFiles(world.disk, CONFIG_DIR)
+    if own_counter is not None:
+        files.write_delay_offsets(json_dialect.dumps({"offsetTable": {"1": 1}, "dataVersion": version(own_counter)}))
+        files.write_timer_checkpoint(TimerCheckpoint(1, 0, 0, 0, DataVersion(own_counter, 0, 1)))
+    slave = FakeSlave({}, 0)
+    slave.delay = {"offsetTable": {"1": 8}, "dataVersion": version(5)}
+    slave.timer = TimerCheckpoint(99, 0, 0, 7, DataVersion(5, 0, 1))
+    await reverse(world, slave).take_back(SLAVE_1)
+    after = CarriedFiles(world.disk, CONFIG_DIR)
+    assert (b'"1":8' in (after.delay_offsets() or b"")) is taken
+    checkpoint = after.timer_checkpoint()
+    assert checkpoint is not None
+    assert (checkpoint.last_read_time_ms == 99) is taken
+
+
+async def test_a_slave_without_a_timer_is_no_failure() -> None:
+    world = BrokerWorld()
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1)
+    assert CarriedFiles(world.disk, CONFIG_DIR).timer_checkpoint() is None

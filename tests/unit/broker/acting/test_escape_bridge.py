@@ -1,0 +1,166 @@
+"""Writes that cannot wait for the master go to another broker group."""
+
+from typing import cast
+
+import pytest
+
+from maxq.broker.acting.escape_bridge import EscapeBridge, remote_queues
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.codes import RequestCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemotingConnectError, RemotingTimeoutError
+from maxq.protocol.body.route import BrokerData, QueueData, TopicRouteData
+from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
+from maxq.protocol.message_properties import decode_properties
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
+from maxq.testing.sim_clock import SimClock
+
+ESCAPES = {"enableSlaveActingMaster": "true", "enableRemoteEscape": "true"}
+ROUTE = TopicRouteData(
+    queue_datas=[
+        QueueData("broker-c", 2, 2, 6, 0),
+        QueueData("broker-a", 4, 4, 6, 0),
+        QueueData("broker-b", 4, 1, 6, 0),
+        QueueData("broker-d", 4, 4, 4, 0),
+        QueueData("broker-e", 4, 4, 6, 0),
+    ],
+    broker_datas=[
+        BrokerData("C", "broker-a", {0: "a:1"}),
+        BrokerData("C", "broker-b", {0: "b:1", 1: "b:2"}),
+        BrokerData("C", "broker-c", {0: "c:1"}),
+        BrokerData("C", "broker-d", {0: "d:1"}),
+        BrokerData("C", "broker-e", {1: "e:2"}),
+    ],
+)
+MESSAGE = MessageExtBrokerInner(
+    "T", 3, b"body", {"TAGS": "x", "PGROUP": "PG"}, flag=7, born_timestamp=123, reconsume_times=2
+)
+
+
+class World:
+    """A slave of broker-a, its name servers and the other groups."""
+
+    def __init__(self, broker_id: int = 1, route: TopicRouteData | None = ROUTE, **settings: str) -> None:
+        self.route = route
+        self.routes_asked = 0
+        self.sent: list[tuple[str, RemotingCommand]] = []
+        self.answer: RemotingCommand | Exception = RemotingCommand(0, SendMessageResponseHeader("ID", 0, 5).encode())
+        self.stored: list[MessageExtBrokerInner] = []
+        self.clock = SimClock()
+        given, _ = BrokerSettings.from_properties({"brokerName": "broker-a", **ESCAPES, **settings}, source="test")
+        self.bridge = EscapeBridge(
+            settings=given,
+            own=BrokerAddress("C", "broker-a", broker_id, "a", 2),
+            store=cast(MessageStore, self),
+            client=cast(RemotingClient, self),
+            topic_route=self.topic_route,
+            clock=self.clock,
+        )
+
+    async def topic_route(self, topic: str) -> TopicRouteData | None:
+        self.routes_asked += 1
+        return self.route
+
+    def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        self.stored.append(message)
+        return PutMessageResult(PutMessageStatus.PUT_OK)
+
+    async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        self.sent.append((address, command))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_only_writable_queues_of_other_groups_with_a_master_count() -> None:
+    found = [(queue.broker_name, queue.address, queue.queue_id) for queue in remote_queues(ROUTE, "broker-a")]
+    assert found == [("broker-b", "b:1", 0), ("broker-c", "c:1", 0), ("broker-c", "c:1", 1)]
+
+
+async def test_a_master_stores_the_message_itself() -> None:
+    world = World(broker_id=0)
+    assert (await world.bridge.put_message(MESSAGE)).ok
+    assert (world.stored, world.sent) == ([MESSAGE], [])
+
+
+@pytest.mark.parametrize("off", list(ESCAPES))
+async def test_without_both_settings_a_slave_refuses_and_names_them(off: str) -> None:
+    world = World(**{off: "false"})
+    result = await world.bridge.put_message(MESSAGE)
+    assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "enableSlaveActingMaster and enableRemoteEscape" in result.remark
+    assert (world.stored, world.sent) == ([], [])
+
+
+async def test_the_message_keeps_what_it_is_and_gets_a_queue_of_the_other_group() -> None:
+    world = World()
+    result = await world.bridge.put_message(MESSAGE)
+    assert (result.status, result.msg_id, result.queue_offset) == (PutMessageStatus.PUT_OK, "ID", 5)
+    ((address, command),) = world.sent
+    header = SendMessageRequestHeader.decode_for(command.code, command.ext)
+    assert (command.code, command.body_bytes) == (RequestCode.SEND_MESSAGE_V2, b"body")
+    assert (address, header.queue_id) in [("b:1", 0), ("c:1", 0), ("c:1", 1)]
+    assert (header.topic, header.flag, header.born_timestamp, header.reconsume_times) == ("T", 7, 123, 2)
+    assert header.producer_group == "PG"
+    assert decode_properties(header.properties or "") == {"TAGS": "x", "PGROUP": "PG", "WAIT": "false"}
+    assert "WAIT" not in MESSAGE.properties
+
+
+async def test_a_message_of_no_producer_group_goes_under_the_brokers_own() -> None:
+    world = World()
+    await world.bridge.put_message(MessageExtBrokerInner("T", 0, b"b"))
+    assert world.sent[0][1].ext["a"] == "InnerProducerGroup_broker-a_1"
+
+
+async def test_all_remote_queues_take_their_turn_over_one_route_until_it_is_old() -> None:
+    world = World(loadBalancePollNameServerInterval="30000")
+    for _ in range(6):
+        await world.bridge.put_message(MESSAGE)
+    places = [(address, command.ext["e"]) for address, command in world.sent]
+    assert sorted(places) == sorted([("b:1", "0"), ("c:1", "0"), ("c:1", "1")] * 2)
+    assert world.routes_asked == 1
+    world.clock.advance_ms(30_001)
+    await world.bridge.put_message(MESSAGE)
+    assert world.routes_asked == 2
+
+
+@pytest.mark.parametrize("route", [None, TopicRouteData()])
+async def test_no_other_group_with_the_topic_is_told_and_asked_for_again(route: TopicRouteData | None) -> None:
+    world = World(route=route)
+    result = await world.bridge.put_message(MESSAGE)
+    assert result.status is PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL
+    assert "no broker group but broker-a" in result.remark
+    world.route = ROUTE
+    assert (await world.bridge.put_message(MESSAGE)).ok
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (RemotingCommand(14, remark="disk full"), "answered 14 disk full"),
+        (RemotingCommand(9999, remark="new code"), "answered 9999 new code"),
+        (RemotingConnectError("connect to <b:1> failed", address="b:1"), "connect to <b:1> failed"),
+        (RemotingTimeoutError("no answer", address="b:1", timeout_ms=3000), "no answer"),
+    ],
+    ids=["refused", "unknown code", "unreachable", "silent"],
+)
+async def test_a_failure_is_a_result_with_its_cause_and_the_route_is_asked_anew(
+    answer: RemotingCommand | Exception, cause: str
+) -> None:
+    world = World()
+    world.answer = answer
+    result = await world.bridge.put_message(MESSAGE)
+    assert result.status is PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL
+    assert cause in result.remark
+    await world.bridge.put_message(MESSAGE)
+    assert world.routes_asked == 2
+
+
+async def test_stored_but_not_yet_durable_there_is_said() -> None:
+    world = World()
+    world.answer = RemotingCommand(10, SendMessageResponseHeader("ID", 0, 5).encode())
+    assert (await world.bridge.put_message(MESSAGE)).status is PutMessageStatus.FLUSH_DISK_TIMEOUT

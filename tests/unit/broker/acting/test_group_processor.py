@@ -1,0 +1,76 @@
+"""905, 906 and 908 of a broker."""
+
+import inspect
+
+import pytest
+
+from maxq.broker.acting.group_processor import BrokerGroupProcessor
+from maxq.codes import RequestCode
+from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from maxq.protocol.remoting_command import RemotingCommand
+from tests.unit.broker.acting.group_world import INIT_MAX_OFFSET, MASTER, MASTER_HA, Member
+from tests.unit.broker.broker_world import FakeConnection, connection
+
+TOLD = ExchangeHAInfoHeader(MASTER_HA, 500, MASTER)
+
+
+async def ask(member: Member, code: RequestCode, ext: dict[str, str] | None = None) -> RemotingCommand:
+    processor = BrokerGroupProcessor(
+        own=member.own,
+        acting=member.acting,
+        ha=member.ha,
+        sync=member.sync,
+        flush_offset=member.flush_offset,
+        init_max_offset=INIT_MAX_OFFSET,
+    )
+    answer = processor.routes()[code](connection(FakeConnection()), RemotingCommand(code, ext or {}))
+    if inspect.isawaitable(answer):
+        answer = await answer
+    assert isinstance(answer, RemotingCommand)
+    assert answer.code == 0
+    return answer
+
+
+async def test_a_master_says_where_it_replicates_from_and_takes_no_orders() -> None:
+    master = Member(0)
+    answer = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)
+    assert ExchangeHAInfoHeader.decode(answer.ext) == ExchangeHAInfoHeader(MASTER_HA, INIT_MAX_OFFSET, MASTER)
+    await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, TOLD.encode())
+    assert (master.ha.log, master.sync.master_address) == ([], "")
+
+
+@pytest.mark.parametrize(("wanted", "offset"), [("true", 500), ("false", 0)])
+async def test_a_slave_takes_what_its_master_tells(wanted: str, offset: int) -> None:
+    slave = Member(1, None, syncMasterFlushOffsetWhenStartup=wanted)
+    answer = await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, TOLD.encode())
+    assert answer.ext == {}
+    assert (slave.ha.log, slave.sync.master_address) == ([MASTER_HA], MASTER)
+    assert slave.store.checkpoint.master_flushed_offset == offset
+
+
+async def test_a_slave_has_no_ha_information_to_give() -> None:
+    slave = Member(1)
+    assert (await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO)).ext == {}
+    assert slave.ha.log == []
+
+
+async def test_a_notice_of_a_new_smallest_id_is_followed() -> None:
+    slave = Member(1)
+    await slave.acting.go_online()
+    ext = {"minBrokerId": "1", "minBrokerAddr": "10.0.0.2:10911", "offlineBrokerAddr": MASTER}
+    await ask(slave, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext)
+    assert slave.acting.is_acting_master
+    await ask(slave, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, {"brokerName": "broker-a"})  # says nothing
+    assert slave.acting.is_acting_master
+    back = {"minBrokerId": "0", "minBrokerAddr": MASTER, "haBrokerAddr": MASTER_HA}
+    await ask(slave, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, back)
+    assert not slave.acting.is_acting_master
+    assert slave.ha.log == ["", MASTER_HA]
+
+
+@pytest.mark.parametrize(("broker_id", "offset"), [(0, 0), (1, 77)])
+async def test_the_flush_offset_of_a_slave_can_be_reset(broker_id: int, offset: int) -> None:
+    member = Member(broker_id)
+    await ask(member, RequestCode.RESET_MASTER_FLUSH_OFFSET, {"masterFlushOffset": "77"})
+    assert member.store.checkpoint.master_flushed_offset == offset
+    assert member.store.checkpoint.writes == (offset != 0)
