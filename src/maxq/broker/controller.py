@@ -454,7 +454,9 @@ class BrokerController:
         self._registering = asyncio.get_running_loop().create_task(self.member.acting.go_online())
         done, _ = await asyncio.wait([self._registering], timeout=_FIRST_REGISTRATION_SECONDS)
         if not done:
-            log.warning("some name server has not answered within %g s; going on", _FIRST_REGISTRATION_SECONDS)
+            is_isolated = self.registration.is_isolated
+            what = "preparations to go online have not ended" if is_isolated else "some name server has not answered"
+            log.warning("%s within %g s; going on", what, _FIRST_REGISTRATION_SECONDS)
         self.member.acting.start()
 
     def _refresh_name_servers(self) -> None:
