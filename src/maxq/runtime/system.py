@@ -24,6 +24,7 @@ _READ_AROUND_FROM = 64 << 20  # bytes: smaller files are touched here and there,
 _libc = ctypes.CDLL(None, use_errno=True)  # mmap.madvise keeps the interpreter lock; a call through ctypes lets it go
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 _UNREADABLE = (errno.EFAULT, 133)  # what populating says where a touch would be SIGBUS; 133 is EHWPOISON
+_scratch = memoryview(bytearray(1 << 18))  # what is read to learn whether it is in memory; nobody looks at it
 _REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
 
 
@@ -111,6 +112,20 @@ class SystemMappedRegion:
             _libc.madvise(ctypes.c_void_p(here), ctypes.c_size_t(last - first), _POPULATE_WRITE)
         if last == len(self._view):
             self._map.madvise(mmap.MADV_NORMAL)  # the writer has all he needs; who reads later may read ahead
+
+    def is_resident(self, start: int, end: int) -> bool:
+        """Is all of [start, end) in the page cache? It is asked for without waiting for the device: 1 µs, and 0.1 µs a
+        KiB. False where the file system cannot tell."""
+        while start < end:
+            wanted = min(end - start, len(_scratch))
+            try:
+                got = os.preadv(self._fd, [_scratch[:wanted]], start, os.RWF_NOWAIT)
+            except OSError:
+                return False
+            if got < wanted:
+                return False
+            start += got
+        return True
 
     def load(self, start: int, end: int) -> None:
         """Have [start, end) in memory, and keep the interpreter free meanwhile: who then reads it does not fault.

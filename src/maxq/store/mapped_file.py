@@ -133,6 +133,20 @@ class LoadingRegion(Protocol):
         ...
 
 
+@runtime_checkable
+class ResidentRegion(Protocol):
+    """A region that knows what of it is in memory."""
+
+    def is_resident(self, start: int, end: int) -> bool:
+        """Is all of [start, end) there? False if nobody can tell."""
+        ...
+
+
+def is_resident(region: MappedRegion, start: int, end: int) -> bool:
+    """Can [start, end) be read without waiting for the disk? False if nobody can tell."""
+    return _knows_residence(region) and region.is_resident(start, end)
+
+
 def load_pages(region: MappedRegion, start: int, end: int) -> None:
     """Have [start, end) in memory before it is read: a fault would hold up every thread. Blocks.
 
@@ -155,6 +169,15 @@ def _knows_extents(region: MappedRegion) -> TypeGuard[ExtentRegion]:
 @cache
 def _has_extents(kind: type) -> bool:
     return issubclass(kind, ExtentRegion)  # takes longer than to ask the kernel
+
+
+def _knows_residence(region: MappedRegion) -> TypeGuard[ResidentRegion]:
+    return _has_residence(type(region))
+
+
+@cache
+def _has_residence(kind: type) -> bool:
+    return issubclass(kind, ResidentRegion)
 
 
 def holds_data(region: MappedRegion, start: int, end: int) -> bool:

@@ -11,9 +11,10 @@ from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, Consum
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.index_service import IndexService, index_key
 from maxq.store.log_cy import UnitScan, collect
+from maxq.store.mapped_file import is_resident
 from maxq.store.record_cy import check_chain, cut
 from maxq.store.store_context import StoreContext
-from maxq.store.store_results import GetMessageResult, GetMessageStatus, QueryMessageResult
+from maxq.store.store_results import ColdPart, GetMessageResult, GetMessageStatus, QueryMessageResult
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +131,8 @@ class MessageReader:
             result.message_count, result.total_bytes = scan.message_count, scan.total_bytes
         result.next_begin_offset = scan.next_index
         result.last_physical_offset = scan.last_physical_offset
-        result.cold = bool(scan.ranges) and max_physical - scan.ranges[0][0] > in_memory
+        if scan.ranges and max_physical - scan.ranges[0][0] > in_memory:
+            result.cold = self._not_in_memory(scan.ranges)
         result.suggest_pulling_from_slave = max_physical - scan.last_physical_offset > in_memory
         if not result.buffers:
             gone = scan.message_count > 0
@@ -150,6 +152,18 @@ class MessageReader:
                 return None
             buffers.append(buffer)
         return buffers
+
+    def _not_in_memory(self, ranges: list[tuple[int, int]]) -> list[ColdPart]:
+        """Parts of `ranges`, which lie far back, that would be read from the disk."""
+        parts = []
+        for physical_offset, size in ranges:
+            file = self._commit_log.file_at(physical_offset)
+            if file is None:
+                continue
+            start = physical_offset - file.file_from_offset
+            if not is_resident(file.region, start, start + size):
+                parts.append(ColdPart(file.region, start, start + size))
+        return parts
 
     def _collect_singly(self, queue: ConsumeQueue, offset: int, scan: UnitScan, result: GetMessageResult) -> None:
         """Some unit of the scan does not point to a record: take those that do, name the others."""

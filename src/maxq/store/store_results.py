@@ -1,7 +1,12 @@
 """Outcomes of the store's calls: values, not exceptions."""
 
+import zlib
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import NamedTuple
+
+from maxq.runtime.interfaces import MappedRegion
+from maxq.store.mapped_file import load_pages
 
 
 class PutMessageStatus(Enum):
@@ -61,6 +66,14 @@ class GetMessageStatus(Enum):
     NO_MESSAGE_IN_QUEUE = auto()
 
 
+class ColdPart(NamedTuple):
+    """Bytes [start, end) of a mapped file."""
+
+    region: MappedRegion
+    start: int
+    end: int
+
+
 @dataclass(slots=True)
 class GetMessageResult:
     """What a pull gets.
@@ -71,7 +84,7 @@ class GetMessageResult:
         next_begin_offset: queue offset to ask for next.
         suggest_pulling_from_slave: what was read lies so far back that it is not in memory.
         last_physical_offset: of the last unit examined; 0 if none was.
-        cold: some of it is probably not in memory: touch it off the loop before it is sent.
+        cold: parts of files that are not in memory: bring them in (`bring_in`), off the loop, before they are sent.
     """
 
     status: GetMessageStatus
@@ -83,7 +96,18 @@ class GetMessageResult:
     max_offset: int = 0
     suggest_pulling_from_slave: bool = False
     last_physical_offset: int = 0
-    cold: bool = False
+    cold: list[ColdPart] = field(default_factory=list)
+
+    def bring_in(self) -> None:
+        """Have all of it in memory. Blocks.
+
+        Raises:
+            OSError: the device cannot read it.
+        """
+        for part in self.cold:
+            load_pages(part.region, part.start, part.end)
+        for view in self.buffers:  # for kernels that cannot load pages by a call; other threads run meanwhile
+            zlib.crc32(view)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ import pytest
 
 from maxq.codes import RequestCode
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.runtime.system import SystemMappedRegion
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of
 
@@ -239,14 +240,31 @@ async def test_a_cold_pull_that_fails_is_answered(start_broker: Start, monkeypat
     for i in range(3):
         await broker.send("T", b"m%d" % i)
 
-    def fail(buffers: object) -> None:
+    def fail(region: object, start: int, end: int) -> None:
         raise RuntimeError("no such page")
 
-    monkeypatch.setattr("maxq.broker.processors.pull_message._bring_in", fail)
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: False)
+    monkeypatch.setattr(SystemMappedRegion, "load", fail)
     reply = await broker.pull("T")
     assert reply.code == 1
     assert "could not be read from the disk" in (reply.remark or "") and "no such page" in (reply.remark or "")
     assert broker.controller.fast_failure.pulls.count == 0
+
+
+@pytest.mark.parametrize("is_resident", [True, False])
+async def test_a_reader_that_is_behind_waits_for_the_disk_only_where_pages_are_missing(
+    start_broker: Start, monkeypatch: pytest.MonkeyPatch, is_resident: bool
+) -> None:
+    broker = await start_broker(accessMessageInMemoryMaxRatio="0")
+    broker.create_topic("T")
+    for i in range(3):
+        await broker.send("T", b"m%d" % i)
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: is_resident)
+    loaded: list[int] = []
+    monkeypatch.setattr(SystemMappedRegion, "load", lambda region, start, end: loaded.append(end - start))
+    reply = await broker.pull("T")
+    assert [message.body for message in messages_of(reply)] == [b"m0", b"m1", b"m2"]
+    assert loaded == ([] if is_resident else [reply.body_length])
 
 
 # ---- offsets -------------------------------------------------------------------------------------------------------

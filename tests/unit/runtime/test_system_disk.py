@@ -7,7 +7,7 @@ import pytest
 
 from maxq.runtime import system
 from maxq.runtime.interfaces import Disk
-from maxq.runtime.system import SystemDisk, SystemDiskLock
+from maxq.runtime.system import SystemDisk, SystemDiskLock, SystemMappedRegion
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
@@ -129,3 +129,24 @@ def test_lock_is_held_against_other_processes(tmp_path: Path) -> None:
     os.close(read_end)
     os.close(write_end)
     lock.release()
+
+
+def test_a_region_says_whether_its_pages_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    region = SystemDisk().map(tmp_path / "file", 1 << 20)
+    assert isinstance(region, SystemMappedRegion)
+    region.view[:] = b"x" * (1 << 20)  # more than one look takes
+    assert region.is_resident(100, 1 << 20)
+    assert not region.is_resident(0, (1 << 20) + 1), "beyond the end there is nothing"
+    preadv = os.preadv
+    asked = []
+
+    def first_only(descriptor: int, buffers: list[memoryview], position: int, flags: int) -> int:
+        asked.append((position, flags))
+        if position:
+            raise BlockingIOError
+        return preadv(descriptor, buffers, position, flags)
+
+    monkeypatch.setattr(os, "preadv", first_only)
+    assert not region.is_resident(0, 1 << 20)
+    assert [flags for _, flags in asked] == [os.RWF_NOWAIT] * 2
+    region.close()

@@ -7,6 +7,7 @@ import pytest
 
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message import Message, decode_record, encode_batch
+from maxq.runtime.system import SystemMappedRegion
 from maxq.store.log_cy import QueueTail, jhash
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageResult, GetMessageStatus, PutMessageStatus
@@ -160,14 +161,20 @@ def test_slices_stay_valid_when_their_file_is_deleted(store: MessageStore) -> No
     assert store.min_offset("T", 0) > 0
 
 
-def test_backlog_beyond_memory_suggests_a_slave_and_small_portions(tmp_path: Path, clock: TestClock) -> None:
+@pytest.mark.parametrize("is_resident", [True, False])
+def test_backlog_beyond_memory_suggests_a_slave_and_small_portions(
+    tmp_path: Path, clock: TestClock, monkeypatch: pytest.MonkeyPatch, is_resident: bool
+) -> None:
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: is_resident)
     store = opened(small_config(tmp_path, mapped_file_size_commit_log=1 << 20), clock)
     store.reader.memory_bytes = 100_000  # of which 40 %: 40 000 bytes count as memory
     for _ in range(60):
         store.put_message(message(body=bytes(1000)))
     far, near = get(store, 0), get(store, 50)
-    assert (far.message_count, far.suggest_pulling_from_slave, far.cold) == (8, True, True)
-    assert (near.message_count, near.suggest_pulling_from_slave, near.cold) == (10, False, False)
+    assert (far.message_count, far.suggest_pulling_from_slave, bool(far.cold)) == (8, True, not is_resident)
+    assert (near.message_count, near.suggest_pulling_from_slave, bool(near.cold)) == (10, False, False)
+    assert sum(part.end - part.start for part in far.cold) == (0 if is_resident else far.total_bytes)
+    far.bring_in()
 
 
 def test_arrivals_are_told_once_per_watch(store: MessageStore) -> None:
