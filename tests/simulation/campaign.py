@@ -1,7 +1,10 @@
 """Many crash stories: `python -m tests.simulation.campaign --seeds N --first S`.
 
+Three kinds: of one store (crash_story.py), of the stores of a master and two slaves (ha_story.py), and, for every tenth
+seed, of whole servers and clients (ha_cluster_story.py).
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
-thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into `regressions.txt`.
+thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into `regressions.txt`
+or `ha_regressions.txt`.
 """
 
 import argparse
@@ -12,10 +15,14 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from tests.simulation.crash_story import CrashStory
+from tests.simulation.ha_cluster_story import HaClusterStory
+from tests.simulation.ha_story import HaStory
 
-REGRESSIONS = Path(__file__).with_name("regressions.txt")
+KINDS: Final = {"store": CrashStory, "ha": HaStory, "cluster": HaClusterStory}
+REGRESSIONS: Final = {"store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt"}
 
 
 @dataclass(slots=True)
@@ -23,20 +30,27 @@ class Outcome:
     """Of one seed. `failure` is empty if all rules held."""
 
     seed: int
-    marks: set[str]
+    kind: str
+    marks: set[str] | Counter[str]
     failure: str = ""
 
 
-def tell(seed: int) -> Outcome:
+def tell(seed: int, kind: str = "store") -> Outcome:
     """Run one story."""
-    story = CrashStory(seed)
+    story = KINDS[kind](seed)
     try:
         story.run()
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        lines = [f"seed {seed}: {type(error).__name__} at {Path(place.filename).name}:{place.lineno}", str(error)]
-        return Outcome(seed, story.marks, "\n".join([*lines, *("    " + line for line in story.history)]))
-    return Outcome(seed, story.marks)
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        lines = [f"{kind} seed {seed}: {type(error).__name__} at {where}", str(error)]
+        return Outcome(seed, kind, story.marks, "\n".join([*lines, *("    " + line for line in story.history)]))
+    return Outcome(seed, kind, story.marks)
+
+
+def tell_job(job: tuple[int, str]) -> Outcome:
+    """`tell` for a pool."""
+    return tell(*job)
 
 
 def be_quiet() -> None:
@@ -44,31 +58,35 @@ def be_quiet() -> None:
     logging.disable(logging.CRITICAL)
 
 
-def regressions() -> list[int]:
+def regressions(kind: str = "store") -> list[int]:
     """Seeds that failed once; they always run."""
-    lines = REGRESSIONS.read_text().splitlines()
+    lines = Path(__file__).with_name(REGRESSIONS[kind]).read_text().splitlines()
     return [int(line.split("#")[0]) for line in lines if line.split("#")[0].strip()]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Simulated crashes and bit flips of the store.")
+    parser = argparse.ArgumentParser(description="Simulated faults of a store, and of a master with its slaves.")
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="processes")
+    parser.add_argument("--kind", choices=(*KINDS, "all"), default="all")
     options = parser.parse_args()
+    kinds = tuple(KINDS) if options.kind == "all" else (options.kind,)
     seeds = range(options.first, options.first + options.seeds)
-    marks: Counter[str] = Counter()
+    jobs = [(seed, kind) for seed in seeds for kind in kinds if len(kinds) == 1 or kind != "cluster" or seed % 10 == 0]
+    marks: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
     failed = []
     with multiprocessing.get_context("spawn").Pool(options.jobs, be_quiet) as pool:
-        for done, outcome in enumerate(pool.imap_unordered(tell, seeds, chunksize=5), start=1):
-            marks.update(outcome.marks)
+        for done, outcome in enumerate(pool.imap_unordered(tell_job, jobs, chunksize=2), start=1):
+            marks[outcome.kind].update(outcome.marks)
             if outcome.failure:
-                failed.append(outcome.seed)
+                failed.append(f"{outcome.kind} {outcome.seed}")
                 print(outcome.failure, flush=True)
             if done % 100 == 0:
-                print(f"{done} of {options.seeds} seeds, {len(failed)} failed", file=sys.stderr, flush=True)
-    for mark, count in sorted(marks.items()):
-        print(f"{count:7} {mark}")
+                print(f"{done} of {len(jobs)} stories, {len(failed)} failed", file=sys.stderr, flush=True)
+    for kind, counts in marks.items():
+        for mark, count in sorted(counts.items()):
+            print(f"{count:7} {kind}: {mark}")
     print(f"{options.seeds} seeds from {options.first}: {len(failed)} failed {sorted(failed) if failed else ''}")
     return 1 if failed else 0
 

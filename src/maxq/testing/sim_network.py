@@ -148,10 +148,14 @@ class SimNetwork:
     # -- links --
 
     def set_link(self, source: str, target: str, settings: LinkSettings, *, both_ways: bool = True) -> None:
-        """Let the link behave like this from now on."""
+        """Let the link behave like this from now on; what is under way comes no later for it."""
         self._links[source, target] = settings
         if both_ways:
             self._links[target, source] = settings
+        for transport in list(self._transports.values()):
+            for end in (transport, transport.peer):
+                if self._links.get((end.host, end.peer.host)) is settings:
+                    end.hasten()
 
     def partition(self, source: str, target: str, *, both_ways: bool = True) -> None:
         """Nothing passes from source to target (and back) until `heal`."""

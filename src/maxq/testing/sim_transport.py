@@ -225,6 +225,22 @@ class SimTransport(asyncio.Transport):
             due = max(self._wire[0][0], self._loop.time())
             self._wire_timer = self._loop.call_at(due, self._deliver, context=self._network.context)
 
+    def hasten(self) -> None:
+        """The link is another one now: what is under way needs at most the time it needs on that."""
+        if not self._wire:
+            return
+        last = self._loop.time() + self._network.draw_delay(self)
+        wire = []
+        for arrival, kind, data in self._wire:
+            last = min(arrival, last + self._network.transmission_time(self, len(data)) + 2e-6)
+            wire.append((last, kind, data))
+        self._wire = deque(wire)
+        self._last_arrival = last
+        if self._wire_timer is not None:
+            self._wire_timer.cancel()
+            self._wire_timer = None
+        self.restart_wire()
+
     def _deliver(self) -> None:
         self._wire_timer = None
         if not self._wire or self._network.is_cut(self.host, self.peer.host):

@@ -1,0 +1,249 @@
+"""One seed, one story of whole servers: a name server, a SYNC_MASTER broker, two slave brokers, producers, consumers,
+each on a machine of its own, all of them the shipped code.
+
+At the end: what a producer was told is SEND_OK is in the master's log and has reached the consumers, whoever served
+them; slaves' logs are beginnings of the master's; the stores are sound.
+"""
+
+import asyncio
+from collections import Counter
+from pathlib import PurePath
+from typing import Final
+
+from maxq.broker.controller import BrokerController
+from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
+from maxq.client.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.producer import Producer
+from maxq.client.push_consumer import PushConsumer
+from maxq.client.send_result import SendStatus
+from maxq.config import BrokerSettings, NamesrvSettings
+from maxq.config.host import broker_on
+from maxq.errors import MaxQError
+from maxq.machine import system_host
+from maxq.namesrv.controller import NamesrvController
+from maxq.protocol.enums import ConsumeFromWhere
+from maxq.protocol.message import Message, MessageExt
+from maxq.store.tools.check import StoreCheck
+from maxq.store.tools.store_files import StoreFiles
+from maxq.testing.sim_machine import MachineDiedError, SimMachine
+from maxq.testing.sim_network import LinkSettings
+from maxq.testing.sim_rng import SimRng
+from maxq.testing.simulation import SimWorld, run_simulation
+
+NAMESRV, CLIENT = "10.0.0.9", "10.0.1.1"
+BROKERS: Final = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+NAMESRV_ADDRESS: Final = f"{NAMESRV}:9876"
+STORE: Final = PurePath("/store")
+TOPIC: Final = "Simulated"
+#: Registrations, rebalances, dead channels and reconnects all have had their turn by then.
+REST_S: Final = 400.0
+
+
+class Server:
+    """A machine and what runs on it."""
+
+    def __init__(self, world: SimWorld, address: str, rng: SimRng, number: int, flush: str) -> None:
+        self.machine = SimMachine(world.loop, address, rng)
+        self.number = number  # of the broker, 0 is the master; -1: the name server
+        self._flush = flush
+        self._rng = rng
+        self.running: BrokerController | NamesrvController | None = None
+
+    @property
+    def name(self) -> str:
+        return {-1: "name server", 0: "master"}.get(self.number, f"slave {self.number}")
+
+    async def start(self) -> None:
+        """Boot and serve; dies again if that is ordered."""
+        self.machine.boot()
+        self.running = await self.machine.call(self._start)
+
+    async def _start(self) -> BrokerController | NamesrvController:
+        machine = self.machine
+        if self.number < 0:
+            settings, _ = NamesrvSettings.from_properties(
+                {"listenPort": "9876", "kvConfigPath": "/ns/kv.json", "configStorePath": "/ns/ns.properties"},
+                source="simulation",
+            )
+            namesrv = NamesrvController(settings, disk=machine.disk, clock=machine.clock, rng=self._rng)
+            await namesrv.start()
+            return namesrv
+        broker = BrokerController(self._broker_settings(), disk=machine.disk, clock=machine.clock, rng=self._rng)
+        await broker.start()
+        return broker
+
+    def _broker_settings(self) -> BrokerSettings:
+        address = self.machine.address
+        properties = {
+            "brokerClusterName": "C", "brokerName": "broker-a", "brokerId": str(self.number),
+            "brokerRole": "SLAVE" if self.number else "SYNC_MASTER", "namesrvAddr": NAMESRV_ADDRESS,
+            "brokerIP1": address, "brokerIP2": address, "bindAddress": address, "listenPort": "10911",
+            "haListenPort": "10912", "storePathRootDir": str(STORE), "slaveReadEnable": "true",
+            "flushDiskType": self._flush, "mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "2000",
+            "maxHashSlotNum": "100", "maxIndexNum": "400", "defaultTopicQueueNums": "2", "haFullCopy": "true",
+        }  # fmt: skip
+        settings, _ = BrokerSettings.from_properties(properties, source="simulation")
+        return broker_on(settings, system_host())
+
+    async def stop(self) -> None:
+        running, self.running = self.running, None
+        if running is not None and self.machine.is_up:
+            await self.machine.call(running.shutdown)
+
+
+class HaClusterStory:
+    """Attributes:
+    marks: how often each kind of thing happened.
+    history: what happened, for whoever reads a failure.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.marks: Counter[str] = Counter()
+        self.history: list[str] = []
+        self._acknowledged: set[bytes] = set()
+        self._consumed: set[bytes] = set()
+        self._master_lost_power = False
+        self._sending = True
+
+    def run(self) -> None:
+        """Tell it. AssertionError and whatever the code under test raises are failures."""
+        run_simulation(self._main, seed=self.seed, time_limit_s=7200, step_limit=20_000_000)
+
+    async def _main(self, world: SimWorld) -> None:
+        rng = SimRng(self.seed).fork("cluster")
+        world.network.default_link = LinkSettings(delay_ms=(0.1, 10), chunk_bytes=(1, 4000), whole=0.4, loss=0.005)
+        flush = rng.choice(("SYNC_FLUSH", "ASYNC_FLUSH"))
+        self.history.append(flush)
+        servers = [Server(world, NAMESRV, rng.fork("ns"), -1, flush)]
+        servers += [Server(world, address, rng.fork(address), n, flush) for n, address in enumerate(BROKERS)]
+        for server in servers:
+            await server.start()
+        client = SimMachine(world.loop, CLIENT, rng.fork("client"))
+        client.boot()
+        producers = [client.spawn(self._produce(world, client, n, rng.fork(f"p{n}"))) for n in range(2)]
+        consumer = await client.call(lambda: self._consume(client, rng.fork("consumer")))
+        await asyncio.sleep(3)
+        for _ in range(rng.between(2, 8)):
+            await self._fault(world, servers, flush, rng)
+            await asyncio.sleep(rng.choice((0.1, 2.0, 15.0)) * rng.uniform(0.5, 1.5))
+        await self._rest(world, servers)
+        self._sending = False
+        for producer in producers:
+            await asyncio.wait_for(producer, 120)
+        await self._drain(world)
+        await client.call(consumer.shutdown)
+        await self._check(servers)
+
+    # -- clients --
+
+    async def _produce(self, world: SimWorld, client: SimMachine, number: int, rng: SimRng) -> None:
+        config = ProducerConfig(
+            namesrv_addr=NAMESRV_ADDRESS, producer_group=f"P{number}", instance_name=f"p{number}",
+            default_topic_queue_nums=2,
+        )  # fmt: skip
+        seams = ClientSeams(client.clock, rng, client.disk, CLIENT, number + 1, PurePath("/home"))
+        async with Producer(config, seams) as producer:
+            count = 0
+            while self._sending:
+                count += 1
+                body = f"{number}-{count} ".encode() * rng.choice((1, 5, 100))
+                try:
+                    result = await asyncio.wait_for(producer.send(Message(TOPIC, body)), 120)
+                except MaxQError:
+                    self.marks["send failed"] += 1
+                    await asyncio.sleep(0.2)
+                    continue
+                self.marks[f"answer: {result.send_status.name}"] += 1
+                if result.send_status is SendStatus.SEND_OK:
+                    self._acknowledged.add(body)
+                await asyncio.sleep(rng.uniform(0, 0.3))
+
+    async def _consume(self, client: SimMachine, rng: SimRng) -> PushConsumer:
+        config = PushConsumerConfig(
+            namesrv_addr=NAMESRV_ADDRESS, consumer_group="G", instance_name="c",
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        )  # fmt: skip
+        seams = ClientSeams(client.clock, rng, client.disk, CLIENT, 9, PurePath("/home"))
+        consumer = PushConsumer(config, seams, self._listen)
+        consumer.subscribe(TOPIC)
+        await consumer.start()
+        return consumer
+
+    async def _listen(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult | None:
+        self._consumed.update(message.body for message in messages)
+        self.marks["consumed"] += len(messages)
+        return None
+
+    async def _drain(self, world: SimWorld) -> None:
+        end = world.loop.time() + REST_S
+        while not self._acknowledged <= self._consumed and world.loop.time() < end:  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        missing = self._acknowledged - self._consumed
+        assert not missing, f"{len(missing)} acknowledged messages were never consumed: {sorted(missing)[:5]}"
+
+    # -- faults --
+
+    async def _fault(self, world: SimWorld, servers: list[Server], flush: str, rng: SimRng) -> None:
+        server = rng.choice(servers)
+        kind = rng.choice(("kill", "kill", "power", "partition", "partition", "reset", "pause"))
+        if kind == "power" and server.number == 0 and flush == "ASYNC_FLUSH":
+            kind = "kill"  # nothing is promised then
+        seconds = rng.choice((0.2, 3.0, 40.0)) * rng.uniform(0.5, 1.5)
+        self.marks[f"fault: {kind} of {'slave' if server.number > 0 else server.name}"] += 1
+        self.history.append(f"{world.loop.time() - 1000:9.3f} {kind} of {server.name} for {seconds:.1f} s")
+        machine = server.machine
+        if kind == "partition":
+            other = rng.choice([*(other.machine.address for other in servers if other is not server), CLIENT])
+            world.network.partition(machine.address, other, both_ways=rng.chance(0.6))
+            await asyncio.sleep(seconds)
+            world.network.heal()
+        elif kind == "reset":
+            world.network.reset(machine.address)
+        elif kind == "pause":
+            await machine.pause(seconds)
+        else:
+            if kind == "kill":
+                machine.kill()
+            else:
+                machine.power_off()
+                self._master_lost_power |= server.number == 0
+            await asyncio.sleep(seconds)
+            await server.start()
+
+    async def _rest(self, world: SimWorld, servers: list[Server]) -> None:
+        world.network.heal()
+        for server in servers:
+            if not server.machine.is_up:
+                await server.start()
+        await asyncio.sleep(60)
+
+    # -- rules --
+
+    async def _check(self, servers: list[Server]) -> None:
+        master, *slaves = [server for server in servers if server.number >= 0]
+        logs = []
+        for server in (master, *slaves):
+            broker = server.running
+            assert isinstance(broker, BrokerController), f"{server.name} runs"
+            store = broker.store
+            start, end = store.min_physical_offset, store.max_physical_offset
+            parts = [bytes(store.log_bytes(at, 65536) or b"") for at in range(start - start % 65536, end, 65536)]
+            logs.append((start, b"".join(parts)))
+        for server in reversed(servers):
+            try:
+                await server.stop()
+            except MachineDiedError as error:
+                raise AssertionError(f"{server.name} died by itself") from error
+        (_, whole), *copies = logs
+        for body in self._acknowledged:
+            assert body in whole, f"{body[:20]!r} was acknowledged and is not in the master's log"
+        for server, (start, copy) in zip(slaves, copies, strict=True):
+            joined = whole[start : start + len(copy)] == copy and start + len(copy) == len(whole)
+            assert joined or self._master_lost_power, (
+                f"{server.name} has bytes {start} … {start + len(copy)} of {len(whole)}, or other ones"
+            )
+            self.marks["slave equal at the end" if joined else "slave apart: the master lost its end"] += 1
+        for server in (master, *slaves):
+            found = StoreCheck(StoreFiles(server.machine.disk, STORE, hash_slots=100, index_entries=400)).run()
+            assert not found.faults, "\n".join([f"the offline check of the {server.name} finds:", *found.lines()])
