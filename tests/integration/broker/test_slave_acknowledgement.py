@@ -1,0 +1,107 @@
+"""What the answer to a send promises when the group has a slave (HA-09): brokers of one process on real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from maxq.codes import ResponseCode
+from maxq.config.namesrv_config import NamesrvConfig
+from maxq.config.netty_server_config import NettyServerConfig
+from maxq.config.settings import NamesrvSettings
+from maxq.namesrv.controller import NamesrvController
+from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import RunningBroker, until
+
+SLAVE_TIMEOUT_MS = 200
+
+
+@pytest.fixture
+async def namesrv() -> AsyncIterator[str]:
+    """The address of a running name server."""
+    settings = NamesrvSettings(NamesrvConfig(), NettyServerConfig(bind_address="127.0.0.1"))
+    controller = NamesrvController(settings, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
+    await controller.start()
+    yield f"127.0.0.1:{controller.port}"
+    await controller.shutdown()
+
+
+async def start_master(start_broker: Start, namesrv: str, **settings: object) -> RunningBroker:
+    given = {"brokerRole": "SYNC_MASTER", "slaveTimeout": SLAVE_TIMEOUT_MS, **settings}
+    master = await start_broker("master", namesrvAddr=namesrv, **given)
+    master.create_topic("T", queues=1)
+    return master
+
+
+async def start_slave(start_broker: Start, namesrv: str, broker_id: int = 1) -> RunningBroker:
+    slave = await start_broker(f"slave-{broker_id}", namesrvAddr=namesrv, brokerRole="SLAVE", brokerId=broker_id)
+    await until(lambda: slave.controller.ha_service.is_client_connected)
+    return slave
+
+
+#: A plain send takes the batch path, one with the property the general way.
+WAYS: list[dict[str, str]] = [{}, {"DELAY": "0"}]
+
+
+@pytest.mark.parametrize("properties", WAYS)
+async def test_an_acknowledged_send_is_on_the_slave(
+    start_broker: Start, namesrv: str, properties: dict[str, str]
+) -> None:
+    master = await start_master(start_broker, namesrv, slaveTimeout=5000)
+    slave = await start_slave(start_broker, namesrv)
+    for i in range(20):
+        assert (await master.send("T", b"m%d" % i, **properties)).code == ResponseCode.SUCCESS
+        assert slave.controller.store.max_physical_offset == master.controller.store.max_physical_offset
+    assert slave.controller.store.max_offset("T", 0) == 20
+
+
+@pytest.mark.parametrize("properties", WAYS)
+async def test_without_a_slave_the_send_is_stored_and_told_that_no_slave_has_it(
+    start_broker: Start, namesrv: str, properties: dict[str, str]
+) -> None:
+    master = await start_master(start_broker, namesrv)
+    answer = await master.send("T", b"alone", **properties)
+    assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert answer.ext["queueOffset"] == "0" and answer.ext["msgId"]
+    assert [message.body for message in await master.pull_messages("T")] == [b"alone"]
+
+
+async def test_two_slaves_are_waited_for_if_three_copies_are_asked_for(start_broker: Start, namesrv: str) -> None:
+    master = await start_master(start_broker, namesrv, inSyncReplicas=3, totalReplicas=3)
+    first = await start_slave(start_broker, namesrv)
+    assert (await master.send("T", b"one")).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    # Both are 127.0.0.1 here, which counts once: two connections of a host may be one slave's.
+    assert first.controller.store.max_physical_offset == master.controller.store.max_physical_offset
+
+
+@pytest.mark.parametrize("settings", [{"brokerRole": "ASYNC_MASTER"}, {"inSyncReplicas": 1}])
+async def test_nobody_is_waited_for_by_an_async_master_or_if_one_copy_is_enough(
+    start_broker: Start, namesrv: str, settings: dict[str, object]
+) -> None:
+    master = await start_master(start_broker, namesrv, **{"slaveTimeout": 60_000, **settings})
+    assert (await master.send("T", b"x")).code == ResponseCode.SUCCESS
+
+
+async def test_a_sender_that_does_not_want_to_wait_does_not(start_broker: Start, namesrv: str) -> None:
+    master = await start_master(start_broker, namesrv, slaveTimeout=60_000)
+    assert (await master.send("T", b"x", WAIT="false")).code == ResponseCode.SUCCESS
+
+
+async def test_a_slave_that_comes_while_a_send_waits_lets_it_go(start_broker: Start, namesrv: str) -> None:
+    master = await start_master(start_broker, namesrv, slaveTimeout=60_000)
+    waiting = asyncio.create_task(master.send("T", b"x"))
+    await until(lambda: master.controller.store.max_physical_offset > 0)
+    await start_slave(start_broker, namesrv)
+    assert (await waiting).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("properties", WAYS)
+async def test_a_master_that_ends_answers_who_waits_for_slaves(
+    start_broker: Start, namesrv: str, properties: dict[str, str]
+) -> None:
+    master = await start_master(start_broker, namesrv)
+    waiting = asyncio.create_task(master.send("T", b"x", **properties))
+    await until(lambda: master.controller.store.max_physical_offset > 0)
+    await master.controller.shutdown()
+    assert (await waiting).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
