@@ -115,7 +115,7 @@ class HAClient:
             self.state = HAConnectionState.READY
 
     def receive_data(self, data: memoryview, now_ms: int) -> bool:
-        """Take what came; `take_report` then has something to say.
+        """Take what came; `take_report` then has something to say. `data` is changed (TransferParser.receive_runs).
 
         Returns:
             False: nothing will come on this connection, make a new one.
@@ -128,7 +128,7 @@ class HAClient:
         """
         self.last_read_ms = now_ms
         self.received.count(len(data), now_ms)
-        for offset, piece in self._parser.receive_data(data):
+        for offset, piece in self._parser.receive_runs(data):
             if not len(piece) and self._is_refused_start():
                 return False
             if self._is_joined:

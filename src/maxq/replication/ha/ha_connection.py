@@ -61,6 +61,8 @@ class HAConnection:
         next_offset: what is sent next; -1 before the first report. `min(slave_ack_offset, next_offset)` is replicated.
         is_distinct: another connection from the same host was accepted since this one last reported; it may be the
             same slave, so this one does not count as a slave of its own until it reports again.
+        began_at: this master's end when an empty slave began with the last file: what is before that file and still
+            waits for copies is not on that slave, whatever its reports say. 0: it has, or gets, all there is.
         reason: why nothing is sent, in state SUSPEND.
     """
 
@@ -75,6 +77,7 @@ class HAConnection:
         self.slave_ack_offset = -1
         self.next_offset = -1
         self.is_distinct = True
+        self.began_at = 0
         self.reason = ""
         self.last_read_ms = now_ms
         self.last_write_ms = now_ms
@@ -101,11 +104,12 @@ class HAConnection:
         low, high = self._source.min_physical_offset, self._source.max_physical_offset
         if offset == 0:
             offset = high - high % self._config().mapped_file_size_commit_log
+            self.began_at = high if offset > low else 0
         elif offset == FROM_THE_BEGINNING:
             offset = max(offset, low) if high else 0  # both logs are empty: they begin together
         self.next_offset = offset
         self.state = HAConnectionState.TRANSFER
-        if offset > high and high >= low:
+        if offset > high:
             self._suspend(
                 f"slave {self.client_address} has {offset} bytes of log, this master only {high}: this master has lost "
                 "its end, or the slave belongs to another. Nothing is sent; empty the slave's store, or take what it "
