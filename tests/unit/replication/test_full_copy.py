@@ -47,5 +47,5 @@ async def test_with_an_unknown_minimum_the_beginning_is_tried_then_the_last_file
     assert first.nothing_there(1)
     assert await first.choose() == 0
     assert not first.nothing_there(0)
-    assert "the last file of the master's log only" in caplog.text
+    assert "only the last file of its master's log" in caplog.text
     assert await first.choose() == 1  # a later connection, still empty: who knows

@@ -1,6 +1,7 @@
 """Care for the bytes of one broker's log: scrub and repair together, and what operators see of them."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from maxq.config.message_store_config import MessageStoreConfig
@@ -10,6 +11,8 @@ from maxq.replication.ha.scrub import ScrubService
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.damage import DamagedRange
 from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
 
 
 class LogCare:
@@ -33,7 +36,7 @@ class LogCare:
         self._store = store
         self._disk = disk
         self._one_at_a_time = asyncio.Lock()
-        self._sealed: asyncio.Task[int] | None = None
+        self._sealed: asyncio.Task[None] | None = None
         self.repair = LogRepair(store, config, master_address, fetch)
         self.scrub = ScrubService(store, clock, config, self._repair)
 
@@ -61,9 +64,12 @@ class LogCare:
         async with self._one_at_a_time:
             return await self.repair.repair(damage)
 
-    async def _repair_sealed(self) -> int:
+    async def _repair_sealed(self) -> None:
         async with self._one_at_a_time:
-            return await self.repair.repair_sealed(self._disk)
+            try:
+                await self.repair.repair_sealed(self._disk)
+            except OSError as error:
+                log.error("what starts have sealed is not repaired: %s", error)
 
     def runtime_info(self) -> dict[str, str]:
         """Keys of GET_BROKER_RUNTIME_INFO (28)."""

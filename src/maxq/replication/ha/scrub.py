@@ -53,6 +53,7 @@ class ScrubService:
     def start(self) -> None:
         """Begin; needs a running loop."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="scrub")
+        self._task.add_done_callback(_note_failure)
 
     async def shutdown(self) -> None:
         """End; what is being read in this moment is waited for."""
@@ -124,8 +125,8 @@ class ScrubService:
                 if damage is not None and not await self._meet(damage):
                     left.append(damage)
                 self.position = file.file_from_offset + check.position
-        except FileNotFoundError:
-            log.info("scrub: %s was deleted meanwhile", file.path)
+        except OSError as error:  # of the mapping; what cannot be read has its own way
+            log.error("scrub: %s is not checked: %s", file.path, error)
         finally:
             if not was_mapped and file is not self._store.commit_log.current:
                 file.release()
@@ -153,3 +154,8 @@ class ScrubService:
             return False
         del self.damages[damage.physical_offset]
         return True
+
+
+def _note_failure(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.critical("scrub failed; the log is not checked any more", exc_info=task.exception())
