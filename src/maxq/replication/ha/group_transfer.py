@@ -32,11 +32,10 @@ class GroupTransfer:
         """`done(True)` when `needed_acks` (the master's included, so at least 2) are there, `done(False)` at the
         deadline."""
         waiting = self._lists.setdefault(needed_acks, deque())
-        if waiting and (end_offset < waiting[-1].end_offset or deadline_ms < waiting[-1].deadline_ms):
-            waiting.append(_Waiting(end_offset, deadline_ms, done))
-            self._lists[needed_acks] = deque(sorted(waiting, key=lambda one: (one.end_offset, one.deadline_ms)))
-        else:
-            waiting.append(_Waiting(end_offset, deadline_ms, done))
+        if waiting:  # in order; who comes with less (slaveTimeout was lowered) waits with who came before
+            end_offset = max(end_offset, waiting[-1].end_offset)
+            deadline_ms = max(deadline_ms, waiting[-1].deadline_ms)
+        waiting.append(_Waiting(end_offset, deadline_ms, done))
 
     def on_acknowledged(self, offsets: Sequence[int]) -> None:
         """The slaves' acknowledged offsets, the largest first."""
@@ -50,6 +49,10 @@ class GroupTransfer:
         for waiting in self._lists.values():
             while waiting and waiting[0].deadline_ms <= now_ms:
                 waiting.popleft().done(False)
+
+    def first_end_offset(self) -> int | None:
+        """The smallest offset that somebody waits for; None while nobody waits."""
+        return min((waiting[0].end_offset for waiting in self._lists.values() if waiting), default=None)
 
     def next_deadline_ms(self) -> int | None:
         """When `on_time` has something to do; None while nobody waits."""

@@ -1,0 +1,45 @@
+"""Logs of bytes for the pure parts: what a master sends from, what a slave writes to."""
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import ReplicationGapError
+
+FILE = 4096
+
+
+def config(**changes: object) -> MessageStoreConfig:
+    settings: dict[str, object] = {"mapped_file_size_commit_log": FILE, **changes}
+    return MessageStoreConfig(**settings)  # type: ignore[arg-type]
+
+
+class BytesLog:
+    """Bytes from `start` on, in files of FILE bytes; every appended byte counts at once."""
+
+    def __init__(self, data: bytes = b"", start: int = 0) -> None:
+        self.data = bytearray(data)
+        self.start = start
+        self.drops = 0
+
+    @property
+    def min_physical_offset(self) -> int:
+        return self.start
+
+    @property
+    def max_physical_offset(self) -> int:
+        return self.start + len(self.data)
+
+    def log_bytes(self, offset: int, limit: int) -> memoryview | None:
+        if not self.start <= offset < self.max_physical_offset:
+            return None
+        stop = min(offset + limit, offset - offset % FILE + FILE, self.max_physical_offset)
+        return memoryview(bytes(self.data))[offset - self.start : stop - self.start]
+
+    def append_from_master(self, physical_offset: int, data: memoryview) -> int:
+        if not self.data:
+            self.start = physical_offset
+        if physical_offset != self.max_physical_offset:
+            raise ReplicationGapError("gap", expected=self.max_physical_offset, received=physical_offset)
+        self.data += data
+        return self.max_physical_offset
+
+    def drop_pending(self) -> None:
+        self.drops += 1

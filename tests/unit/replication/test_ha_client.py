@@ -1,0 +1,185 @@
+"""A slave's side of the link: joining, appending, reporting."""
+
+import pytest
+
+from maxq.errors import RemoteProtocolError, ReplicationDivergedError, ReplicationGapError
+from maxq.replication.ha.frames import REPORT, encode_head
+from maxq.replication.ha.ha_client import JOINT_BYTES, HAClient
+from maxq.replication.ha.ha_connection import HAConnectionState
+from tests.unit.replication.logs import FILE, BytesLog, config
+
+LOG = bytes(i * 7 % 251 for i in range(3 * FILE))
+
+
+class First:
+    """An order for the whole log."""
+
+    def __init__(self, *, again: bool = False) -> None:
+        self.again = again
+
+    async def choose(self) -> int:
+        return 1
+
+    def nothing_there(self, reported: int) -> bool:
+        assert reported == 1
+        return self.again
+
+
+def client_of(log: BytesLog, first: First | None = None, **changes: object) -> HAClient:
+    settings = config(**changes)
+    return HAClient(log, lambda: settings, first, now_ms=0)
+
+
+async def connected(log: BytesLog, first: First | None = None, **changes: object) -> HAClient:
+    client = client_of(log, first, **changes)
+    client.on_connected(await client.request_offset(), 0)
+    return client
+
+
+def frame(offset: int, body: bytes) -> memoryview:
+    return memoryview(bytearray(encode_head(offset, len(body)) + body))
+
+
+def reported(client: HAClient) -> int | None:
+    report = client.take_report(0)
+    return REPORT.unpack(report)[0] if report else None
+
+
+@pytest.mark.parametrize(
+    ("log", "offset"),
+    [
+        (BytesLog(), 0),
+        (BytesLog(LOG[:500]), 1),
+        (BytesLog(LOG[: FILE + 500]), FILE),
+        (BytesLog(LOG[: 2 * FILE - 1]), FILE),
+        (BytesLog(LOG[:FILE]), FILE),
+        (BytesLog(LOG[FILE : FILE + 9], start=FILE), FILE),
+    ],
+    ids=["empty", "first file", "begun file", "long file", "whole file", "a log that begins later"],
+)
+async def test_the_first_report_asks_for_the_end_of_the_log_again_but_never_for_another_file(
+    log: BytesLog, offset: int
+) -> None:
+    assert await client_of(log).request_offset() == offset
+
+
+async def test_of_a_long_file_only_its_end_is_asked_for() -> None:
+    log = BytesLog(bytes(10 * JOINT_BYTES))
+    client = client_of(log, mapped_file_size_commit_log=1 << 30)
+    assert await client.request_offset() == 9 * JOINT_BYTES
+
+
+async def test_equal_bytes_join_and_what_is_beyond_them_is_appended_and_reported_once() -> None:
+    log = BytesLog(LOG[: FILE + 500])
+    client = await connected(log)
+    assert client.receive_data(frame(FILE, LOG[FILE : FILE + 700]), 0)
+    assert log.data == LOG[: FILE + 700]
+    assert reported(client) == FILE + 700
+    assert reported(client) is None
+
+
+async def test_until_the_end_is_compared_reports_say_how_far_the_logs_are_equal() -> None:
+    client = await connected(BytesLog(LOG[: FILE + 500]))
+    client.receive_data(frame(FILE, LOG[FILE : FILE + 200]), 0)
+    assert reported(client) == FILE + 200
+    client.receive_data(frame(FILE + 200, LOG[FILE + 200 : FILE + 500]), 0)
+    assert reported(client) == FILE + 500
+
+
+async def test_other_bytes_end_the_connection_and_change_nothing() -> None:
+    log = BytesLog(LOG[: FILE + 500])
+    client = await connected(log)
+    other = LOG[FILE : FILE + 450] + b"?" + LOG[FILE + 451 : FILE + 600]
+    with pytest.raises(ReplicationDivergedError, match="other bytes than this slave") as caught:
+        client.receive_data(frame(FILE, other), 0)
+    assert caught.value.physical_offset == FILE
+    assert log.data == LOG[: FILE + 500]
+    assert reported(client) is None
+
+
+async def test_a_master_that_ends_before_its_slave_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    client = await connected(BytesLog(LOG[: FILE + 500]))
+    client.receive_data(frame(FILE, LOG[FILE : FILE + 100]), 0)
+    client.receive_data(frame(FILE + 100, b""), 0)
+    assert client.ahead_bytes == 400
+    assert f"ends at {FILE + 500}, its idle master sends nothing from {FILE + 100}" in caplog.text
+    assert reported(client) == FILE + 100
+
+
+async def test_a_frame_that_is_not_what_was_asked_for_names_both_offsets() -> None:
+    client = await connected(BytesLog(LOG[: FILE + 500]))
+    with pytest.raises(ReplicationGapError) as caught:
+        client.receive_data(frame(FILE + 1, b"x"), 0)
+    assert (caught.value.expected, caught.value.received) == (FILE, FILE + 1)
+
+
+async def test_a_gap_after_joining_names_both_offsets() -> None:
+    client = await connected(BytesLog(LOG[:FILE]))
+    client.receive_data(frame(FILE, LOG[FILE : FILE + 10]), 0)
+    with pytest.raises(ReplicationGapError) as caught:
+        client.receive_data(frame(FILE + 20, b"x"), 0)
+    assert (caught.value.expected, caught.value.received) == (FILE + 10, FILE + 20)
+
+
+async def test_a_heartbeat_at_another_offset_is_a_gap() -> None:
+    client = await connected(BytesLog(LOG[:FILE]))
+    with pytest.raises(ReplicationGapError):
+        client.receive_data(frame(FILE + 20, b""), 0)
+
+
+async def test_bytes_that_are_no_frames_are_the_masters_fault() -> None:
+    client = await connected(BytesLog())
+    with pytest.raises(RemoteProtocolError):
+        client.receive_data(memoryview(bytearray(b"\xff" * 12)), 0)
+
+
+async def test_an_empty_log_takes_what_the_master_begins_with() -> None:
+    log = BytesLog()
+    client = await connected(log)
+    client.receive_data(frame(2 * FILE, LOG[2 * FILE : 2 * FILE + 30]), 0)
+    assert (log.start, bytes(log.data)) == (2 * FILE, LOG[2 * FILE : 2 * FILE + 30])
+    assert reported(client) == 2 * FILE + 30
+
+
+async def test_a_heartbeat_to_an_empty_log_may_mean_ask_elsewhere() -> None:
+    assert (await connected(BytesLog(), First(again=True))).receive_data(frame(1, b""), 0) is False
+    assert (await connected(BytesLog(), First())).receive_data(frame(1, b""), 0) is True
+
+
+async def test_a_head_alone_is_no_heartbeat() -> None:
+    client = await connected(BytesLog(), First(again=True))
+    assert client.receive_data(memoryview(bytearray(encode_head(1, 5))), 0) is True
+
+
+async def test_the_last_report_is_repeated_when_nothing_was_written_for_its_interval() -> None:
+    client = await connected(BytesLog(LOG[:FILE]), ha_send_heartbeat_interval=500)
+    assert client.heartbeat(499) == b""
+    assert REPORT.unpack(client.heartbeat(500))[0] == FILE
+    assert client.heartbeat(999) == b""
+
+
+async def test_a_master_is_silent_after_the_housekeeping_interval() -> None:
+    client = await connected(BytesLog(), ha_housekeeping_interval=700)
+    assert not client.is_silent(700)
+    assert client.is_silent(701)
+    client.receive_data(frame(0, b""), 600)
+    assert not client.is_silent(1300)
+
+
+async def test_a_closed_connection_drops_what_is_not_whole_and_reports_nothing() -> None:
+    log = BytesLog(LOG[:FILE])
+    client = await connected(log)
+    client.on_closed()
+    assert log.drops == 1
+    assert client.state is HAConnectionState.READY
+    assert client.heartbeat(1 << 40) == b""
+
+
+async def test_half_a_frame_of_a_lost_connection_does_not_spoil_the_next() -> None:
+    log = BytesLog(LOG[:FILE])
+    client = await connected(log)
+    client.receive_data(memoryview(bytearray(encode_head(FILE, 9)[:7])), 0)
+    client.on_closed()
+    client.on_connected(await client.request_offset(), 0)
+    client.receive_data(frame(FILE, LOG[FILE : FILE + 9]), 0)
+    assert log.data == LOG[: FILE + 9]

@@ -1,0 +1,171 @@
+"""What a master sends a slave, and what it believes of its reports."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.replication.ha.frames import HEAD
+from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
+from tests.unit.replication.logs import FILE, BytesLog, config
+
+ROOM = 1 << 20
+
+
+def connection(log: BytesLog, settings: MessageStoreConfig | None = None) -> HAConnection:
+    made = settings or config()
+    return HAConnection(log, lambda: made, "10.0.0.2:40001", now_ms=0)
+
+
+def asked(log: BytesLog, offset: int, settings: MessageStoreConfig | None = None) -> HAConnection:
+    one = connection(log, settings)
+    one.on_report(offset)
+    return one
+
+
+def frames_of(pieces: Iterable[bytes | memoryview]) -> list[tuple[int, bytes]]:
+    """Offsets and bodies."""
+    stream, found = b"".join(pieces), []
+    while stream:
+        offset, size = HEAD.unpack_from(stream)
+        found.append((offset, stream[HEAD.size : HEAD.size + size]))
+        stream = stream[HEAD.size + size :]
+    return found
+
+
+def test_nothing_is_sent_before_the_slave_has_asked() -> None:
+    one = connection(BytesLog(b"a" * 100))
+    assert one.next_pieces(ROOM, 0) == []
+    assert one.heartbeat(60_000) == b""
+    assert one.state is HAConnectionState.READY
+
+
+@pytest.mark.parametrize(
+    ("reported", "start"),
+    [(0, 2 * FILE), (1, 1), (700, 700), (2 * FILE + 100, 2 * FILE + 100)],
+    ids=["0: the last file", "1: everything", "inside a record", "all there"],
+)
+def test_where_the_first_transfer_starts(reported: int, start: int) -> None:
+    one = asked(BytesLog(b"a" * (2 * FILE + 100)), reported)
+    assert one.next_offset == start
+    assert one.state is HAConnectionState.TRANSFER
+
+
+def test_everything_begins_where_the_masters_log_does() -> None:
+    assert asked(BytesLog(b"a" * 100, start=3 * FILE), 1).next_offset == 3 * FILE
+
+
+def test_an_empty_slave_of_an_empty_master_begins_with_it() -> None:
+    log = BytesLog()
+    one = asked(log, 1)
+    log.data += b"first"
+    assert frames_of(one.next_pieces(ROOM, 0)) == [(0, b"first")]
+    one.on_report(5)
+    assert one.replicated_offset == 5
+
+
+def test_frames_are_not_larger_than_the_batch_and_end_with_their_file() -> None:
+    log = BytesLog(bytes(range(256)) * 20)
+    frames = frames_of(asked(log, 100, config(ha_transfer_batch_size=1000)).next_pieces(ROOM, 0))
+    assert [(offset, len(body)) for offset, body in frames] == [
+        (100, 1000), (1100, 1000), (2100, 1000), (3100, 996), (4096, 1000), (5096, 24),
+    ]  # fmt: skip
+    assert b"".join(body for _, body in frames) == bytes(log.data[100:])
+
+
+def test_what_is_sent_at_once_is_bounded_and_the_next_call_goes_on() -> None:
+    one = asked(BytesLog(b"a" * 4000), 1, config(ha_transfer_batch_size=1000))
+    assert [offset for offset, _ in frames_of(one.next_pieces(1500, 0))] == [1, 1001]
+    assert one.behind_bytes == 4000 - 2001
+    assert [offset for offset, _ in frames_of(one.next_pieces(1500, 0))] == [2001, 3001]
+    assert one.next_pieces(1500, 0) == []
+
+
+def test_a_slave_ahead_of_the_master_gets_nothing_for_ever_and_acknowledges_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = BytesLog(b"a" * 100)
+    one = asked(log, 150)
+    assert one.state is HAConnectionState.SUSPEND
+    assert "has 150 bytes of log, this master only 100" in one.reason
+    assert one.reason in caplog.text
+    log.data += b"b" * 100  # the master has grown beyond it: the logs are two
+    assert one.next_pieces(ROOM, 0) == []
+    assert one.replicated_offset == -1
+    assert not one.is_in_sync(200)
+    assert HEAD.unpack(one.heartbeat(5000)) == (150, 0)
+
+
+def test_a_slave_below_the_masters_minimum_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    one = asked(BytesLog(b"a" * 100, start=FILE), FILE - 10)
+    assert one.state is HAConnectionState.SUSPEND
+    assert f"needs the log from {FILE - 10} on, this master's begins at {FILE}" in caplog.text
+
+
+def test_a_slow_slave_whose_file_is_deleted_is_suspended() -> None:
+    log = BytesLog(b"a" * FILE)
+    one = asked(log, 10)
+    log.start, log.data = FILE, bytearray(b"b" * 50)
+    assert one.next_pieces(ROOM, 0) == []
+    assert one.state is HAConnectionState.SUSPEND
+
+
+def test_an_acknowledgement_counts_no_further_than_what_was_sent() -> None:
+    one = asked(BytesLog(b"a" * 100), 40)
+    assert one.replicated_offset == 40
+    one.on_report(90)  # nothing was sent yet
+    assert one.replicated_offset == 40
+    one.next_pieces(ROOM, 0)
+    assert one.replicated_offset == 90
+    one.on_report(100)
+    assert one.replicated_offset == 100
+
+
+def test_a_heartbeat_goes_out_when_nothing_was_written_for_its_interval() -> None:
+    log = BytesLog(b"a" * 100)
+    one = asked(log, 100, config(ha_send_heartbeat_interval=500))
+    assert one.heartbeat(499) == b""
+    assert HEAD.unpack(one.heartbeat(500)) == (100, 0)
+    assert one.heartbeat(999) == b""
+    log.data += b"x"
+    one.next_pieces(ROOM, 900)
+    assert one.heartbeat(1399) == b""
+    assert HEAD.unpack(one.heartbeat(1400)) == (101, 0)
+
+
+def test_a_slave_is_silent_after_the_housekeeping_interval() -> None:
+    one = asked(BytesLog(), 0, config(ha_housekeeping_interval=700))
+    assert not one.is_silent(700)
+    assert one.is_silent(701)
+    one.last_read_ms = 600
+    assert not one.is_silent(1300)
+
+
+def test_in_sync_is_less_than_the_gap_behind() -> None:
+    one = asked(BytesLog(b"a" * 300), 100, config(ha_max_gap_not_in_sync=200))
+    assert one.is_in_sync(299)
+    assert not one.is_in_sync(300)
+
+
+def test_flow_control_counts_all_bytes_and_lets_the_limit_through_in_a_second() -> None:
+    limit = 100_000
+    settings = config(
+        ha_flow_control_enable=True,
+        max_ha_transfer_byte_in_second=limit,
+        ha_transfer_batch_size=1000,
+        mapped_file_size_commit_log=FILE,
+    )
+    log = BytesLog(b"a" * (20 * FILE * 10))
+    one = asked(log, 1, settings)
+    now, sent = 0, 0
+    while now < 3000:
+        sent += sum(map(len, one.next_pieces(ROOM, now)))
+        wait = one.resume_in_ms(now)
+        assert wait > 0  # never allowed to go on at once, never stuck
+        now += wait
+    assert 2.8 * limit <= sent <= 3.05 * limit
+
+
+def test_without_flow_control_nothing_is_kept_back() -> None:
+    one = asked(BytesLog(b"a" * 3000), 1)
+    assert one.resume_in_ms(0) == 0
