@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from maxq.api import async_push_consumer
 from maxq.codes import RequestCode, ResponseCode
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
@@ -19,6 +20,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageStatus
 from tests.integration.broker.harness import RunningBroker, until
+from tests.integration.client.helpers import FROM_FIRST, Collector
 from tests.integration.namesrv.harness import asking_route, name_server
 
 TOPIC, GROUP = "T", "G"
@@ -161,6 +163,30 @@ async def test_consumers_go_on_at_the_acting_master_and_its_offsets_come_back(ma
     assert (await master.send(TOPIC, b"new")).code == ResponseCode.SUCCESS
     for slave in (one, two):
         await until(lambda slave=slave: slave.controller.store.max_offset(TOPIC, 0) == MESSAGES + 1)  # type: ignore[misc]
+
+
+async def test_an_orderly_consumer_goes_on_through_a_masters_death_and_return(make_group: Make) -> None:
+    """Its listener sees every message of the queue, once and in order: the acting master keeps its offset."""
+    group = await make_group()
+    names = next(iter(group.brokers.values())).controller.client.name_servers[0]
+    got = Collector()
+    settings = {"poll_name_server_interval": 200, "heartbeat_broker_interval": 1_000, "consume_from_where": FROM_FIRST}
+    consumer = async_push_consumer("ORDERLY", names, got, orderly=True, **settings)
+    consumer.subscribe(TOPIC)
+    async with consumer:
+        await got.wait_for(MESSAGES)
+        await group.stop("master")
+        one = group.brokers["one"]
+        await until(lambda: one.controller.member.acting.is_acting_master)
+        await consumer.persist_consumer_offset()
+        await until(lambda: one.controller.offsets.query_offset("ORDERLY", TOPIC, 0) == MESSAGES)
+        await until(lambda: one.controller.hold_service.held_on(TOPIC, 0) == 1)
+        master = await group.start("master")
+        assert master.controller.offsets.query_offset("ORDERLY", TOPIC, 0) == MESSAGES
+        for number in range(5):
+            assert (await master.send(TOPIC, b"after %d" % number)).code == ResponseCode.SUCCESS
+        await got.wait_for(MESSAGES + 5)
+    assert got.by_queue() == {0: list(range(MESSAGES + 5))}
 
 
 async def test_the_next_slave_takes_over_from_the_acting_master(make_group: Make) -> None:
