@@ -25,6 +25,8 @@ GROUP = {
     "slaveReadEnable": "true",
     "slaveTimeout": "1500",
     "haSendHeartbeatInterval": "1000",  # a Java slave's first report comes so late
+    "waitTimeMillsInSendQueue": "20000",  # a busy machine is not what these tests are about
+    "osPageCacheBusyTimeOutMills": "20000",
 }
 LINK_SECONDS = 60  # a Java slave learns the address with a registration, connects, reports: five seconds each
 
