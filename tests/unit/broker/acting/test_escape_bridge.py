@@ -89,7 +89,7 @@ async def test_a_master_stores_the_message_itself() -> None:
 
 @pytest.mark.parametrize("off", list(ESCAPES))
 async def test_without_both_settings_a_slave_refuses_and_names_them(off: str) -> None:
-    world = World(**{off: "false"})
+    world = World(1, ROUTE, **{off: "false"})
     result = await world.bridge.put_message(MESSAGE)
     assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     assert "enableSlaveActingMaster and enableRemoteEscape" in result.remark
