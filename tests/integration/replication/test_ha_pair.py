@@ -1,7 +1,9 @@
 """A master's log arrives at its slaves, over real sockets."""
 
+import asyncio
 from pathlib import Path
 
+from maxq.replication.ha.frames import encode_report
 from tests.integration.replication.pair import member, until
 
 
@@ -30,3 +32,82 @@ async def test_a_send_waits_for_one_slave_and_is_told_when_it_has_it(tmp_path: P
             await until(lambda: told == [True])
             assert slave.store.max_physical_offset == master.store.max_physical_offset
             assert not master.ha.when(master.store.max_physical_offset, print)
+
+
+async def test_slaves_are_counted_and_what_one_of_them_has_never_goes_back(tmp_path: Path) -> None:
+    async with member(tmp_path / "m", "SYNC_MASTER") as master:
+        end = master.put(10)
+        async with member(tmp_path / "s", "SLAVE", master.address) as first:
+            async with member(tmp_path / "t", "SLAVE", master.address) as second:
+                await until(lambda: all(one.store.max_physical_offset == end for one in (first, second)))
+                await until(lambda: master.ha.in_sync_replicas_num(end) == 3)
+                assert master.ha.connection_count == 2
+                assert master.ha.is_slave_ok(end)
+                await until(lambda: master.ha.push2_slave_max_offset == end)
+            await until(lambda: master.ha.connection_count == 1)
+        await until(lambda: master.ha.connection_count == 0)
+        assert not master.ha.is_slave_ok(end)
+        assert master.ha.push2_slave_max_offset == end
+        master.ha.notify_transfer_some(end - 1)
+        assert master.ha.push2_slave_max_offset == end
+
+
+async def test_two_connections_of_one_host_are_one_slave_until_both_have_reported(tmp_path: Path) -> None:
+    async with member(tmp_path / "m", "SYNC_MASTER", in_sync_replicas=3, slave_timeout=60_000) as master:
+        end = master.put(10)
+        streams = [await asyncio.open_connection("127.0.0.1", master.ha.port) for _ in range(2)]
+        told: list[bool] = []
+        await until(lambda: master.ha.connection_count == 2)
+        assert master.ha.when(end, told.append)
+        streams[1][1].write(encode_report(end))  # the newer one; the older may be the same slave's, long dead
+        await until(lambda: master.ha.push2_slave_max_offset == end)
+        assert told == []
+        streams[0][1].write(encode_report(end))
+        await until(lambda: told == [True])
+        for _, writer in streams:
+            writer.close()
+
+
+async def test_a_slave_of_another_log_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    async with member(tmp_path / "m", "SYNC_MASTER") as master, member(tmp_path / "x", "ASYNC_MASTER") as other:
+        other.put(20, b"another")
+        theirs = other.log()
+        master.put(20)
+        slave_folder = tmp_path / "x"
+        await other.ha.shutdown()
+        other.store.close()
+        async with member(slave_folder, "SLAVE", master.address) as slave:
+            await until(lambda: slave.ha.client.refused > 0)
+            assert "other bytes than this slave" in slave.ha.client.failure
+            assert slave.log() == theirs
+            assert master.ha.push2_slave_max_offset < len(theirs)
+
+
+async def test_a_broker_becomes_slave_and_master_again(tmp_path: Path) -> None:
+    async with member(tmp_path / "a", "ASYNC_MASTER") as first, member(tmp_path / "b", "ASYNC_MASTER") as second:
+        end = first.put(30)
+        second.set(broker_role="SLAVE")
+        second.ha.change_to_slave(first.address)
+        await until(lambda: second.store.max_physical_offset == end)
+        await second.ha.change_to_master()
+        second.set(broker_role="ASYNC_MASTER")
+        assert second.put(5) > end
+        first.set(broker_role="SLAVE")
+        first.ha.change_to_slave(second.address)
+        await until(lambda: first.store.max_physical_offset == second.store.max_physical_offset)
+        assert first.log() == second.log()
+        assert not second.ha.is_client_connected
+
+
+async def test_flow_control_holds_a_slave_to_its_bytes_a_second(tmp_path: Path) -> None:
+    limits = {"ha_flow_control_enable": True, "max_ha_transfer_byte_in_second": 200_000}
+    async with (
+        member(tmp_path / "m", "ASYNC_MASTER", **limits) as master,
+        member(tmp_path / "s", "SLAVE", master.address) as slave,
+    ):
+        await until(lambda: master.ha.connection_count == 1)
+        loop = asyncio.get_running_loop()
+        began, end = loop.time(), master.put(60, b"z" * 1000)
+        assert end > 60_000  # 20 000 of them may go at once
+        await until(lambda: slave.store.max_physical_offset == end)
+        assert loop.time() - began > 0.19

@@ -39,7 +39,7 @@ class GroupTransfer:
 
     def on_acknowledged(self, offsets: Sequence[int]) -> None:
         """The slaves' acknowledged offsets, the largest first."""
-        for needed, waiting in self._lists.items():
+        for needed, waiting in list(self._lists.items()):  # a sender that is told may wait again
             reached = kth_offset(offsets, needed)
             while waiting and waiting[0].end_offset <= reached:
                 waiting.popleft().done(True)

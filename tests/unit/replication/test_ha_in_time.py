@@ -1,0 +1,164 @@
+"""The two ends of the link in virtual time: first reports, heartbeats, silence, reconnecting, a moving master."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from maxq.config.settings import BrokerSettings
+from maxq.replication.ha.ha_service import HAService
+from maxq.store.message_store import MessageStore
+from maxq.store.store_context import StoreIdentity
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.simulation import SimWorld, run_simulation
+from tests.unit.store.stores import message, small_config
+
+MASTER, OTHER, SLAVE = "10.0.0.1", "10.0.0.3", "10.0.0.2"
+PORT = 10912
+
+
+class Brokers:
+    """HAServices on simulated hosts."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self.world = world
+        self.running: list[HAService] = []
+
+    async def start(self, host: str, role: str, master: str = "") -> tuple[HAService, MessageStore]:
+        world = self.world
+        config = small_config(Path("/store"), broker_role=role, ha_master_address=master)
+        disk = SimDisk(world.rng.fork(f"disk {host}"), world.clock)
+        store = MessageStore(
+            config, disk=disk, clock=world.clock, broker=StoreIdentity(), memory_bytes=1 << 30, populate_ahead=0
+        )
+        store.load()
+        service = HAService(BrokerSettings(store=config), store, world.clock)
+        with world.network.on_host(host):
+            await asyncio.create_task(service.start(host, PORT))
+        self.running.append(service)
+        return service, store
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> float:
+        """Seconds until `condition` held."""
+        began = self.world.loop.time()
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(0.01)
+        return self.world.loop.time() - began
+
+
+def simulated(story: Callable[[Brokers], Awaitable[None]]) -> None:
+    async def main(world: SimWorld) -> None:
+        brokers = Brokers(world)
+        await story(brokers)
+        for service in brokers.running:
+            await service.shutdown()
+
+    run_simulation(main, seed=5)
+
+
+def put(store: MessageStore) -> int:
+    assert store.put_message(message("T", 0, b"x" * 100)).ok
+    return store.max_physical_offset
+
+
+def test_the_first_report_comes_at_once() -> None:
+    async def story(brokers: Brokers) -> None:
+        master, _ = await brokers.start(MASTER, "ASYNC_MASTER")
+        await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        took = await brokers.until(lambda: any(one.slave_request_offset >= 0 for one in master.connections))
+        assert took < 0.2
+
+    simulated(story)
+
+
+def test_heartbeats_keep_an_idle_link_for_ever() -> None:
+    async def story(brokers: Brokers) -> None:
+        master, _ = await brokers.start(MASTER, "ASYNC_MASTER")
+        slave, _ = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        await brokers.until(lambda: slave.is_client_connected)
+        await asyncio.sleep(300)
+        assert slave.client.connects == 1
+        assert master.connection_count == 1
+
+    simulated(story)
+
+
+def test_both_ends_close_a_link_that_is_silent_for_twenty_seconds_and_the_slave_comes_back() -> None:
+    async def story(brokers: Brokers) -> None:
+        master, store = await brokers.start(MASTER, "ASYNC_MASTER")
+        slave, copy = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        await brokers.until(lambda: slave.is_client_connected and master.connection_count == 1)
+        brokers.world.network.partition(MASTER, SLAVE)
+        end = put(store)
+        took = await brokers.until(lambda: not slave.is_client_connected and not master.connections)
+        assert 14 < took < 26
+        brokers.world.network.heal()
+        await brokers.until(lambda: copy.max_physical_offset == end, 300)
+
+    simulated(story)
+
+
+def test_a_slave_tries_again_every_five_seconds_until_there_is_a_master() -> None:
+    async def story(brokers: Brokers) -> None:
+        slave, copy = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        await asyncio.sleep(12)
+        assert slave.client.connects == 0
+        assert "cannot connect to the master's HA port" in slave.client.failure
+        _, store = await brokers.start(MASTER, "ASYNC_MASTER")
+        end = put(store)
+        assert await brokers.until(lambda: copy.max_physical_offset == end) < 5.5
+
+    simulated(story)
+
+
+def test_a_slave_follows_its_master_to_another_address_at_once() -> None:
+    async def story(brokers: Brokers) -> None:
+        first, _ = await brokers.start(MASTER, "ASYNC_MASTER")
+        second, _ = await brokers.start(OTHER, "ASYNC_MASTER")
+        slave, _ = await brokers.start(SLAVE, "SLAVE")
+        slave.update_master_ha_address(f"{MASTER}:{PORT}")
+        await brokers.until(lambda: first.connection_count == 1)
+        slave.update_master_ha_address(f"{OTHER}:{PORT}")
+        assert await brokers.until(lambda: second.connection_count == 1 and not first.connections) < 1
+        slave.update_master_ha_address("")
+        await brokers.until(lambda: not second.connections)
+        await asyncio.sleep(30)
+        assert slave.client.connects == 2
+
+    simulated(story)
+
+
+def test_a_given_master_address_is_never_replaced_by_another() -> None:
+    async def story(brokers: Brokers) -> None:
+        master, _ = await brokers.start(MASTER, "ASYNC_MASTER")
+        slave, _ = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        slave.update_master_ha_address(f"{OTHER}:{PORT}")
+        await brokers.until(lambda: master.connection_count == 1)
+        assert slave.client.master_address == f"{MASTER}:{PORT}"
+
+    simulated(story)
+
+
+def test_senders_are_told_after_the_timeout_that_no_slave_has_it() -> None:
+    async def story(brokers: Brokers) -> None:
+        master, store = await brokers.start(MASTER, "SYNC_MASTER")
+        told: list[bool] = []
+        began = brokers.world.loop.time()
+        assert master.when(put(store), told.append)
+        await brokers.until(lambda: bool(told))
+        assert told == [False]
+        assert 2.99 < brokers.world.loop.time() - began < 3.1
+
+    simulated(story)
+
+
+def test_waiting_for_a_link_ends_when_it_is_there_or_at_the_timeout() -> None:
+    async def story(brokers: Brokers) -> None:
+        master, _ = await brokers.start(MASTER, "ASYNC_MASTER")
+        assert not await master.wait_until_transfer(SLAVE, 500)
+        waiting = asyncio.create_task(master.wait_until_transfer(SLAVE, 10_000))
+        slave, _ = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        assert await slave.wait_until_transfer(MASTER, 10_000)
+        assert await waiting
+
+    simulated(story)
