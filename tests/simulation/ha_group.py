@@ -120,7 +120,7 @@ class HaGroup:
 
     def start_senders(self) -> None:
         """Producers, in the master's process."""
-        for n in range(self.rng.between(1, 4)):
+        for n in range(self.rng.between(1, 3)):
             rng = self.rng.fork(f"sender {n} {self.now_ms}")
             self._senders.append(self.master.machine.spawn(self._send(self.master, rng)))
 
@@ -199,7 +199,7 @@ class HaGroup:
     # -- sending --
 
     async def _send(self, node: HaNode, rng: SimRng) -> None:
-        pace = rng.choice((0.2, 1.0, 3.0))
+        pace = rng.choice((0.4, 1.0, 3.0))
         while self.sending and node.store is not None and self.master is node:
             if rng.chance(0.8):
                 await asyncio.sleep(rng.uniform(0, pace))
@@ -310,11 +310,14 @@ class HaGroup:
             if reason and was is None:
                 self.marks["slave ahead of a master that lost its end"] += 1
                 self.note(f"  {node} does not join: {reason}")
-                assert self.master.machine.data_lost_ms, f"{node}: {reason}, and the master has lost nothing"
+                excused = self.master.machine.data_lost_ms or self.marks["slave made the master"]
+                assert excused, f"{node}: {reason}, and the master has lost nothing"
 
     def _check_kept(self, node: HaNode, before: Image, kept_end: int) -> None:
         """What must survive did, and nothing else came in its place."""
         after = node.live_image()
+        if kept_end <= before.start:
+            return  # not one byte was sure
         assert after.end >= min(kept_end, before.end), (
             f"{node} had {before.end} bytes of log, {kept_end} for sure; after its start {after.end}"
         )

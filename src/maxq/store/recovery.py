@@ -125,6 +125,9 @@ class Recovery:
         if not self._report.clean_exit:
             self._checkpoint.not_later_than(scan.last_store_timestamp)
         end = scan.end_offset
+        if self._context.config.broker_role == "SLAVE" and end <= self._commit_log.min_offset:
+            self._without_log()  # not one record: an empty slave, which may begin anywhere
+            return
         self._report.min_offset, self._report.end_offset = self._commit_log.min_offset, end
         start = self._dispatch_start(end)
         if scan.damages:  # units of damaged messages are written anew, as places
