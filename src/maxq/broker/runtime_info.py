@@ -153,6 +153,7 @@ class RuntimeInfo:
             "haRole": self._settings.store.broker_role,
             "haSlaves": str(len(slaves)),
             "haSlavesInSync": str(info.in_sync_slave_nums),
+            "haSlavesSuspended": "; ".join(self._ha_service.suspended),
             "haLargestGapBytes": str(max((slave.diff for slave in slaves), default=0)),
             "haTransferredBytesPerSecond": str(sum(slave.transferred_byte_in_second for slave in slaves)),
         }

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from maxq.replication.ha.frames import encode_report
 from tests.integration.replication.pair import member, until
@@ -100,7 +101,7 @@ async def test_a_broker_becomes_slave_and_master_again(tmp_path: Path) -> None:
 
 
 async def test_flow_control_holds_a_slave_to_its_bytes_a_second(tmp_path: Path) -> None:
-    limits = {"ha_flow_control_enable": True, "max_ha_transfer_byte_in_second": 200_000}
+    limits: dict[str, Any] = {"ha_flow_control_enable": True, "max_ha_transfer_byte_in_second": 200_000}
     async with (
         member(tmp_path / "m", "ASYNC_MASTER", **limits) as master,
         member(tmp_path / "s", "SLAVE", master.address) as slave,
@@ -111,3 +112,16 @@ async def test_flow_control_holds_a_slave_to_its_bytes_a_second(tmp_path: Path) 
         assert end > 60_000  # 20 000 of them may go at once
         await until(lambda: slave.store.max_physical_offset == end)
         assert loop.time() - began > 0.19
+
+
+async def test_a_slave_that_is_ahead_is_named_to_the_operator_and_counts_for_nobody(tmp_path: Path) -> None:
+    async with member(tmp_path / "m", "SYNC_MASTER", slave_timeout=60_000) as master:
+        end = master.put(10)
+        _, writer = await asyncio.open_connection("127.0.0.1", master.ha.port)
+        writer.write(encode_report(end + 1000))
+        await until(lambda: master.ha.suspended != [])
+        assert f"has {end + 1000} bytes of log, this master only {end}" in master.ha.suspended[0]
+        assert master.ha.when(end, print)
+        assert master.ha.push2_slave_max_offset == 0
+        assert master.ha.in_sync_replicas_num(end) == 1
+        writer.close()

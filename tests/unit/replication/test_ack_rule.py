@@ -1,6 +1,7 @@
 """How many copies a send waits for (spec ha.md §5.1)."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.replication.ha.ack_rule import AckRule
 
 
-def rule(in_sync: int = 1, *, acting: bool = False, **store: str) -> AckRule:
+def rule(in_sync: int = 1, *, acting: bool = False, **store: Any) -> AckRule:
     properties = {"brokerRole": "SYNC_MASTER", **store}
     if acting:
         properties["enableSlaveActingMaster"] = "true"
@@ -30,7 +31,7 @@ def rule(in_sync: int = 1, *, acting: bool = False, **store: str) -> AckRule:
     ],
     ids=["not given", "1", "2", "3", "async", "slave", "auto without acting master"],
 )
-def test_copies_a_send_waits_for(store: dict[str, str], needed: int) -> None:
+def test_copies_a_send_waits_for(store: dict[str, Any], needed: int) -> None:
     assert rule(**store).needed_acks() == needed
 
 
@@ -49,7 +50,7 @@ def test_with_an_acting_master_too_few_in_sync_refuse_before_anything_is_stored(
 
 
 def test_auto_degrades_to_the_minimum_and_refuses_below_it() -> None:
-    settings = {"inSyncReplicas": "3", "enableAutoInSyncReplicas": "true"}
+    settings: dict[str, Any] = {"inSyncReplicas": "3", "enableAutoInSyncReplicas": "true"}
     assert rule(1, acting=True, **settings).refusal() is None
     assert rule(1, acting=True, minInSyncReplicas="2", **settings).refusal() is not None
 
@@ -77,5 +78,5 @@ def test_a_live_change_counts_for_the_next_send() -> None:
         ({"brokerRole": "ASYNC_MASTER"}, "ASYNC_MASTER: sends wait for no slave"),
     ],
 )
-def test_the_start_up_line_says_the_rule(store: dict[str, str], words: str) -> None:
+def test_the_start_up_line_says_the_rule(store: dict[str, Any], words: str) -> None:
     assert words in rule(**store).sentence()

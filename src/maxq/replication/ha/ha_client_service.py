@@ -14,17 +14,20 @@ log = logging.getLogger(__name__)
 
 _RECEIVE_BUFFER = 1 << 20
 _CONNECT_TIMEOUT_S = 5.0
-_RETRY_S = 5.0
+_FIRST_RETRY_S = 0.1  # Java waits 5 s each time: so long no SYNC_MASTER has its copy after a restart
+_LAST_RETRY_S = 1.0  # reached by doubling, while nobody answers
+_MISFIT_RETRY_S = 5.0  # an operator has to look at it first
 _MISFITS = (ReplicationGapError, ReplicationDamageError, ReplicationDivergedError)
 
 
 class HAClientService:
-    """Connects, keeps the link, connects again: at once after silence, else after five seconds, or when the master's
-    address changes.
+    """Connects, keeps the link, connects again: at once after silence or when the master's address changes, else after
+    a tenth of a second, and less and less often, down to once a second, while nobody answers. After bytes that do not
+    fit this log it waits five seconds.
 
     Attributes:
         master_address: host:port; empty while there is none to connect to. Change it with `set_master_address`.
-        failure: why the last connection ended or was not made; empty while all is well.
+        failure: why the last connection ended or was not made; empty before that.
         connects: connections made so far.
         refused: connections ended because the master's log does not fit this one's.
         on_failed: told the name and error if the task ends by an error.
@@ -39,6 +42,7 @@ class HAClientService:
         self._link: _MasterLink | None = None
         self._address_changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._retry_s = _FIRST_RETRY_S
         self.master_address = ""
         self.failure = ""
         self.connects = 0
@@ -76,6 +80,7 @@ class HAClientService:
         if address != self.master_address:
             log.info("the master's HA address is %s (was %s)", address or "unknown", self.master_address or "unknown")
             self.master_address = address
+            self._retry_s = _FIRST_RETRY_S
             self._address_changed.set()
             if self._link is not None:
                 self._link.close("the master's address changed")
@@ -107,7 +112,7 @@ class HAClientService:
                 await asyncio.get_running_loop().create_connection(lambda: link, host, int(port))
         except (OSError, TimeoutError, ValueError) as error:
             self._note(f"cannot connect to the master's HA port {address}: {str(error) or 'timed out'}")
-            return _RETRY_S
+            return self._next_retry_s()
         self.connects += 1
         self._link = link
         try:
@@ -119,19 +124,25 @@ class HAClientService:
             self._link = None
             link.close("this broker stops being a slave of it")
             self.client.on_closed()
+        if link.has_heard:
+            self._retry_s = _FIRST_RETRY_S
         return self._judge(address, outcome)
+
+    def _next_retry_s(self) -> float:
+        pause_s, self._retry_s = self._retry_s, min(self._retry_s * 2, _LAST_RETRY_S)
+        return pause_s
 
     def _judge(self, address: str, outcome: "str | Exception") -> float:
         if isinstance(outcome, _MISFITS):
             self.refused += 1
             log.error("the link to master %s is closed: %s", address, outcome)
             self.failure = str(outcome)
-        else:
-            self._note(f"the link to master {address} ended: {outcome}")
-        return 0 if outcome in (SILENT, START_OVER) else _RETRY_S
+            return _MISFIT_RETRY_S
+        self._note(f"the link to master {address} ended: {outcome}")
+        return 0 if outcome in (SILENT, START_OVER) else self._next_retry_s()
 
     def _note(self, failure: str) -> None:
-        """Say it, but not every five seconds again."""
+        """Say it, but not at every attempt again."""
         log.log(logging.DEBUG if failure == self.failure else logging.WARNING, "%s", failure)
         self.failure = failure
 
@@ -150,6 +161,7 @@ class _MasterLink(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_open = False
+        self.has_heard = False  # anything from the master
         self.ended: asyncio.Future[str | Exception] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -183,6 +195,7 @@ class _MasterLink(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if not self._is_open:
             return  # closed within this turn of the loop
+        self.has_heard = True
         client = self._client
         now_ms = self._clock.monotonic_ms()
         try:

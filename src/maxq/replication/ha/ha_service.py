@@ -139,6 +139,11 @@ class HAService:
     def connection_count(self) -> int:
         return len(self._links)
 
+    @property
+    def suspended(self) -> list[str]:
+        """Why slaves that are connected get nothing, one sentence each."""
+        return [connection.reason for connection in self.connections if connection.reason]
+
     def _accepted(self) -> HAConnectionLink:
         return HAConnectionLink(
             self._make_connection, self._clock, on_open=self._opened, on_report=self._reported, on_closed=self._closed
