@@ -43,7 +43,7 @@ fmt: setup ## format in place
 	$(BIN)/ruff check --fix-only -q src tests benches fuzz setup.py
 	$(BIN)/ruff format -q src tests benches fuzz setup.py
 
-sim: setup ## simulated crashes and bit flips: SEEDS=n FIRST=s
+sim: setup ## simulated crashes, bit flips, master and slaves: SEEDS=n FIRST=s
 	$(BIN)/python -m tests.simulation.campaign --seeds $(SEEDS) --first $(FIRST)
 
 torture: setup ## kill -9 under load, real processes, alone and as master and slave: ROUNDS=n HA_ROUNDS=n

@@ -13,6 +13,7 @@ import multiprocessing
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,8 @@ from tests.simulation.crash_story import CrashStory
 from tests.simulation.ha_cluster_story import HaClusterStory
 from tests.simulation.ha_story import HaStory
 
-KINDS: Final = {"store": CrashStory, "ha": HaStory, "cluster": HaClusterStory}
+Story = CrashStory | HaStory | HaClusterStory
+KINDS: Final[dict[str, Callable[[int], Story]]] = {"store": CrashStory, "ha": HaStory, "cluster": HaClusterStory}
 REGRESSIONS: Final = {"store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt"}
 
 
