@@ -20,6 +20,7 @@ _PAGE = mmap.PAGESIZE
 _POPULATE_READ = 22  # MADV_POPULATE_READ and …WRITE, Linux 5.14
 _POPULATE_WRITE = 23
 _HUGEPAGE = 14  # MADV_HUGEPAGE
+_HUGE_PAGE = 2 << 20
 _READ_AROUND_FROM = 64 << 20  # bytes: smaller files are touched here and there, larger ones read through
 _libc = ctypes.CDLL(None, use_errno=True)  # mmap.madvise keeps the interpreter lock; a call through ctypes lets it go
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
@@ -86,6 +87,7 @@ class SystemMappedRegion:
             # a log that is read through after a crash comes from the disk three times as fast with a larger read-ahead
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         self._view = memoryview(self._map)
+        self._is_large = size >= _READ_AROUND_FROM
         self._is_writer = False  # pages are made ready for somebody who writes one after the other
 
     @property
@@ -104,13 +106,13 @@ class SystemMappedRegion:
         # were allocated before, 64 MiB at a time, and 0.15 µs if they come 2 MiB at a time as one huge page.
         first = start - start % _PAGE
         last = min(len(self._view), end)
-        if not self._is_writer:
+        if self._is_large and not self._is_writer:
             self._is_writer = True
             self._expect_writer()
         if first < last:
             here = ctypes.addressof(ctypes.c_char.from_buffer(self._view, first))
             _libc.madvise(ctypes.c_void_p(here), ctypes.c_size_t(last - first), _POPULATE_WRITE)
-        if last == len(self._view):
+        if self._is_writer and last == len(self._view):
             self._map.madvise(mmap.MADV_NORMAL)  # the writer has all he needs; who reads later may read ahead
 
     def is_resident(self, start: int, end: int) -> bool:
@@ -152,6 +154,8 @@ class SystemMappedRegion:
 
     def allocate(self, start: int, end: int) -> None:
         first = start - start % _PAGE
+        if self._is_large:  # a fault brings a whole huge page, and all of it must have blocks
+            end = min(len(self._view), -(-end // _HUGE_PAGE) * _HUGE_PAGE)
         if first < end:
             os.posix_fallocate(self._fd, first, end - first)
 
