@@ -1,6 +1,7 @@
 """One seed, one story of a master and two slaves: they live, fail in all ways, come back; nothing promised is lost."""
 
 import asyncio
+import contextlib
 from collections import Counter
 from typing import Final
 
@@ -8,7 +9,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.ha_faults import HaFaults
-from tests.simulation.ha_group import HaGroup, Rule
+from tests.simulation.ha_group import HaGroup, Rule, StoryOverError
 from tests.simulation.store_world import HASH_SLOTS, INDEX_ENTRIES, LOG_FILE_SIZE, ROOT, check
 
 #: A half-open connection is noticed after haHousekeepingInterval, the next attempt comes 5 s later.
@@ -55,7 +56,8 @@ class HaStory:
 
     def run(self) -> None:
         """Tell it. AssertionError and whatever the code under test raises are failures."""
-        run_simulation(self._main, seed=self.seed, time_limit_s=7200, step_limit=20_000_000)
+        with contextlib.suppress(StoryOverError):
+            run_simulation(self._main, seed=self.seed, time_limit_s=7200, step_limit=20_000_000)
 
     async def _main(self, world: SimWorld) -> None:
         rng = SimRng(self.seed).fork("story")
