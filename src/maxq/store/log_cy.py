@@ -404,14 +404,6 @@ class LogTail:
             _put32(self._buf, self.wrote_position + 4, 0xCBD43194)
         self.wrote_position = self.file_size
 
-    def append_raw(self, data):
-        n: cython.longlong = len(data)
-        if self.wrote_position + n > self.file_size:
-            return False
-        self._view[self.wrote_position : self.wrote_position + n] = memoryview(data)
-        self.wrote_position += n
-        return True
-
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)

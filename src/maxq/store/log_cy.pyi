@@ -123,8 +123,6 @@ class LogTail:
         append_prop_crc: put the `__CRC32#` property at the end (store-format §3.4)."""
     def forget_topic(self) -> None:
         """Drop the remembered TopicTail: it was replaced or removed."""
-    def append_raw(self, data: bytes | memoryview) -> bool:
-        """Append bytes as they are (a slave). False: does not fit in the current file."""
     def close_file(self) -> None:
         """Write the BLANK record over the rest of the file; wrote_position becomes file_size."""
     def append_rows(
