@@ -162,8 +162,8 @@ class MessageStoreConfig(SettingsTable):
     ha_listen_port: int = setting(0, "Port for slaves; 0 means listenPort + 1.", low=0, high=65_535)
     in_sync_replicas: int = setting(
         0,
-        "Copies, this broker's included, that a send to a SYNC_MASTER waits for; 1 waits for no slave; 0 (not given) for "
-        "one slave.",
+        "Copies, this broker's included, that a send to a SYNC_MASTER waits for; 1 waits for no slave; 0 (not given) "
+        "for one slave.",
         low=0,
         live=True,
     )
