@@ -13,6 +13,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message import decode_records
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
+from maxq.store.damage import DAMAGED_FOLDER
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import GetMessageStatus
@@ -130,7 +131,9 @@ class HaNode:
             self.config, disk=machine.disk, clock=machine.clock, broker=identity, memory_bytes=1 << 30
         )
         report = store.load()
-        self.sealed += [(damage.physical_offset, damage.end_offset) for damage in report.damages]
+        self.sealed = [  # by this start, or by one that died on the way
+            (int(copy.name), int(copy.name) + copy.size) for copy in machine.disk.list(ROOT / DAMAGED_FOLDER)
+        ]
         store.start()
         settings = BrokerSettings(store=self.config)
         copy = FullCopy(lambda: self.config.ha_full_copy, self._master_min_offset)

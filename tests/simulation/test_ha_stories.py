@@ -1,4 +1,4 @@
-"""Thirty stories of a master and two slaves, and every seed that ever failed."""
+"""Twenty stories of a master and two slaves, and every seed that ever failed."""
 
 import logging
 from collections import Counter
@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.campaign import regressions, tell
 
-SEEDS = 30
+SEEDS = 20
 CHUNK = 5
 
 _seen: Counter[str] = Counter()
