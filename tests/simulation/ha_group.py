@@ -190,7 +190,9 @@ class HaGroup:
         return [
             node
             for node in self.slaves
-            if node.frozen_end is not None or node.live_image().difference(master) is not None
+            if node.frozen_end is not None
+            or node.live_image().difference(master) is not None
+            or 0 < node.live_image().end < master.start  # what it needs next is not there
         ]
 
     async def converge(self, limit_s: float) -> None:
