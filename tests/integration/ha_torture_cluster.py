@@ -53,7 +53,7 @@ class Process:
     arguments: list[str]
     ready_file: Path
     process: asyncio.subprocess.Process | None = None
-    _log: IO[bytes] = field(default_factory=lambda: tempfile.TemporaryFile("a+b"))  # noqa: SIM115 (as long as the process)
+    _log: IO[bytes] = field(default_factory=lambda: tempfile.TemporaryFile("a+b"))  # noqa: SIM115  # noqa: SIM115 (as long as the process)
 
     async def spawn(self) -> None:
         """Start it; it is not ready yet."""
