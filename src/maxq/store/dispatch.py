@@ -178,8 +178,11 @@ class DispatchService:
             self._note(queue, queue_offset, physical_offset, "it is not of this queue and gets no place in it")
             return False
         if judged != queue_offset:
-            self._note(queue, queue_offset, physical_offset, f"the field is wrong and was set to {judged}")
-            self._commit_log.put_queue_offset(physical_offset, judged)
+            if self._context.config.broker_role == "SLAVE":  # a copy stays a copy
+                self._note(queue, queue_offset, physical_offset, f"its place is {judged}, as on the master")
+            else:
+                self._note(queue, queue_offset, physical_offset, f"the field is wrong and was set to {judged}")
+                self._commit_log.put_queue_offset(physical_offset, judged)
         elif queue.files.files:
             self._note(queue, queue_offset, physical_offset, f"the {judged - end} places between are kept as damaged")
         queue.roll(judged, physical_offset, size)
