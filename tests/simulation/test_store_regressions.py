@@ -203,6 +203,26 @@ def test_changed_queue_offset_is_set_right_in_a_rebuild(number: int, bit: int, d
     assert check(fresh).faults == []
 
 
+@pytest.mark.parametrize("bit", [7, 8, 20, 40, 62])
+@pytest.mark.parametrize(("left", "wrong"), [(2, 1), (3, 0), (3, 1), (3, 2)])
+def test_changed_queue_offset_behind_lost_messages_is_outvoted(
+    left: int, wrong: int, bit: int, disk: SimDisk, clock: SimClock
+) -> None:
+    """Of a queue's beginning nothing is left; of two records that contradict each other the first was "corrected"."""
+    places = filled(disk, clock, 5 + left)
+    name = f"store/commitlog/{0:020d}"
+    content = disk.read(ROOT.parent / name)
+    disk.put(name, bytes(places[5]) + content[places[5] :])
+    damaged = rebuilt(disk, config(), clock)  # seals it
+    at = places[5 + wrong]
+    damaged.flip_bit(name, at + 27 - bit // 8, bit % 8)
+    fresh = rebuilt(damaged, config(), clock)
+    store = reopened(fresh, clock)
+    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (5, 5 + left)
+    assert read_queue(store, "T", 0) == places[5:]
+    assert [messages_on_disk(fresh)[place]["queueOffset"] for place in places[5:]] == [*range(5, 5 + left)]
+
+
 def test_power_loss_during_every_step_of_recovery(clock: SimClock) -> None:
     """Recovery can be interrupted anywhere, again and again."""
     first = SimDisk(SimRng(9), clock, write_back=0.3)

@@ -8,7 +8,7 @@ record of the same queue tells which.
 from array import array
 
 from maxq.store import record_cy
-from maxq.store.commit_log import CommitLog
+from maxq.store.commit_log import MIN_RECORD_SIZE, CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 
 #: Most missing messages that are believed.
@@ -42,10 +42,10 @@ class QueueOffsetJudge:
         end = queue.max_offset
         if not queue.files.files:
             return self._first(queue, claimed, physical_offset + size)
-        following = self._following(queue, physical_offset + size, _LOOK_AHEAD_BYTES)
+        following, _ = self._following(queue, physical_offset + size, _LOOK_AHEAD_BYTES)
         gap = claimed - end
         if following is None:
-            return claimed if 0 < gap <= self.lost_bytes // 91 else end
+            return claimed if 0 < gap <= self._most_lost else end
         if following == end:
             return None
         if 0 < gap <= MOST_PLACES and following > claimed and following != end + 1:
@@ -57,14 +57,33 @@ class QueueOffsetJudge:
         follow."""
         end = queue.max_offset
         credible = end <= claimed < _MOST_MESSAGES
-        following = self._following(queue, offset, _LOOK_AHEAD_FIRST_BYTES if credible else _LOOK_AHEAD_BYTES)
+        reach = _LOOK_AHEAD_FIRST_BYTES if credible else _LOOK_AHEAD_BYTES
+        following, behind = self._following(queue, offset, reach)
         if following is None or not end < following < _MOST_MESSAGES:
             return claimed if credible else end
-        missing = following - claimed - 1  # messages between, as far as the log has lost any
-        return claimed if credible and 0 <= missing <= self.lost_bytes // 91 else following - 1
+        if credible and (self._follows(claimed, following) or self._outvoted(queue, claimed, following, behind)):
+            return claimed
+        return following - 1
 
-    def _following(self, queue: ConsumeQueue, offset: int, reach: int) -> int | None:
-        """The queue offset field of the next record of this queue; None if there is none near."""
+    def _outvoted(self, queue: ConsumeQueue, claimed: int, following: int, behind: int) -> bool:
+        """Two records that contradict each other: is it the second that is wrong? The third one tells; without a
+        third, a log that begins with its first message cannot lack more messages than bytes were lost."""
+        third, _ = self._following(queue, behind, _LOOK_AHEAD_FIRST_BYTES)
+        if third is None:
+            return self._commit_log.min_offset == 0 and claimed <= self._most_lost < following - 1
+        return self._follows(claimed + 1, third) and not self._follows(following, third)
+
+    @property
+    def _most_lost(self) -> int:
+        """No more messages than this can be missing."""
+        return self.lost_bytes // MIN_RECORD_SIZE
+
+    def _follows(self, claimed: int, following: int) -> bool:
+        """Can the next record of the queue be `following`? Some between may be missing, as far as bytes were lost."""
+        return 0 <= following - claimed - 1 <= self._most_lost
+
+    def _following(self, queue: ConsumeQueue, offset: int, reach: int) -> tuple[int | None, int]:
+        """The next record of this queue: its queue offset field (None if there is none near), and its end."""
         topic = queue.topic.encode()
         stop = min(self._commit_log.max_offset, offset + reach)
         for file, start, end in self._commit_log.ranges(offset, stop):
@@ -73,17 +92,19 @@ class QueueOffsetJudge:
                 count, position, reason = record_cy.scan(
                     file.view, position, end, file.file_from_offset, self._rows, check_crc=False
                 )
-                found = self._first_of(queue.queue_id, topic, file.view, count)
-                if found is not None:
-                    return found
-        return None
+                base = self._first_of(queue.queue_id, topic, file.view, count)
+                if base is not None:
+                    row = self._rows[base : base + record_cy.SCAN_WIDTH]
+                    return row[record_cy.C_QUEUE_OFFSET], row[record_cy.C_PHYSICAL_OFFSET] + row[record_cy.C_SIZE]
+        return None, stop
 
     def _first_of(self, queue_id: int, topic: bytes, view: memoryview, count: int) -> int | None:
+        """Where in the rows the first record of a queue is."""
         rows = self._rows
         for base in range(0, count * record_cy.SCAN_WIDTH, record_cy.SCAN_WIDTH):
             if rows[base + record_cy.C_QUEUE_ID] != queue_id or rows[base + record_cy.C_SYS_FLAG] & 0xC in (0x4, 0xC):
                 continue
             start = rows[base + record_cy.C_TOPIC_POSITION]
             if view[start : start + rows[base + record_cy.C_TOPIC_SIZE]] == topic:
-                return rows[base + record_cy.C_QUEUE_OFFSET]
+                return base
         return None
