@@ -32,6 +32,7 @@ class StoreOwner:
         self._root = PurePath(store.store_path_root_dir)
         self._log_folder = PurePath(store.store_path_commit_log or self._root / "commitlog")
         self._broker = broker
+        self._owner_before: tuple[str, str] | None = None  # (cluster, name) of another broker, found by `check`
 
     def check(self, role: str) -> None:
         """Before anything in the store is touched.
@@ -54,12 +55,16 @@ class StoreOwner:
                 f"was renamed, delete {name}."
             )
         elif owner != mine:
-            log.warning("%s belonged to %s of cluster %s until now, and belongs to %s of cluster %s from here on",
-                        self._root, owner[1], owner[0], mine[1], mine[0])  # fmt: skip
+            self._owner_before = owner
 
     def record(self, role: str) -> None:
-        """The store is this broker's, in this role. OSError if the disk refuses."""
+        """The store, which is open and locked now, is this broker's, in this role. OSError if the disk refuses."""
         broker = self._broker
+        if self._owner_before is not None:
+            log.warning("%s belonged to %s of cluster %s until now, and belongs to %s of cluster %s from here on",
+                        self._root, self._owner_before[1], self._owner_before[0], broker.broker_name,
+                        broker.cluster)  # fmt: skip
+            self._owner_before = None
         text = json_dialect.dumps(
             {"brokerId": broker.broker_id, "brokerName": broker.broker_name, "clusterName": broker.cluster,
              "role": role}

@@ -57,8 +57,9 @@ def test_a_master_may_be_renamed_and_says_so(caplog: pytest.LogCaptureFixture) -
     scene.owner().record("ASYNC_MASTER")
     renamed = scene.owner("D", "broker-z", 0)
     renamed.check("ASYNC_MASTER")
-    assert "belonged to broker-a of cluster C until now" in caplog.text
+    assert "belonged" not in caplog.text  # the store may be locked yet, or refuse to start
     renamed.record("ASYNC_MASTER")
+    assert "belonged to broker-a of cluster C until now" in caplog.text
     scene.owner("D", "broker-z").check("SLAVE")
 
 
