@@ -69,14 +69,14 @@ class StandaloneServer:
         clock: Clock,
         rng: Rng,
     ) -> None:
-        self.store = store
         self.host = host
         self._disk = disk
         self._clock = clock
         self._rng = rng
         self._namesrv_port = namesrv_port or free_ports(rng, host, ())
         self._broker_port = broker_port or free_ports(rng, host, _BROKER_PORTS)
-        self._settings, self.warnings = self._broker_settings(settings or {})
+        self._settings, self.warnings = self._broker_settings(store, settings or {})
+        self.store = Path(self._settings.store.store_path_root_dir)
         self._namesrv: NamesrvController | None = None
         self._broker: BrokerController | None = None
         self._failure_listener: Callable[[str, BaseException], None] | None = None
@@ -93,9 +93,15 @@ class StandaloneServer:
     @property
     def broker_address(self) -> str:
         """host:port of the broker itself, which clients learn from the name server."""
-        return f"{self.host}:{self._broker_port}"
+        broker = self._settings.broker
+        return f"{broker.broker_ip1}:{broker.listen_port}"
 
-    def _broker_settings(self, given: Mapping[str, str]) -> tuple[BrokerSettings, tuple[str, ...]]:
+    @property
+    def broker_name(self) -> str:
+        """broker-a, unless the settings say otherwise."""
+        return self._settings.broker.broker_name
+
+    def _broker_settings(self, store: Path, given: Mapping[str, str]) -> tuple[BrokerSettings, tuple[str, ...]]:
         own = {
             "brokerClusterName": CLUSTER_NAME,
             "brokerName": BROKER_NAME,
@@ -104,7 +110,7 @@ class StandaloneServer:
             "listenPort": str(self._broker_port),
             "haListenPort": str(self._broker_port + 1),
             "namesrvAddr": self.namesrv_address,
-            "storePathRootDir": str(self.store),
+            "storePathRootDir": str(store),
         }
         base, _ = BrokerSettings.from_properties(own, source="standalone")
         settings, warnings = base.overlay(given, source="--set")
@@ -131,7 +137,7 @@ class StandaloneServer:
             self._broker = BrokerController(self._settings, disk=self._disk, clock=self._clock, rng=self._rng)
             if self._failure_listener is not None:
                 self._broker.set_failure_listener(self._failure_listener)
-            with naming_port(self.host, self._broker_port, "broker"):
+            with naming_port(self._settings.server.bind_address, self._settings.broker.listen_port, "broker"):
                 await self._broker.start()
         except BaseException:
             self._broker = None

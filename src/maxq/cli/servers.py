@@ -55,7 +55,7 @@ def standalone(
     verbose: VerboseOption = False,
 ) -> None:
     """Name server and broker in one process: cluster DefaultCluster, broker broker-a."""
-    from maxq.standalone import BROKER_NAME, StandaloneServer
+    from maxq.standalone import StandaloneServer
 
     started = time.monotonic()
     configure_logging(verbose)
@@ -65,7 +65,8 @@ def standalone(
     def ready() -> str:
         return (
             f"maxq standalone is ready: name server {server.namesrv_address}, "
-            f"broker {BROKER_NAME} {server.broker_address}, store {store} ({time.monotonic() - started:.2f} s)"
+            f"broker {server.broker_name} {server.broker_address}, store {server.store} "
+            f"({time.monotonic() - started:.2f} s)"
         )
 
     serve(server.start, server.shutdown, ready, ready_file, set_failure_listener=server.set_failure_listener)

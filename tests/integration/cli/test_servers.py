@@ -14,7 +14,8 @@ import pytest
 
 import maxq as maxq_package
 from maxq.cli.load.server_process import StandaloneProcess
-from maxq.standalone import PortInUseError
+from maxq.runtime.system import SystemRng
+from maxq.standalone import PortInUseError, free_ports
 from tests.integration.cli.harness import maxq
 
 
@@ -60,6 +61,17 @@ def test_set_takes_any_broker_property_and_warns_of_unknown_ones(tmp_path: Path)
     with StandaloneProcess({"fileReservedTime": "33", "fileReservdTime": "1"}) as server:
         assert server.target.settings()["fileReservedTime"] == "33"
         assert "unknown setting fileReservdTime; did you mean fileReservedTime?" in server.log.read_text()
+
+
+def test_names_and_places_that_are_set_are_used_and_told(tmp_path: Path) -> None:
+    port = free_ports(SystemRng(), "127.0.0.1", (-2, 1))
+    changes = {"brokerName": "other", "listenPort": str(port), "storePathRootDir": str(tmp_path / "elsewhere")}
+    with StandaloneProcess(changes) as server:
+        line = server.log.read_text()
+        assert f"broker other 127.0.0.1:{port}, store {tmp_path}/elsewhere" in line
+        assert (tmp_path / "elsewhere" / "abort").exists()
+        sent = maxq("produce", "T", text="hello\n", namesrv=server.namesrv_address)
+        assert sent.code == 0, sent.err
 
 
 def test_messages_outlive_a_restart_of_standalone(tmp_path: Path) -> None:
