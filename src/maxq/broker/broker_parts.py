@@ -186,7 +186,6 @@ class BrokerParts:
         self.acknowledgement.set_replicas(self.ha_service)
         self.log_care = LogCare(
             self.store,
-            self._disk,
             clock,
             config=lambda: settings.store,
             master_address=lambda: self.ha_service.client.master_address,

@@ -6,6 +6,7 @@ for the outcome and raises what the asynchronous one raises. Objects may be used
 the same classes with the machine's own clock, disk and chance filled in."""
 
 import concurrent.futures
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -49,7 +50,28 @@ class Blocking:
             self._thread.stop()
 
 
-class Producer(Blocking):
+class _Started(Blocking, ABC):
+    """One that is started and shut down, also as a context manager."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the client."""
+
+    @abstractmethod
+    def shutdown(self) -> None:
+        """End the client and its thread."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+
+class Producer(_Started):
     """Blocking `maxq.client.producer.Producer`; see there for arguments, results and errors."""
 
     def __init__(self, config: ProducerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None) -> None:
@@ -72,15 +94,6 @@ class Producer(Blocking):
         client, self._client = self._client, None
         if client is not None:
             self._stop(client.shutdown)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.shutdown()
 
     @property
     def _running(self) -> producer.Producer:
@@ -136,7 +149,7 @@ class Producer(Blocking):
         return self._thread.run(self._running.fetch_publish_message_queues(topic))
 
 
-class PushConsumer(Blocking):
+class PushConsumer(_Started):
     """Blocking `maxq.client.push_consumer.PushConsumer`. Plain listeners run in a pool of `consume_thread_nums`
     threads, so they may block; coroutine listeners run on the client's loop."""
 
@@ -185,15 +198,6 @@ class PushConsumer(Blocking):
             self._stop(lambda: self._client.shutdown(await_termination_ms))
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.shutdown()
-
     def suspend(self) -> None:
         """Stop pulling."""
         self._client.suspend()
@@ -216,7 +220,7 @@ class PushConsumer(Blocking):
         return self._thread.run(call())
 
 
-class LitePullConsumer(Blocking):
+class LitePullConsumer(_Started):
     """Blocking `maxq.client.lite_pull_consumer.LitePullConsumer`; see there for arguments, results and errors."""
 
     def __init__(
@@ -244,15 +248,6 @@ class LitePullConsumer(Blocking):
         client, self._client = self._client, None
         if client is not None:
             self._stop(client.shutdown)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.shutdown()
 
     @property
     def _running(self) -> lite_pull_consumer.LitePullConsumer:

@@ -201,16 +201,6 @@ def _read_bool(value: Any) -> bool:
     raise TypeError
 
 
-def _read_str(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(value)
-    return json_dialect.dumps(value).decode()
-
-
 def _read_bytes(value: Any) -> bytes:
     if not isinstance(value, str):
         raise TypeError
@@ -226,6 +216,6 @@ def _read_queue_key(value: Any) -> MessageQueue:
 
 
 _SCALARS: dict[Any, _Reader] = {
-    int: read_int, float: _read_float, bool: _read_bool, str: _read_str, bytes: _read_bytes,
+    int: read_int, float: _read_float, bool: _read_bool, str: json_dialect.java_text, bytes: _read_bytes,
 }  # fmt: skip
-_KEYS: dict[Any, _Reader] = {str: _read_str, int: read_int, MessageQueue: _read_queue_key}
+_KEYS: dict[Any, _Reader] = {str: json_dialect.java_text, int: read_int, MessageQueue: _read_queue_key}

@@ -326,6 +326,17 @@ def dumps(value: Any) -> bytes:
         return _Writer(quote_integers=True, indent=None).write(value)
 
 
+def java_text(value: Any) -> str:
+    """What fastjson makes of a value where a string is wanted."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    return dumps(value).decode()
+
+
 def dumps_pretty(value: Any) -> bytes:
     """JSON as Java's pretty config files: tabs, a member a line, integer keys bare.
 

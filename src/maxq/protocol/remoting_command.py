@@ -217,7 +217,7 @@ def _decode_json_header(data: memoryview) -> RemotingCommand:
         _int32(header, "code"),
         ext,
         None,
-        remark if remark is None or type(remark) is str else _java_text(remark),
+        remark if remark is None or type(remark) is str else json_dialect.java_text(remark),
         _int32(header, "opaque"),
         _int32(header, "flag"),
         language_code(get("language")),
@@ -244,17 +244,7 @@ def _int32(header: Mapping[str, Any], name: str) -> int:
 
 def _string_values(ext: Mapping[Any, Any]) -> dict[str, str]:
     """C++ and Node write raw numbers and booleans; null means absent."""
-    return {str(key): _java_text(value) for key, value in ext.items() if value is not None}
-
-
-def _java_text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(value)
-    return json_dialect.dumps(value).decode()
+    return {str(key): json_dialect.java_text(value) for key, value in ext.items() if value is not None}
 
 
 # --- ROCKETMQ binary -------------------------------------------------------------------------------------------------
