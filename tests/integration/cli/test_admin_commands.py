@@ -79,6 +79,11 @@ def test_group_commands(admin: Admin) -> None:
     admin.text("updateSubGroup", "-c", "DefaultCluster", "-g", "made", "-r", "3", "-p", policy)
     (found,) = admin.json("getConsumerConfig", "-g", "made")  # type: ignore[misc]
     assert (found["retryMaxTimes"], found["groupRetryPolicy"]["type"]) == (3, "EXPONENTIAL")
+    shown = dict(line.split(" =  ") for line in admin.text("getConsumerConfig", "-g", "made").splitlines()[1:])
+    shown = {name.strip(): value for name, value in shown.items()}
+    assert (shown["consumeEnable"], shown["consumeFromMinEnable"]) == ("true", "false")
+    again = admin.json("updateSubGroup", "-c", "DefaultCluster", "-g", "made", "-p", shown["groupRetryPolicy"])
+    assert again["group"]["groupRetryPolicy"] == found["groupRetryPolicy"]  # type: ignore[index]
     assert "delete subscription group [made]" in admin.text("deleteSubGroup", "-c", "DefaultCluster", "-g", "made")
 
 

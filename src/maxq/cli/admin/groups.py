@@ -19,6 +19,7 @@ from maxq.protocol.body.offsets import ConsumeStats
 from maxq.protocol.body.subscription import GroupRetryPolicy, SubscriptionGroupConfig
 from maxq.protocol.enums import ConsumeType, MessageModel, MessageRequestMode
 from maxq.protocol.json_body import to_plain
+from maxq.protocol.json_dialect import java_text
 from maxq.protocol.message_queue import MessageQueue
 
 app = typer.Typer(rich_markup_mode=None)
@@ -65,7 +66,7 @@ async def update_sub_group(
     targets = await addresses(admin, broker, cluster)
     for target in targets:
         await admin.groups.create(target, config)
-    members = ", ".join(f"{name}={value}" for name, value in config.to_json().items())
+    members = ", ".join(f"{name}={java_text(value)}" for name, value in config.to_json().items())
     lines = [f"create subscription group to {target} success." for target in targets]
     text = "\n".join([*lines, f"SubscriptionGroupConfig{{{members}}}"]) + "\n"
     return Report({}, [], value={"brokers": targets, "group": config.to_json()}, text=text)
@@ -133,8 +134,8 @@ async def get_consumer_config(admin: Admin, group: Group) -> Report:
         found = table[group].to_json()
         value.append({"cluster": data.cluster, "brokerName": name, **found})
         text += f"============================={data.cluster}:{name}=============================\n"
-        text += "".join(f"{key:<40}=  {item}\n" for key, item in found.items())
-        rows += [(data.cluster, name, key, item) for key, item in found.items()]
+        text += "".join(f"{key:<40}=  {java_text(item)}\n" for key, item in found.items())
+        rows += [(data.cluster, name, key, java_text(item)) for key, item in found.items()]
     if not rows:
         raise ClientError(f"no broker has a consumer group {group}")
     columns = {"cluster": "#Cluster", "brokerName": "#Broker Name", "key": "#Key", "value": "#Value"}
