@@ -22,7 +22,10 @@ from maxq.cli.options import split_assignments
 from maxq.errors import ConfigError, MaxQError
 
 app = typer.Typer(
-    help="Generate load and measure: one JSON object a line.", no_args_is_help=True, rich_markup_mode=None
+    help="Generate load and measure: one JSON object a line.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
 )
 
 _GENERATOR_CORES_MAX = 0.9  # of each process; above it the generator may be what limits

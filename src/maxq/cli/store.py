@@ -27,7 +27,7 @@ from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.offsets import queue_offsets
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
 
-app = typer.Typer(help="Store directories, offline.", no_args_is_help=True)
+app = typer.Typer(help="Store directories, offline.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The store's root directory (storePathRootDir).")]
 Conf = Annotated[Path | None, typer.Option("--conf", "-c", help="broker.conf, for what the files do not show.")]
@@ -164,7 +164,7 @@ def _errors_to_stderr() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except (MaxQError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(f"maxq: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
 
 
