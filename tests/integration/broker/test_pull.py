@@ -104,7 +104,9 @@ async def test_refusals_name_what_is_wrong(broker: RunningBroker, topic: str) ->
     assert (missing.remark or "").startswith("topic[Nowhere] not exist, apply first please! \nSee https://rocketmq")
     closed = await broker.pull("WriteOnly")
     assert (closed.code, closed.ext) == (16, {"forbiddenType": "3"})
-    assert closed.remark == "the topic[WriteOnly] pulling message is forbidden"
+    assert closed.remark == (
+        "the topic[WriteOnly] pulling message is forbidden: its perm is 2, reading needs 4; set it with updateTopicPerm"
+    )
     for queue_id in (99, -1):
         outside = await broker.pull(topic, queue_id=queue_id)
         assert outside.code == 29

@@ -100,7 +100,7 @@ async def test_refusals_by_name_and_queue(broker: RunningBroker, topic: str) -> 
     cases = {
         "bad topic!": (29, "illegal characters"),
         "x" * 128: (29, "longer than topic max length: 127 (128 characters)"),
-        "SCHEDULE_TOPIC_XXXX": (16, "Sending message to topic[SCHEDULE_TOPIC_XXXX] is forbidden."),
+        "SCHEDULE_TOPIC_XXXX": (16, "Sending message to topic[SCHEDULE_TOPIC_XXXX] is forbidden. Only the broker "),
         "%RETRY%G": (13, "not supported by this MaxQ release"),
     }
     for name, (code, remark) in cases.items():
@@ -110,6 +110,7 @@ async def test_refusals_by_name_and_queue(broker: RunningBroker, topic: str) -> 
     assert reply.code == 29
     assert "request queueId[77] is illegal, TopicConfig [topicName=T, readQueueNums=2, writeQueueNums=2, perm=RW-, " \
         "topicFilterType=SINGLE_TAG, topicSysFlag=0, order=false, attributes={}] Producer: 127.0.0.1:" in reply.remark  # type: ignore[operator]
+    assert "queue ids are below 2 here: fetch the route anew" in reply.remark  # type: ignore[operator]
     assert not broker.controller.topics.contains_topic("%RETRY%G")
 
 

@@ -192,13 +192,15 @@ class PullMessageProcessor:
             return Refusal(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._broker.ip}] pulling message is forbidden: "
-                f"brokerPermission is {broker.broker_permission}, reading needs {PERM_READ}",
+                f"brokerPermission is {broker.broker_permission}, reading needs {PERM_READ}; set it with "
+                "updateBrokerConfig",
                 FORBIDDEN_BROKER,
             )
         if code == RequestCode.LITE_PULL_MESSAGE and not broker.lite_pull_message_enable:
             return Refusal(
                 ResponseCode.NO_PERMISSION,
-                f"the broker[{self._broker.ip}] for lite pull consumer is forbidden: litePullMessageEnable is false",
+                f"the broker[{self._broker.ip}] for lite pull consumer is forbidden: litePullMessageEnable is "
+                "false; set it with updateBrokerConfig",
                 FORBIDDEN_BROKER,
             )
         group = self._groups.find_subscription_group_config(header.consumer_group)
@@ -210,7 +212,8 @@ class PullMessageProcessor:
         if not group.consume_enable:
             return Refusal(
                 ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {header.consumer_group}: its consumeEnable is false",
+                f"subscription group no permission, {header.consumer_group}: its consumeEnable is false; set "
+                "it with updateSubGroup -s true",
                 FORBIDDEN_GROUP,
             )
         topic = self._check_topic(connection, header)
@@ -229,13 +232,17 @@ class PullMessageProcessor:
             )
         if not topic.perm & PERM_READ:
             return Refusal(
-                ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden", FORBIDDEN_TOPIC
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{header.topic}] pulling message is forbidden: its perm is {topic.perm}, reading needs "
+                f"{PERM_READ}; set it with updateTopicPerm",
+                FORBIDDEN_TOPIC,
             )
         if not 0 <= header.queue_id < topic.read_queue_nums:
             return Refusal(
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{connection.remote_address}]",
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{connection.remote_address}]; "
+                "fetch the route anew, or give the topic more queues with updateTopic",
             )
         return topic
 

@@ -114,13 +114,14 @@ class PullSubscriptions:
         if not config.consume_broadcast_enable and info.is_broadcasting:
             return Refusal(
                 ResponseCode.NO_PERMISSION,
-                f"the consumer group[{group}] can not consume by broadcast way",
+                f"the consumer group[{group}] can not consume by broadcast way: its consumeBroadcastEnable is false; "
+                "set it with updateSubGroup -d true",
                 FORBIDDEN_BROADCASTING,
             )
         if self._groups.is_forbidden(group, topic, _READ_BIT):
             return Refusal(
                 ResponseCode.NO_PERMISSION,
-                f"the consumer group[{group}] is forbidden for topic[{topic}]",
+                f"the consumer group[{group}] is forbidden for topic[{topic}]; an administrator can allow it again",
                 FORBIDDEN_SUBSCRIPTION,
             )
         return None

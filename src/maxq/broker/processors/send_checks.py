@@ -14,7 +14,7 @@ from maxq.broker.topic.topic_validator import (
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol import message_const as const
-from maxq.protocol.body.topic_config import PERM_WRITE, TopicConfig, perm_text
+from maxq.protocol.body.topic_config import PERM_WRITE, TopicConfig
 from maxq.protocol.message_sys_flag import TRANSACTION_MASK
 
 _COMPACTION = "COMPACTION"
@@ -48,13 +48,17 @@ class SendChecks:
             return Refusal(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{broker.broker_ip1}] sending message is forbidden: "
-                f"brokerPermission is {broker.broker_permission} and {topic} is an order topic",
+                f"brokerPermission is {broker.broker_permission} and {topic} is an order topic; writing needs "
+                f"{PERM_WRITE}: set it with updateBrokerConfig, or send to another broker",
             )
         wrong = validate_topic(topic)
         if wrong is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, wrong)
         if is_not_allowed_send_topic(topic):
-            return Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+            return Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"Sending message to topic[{topic}] is forbidden. Only the broker writes it: send to one of your own",
+            )
         if is_retry_topic(topic):
             return not_built(f"messages that go back to a consumer group ({topic}) are")
         config = self._topics.select_topic_config(topic)
@@ -74,22 +78,29 @@ class SendChecks:
     @staticmethod
     def queue_id(config: TopicConfig, queue_id: int, remote_address: str) -> Refusal | None:
         """A queue id must be below the larger of the topic's queue numbers; negative ones mean "any"."""
-        if queue_id < max(config.read_queue_nums, config.write_queue_nums):
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        if queue_id < queues:
             return None
         return Refusal(
             ResponseCode.INVALID_PARAMETER,
-            f"request queueId[{queue_id}] is illegal, {describe_topic(config)} Producer: {remote_address}",
+            f"request queueId[{queue_id}] is illegal, {config.describe()} Producer: {remote_address}; "
+            f"queue ids are below {queues} here: fetch the route anew, or give the topic more queues with updateTopic",
         )
 
     def properties(self, config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
         """Properties that change where or when a message is delivered."""
         if config.attributes.get(CLEANUP_POLICY) == _COMPACTION and not properties.get(const.PROPERTY_KEYS):
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+            return Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"Required message key is missing: {config.topic_name} keeps one message for each key "
+                f"({CLEANUP_POLICY}={_COMPACTION}); set KEYS",
+            )
         if properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() == "true" or sys_flag & TRANSACTION_MASK:
             if self._settings.broker.reject_transaction_message:
                 return Refusal(
                     ResponseCode.NO_PERMISSION,
-                    f"the broker[{self._settings.broker.broker_ip1}] sending transaction message is forbidden",
+                    f"the broker[{self._settings.broker.broker_ip1}] sending transaction message is forbidden: "
+                    "rejectTransactionMessage is true",
                 )
             return not_built("transactional messages (TRAN_MSG, sysFlag 0xC) are")
         if _is_positive(properties.get(const.PROPERTY_DELAY_TIME_LEVEL)):
@@ -98,18 +109,6 @@ class SendChecks:
             if name in properties:
                 return not_built(f"timer messages ({name}={properties[name]}) are")
         return None
-
-
-def describe_topic(config: TopicConfig) -> str:
-    """TopicConfig.toString of Java, which remarks show."""
-    attributes = ", ".join(f"{key}={value}" for key, value in config.attributes.items())
-    return (
-        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
-        f"writeQueueNums={config.write_queue_nums}, perm={perm_text(config.perm)}, "
-        f"topicFilterType={config.topic_filter_type.name}, "
-        f"topicSysFlag={config.topic_sys_flag}, order={'true' if config.order else 'false'}, "
-        f"attributes={{{attributes}}}]"
-    )
 
 
 def _is_positive(text: str | None) -> bool:

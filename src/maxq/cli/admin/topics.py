@@ -13,7 +13,7 @@ from maxq.client.admin.admin import Admin
 from maxq.client.admin.name_servers import NAMESPACE_ORDER_TOPIC_CONFIG
 from maxq.client.rebalance import AllocateMessageQueueAveragely
 from maxq.errors import ConfigError
-from maxq.protocol.body.topic_config import TopicConfig, perm_text
+from maxq.protocol.body.topic_config import TopicConfig
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -48,7 +48,7 @@ async def update_topic(
     lines = [f"create topic to {target} success." for target in targets]
     if config.order:
         lines.append(await _put_order(admin, topic, cluster, write_queues, targets))
-    lines.append(describe(config))
+    lines.append(config.describe())
     return Report({}, [], value={"brokers": targets, "topic": config.to_json()}, text="\n".join(lines) + "\n")
 
 
@@ -67,17 +67,6 @@ async def _put_order(admin: Admin, topic: str, cluster: str | None, queues: int,
     await admin.name_servers.put_kv(NAMESPACE_ORDER_TOPIC_CONFIG, topic, order_conf)
     whose = "cluster" if cluster else "broker"
     return f"set {whose} orderConf. isOrder=true, orderConf=[{order_conf}]"
-
-
-def describe(config: TopicConfig) -> str:
-    """TopicConfig as Java prints it."""
-    attributes = ", ".join(f"{name}={value}" for name, value in config.attributes.items())
-    return (
-        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
-        f"writeQueueNums={config.write_queue_nums}, perm={perm_text(config.perm)}, "
-        f"topicFilterType={config.topic_filter_type.name}, topicSysFlag={config.topic_sys_flag}, "
-        f"order={'true' if config.order else 'false'}, attributes={{{attributes}}}]"
-    )
 
 
 def read_json_list(path: Path) -> list[object]:

@@ -53,6 +53,16 @@ class TopicConfig(JsonBody):
     def is_inherited(self) -> bool:
         return self.perm & PERM_INHERIT != 0
 
+    def describe(self) -> str:
+        """What remarks and commands show of a topic (TopicConfig.toString)."""
+        attributes = ", ".join(f"{name}={value}" for name, value in self.attributes.items())
+        return (
+            f"TopicConfig [topicName={self.topic_name}, readQueueNums={self.read_queue_nums}, "
+            f"writeQueueNums={self.write_queue_nums}, perm={perm_text(self.perm)}, "
+            f"topicFilterType={self.topic_filter_type.name}, topicSysFlag={self.topic_sys_flag}, "
+            f"order={'true' if self.order else 'false'}, attributes={{{attributes}}}]"
+        )
+
     def encode_text(self) -> str:
         """`name readQueueNums writeQueueNums perm filterType attributesJson` (TopicConfig.encode)."""
         text = f"{self.topic_name} {self.read_queue_nums} {self.write_queue_nums} {self.perm} "
