@@ -116,22 +116,6 @@ def test_index_files_younger_than_the_checkpoint_are_built_anew_after_an_unclean
     store.close()
 
 
-def test_recovery_goes_on_where_the_largest_offset_known_to_the_queues_ends(tmp_path: Path) -> None:
-    clock = TestClock()
-    store = opened(small_config(tmp_path), clock)
-    put(store, clock, 40)
-    store.close()
-    file = sorted((tmp_path / "consumequeue" / "T" / "0").iterdir())[-1]
-    units = bytearray(file.read_bytes())
-    last = max(at for at in range(0, len(units), 20) if any(units[at : at + 20]))
-    units[last : last + 20] = bytes(20)  # the last unit was never written
-    file.write_bytes(units)
-    (tmp_path / "abort").touch()
-    again = opened(small_config(tmp_path), clock)
-    assert again.max_offset("T", 0) == 40
-    assert again.get_message("G", "T", 0, 39, 1, None).message_count == 1
-    again.close()
-
 
 # --- cleaning (S-16) ---
 

@@ -361,4 +361,5 @@ class BrokerParts:
             housekeeping=self.housekeeping,
             hold_service=self.hold_service,
             fast_failure=self.fast_failure,
+            ha_service=self.ha_service,
         )

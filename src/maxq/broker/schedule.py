@@ -21,6 +21,7 @@ from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import MINUTE_SAMPLE_SECONDS, BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.config.settings import BrokerSettings
+from maxq.replication.ha.ha_service import HAService
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 
@@ -32,6 +33,7 @@ _PROTECT_BROKER = 180.0
 _WATER_MARK = 1.0
 _STORE_SAMPLE = 1.0
 _DISPATCH_BEHIND = 60.0
+_SLAVES_BEHIND = 60.0
 _CHANNEL_SCAN = 10.0
 
 
@@ -51,6 +53,7 @@ class ScheduledParts:
     housekeeping: ClientHousekeepingService
     hold_service: PullRequestHoldService
     fast_failure: FastFailure
+    ha_service: HAService
 
 
 class BrokerSchedule:
@@ -60,6 +63,7 @@ class BrokerSchedule:
         self._parts = parts
         self._tasks = PeriodicTasks()
         self._behind_before = 0
+        self._slaves_behind_before: dict[str, int] = {}
 
     def start(self) -> None:
         """Start every task on the running loop."""
@@ -72,6 +76,7 @@ class BrokerSchedule:
         every("protect broker", _PROTECT_BROKER, self.protect_broker)
         every("water mark", _WATER_MARK, self.print_water_mark, first=_FIRST)
         every("dispatch behind", _DISPATCH_BEHIND, self.print_dispatch_behind, first=_FIRST)
+        every("slaves behind", _SLAVES_BEHIND, self.print_slaves_behind, first=_FIRST)
         every("name server address", broker.update_name_server_addr_period / 1000, parts.refresh_name_servers,
               first=_FIRST)  # fmt: skip
         every("register", broker.register_name_server_period / 1000, parts.registration.register_now, first=_FIRST)
@@ -118,6 +123,17 @@ class BrokerSchedule:
         if behind or self._behind_before:
             log.info("dispatch task is behind the log by %d bytes", behind)
         self._behind_before = behind
+
+    def print_slaves_behind(self) -> None:
+        """Log which slaves lack how much of the log, while that is so (printMasterAndSlaveDiff)."""
+        info = self._parts.ha_service.runtime_info()
+        behind = {slave.addr: slave.diff for slave in info.ha_connection_info if slave.diff > 0}
+        caught_up = self._slaves_behind_before.keys() - behind.keys()
+        for address, size in behind.items():
+            log.info("slave %s is behind the log by %d bytes", address, size)
+        for address in sorted(caught_up):
+            log.info("slave %s is no longer behind the log, or gone", address)
+        self._slaves_behind_before = behind
 
     # ---- when -------------------------------------------------------------------------------------------------
 

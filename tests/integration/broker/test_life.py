@@ -290,7 +290,7 @@ async def test_runtime_info_has_every_key_that_tools_read(start_broker: Start) -
 async def test_schedule_has_the_tasks_of_the_mission(start_broker: Start) -> None:
     broker = await start_broker()
     assert {
-        "broker stats record", "offset persist", "protect broker", "water mark", "dispatch behind",
+        "broker stats record", "offset persist", "protect broker", "water mark", "dispatch behind", "slaves behind",
         "name server address", "register", "client channels", "statistics",
     } <= set(broker.controller.schedule.names())  # fmt: skip
 

@@ -1,5 +1,6 @@
 """What operators see of master and slave, and what an empty slave gets."""
 
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +15,7 @@ from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.body.route import KVTable
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 
@@ -69,6 +71,36 @@ async def update(broker: RunningBroker, **settings: str) -> None:
 def drop_first_file(master: RunningBroker) -> None:
     """As cleaning does when it has expired."""
     master.controller.store.commit_log.forget_first().destroy()
+
+
+# ---- what a master tells -------------------------------------------------------------------------------------------
+
+
+async def test_slaves_that_are_behind_are_told_until_they_are_not(
+    start_broker: Start, master: RunningBroker, namesrv: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="maxq.broker.schedule")
+    tell = master.controller.schedule.print_slaves_behind
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "maxq.broker.schedule"]
+
+    tell()
+    assert told() == []
+    slave = await start_slave(start_broker, namesrvAddr=namesrv)
+    await until_copied(master, slave)
+    (connection,) = master.controller.ha_service.connections
+    store, address = master.controller.store, connection.client_address
+    await until(lambda: connection.slave_ack_offset == store.max_physical_offset)
+    tell()
+    assert told() == []
+    size = store.put_message(MessageExtBrokerInner("T", 0, b"not there yet", {})).size
+    tell()
+    assert told() == [f"slave {address} is behind the log by {size} bytes"]
+    await until(lambda: connection.slave_ack_offset == store.max_physical_offset)
+    tell()
+    tell()
+    assert told()[1:] == [f"slave {address} is no longer behind the log, or gone"]
 
 
 # ---- full copy ----------------------------------------------------------------------------------------------------

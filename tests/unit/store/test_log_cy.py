@@ -3,6 +3,7 @@
 import struct
 import zlib
 from array import array
+from itertools import pairwise
 from types import ModuleType
 
 import pytest
@@ -216,14 +217,16 @@ def test_a_batch_is_split_into_consecutive_records_or_not_written_at_all(form: M
 
 def test_dispatch_writes_units_rolls_files_and_is_idempotent(form: ModuleType) -> None:
     owner = Owner(form)
-    log = b""
+    log, places = b"", []
     for i in range(12):
+        places.append(1000 + len(log))
         log += record(b"T", 0, i, 1000 + len(log), b"b%d" % i, b"TAGS\x01payment\x02")
     view = memoryview(log + struct.pack(">iI", 100, 0xCBD43194) + bytes(92))
     dispatcher = form.Dispatcher(owner.topics, owner.index, owner)
     assert dispatcher.run(view, 0, len(view), 1000) == len(view)
     units = owner.units("T", 0)
-    assert [unit[0] for unit in units] == [1000 + i * len(log) // 12 for i in range(12)] or len(units) == 12
+    assert [(unit[0], unit[0] + unit[1]) for unit in units] == list(pairwise([*places, 1000 + len(log)]))
+    assert len(owner.files) > 1
     assert {unit[2] for unit in units} == {-786681338}
     before = [bytes(region) for region in owner.files.values()]
     form.Dispatcher(owner.topics, None, owner).run(view, 0, len(view), 1000)

@@ -1,0 +1,102 @@
+"""Where recovery begins to read the log, and from where it builds queues anew (mission LR-08 to LR-10)."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from maxq.store.message_store import MessageStore
+from maxq.store.recovery import RecoveryReport
+from tests.unit.store import naive
+from tests.unit.store.stores import TestClock, message, opened, small_config
+
+FILE = 65_536
+FILES = 7
+
+
+def filled(root: Path) -> list[int]:
+    """A cleanly closed store of FILES log files, a message a second; the store time of the first message of each."""
+    clock = TestClock()
+    store = opened(small_config(root), clock)
+    firsts: list[int] = []
+    while len(firsts) < FILES:
+        clock.now_ms += 1000
+        result = store.put_message(message(body=bytes(5000)))
+        if result.physical_offset // FILE == len(firsts):
+            firsts.append(clock.now_ms)
+    store.close()
+    return firsts
+
+
+def reopened(root: Path, **changes: bool) -> tuple[MessageStore, RecoveryReport]:
+    store = opened(small_config(root, **changes))
+    return store, store.report
+
+
+def records_from(root: Path, file: int) -> int:
+    """How many records the log has in file number `file` and behind it."""
+    return sum(record.physical_offset >= file * FILE for record in naive.java_reads(root)[0])
+
+
+def crash(root: Path, *times: int) -> None:
+    """As if it had been killed: an abort file, and a checkpoint of these times (without a check sum, like Java's)."""
+    page = bytearray((root / "checkpoint").read_bytes())
+    struct.pack_into(">qqq", page, 0, *times)
+    page[48:52] = bytes(4)
+    (root / "checkpoint").write_bytes(page)
+    (root / "abort").touch()
+
+
+def test_after_a_clean_exit_the_last_three_files_are_checked(tmp_path: Path) -> None:
+    filled(tmp_path)
+    store, report = reopened(tmp_path)
+    assert report.clean_exit
+    assert report.records == records_from(tmp_path, FILES - 3)
+    store.close()
+
+
+@pytest.mark.parametrize("file", [1, 3, FILES - 1])
+@pytest.mark.parametrize("smaller", ["physic", "logics"])
+def test_after_a_kill_the_newest_file_older_than_the_checkpoint_is_checked_first(
+    tmp_path: Path, smaller: str, file: int
+) -> None:
+    firsts = filled(tmp_path)
+    early, late = firsts[file] + 3000, firsts[-1] + 60_000  # 3 s: what may be written before it is flushed
+    crash(tmp_path, *((early, late) if smaller == "physic" else (late, early)), 0)
+    store, report = reopened(tmp_path)
+    assert not report.clean_exit
+    assert report.records == records_from(tmp_path, file)
+    assert store.max_offset("T", 0) == len(naive.java_reads(tmp_path)[0])
+    store.close()
+
+
+def test_an_index_that_must_be_safe_counts_too(tmp_path: Path) -> None:
+    firsts = filled(tmp_path)
+    crash(tmp_path, firsts[-1], firsts[-1], firsts[2] + 3000)
+    store, report = reopened(tmp_path, message_index_safe=True)
+    assert report.records == records_from(tmp_path, 2)
+    store.close()
+
+
+def test_queues_are_built_anew_from_the_checked_part_on_if_they_have_the_rest(tmp_path: Path) -> None:
+    firsts = filled(tmp_path)
+    crash(tmp_path, firsts[4] + 3000, firsts[4] + 3000, 0)
+    store, report = reopened(tmp_path, message_index_enable=False)  # which begins elsewhere
+    assert (report.dispatch_from, report.rebuild_reasons) == (4 * FILE, [])
+    assert store.max_offset("T", 0) == len(naive.java_reads(tmp_path)[0])
+    store.close()
+
+
+def test_a_queue_that_lacks_a_unit_is_built_anew_from_the_whole_log(tmp_path: Path) -> None:
+    firsts = filled(tmp_path)
+    file = sorted((tmp_path / "consumequeue" / "T" / "0").iterdir())[-1]
+    units = bytearray(file.read_bytes())
+    last = max(at for at in range(0, len(units), 20) if any(units[at : at + 20]))
+    units[last : last + 20] = bytes(20)
+    file.write_bytes(units)
+    crash(tmp_path, firsts[4] + 3000, firsts[4] + 3000, 0)
+    store, report = reopened(tmp_path)
+    assert report.dispatch_from == 0
+    assert "queue T-0 has lost units" in report.rebuild_reasons[0]
+    assert store.max_offset("T", 0) == len(naive.java_reads(tmp_path)[0])
+    store.close()
