@@ -13,7 +13,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message import decode_records
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
-from maxq.store.damage import DAMAGED_FOLDER
+from maxq.replication.ha.log_care import LogCare
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import GetMessageStatus
@@ -60,7 +60,9 @@ class HaNode:
 
     Attributes:
         image: of the log when the last life ended; `durable_end`: what was flushed then.
-        sealed: ranges that a start found damaged and filled.
+        sealed: ranges that the last start or one before it found damaged, here or on a master before, and filled.
+        began_at: the log's first byte when it got its first record; None before. The log begins later only where
+            clean-up has deleted files.
         frozen_end: the end of a log that the master's does not continue any more (the master lost its own end); it must
             not grow. None: they join.
         compared_end: up to here this log was found equal to the master's.
@@ -83,9 +85,11 @@ class HaNode:
         self.store: MessageStore | None = None
         self.ha: HAService | None = None
         self.acknowledgement: Acknowledgement | None = None
+        self.care: LogCare | None = None
         self.image = Image()
         self.durable_end = 0
         self.sealed: list[tuple[int, int]] = []
+        self.began_at: int | None = None
         self.frozen_end: int | None = None
         self.compared_end = 0
         self.power_lost_at_start = -1  # disk operations after which the power goes in the next start; -1: it stays
@@ -131,15 +135,18 @@ class HaNode:
             self.config, disk=machine.disk, clock=machine.clock, broker=identity, memory_bytes=1 << 30
         )
         report = store.load()
-        self.sealed = [  # by this start, or by one that died on the way
-            (int(copy.name), int(copy.name) + copy.size) for copy in machine.disk.list(ROOT / DAMAGED_FOLDER)
-        ]
+        self.sealed = store.seals.ranges()
         store.start()
         settings = BrokerSettings(store=self.config)
         copy = FullCopy(lambda: self.config.ha_full_copy, self._master_min_offset)
         self.ha = HAService(settings, store, machine.clock, first_offset=copy)
         self.acknowledgement = Acknowledgement(store)
         self.acknowledgement.set_replicas(self.ha)
+        self.care = LogCare(
+            store, machine.clock, config=lambda: self.config, master_address=lambda: master_address
+        )
+        self.ha.set_connected_listener(self.care.master_connected)
+        self.care.start()
         await self.ha.start("0.0.0.0", HA_PORT)
         if self.is_slave:
             self.ha.update_master_ha_address(master_address)
@@ -153,8 +160,9 @@ class HaNode:
             self.machine.kill()
 
     async def _stop(self) -> None:
-        assert self.ha is not None and self.store is not None, "it runs"
+        assert self.ha is not None and self.store is not None and self.care is not None, "it runs"
         await self.ha.shutdown()
+        await self.care.shutdown()
         self.note_end()
         store, self.store = self.store, None
         await store.shutdown()
@@ -165,6 +173,7 @@ class HaNode:
         """The last life is over: remember what its log was, and what of it was durable."""
         if self.store is not None:
             self.image = self.live_image()
+            self.sealed = self.store.seals.ranges()
             self.durable_end = self.store.flushed_offset
 
     def lost_since(self, time_ms: int) -> bool:
@@ -176,6 +185,7 @@ class HaNode:
         self.machine.lose_disk()
         self.store = None
         self.image, self.durable_end, self.sealed, self.frozen_end = Image(), 0, [], None
+        self.began_at = None
 
     # -- looking --
 
@@ -188,6 +198,18 @@ class HaNode:
     def has(self, sent: HaSent) -> bool:
         """Are the message's bytes in this log?"""
         return self.bytes_at(sent.physical_offset, len(sent.record)) == sent.record
+
+    def note_beginning(self) -> None:
+        """Where the log begins, once it has begun."""
+        store = self.store
+        if store is not None and store.max_physical_offset == store.min_physical_offset:
+            self.began_at = None
+        elif store is not None and self.began_at is None:
+            self.began_at = store.min_physical_offset
+
+    def fillers(self) -> list[tuple[int, int]]:
+        """Where a filler stands in the log now; a slave fetches the true bytes again, if its master has them."""
+        return self.sealed if self.store is None else self.store.seals.sealed()
 
     def live_image(self, start: int = 0) -> Image:
         """The log as it is, from `start` on; of a dead process as it was."""
@@ -202,6 +224,11 @@ class HaNode:
             parts.append(bytes(piece))
             at += len(piece)
         return Image(start, b"".join(parts))
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first place of this queue that is still there."""
+        assert self.store is not None, f"{self} is up"
+        return self.store.min_offset(topic, queue_id)
 
     def queue(self, topic: str, queue_id: int) -> dict[int, str]:
         """Everything a reader gets from this queue: body by queue offset (as MD5)."""

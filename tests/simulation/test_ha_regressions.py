@@ -76,3 +76,57 @@ def test_a_slave_leaves_a_torn_middle_of_its_log_to_its_master() -> None:
         assert slave.live_image() == master.live_image()
 
     run_simulation(main, seed=1)
+
+
+def test_a_slave_with_the_true_bytes_does_not_join_a_master_that_sealed_them() -> None:
+    """Seeds 372 and 1109: what lies behind the sealed range, and the ends, are equal."""
+
+    async def main(world: SimWorld) -> None:
+        group = group_of(world, flush_disk_type="ASYNC_FLUSH", in_sync_replicas=2)
+        master, slave, other = group.nodes
+        for node in group.nodes:
+            await group.start(node)
+        for n in range(30):  # several files
+            future = await put(master, bytes([n]) * 700)
+            assert future is None or await future == ResponseCode.SUCCESS
+        await group.converge(30)
+        whole = master.live_image()
+        master.machine.kill()
+        disk = master.machine.disk
+        disk.flip_bit(disk.paths("store/commitlog/*")[0], 1000, 3)
+        await master.start(master.ha_address)
+        assert len(master.sealed) == 1
+        await asyncio.sleep(20)
+        for node in (slave, other):
+            assert node.ha is not None and "has lost bytes" in node.ha.client.failure
+            assert node.live_image() == whole
+        future = await put(master, b"for nobody")
+        assert future is not None and await future == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert slave.live_image() == other.live_image() == whole
+
+    run_simulation(main, seed=1)
+
+
+def test_an_old_master_gets_back_what_it_had_sealed_from_the_new_one() -> None:
+    async def main(world: SimWorld) -> None:
+        group = group_of(world, flush_disk_type="ASYNC_FLUSH", in_sync_replicas=2)
+        master, slave, _ = group.nodes
+        for node in group.nodes:
+            await group.start(node)
+        for n in range(30):
+            future = await put(master, bytes([n]) * 700)
+            assert future is None or await future == ResponseCode.SUCCESS
+        await group.converge(30)
+        whole = slave.live_image()
+        master.machine.kill()
+        disk = master.machine.disk
+        disk.flip_bit(disk.paths("store/commitlog/*")[0], 1000, 3)
+        await master.start(master.ha_address)
+        await group.promote_the_longest(keep_old=True)
+        assert master.sealed and master.live_image() != whole
+        await group.converge(60)
+        for node in group.nodes:
+            assert node.live_image() == whole
+            assert len(node.queue("Orders", 0)) == 30
+
+    run_simulation(main, seed=1)

@@ -24,7 +24,7 @@ from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.damage import DAMAGED_PROPERTY, DAMAGED_TOPIC
 from maxq.store.index_service import IndexService
 from maxq.store.log_cy import DAMAGED_TAGS_CODE, Dispatcher, QueueTail, jhash
-from maxq.store.queue_offset_judge import QueueOffsetJudge
+from maxq.store.queue_offset_judge import MOST_PLACES, QueueOffsetJudge
 from maxq.store.running_flags import INDEX_ERROR, LOGICS_ERROR
 from maxq.store.store_context import StoreContext
 
@@ -69,6 +69,7 @@ class DispatchService:
         self.unindexed = Dispatcher(queues.topics, None, self)
         self.unindexed.delay_table = self.dispatcher.delay_table
         self.judge = QueueOffsetJudge(commit_log)
+        self.is_copy = False  # what a running slave dispatches has been judged by its master
         self.faults: list[str] = []
         self.hooks: dict[str, Callable[[DispatchRequest], None]] = {}
         self.on_arrival: Callable[[list[QueueTail]], None] | None = None
@@ -173,7 +174,9 @@ class DispatchService:
         if queue_offset == end:  # its file is full, or there is none yet
             queue.roll(end, physical_offset, size)
             return True
-        judged = self.judge.judge(queue, queue_offset, physical_offset, size)
+        judged: int | None = queue_offset
+        if not (self.is_copy and end < queue_offset <= end + MOST_PLACES):
+            judged = self.judge.judge(queue, queue_offset, physical_offset, size)
         if judged is None:
             self._note(queue, queue_offset, physical_offset, "it is not of this queue and gets no place in it")
             return False
@@ -260,7 +263,8 @@ class DispatchService:
         tail = queue.tail
         if physical_offset + size <= tail.max_physical_offset or queue_offset < queue.max_offset:
             return
-        if queue.files.files and queue_offset - queue.max_offset > self.judge.lost_bytes // MIN_RECORD_SIZE:
+        most = MOST_PLACES if self.is_copy else self.judge.lost_bytes // MIN_RECORD_SIZE
+        if queue.files.files and queue_offset - queue.max_offset > most:
             self._note(queue, queue_offset, physical_offset, "so far behind it can not be")
             return
         if queue_offset != queue.max_offset or not queue.files.files:

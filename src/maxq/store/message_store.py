@@ -12,7 +12,6 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Any
 
 from maxq.config.message_store_config import MessageStoreConfig
@@ -26,7 +25,6 @@ from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
 from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.damage import DAMAGED_FOLDER
 from maxq.store.disk_room import DiskRoom
 from maxq.store.dispatch import DispatchRequest, DispatchService
 from maxq.store.file_allocator import FileAllocator
@@ -41,8 +39,9 @@ from maxq.store.message_writer import MessageWriter, RowsAppended
 from maxq.store.queue_loader import load_queues
 from maxq.store.recovery import Recovery, RecoveryReport
 from maxq.store.replica_append import ReplicaAppender
-from maxq.store.restore_places import is_sealed, restore_places
+from maxq.store.restore_places import restore_places
 from maxq.store.running_flags import RunningFlags
+from maxq.store.seals import Seals
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext, StoreIdentity
 from maxq.store.store_files import AbortFile, StoreLock, machine_memory, refuse_foreign_store, refusing
@@ -63,6 +62,7 @@ class MessageStore:
 
     Attributes:
         topics: topic bytes → TopicTail, as the compiled send path looks it up.
+        seals: ranges of the log where a start, of this store or of its master's, has put a filler.
         flags: why the store may not be written, if so.
         stats: counters for GET_BROKER_RUNTIME_INFO.
         report: what the last `load` found and did.
@@ -94,6 +94,7 @@ class MessageStore:
         self.commit_log = CommitLog(context, self._allocator, populate_ahead)
         self.queues = ConsumeQueueStore(context)
         self.checkpoint = StoreCheckpoint(context)
+        self.seals = Seals(context, self.commit_log)
         self.index = IndexService(context, self._on_index_full, populate_ahead // 4)
         self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self._failed)
         self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index)
@@ -132,6 +133,7 @@ class MessageStore:
         """Take live settings, and the role: a slave takes its master's bytes only, a master messages."""
         self._context.config = config
         if self._loaded:
+        self.dispatch.is_copy = is_slave
             self._take_role()
 
     def _take_role(self) -> None:
@@ -188,12 +190,13 @@ class MessageStore:
             report.faults += [fault] if fault else []
             safe = None if report.clean_exit else self.checkpoint.index_msg_timestamp
             if self.config.message_index_enable:
+            self.seals.load()
                 report.faults += self.index.load(newest_safe_timestamp=safe)
             # from here on files change: a crash must be seen by the next start
             self._abort.create()
             Recovery(
                 context, self.commit_log, self.queues, self.index, self.dispatch, self.checkpoint,
-                self._inventory_file, queue_faults, report,
+                self._inventory_file, queue_faults, report, self.seals,
             ).run()  # fmt: skip
         except BaseException:
             self._lock.release()
@@ -413,6 +416,11 @@ class MessageStore:
 
     @property
     def damaged_from_master(self) -> int:
+    @property
+    def last_record_offset(self) -> int:
+        """Of a slave: physical offset of the last record; -1 if there is none."""
+        return -1 if self._replica is None else self._replica.last_record_offset
+
         """Records a slave took although their CRC is wrong, because the master's log has them so."""
         return 0 if self._replica is None else self._replica.damaged_from_master
 
@@ -424,15 +432,6 @@ class MessageStore:
         """
         delays_ms = self.dispatch.dispatcher.delay_table
         return restore_places(self.commit_log, self.queues, delays_ms, physical_offset, size)
-
-    def is_sealed(self, physical_offset: int, size: int) -> bool:
-        """Does what a start wrote over damage stand in this range?"""
-        return is_sealed(self.commit_log, physical_offset, size)
-
-    @property
-    def damaged_folder(self) -> PurePath:
-        """Where the bytes of sealed ranges are, a file for each, named by physical offset."""
-        return self._context.root / DAMAGED_FOLDER
 
     def log_bytes(self, offset: int, limit: int) -> memoryview | None:
         """At most `limit` bytes of the mapped log from physical offset `offset` on, within one file; None if the log

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.damage import DAMAGED_FOLDER, DamagedRange, seal
+from maxq.store.damage import DamagedRange, seal
 from maxq.store.dispatch import DispatchService
 from maxq.store.index_file import IndexFile
 from maxq.store.index_service import IndexService
@@ -29,6 +29,7 @@ from maxq.store.log_scanner import LogScan, LogScanner, first_store_timestamp
 from maxq.store.mapped_file import clear
 from maxq.store.queue_loader import QueueFault
 from maxq.store.queue_rebuild import QueueRebuild, cut_point
+from maxq.store.seals import Seals
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
 from maxq.store.store_inventory import InventoryFile, StoreInventory
@@ -100,6 +101,7 @@ class Recovery:
         inventory_file: InventoryFile,
         queue_faults: list[QueueFault],
         report: RecoveryReport,
+        seals: Seals,
     ) -> None:
         self._context = context
         self._commit_log = commit_log
@@ -111,6 +113,7 @@ class Recovery:
         self._inventory = inventory_file.load()
         self._queue_faults = queue_faults
         self._report = report
+        self._seals = seals
         self._first_checked = 0  # start offset of the first file that was scanned
         self._last_ends: dict[ConsumeQueue, int] = {}  # where the record of a queue's last recorded unit ends
         self._rebuild: QueueRebuild | None = None
@@ -135,11 +138,9 @@ class Recovery:
         orphans = self._units_in(scan.damages)
         self._cut_log(scan)
         for damage in scan.damages:
-            seal(self._context, self._commit_log, damage)
+            self._seal(damage)
         index_start = self._index_start(end)
-        # damage that an earlier start sealed counts too: its copies are still there
-        sealed = self._context.disk.list(self._context.root / DAMAGED_FOLDER)
-        self._dispatch.judge.lost_bytes = sum(entry.size for entry in sealed)
+        self._dispatch.judge.lost_bytes = self._seals.size  # what earlier starts have sealed counts, too
         if start < end or not self._complete(end):
             if self._inventory is not None and start < self._inventory.dispatched_offset:
                 self._inventory_file.remove()
@@ -361,8 +362,13 @@ class Recovery:
         log.error("damage in the middle of the log: %s", damage)
         self._report.damages.append(damage)
         self._dispatch.judge.lost_bytes += damage.size
-        seal(self._context, self._commit_log, damage)
+        self._seal(damage)
         return damage.end_offset
+
+    def _seal(self, damage: DamagedRange) -> None:
+        """Listed first: a slave must hear of a filler, whatever happens to this start."""
+        self._seals.add([(damage.physical_offset, damage.end_offset)])
+        seal(self._context, self._commit_log, damage)
 
     # --- damaged places ---
 

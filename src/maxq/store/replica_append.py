@@ -15,6 +15,7 @@ from array import array
 from maxq.errors import ReplicationDamageError, ReplicationGapError
 from maxq.store.commit_log import MESSAGE_MAGICS, MIN_RECORD_SIZE, CommitLog
 from maxq.store.record_cy import (
+    C_PHYSICAL_OFFSET,
     C_STORE_TIMESTAMP,
     SCAN_WIDTH,
     STOP_BAD_CRC,
@@ -55,6 +56,7 @@ class ReplicaAppender:
         self._pending = 0  # bytes in the file behind the log's end
         self._rows = array("q", bytes(8 * SCAN_WIDTH * _ROWS))
         self._refused: tuple[int, int] | None = None  # the last record refused: offset, checksum of its bytes
+        self._last_record = -1
         self.last_store_timestamp = 0
         self.damaged_from_master = 0
 
@@ -62,6 +64,13 @@ class ReplicaAppender:
     def end(self) -> int:
         """The physical offset that the next bytes must have."""
         return self._log.max_offset + self._pending
+
+    @property
+    def last_record_offset(self) -> int:
+        """Physical offset of the log's last record; -1 if there is none. The first call reads its file."""
+        if self._last_record < 0:
+            self._last_record = last_record(self._log)
+        return self._last_record
 
     def append(self, physical_offset: int, data: memoryview) -> int:
         """Take `data`, the master's log from `physical_offset` on.
@@ -142,7 +151,9 @@ class ReplicaAppender:
             end = start + self._pending
             count, position, stop = scan(file.view, start, end, file.file_from_offset, self._rows)
             if count:
-                self.last_store_timestamp = self._rows[(count - 1) * SCAN_WIDTH + C_STORE_TIMESTAMP]
+                base = (count - 1) * SCAN_WIDTH
+                self._last_record = self._rows[base + C_PHYSICAL_OFFSET]
+                self.last_store_timestamp = self._rows[base + C_STORE_TIMESTAMP]
             self._advance(position - start)
             if stop == STOP_BLANK:
                 if end == file.file_size:
@@ -188,6 +199,21 @@ class ReplicaAppender:
         offset = self._log.max_offset
         self.drop_pending()
         raise ReplicationDamageError(
+
+
+def last_record(commit_log: CommitLog) -> int:
+    """Physical offset of the last record of a log; -1 if there is none. Reads the heads of a file's records."""
+    rows = array("q", bytes(8 * SCAN_WIDTH * _ROWS))
+    for file in reversed(commit_log.files.files):
+        end = min(commit_log.max_offset - file.file_from_offset, file.file_size)
+        position, stop, found = 0, STOP_ROWS_FULL, -1
+        while end > 0 and stop == STOP_ROWS_FULL:
+            count, position, stop = scan(file.view, position, end, file.file_from_offset, rows, check_crc=False)
+            if count:
+                found = rows[(count - 1) * SCAN_WIDTH + C_PHYSICAL_OFFSET]
+        if found >= 0:
+            return found
+    return -1
             f"what the master sent for physical offset {offset} is no record: {reason}; nothing of it was kept",
             physical_offset=offset,
         )

@@ -27,7 +27,8 @@ _NOT_IN_QUEUES = (0x4, 0xC)  # prepared, rolled back
 def restore_places(
     commit_log: CommitLog, queues: ConsumeQueueStore, delays_ms: list[int], physical_offset: int, size: int
 ) -> int:
-    """Write the units of the records in [physical_offset, physical_offset + size) where placeholders are.
+    """Write the units of the records in [physical_offset, physical_offset + size) where placeholders are, or where
+    their queue ends: no message behind them has made a place for them yet.
 
     Args:
         delays_ms: of delay level 1, 2, …
@@ -43,10 +44,17 @@ def restore_places(
         message = decode_record(record)
         unit = (physical_offset, len(record), _tags_code(message, delays_ms))
         for topic, queue_id, queue_offset in _places(message):
-            queue = queues.find(topic, queue_id)
-            known = None if queue is None else queue.unit(queue_offset)
-            if queue is not None and known is not None and known[2] == DAMAGED_TAGS_CODE:
+            if queues.topic_tail(topic).batch:
+                continue
+            queue = queues.open(topic, queue_id)
+            known = queue.unit(queue_offset)
+            if known is not None and known[2] == DAMAGED_TAGS_CODE:
                 queue.put_unit(queue_offset, unit)
+                written += 1
+            elif queue_offset == queue.max_offset or (not queue.files.files and queue_offset > queue.max_offset):
+                queue.roll(queue_offset, physical_offset, len(record))
+                queue.append(*unit)
+                queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue_offset + 1)
                 written += 1
         physical_offset += len(record)
     return written

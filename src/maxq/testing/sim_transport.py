@@ -142,7 +142,7 @@ class SimTransport(asyncio.Transport):
     # -- writing --
 
     def write(self, data: Any) -> None:
-        if self._eof_sent or (self._eof_wanted and not self._closing):
+        if self._eof_wanted and not self._closing:  # after close() asyncio drops it without a word
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._closing or not data:
             return

@@ -44,7 +44,7 @@ async def copied(master: Member, slave: Member) -> None:
 
 def care_of(one: Member, fetch: Callable[[str, int, int], Awaitable[bytes]] = fetch_log) -> LogCare:
     return LogCare(
-        one.store, SystemDisk(), SystemClock(), config=lambda: one.settings.store,
+        one.store, SystemClock(), config=lambda: one.settings.store,
         master_address=lambda: one.ha.client.master_address, fetch=fetch,
     )  # fmt: skip
 
@@ -231,7 +231,7 @@ async def test_what_a_start_sealed_comes_back_with_its_place_in_the_queue(
             assert master_queue is not None
             for number in (109, 110, 111, 119, 120, 121):
                 assert queue.unit(number) == master_queue.unit(number)
-            assert await care.repair.repair_sealed(SystemDisk()) == 0  # nothing is left to do
+            assert await care.repair.repair_sealed() == 0  # nothing is left to do
     assert [line for line in check_lines(tmp_path / "s") if "note" not in line][:-1] == []
 
 

@@ -1,9 +1,13 @@
 """Logs of bytes for the pure parts: what a master sends from, what a slave writes to."""
 
+from collections.abc import Sequence
+
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import ReplicationGapError
+from maxq.store.seals import Seal
 
 FILE = 4096
+RECORD = 504
 
 
 def config(**changes: object) -> MessageStoreConfig:
@@ -11,13 +15,38 @@ def config(**changes: object) -> MessageStoreConfig:
     return MessageStoreConfig(**settings)  # type: ignore[arg-type]
 
 
+class NoSeals:
+    """Of a log without fillers: `known` is what it tells, `contradicted` what it refuses of what it hears."""
+
+    def __init__(self) -> None:
+        self.known: list[Seal] = []
+        self.contradicted: list[Seal] = []
+        self.adopted: list[Seal] = []
+        self.as_on_master: frozenset[tuple[int, int]] = frozenset()
+
+    def named(self) -> list[Seal]:
+        return self.known
+
+    def contradicting(self, named: Sequence[Seal]) -> list[Seal]:
+        return [one for one in named if one in self.contradicted]
+
+    def adopt(self, named: Sequence[Seal]) -> None:
+        self.adopted += named
+
+
 class BytesLog:
-    """Bytes from `start` on, in files of FILE bytes; every appended byte counts at once."""
+    """Bytes from `start` on, in files of FILE bytes; every appended byte counts at once, and the last RECORD of them
+    are taken for a record."""
 
     def __init__(self, data: bytes = b"", start: int = 0) -> None:
         self.data = bytearray(data)
         self.start = start
         self.drops = 0
+        self.seals = NoSeals()
+
+    @property
+    def last_record_offset(self) -> int:
+        return max(self.start, self.max_physical_offset - RECORD) if self.data else -1
 
     @property
     def min_physical_offset(self) -> int:

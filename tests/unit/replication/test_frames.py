@@ -1,11 +1,25 @@
 """The codec of the HA link: whole, byte by byte, and cut anywhere."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maxq.errors import RemoteProtocolError
-from maxq.replication.ha.frames import ReportParser, TransferParser, encode_head, encode_report
+from maxq.replication.ha.frames import (
+    HEAD,
+    SEALS_OFFSET,
+    ReportParser,
+    TransferParser,
+    encode_head,
+    encode_report,
+    encode_seals,
+    is_joint,
+    joint_offset,
+)
+from maxq.store.seals import Seal
+from tests.unit.store.stores import message, opened, small_config
 
 
 def test_worked_bytes_of_the_specification() -> None:
@@ -87,3 +101,36 @@ def test_any_bytes_give_pieces_or_a_protocol_error(data: bytes) -> None:
     except RemoteProtocolError:
         return
     assert sum(len(piece) for _, piece in pieces) <= len(data)
+
+
+def test_seals_are_heard_once_and_only_before_anything_else() -> None:
+    seals = [Seal(1, 2, 3), Seal(1 << 40, (1 << 40) + 7, 0xFFFFFFFF)]
+    parser = TransferParser()
+    assert parser.receive_data(memoryview(encode_seals(seals))) == []
+    assert parser.take_seals() == seals
+    assert parser.take_seals() == []
+    with pytest.raises(RemoteProtocolError, match="no such frame"):
+        parser.receive_data(memoryview(encode_seals(seals)))
+
+
+@pytest.mark.parametrize("size", [0, -20, 19, 21, 20 * 50_001])
+def test_a_head_of_seals_of_an_impossible_size_is_no_frame(size: int) -> None:
+    with pytest.raises(RemoteProtocolError, match="no such frame"):
+        TransferParser().receive_data(memoryview(HEAD.pack(SEALS_OFFSET, size)))
+
+
+@pytest.mark.parametrize("seal", [Seal(5, 5, 0), Seal(-1, 5, 0), Seal(9, 5, 0)])
+def test_seals_that_are_no_ranges_are_refused(seal: Seal) -> None:
+    parser = TransferParser()
+    parser.receive_data(memoryview(encode_seals([seal])))
+    with pytest.raises(RemoteProtocolError, match="no ranges"):
+        parser.take_seals()
+
+
+def test_where_a_record_is_asked_for_again_tells_who_asks(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    ends = [store.put_message(message("T", 0, b"x" * 50)).end_offset for _ in range(5)]
+    log = [(offset, store.log_bytes(offset, 64)) for offset in range(ends[3])]
+    asked = [offset for offset, piece in log if piece is not None and is_joint(offset, piece)]
+    assert asked == [joint_offset(start) for start in [0, *ends[:3]]]
+    store.close()

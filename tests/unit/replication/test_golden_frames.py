@@ -18,6 +18,7 @@ from tests.unit.replication.golden_link import (
     needs_golden,
     slave_stream,
 )
+from tests.unit.replication.logs import NoSeals
 
 pytestmark = needs_golden
 
@@ -104,6 +105,7 @@ class GoldenLog:
 
     def __init__(self) -> None:
         self.max_physical_offset = 0
+        self.seals = NoSeals()
 
     def log_bytes(self, offset: int, limit: int) -> memoryview | None:
         file_end = offset - offset % LOG_FILE_SIZE + LOG_FILE_SIZE

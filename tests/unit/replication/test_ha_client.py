@@ -3,9 +3,10 @@
 import pytest
 
 from maxq.errors import RemoteProtocolError, ReplicationDivergedError, ReplicationGapError
-from maxq.replication.ha.frames import REPORT, encode_head
-from maxq.replication.ha.ha_client import JOINT_BYTES, HAClient
+from maxq.replication.ha.frames import REPORT, encode_head, encode_seals
+from maxq.replication.ha.ha_client import HAClient
 from maxq.replication.ha.ha_connection import HAConnectionState
+from maxq.store.seals import Seal
 from tests.unit.replication.logs import FILE, BytesLog, config
 
 LOG = bytes(i * 7 % 251 for i in range(3 * FILE))
@@ -36,6 +37,14 @@ async def connected(log: BytesLog, first: First | None = None, **changes: object
     return client
 
 
+async def joined(log: BytesLog, **changes: object) -> HAClient:
+    client = await connected(log, None, **changes)
+    start, end = await client.request_offset(), log.max_physical_offset
+    client.receive_data(frame(start, bytes(log.data[start - log.start :])), 0)
+    assert reported(client) == end
+    return client
+
+
 def frame(offset: int, body: bytes) -> memoryview:
     return memoryview(bytearray(encode_head(offset, len(body)) + body))
 
@@ -49,24 +58,16 @@ def reported(client: HAClient) -> int | None:
     ("log", "offset"),
     [
         (BytesLog(), 0),
-        (BytesLog(LOG[:500]), 1),
-        (BytesLog(LOG[: FILE + 500]), FILE),
-        (BytesLog(LOG[: 2 * FILE - 1]), FILE),
-        (BytesLog(LOG[:FILE]), FILE),
-        (BytesLog(LOG[FILE : FILE + 9], start=FILE), FILE),
+        (BytesLog(LOG[:900]), 400),
+        (BytesLog(LOG[:FILE]), FILE - 500),
+        (BytesLog(LOG[FILE : FILE + 9], start=FILE), FILE + 4),
     ],
-    ids=["empty", "first file", "begun file", "long file", "whole file", "a log that begins later"],
+    ids=["empty", "a file", "a whole file", "a log that begins later"],
 )
-async def test_the_first_report_asks_for_the_end_of_the_log_again_but_never_for_another_file(
+async def test_the_first_report_asks_for_the_last_record_again_from_its_magic_code_on(
     log: BytesLog, offset: int
 ) -> None:
     assert await client_of(log).request_offset() == offset
-
-
-async def test_of_a_long_file_only_its_end_is_asked_for() -> None:
-    log = BytesLog(bytes(10 * JOINT_BYTES))
-    client = client_of(log, mapped_file_size_commit_log=1 << 30)
-    assert await client.request_offset() == 9 * JOINT_BYTES
 
 
 async def test_equal_bytes_join_and_what_is_beyond_them_is_appended_and_reported_once() -> None:
@@ -114,7 +115,7 @@ async def test_a_frame_that_is_not_what_was_asked_for_names_both_offsets() -> No
 
 
 async def test_a_gap_after_joining_names_both_offsets() -> None:
-    client = await connected(BytesLog(LOG[:FILE]))
+    client = await joined(BytesLog(LOG[:FILE]))
     client.receive_data(frame(FILE, LOG[FILE : FILE + 10]), 0)
     with pytest.raises(ReplicationGapError) as caught:
         client.receive_data(frame(FILE + 20, b"x"), 0)
@@ -122,7 +123,7 @@ async def test_a_gap_after_joining_names_both_offsets() -> None:
 
 
 async def test_a_heartbeat_at_another_offset_is_a_gap() -> None:
-    client = await connected(BytesLog(LOG[:FILE]))
+    client = await joined(BytesLog(LOG[:FILE]))
     with pytest.raises(ReplicationGapError):
         client.receive_data(frame(FILE + 20, b""), 0)
 
@@ -136,7 +137,7 @@ async def test_bytes_that_are_no_frames_are_the_masters_fault() -> None:
 async def test_an_empty_log_takes_what_the_master_begins_with() -> None:
     log = BytesLog()
     client = await connected(log)
-    client.receive_data(frame(2 * FILE, LOG[2 * FILE : 2 * FILE + 30]), 0)
+    assert not client.receive_data(frame(2 * FILE, LOG[2 * FILE : 2 * FILE + 30]), 0)  # anew, as one with a log
     assert (log.start, bytes(log.data)) == (2 * FILE, LOG[2 * FILE : 2 * FILE + 30])
     assert reported(client) == 2 * FILE + 30
 
@@ -152,7 +153,7 @@ async def test_a_head_alone_is_no_heartbeat() -> None:
 
 
 async def test_the_last_report_is_repeated_when_nothing_was_written_for_its_interval() -> None:
-    client = await connected(BytesLog(LOG[:FILE]), ha_send_heartbeat_interval=500)
+    client = await joined(BytesLog(LOG[:FILE]), ha_send_heartbeat_interval=500)
     assert client.heartbeat(499) == b""
     assert REPORT.unpack(client.heartbeat(500))[0] == FILE
     assert client.heartbeat(999) == b""
@@ -181,5 +182,37 @@ async def test_half_a_frame_of_a_lost_connection_does_not_spoil_the_next() -> No
     client.receive_data(memoryview(bytearray(encode_head(FILE, 9)[:7])), 0)
     client.on_closed()
     client.on_connected(await client.request_offset(), 0)
-    client.receive_data(frame(FILE, LOG[FILE : FILE + 9]), 0)
+    client.receive_data(frame(FILE - 500, LOG[FILE - 500 : FILE + 9]), 0)
     assert log.data == LOG[: FILE + 9]
+
+
+SEALS = [Seal(10, 60, 1), Seal(70, 90, 2)]
+
+
+@pytest.mark.parametrize("cut", [1, 12, 13, 31, 52, 60])
+async def test_what_the_master_names_is_adopted_before_the_logs_are_joined(cut: int) -> None:
+    log = BytesLog(LOG[: FILE + 500])
+    client = await connected(log)
+    stream = encode_seals(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 700]))
+    for part in (stream[:cut], stream[cut:]):
+        assert client.receive_data(memoryview(bytearray(part)), 0)
+    assert log.seals.adopted == SEALS
+    assert reported(client) == FILE + 700
+
+
+async def test_a_slave_that_has_what_the_master_lost_does_not_join() -> None:
+    log = BytesLog(LOG[: FILE + 500])
+    log.seals.contradicted = SEALS[1:]
+    client = await connected(log)
+    with pytest.raises(ReplicationDivergedError, match="the master has lost bytes 70 … 90") as caught:
+        client.receive_data(memoryview(bytearray(encode_seals(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 700])))), 0)
+    assert caught.value.physical_offset == 70
+    assert log.data == LOG[: FILE + 500] and log.seals.adopted == []
+    assert reported(client) is None
+
+
+async def test_what_an_earlier_master_had_in_common_is_forgotten() -> None:
+    log = BytesLog(LOG[:FILE])
+    log.seals.as_on_master = frozenset({(0, 9)})
+    await connected(log)
+    assert log.seals.as_on_master == frozenset()

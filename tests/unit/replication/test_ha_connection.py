@@ -5,8 +5,10 @@ from collections.abc import Iterable
 import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.replication.ha.frames import HEAD
+from maxq.protocol.message import MessageExt, encode_record
+from maxq.replication.ha.frames import HEAD, encode_seals
 from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
+from maxq.store.seals import Seal
 from tests.unit.replication.logs import FILE, BytesLog, config
 
 ROOM = 1 << 20
@@ -169,3 +171,33 @@ def test_flow_control_counts_all_bytes_and_lets_the_limit_through_in_a_second() 
 def test_without_flow_control_nothing_is_kept_back() -> None:
     one = asked(BytesLog(b"a" * 3000), 1)
     assert one.resume_in_ms(0) == 0
+
+
+def record_log() -> tuple[BytesLog, int]:
+    """A log of three records, and where a slave that has two of them asks from."""
+    data = b""
+    for number in range(3):
+        message = MessageExt(topic="T", body=b"x" * 50, queue_offset=number, physical_offset=len(data))
+        data += encode_record(message, b"")
+    return BytesLog(data), len(data) // 3 + 4
+
+
+def test_a_slave_with_the_same_record_hears_of_fillers_before_the_log() -> None:
+    log, offset = record_log()
+    log.seals.known = [Seal(0, 9, 5)]
+    first, *rest = asked(log, offset).next_pieces(1 << 20, 0)
+    assert first == encode_seals(log.seals.known)
+    assert frames_of(rest) == [(offset, bytes(log.data[offset:]))]
+
+
+@pytest.mark.parametrize("offset_change", [-4, -1, 1, 4])
+def test_a_slave_that_may_be_a_java_broker_hears_nothing_of_fillers(offset_change: int) -> None:
+    log, offset = record_log()
+    log.seals.known = [Seal(0, 9, 5)]
+    pieces = asked(log, offset + offset_change).next_pieces(1 << 20, 0)
+    assert frames_of(pieces)[0][0] == offset + offset_change
+
+
+def test_without_fillers_there_is_nothing_to_hear() -> None:
+    log, offset = record_log()
+    assert frames_of(asked(log, offset).next_pieces(1 << 20, 0)) == [(offset, bytes(log.data[offset:]))]

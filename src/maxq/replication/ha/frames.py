@@ -4,18 +4,38 @@
     master → slave   transfer   i64 offset, i32 size, size bytes    12 + size bytes; size 0: a heartbeat
 
 A report is the physical offset the slave's log has reached; its first one on a connection is where it wants the
-master to start. A transfer's offset is where its bytes belong. Nothing else is ever said.
+master to start. A transfer's offset is where its bytes belong. Java never says anything else.
+
+**Seals**, between MaxQ brokers. A slave that has records asks first for the log from the magic code of its last one
+on: `joint_offset`. No Java slave does, its reports are ends of records; so a master that finds there a magic code, and
+behind it the offset of just this record (`is_joint`), speaks with a MaxQ slave that has the same record. If starts of
+that master, or of one before it, have put fillers into its log (store/seals.py), it names them before anything else,
+in a transfer whose offset is -2:
+
+    i64 start, i64 end, u32 CRC-32 of the master's bytes there      for each
+
+A Java master sends the log from any offset. A master with another record there says nothing of seals, and need not:
+its bytes differ from the first ones compared.
 
 Source:
     store/ha/DefaultHAConnection.java, DefaultHAClient.java; ha.md §2, §11.
 """
 
 import struct
+from collections.abc import Sequence
 
 from maxq.errors import RemoteProtocolError
+from maxq.store.commit_log import MESSAGE_MAGICS
+from maxq.store.seals import Seal
 
 REPORT = struct.Struct(">q")
 HEAD = struct.Struct(">qi")
+SEALS_OFFSET = -2
+#: Of a record, from its magic code to behind its own offset.
+JOINT_SIZE = 32
+_MAGIC_POSITION = 4
+_SEAL = struct.Struct(">qqI")
+_MOST_SEALS = 50_000
 
 
 def encode_report(offset: int) -> bytes:
@@ -26,6 +46,26 @@ def encode_report(offset: int) -> bytes:
 def encode_head(offset: int, size: int) -> bytes:
     """The head before `size` bytes of log from physical offset `offset` on; size 0 is a heartbeat."""
     return HEAD.pack(offset, size)
+
+
+def encode_seals(seals: Sequence[Seal]) -> bytes:
+    """The transfer that names them; of very many the last."""
+    body = b"".join(_SEAL.pack(*seal) for seal in seals[-_MOST_SEALS:])
+    return HEAD.pack(SEALS_OFFSET, len(body)) + body
+
+
+def joint_offset(record_offset: int) -> int:
+    """Where a slave whose last record begins at `record_offset` asks its master to start."""
+    return record_offset + _MAGIC_POSITION
+
+
+def is_joint(offset: int, log: memoryview) -> bool:
+    """Was `offset` made by `joint_offset` from a record of this log? `log`: its bytes from `offset` on."""
+    return (
+        len(log) >= JOINT_SIZE
+        and int.from_bytes(log[:4], "big") in MESSAGE_MAGICS
+        and int.from_bytes(log[24:32], "big") == offset - _MAGIC_POSITION
+    )
 
 
 class ReportParser:
@@ -56,14 +96,28 @@ class ReportParser:
 
 class TransferParser:
     """A slave's ear: transfer frames, taken apart as they come. Bodies are not collected: their pieces are slices of
-    what was received."""
+    what was received. Only what a master says of seals, before anything else, is: see `take_seals`."""
 
-    __slots__ = ("_head", "_left", "_offset")
+    __slots__ = ("_head", "_is_first", "_left", "_offset", "_seals", "_seals_left")
 
     def __init__(self) -> None:
         self._head = b""
+        self._is_first = True
+        self._seals = bytearray()
+        self._seals_left = 0
         self._offset = 0  # of the next byte of the body
         self._left = 0  # bytes of the body still to come
+
+    def take_seals(self) -> list[Seal]:
+        """What the master has named, once; it came before all pieces. Empty if it named none, or not all of it is
+        there."""
+        if self._seals_left or not self._seals:
+            return []
+        seals = [Seal(*fields) for fields in _SEAL.iter_unpack(self._seals)]
+        self._seals.clear()
+        if any(not 0 <= start < end for start, end, _ in seals):
+            raise RemoteProtocolError(f"the master names seals that are no ranges: {seals[:10]}")
+        return seals
 
     def receive_data(self, data: memoryview) -> list[tuple[int, memoryview]]:
         """(physical offset, bytes) of each piece of a body in `data`, in order; a heartbeat is a piece without bytes.
@@ -95,6 +149,12 @@ class TransferParser:
         pieces: list[tuple[int, int, int]] = []
         position, end = 0, len(data)
         while position < end:
+            if self._seals_left:
+                stop = min(position + self._seals_left, end)
+                self._seals += data[position:stop]
+                self._seals_left -= stop - position
+                position = stop
+                continue
             if self._left:
                 stop = min(position + self._left, end)
                 pieces.append((self._offset, position, stop))
@@ -113,8 +173,16 @@ class TransferParser:
                     break
                 self._offset, self._left = HEAD.unpack(self._head)
                 self._head = b""
+            is_first, self._is_first = self._is_first, False
+            if is_first and self._names_seals():
+                self._seals_left, self._left = self._left, 0
+                continue
             if self._offset < 0 or self._left < 0:
                 raise RemoteProtocolError(f"a transfer of {self._left} bytes at offset {self._offset}: no such frame")
             if not self._left:
                 pieces.append((self._offset, position, position))
         return pieces
+
+    def _names_seals(self) -> bool:
+        size = self._left
+        return self._offset == SEALS_OFFSET and 0 < size <= _MOST_SEALS * _SEAL.size and size % _SEAL.size == 0

@@ -1,12 +1,18 @@
 """What a slave knows of its link to the master, and what it says. Pure but for the log: bytes and times in, bytes out.
 
 **Joining.** Offsets alone do not tell whether two logs are one: a master that lost its end in a power failure writes
-other messages at the same offsets. So the first report of a connection asks for the last `JOINT_BYTES` of this log
-again (any master sends from any offset but 0), and what comes is compared with what is there. Only then does this
-slave's end count: until it is reached by equal bytes, the reports say how far they are equal. Different bytes end the
-connection, by name, every time; nothing is overwritten.
+other messages at the same offsets. So the first report of a connection asks for the last record of this log again (any
+master sends from any offset but 0), from its magic code on, and what comes is compared with what is there: its store
+time, queue offset and body. Only then does this slave's end count: until it is reached by equal bytes, the reports say
+how far they are equal. Different bytes end the connection, by name, every time; nothing is overwritten.
 
-**An empty log** reports 0 and gets the master's last file, or what `FirstOffset` chooses.
+Equal ends do not tell of a loss further back: of pages of a file whose later pages were on the platters. The master's
+start puts a filler there and names it (frames.py). Where this log has the true bytes, it does not join either: it may
+be the only one that has these messages. Where it has a filler of its own, that is fetched again once they are joined
+(repair.py). What the master names is noted (store/seals.py): this log is, or will be, a copy with these fillers.
+
+**An empty log** reports 0 and gets the master's last file, or what `FirstOffset` chooses. Once it has a record it
+connects again, to hear of fillers.
 
 **Everything else** is ReplicaAppender's: a frame must begin where this log ends, and only whole verified records count.
 
@@ -15,26 +21,37 @@ Source:
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import ReplicationDivergedError, ReplicationGapError
 from maxq.replication.ha.flow_monitor import FlowMonitor
-from maxq.replication.ha.frames import TransferParser, encode_report
-from maxq.replication.ha.ha_connection import FROM_THE_BEGINNING, HAConnectionState
+from maxq.replication.ha.frames import TransferParser, encode_report, joint_offset
+from maxq.replication.ha.ha_connection import HAConnectionState
+from maxq.store.seals import Seal
 
 log = logging.getLogger(__name__)
 
-#: So much of the end of this log is compared with the master's on each connection.
-JOINT_BYTES = 4096
+
+class ReplicaSeals(Protocol):
+    """The part of Seals that a slave asks."""
+
+    as_on_master: frozenset[tuple[int, int]]
+
+    def contradicting(self, named: Sequence[Seal]) -> list[Seal]: ...
+
+    def adopt(self, named: Sequence[Seal]) -> None: ...
 
 
 class ReplicaLog(Protocol):
     """The part of MessageStore that a slave writes to."""
 
     @property
-    def min_physical_offset(self) -> int: ...
+    def seals(self) -> ReplicaSeals: ...
+
+    @property
+    def last_record_offset(self) -> int: ...
 
     @property
     def max_physical_offset(self) -> int: ...
@@ -81,6 +98,7 @@ class HAClient:
         self._parser = TransferParser()
         self._position = 0  # while joining: where the next byte of the master belongs
         self._is_joined = False
+        self._begins_empty = False
         self.state = HAConnectionState.READY
         self.reported_offset = -1
         self.ahead_bytes = 0
@@ -90,18 +108,17 @@ class HAClient:
 
     async def request_offset(self) -> int:
         """What the first report on the next connection says."""
-        end = self._log.max_physical_offset
-        if not end:
-            return await self._first_offset.choose() if self._first_offset is not None else 0
-        size = self._config().mapped_file_size_commit_log
-        start_of_file = end - end % size  # a master deletes whole files: do not ask for more than the one needed
-        return max(start_of_file, end - JOINT_BYTES, self._log.min_physical_offset, FROM_THE_BEGINNING)
+        last_record = self._log.last_record_offset
+        if last_record >= 0:
+            return joint_offset(last_record)
+        return await self._first_offset.choose() if self._first_offset is not None else 0
 
     def on_connected(self, request_offset: int, now_ms: int) -> bytes:
         """A connection is there; the report to begin with."""
         self._parser = TransferParser()
         self._position = request_offset
-        self._is_joined = request_offset >= self._log.max_physical_offset
+        self._is_joined = self._begins_empty = self._log.last_record_offset < 0
+        self._log.seals.as_on_master = frozenset()
         self.ahead_bytes = 0
         self.state = HAConnectionState.TRANSFER
         self.last_read_ms = now_ms
@@ -128,14 +145,30 @@ class HAClient:
         """
         self.last_read_ms = now_ms
         self.received.count(len(data), now_ms)
-        for offset, piece in self._parser.receive_runs(data):
+        pieces = self._parser.receive_runs(data)
+        self._hear_of_seals(self._parser.take_seals())
+        for offset, piece in pieces:
             if not len(piece) and self._is_refused_start():
                 return False
             if self._is_joined:
                 self._log.append_from_master(offset, piece)
             else:
                 self._join(offset, piece)
-        return True
+        return not (self._begins_empty and self._log.last_record_offset >= 0)
+
+    def _hear_of_seals(self, named: list[Seal]) -> None:
+        if not named:
+            return
+        contradicting = self._log.seals.contradicting(named)
+        if contradicting:
+            first = contradicting[0]
+            raise ReplicationDivergedError(
+                f"the master has lost bytes {first.start} … {first.end} of its log, which this slave has, and went on "
+                f"without them ({len(contradicting)} such ranges). Make this slave the master, or keep what is needed "
+                "of its store, empty it and start it again",
+                physical_offset=first.start,
+            )
+        self._log.seals.adopt(named)
 
     def _is_refused_start(self) -> bool:
         if self._first_offset is None or self._log.max_physical_offset:

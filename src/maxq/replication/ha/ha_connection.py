@@ -10,6 +10,9 @@ acknowledge nothing.
 A report acknowledges at most what was sent on this connection: a slave with another log cannot vouch for messages that
 it never got.
 
+A MaxQ slave is told of the fillers in this log before anything is sent (frames.py, `is_joint`): where it has the true
+bytes it will not join.
+
 Source:
     store/ha/DefaultHAConnection.java; ha.md §3.
 """
@@ -21,7 +24,8 @@ from typing import Protocol
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.replication.ha.flow_monitor import FlowMonitor
-from maxq.replication.ha.frames import HEAD
+from maxq.replication.ha.frames import HEAD, JOINT_SIZE, encode_seals, is_joint
+from maxq.store.seals import Seal
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +43,17 @@ class HAConnectionState(IntEnum):
     SHUTDOWN = 4
 
 
+class NamedSeals(Protocol):
+    """The part of Seals that a master tells."""
+
+    def named(self) -> list[Seal]: ...
+
+
 class LogSource(Protocol):
     """The part of MessageStore that a master sends from."""
+
+    @property
+    def seals(self) -> NamedSeals: ...
 
     @property
     def min_physical_offset(self) -> int: ...
@@ -79,6 +92,7 @@ class HAConnection:
         self.is_distinct = True
         self.began_at = 0
         self.reason = ""
+        self._notice = b""  # to be sent before the log
         self.last_read_ms = now_ms
         self.last_write_ms = now_ms
         self.sent = FlowMonitor(now_ms)
@@ -119,6 +133,9 @@ class HAConnection:
             self._expired(low)
         else:
             log.info("slave %s gets the log from physical offset %d on", self.client_address, offset)
+            joint = self._source.log_bytes(offset, JOINT_SIZE)
+            seals = self._source.seals.named() if joint is not None and is_joint(offset, joint) else []
+            self._notice = encode_seals(seals) if seals else b""
 
     def _expired(self, low: int) -> None:
         self._suspend(
@@ -141,6 +158,9 @@ class HAConnection:
         pieces: list[bytes | memoryview] = []
         if self.state is not HAConnectionState.TRANSFER:
             return pieces
+        if self._notice:
+            pieces.append(self._notice)
+            self._notice = b""
         config = self._config()
         batch = config.ha_transfer_batch_size
         limited = config.ha_flow_control_enable

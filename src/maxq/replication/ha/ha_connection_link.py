@@ -142,4 +142,5 @@ class HAConnectionLink(asyncio.Protocol):
         heartbeat = connection.heartbeat(now_ms)
         if heartbeat and not self._is_paused:
             self._transport.write(heartbeat)
+        self.push()  # a file that was closed for lack of room has grown without an append
         self._arm()

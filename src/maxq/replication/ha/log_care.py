@@ -8,11 +8,15 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.replication.ha.log_fetch import fetch_log
 from maxq.replication.ha.repair import FetchLog, LogRepair
 from maxq.replication.ha.scrub import ScrubService
-from maxq.runtime.interfaces import Clock, Disk
+from maxq.runtime.interfaces import Clock
 from maxq.store.damage import DamagedRange
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
+
+#: What is sealed and was not served is asked for again after so long, after twice that, …; and on each connection.
+_FIRST_RETRY_S = 5.0
+_LAST_RETRY_S = 300.0
 
 
 class LogCare:
@@ -25,7 +29,6 @@ class LogCare:
     def __init__(
         self,
         store: MessageStore,
-        disk: Disk,
         clock: Clock,
         *,
         config: Callable[[], MessageStoreConfig],
@@ -34,9 +37,9 @@ class LogCare:
     ) -> None:
         """`master_address`: host:port of the master's HA port; empty while there is none."""
         self._store = store
-        self._disk = disk
         self._one_at_a_time = asyncio.Lock()
         self._sealed: asyncio.Task[None] | None = None
+        self._connected = asyncio.Event()
         self.repair = LogRepair(store, config, master_address, fetch)
         self.scrub = ScrubService(store, clock, config, self._repair)
 
@@ -57,6 +60,7 @@ class LogCare:
 
     def master_connected(self) -> None:
         """The link to the master is there: fetch what starts have sealed."""
+        self._connected.set()
         if self._sealed is None or self._sealed.done():
             self._sealed = asyncio.get_running_loop().create_task(self._repair_sealed(), name="repair")
 
@@ -65,11 +69,28 @@ class LogCare:
             return await self.repair.repair(damage)
 
     async def _repair_sealed(self) -> None:
-        async with self._one_at_a_time:
-            try:
-                await self.repair.repair_sealed(self._disk)
-            except OSError as error:
-                log.error("what starts have sealed is not repaired: %s", error)
+        pause_s = _FIRST_RETRY_S
+        while True:
+            if self._connected.is_set():
+                self._connected.clear()
+                pause_s = _FIRST_RETRY_S
+            async with self._one_at_a_time:
+                try:
+                    await self.repair.repair_sealed()
+                except OSError as error:
+                    log.error("what starts have sealed is not repaired: %s", error)
+            if not self.repair.sealed_left:
+                return
+            await self._pause(pause_s)
+            pause_s = min(pause_s * 2, _LAST_RETRY_S)
+
+    async def _pause(self, seconds: float) -> None:
+        """Until then, or until the link to the master is there again."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._connected.wait()
+        except TimeoutError:
+            pass
 
     def runtime_info(self) -> dict[str, str]:
         """Keys of GET_BROKER_RUNTIME_INFO (28)."""

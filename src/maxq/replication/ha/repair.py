@@ -8,7 +8,8 @@ range counts as repaired.
 **Ranges that a start has sealed.** Recovery writes a filler over damage in the middle of the log, so that the log can
 be read on over it, keeps the old bytes in `damaged/<physical offset>`, and marks the places in the queues. On a slave
 these ranges are fetched too, once the master is known: the records come back, and their places in the queues are
-written again. Index entries are not: such a message is not found by its key. The old bytes stay where they are.
+written again. Index entries are not: such a message is not found by its key. The old bytes stay where they are. So are
+fillers that this slave has copied from another master, which had lost what the present one has (store/seals.py).
 
 **What the master makes of it.** The request is the first report of one more slave. See `_settle` for why the newest
 part of the log is asked for a little later.
@@ -25,11 +26,10 @@ from collections.abc import Awaitable, Callable
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import LogRangeNotServedError
 from maxq.runtime.blocking import run_blocking
-from maxq.runtime.interfaces import Disk, MappedRegion
+from maxq.runtime.interfaces import MappedRegion
 from maxq.store import record_cy
 from maxq.store.damage import DamagedRange
 from maxq.store.file_check import REASONS, UNREADABLE
-from maxq.store.mapped_file_queue import is_offset_name
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -156,23 +156,28 @@ class LogRepair:
             f"what the master has at physical offset {start + good} is no record either: {REASONS[why]}"
         )
 
-    async def repair_sealed(self, disk: Disk) -> int:
-        """Fetch again what starts have sealed.
+    async def repair_sealed(self) -> int:
+        """Fetch again what starts have sealed, here or on a master before this one.
 
         Returns:
             How many ranges are right again.
         """
         before = self.repaired
         file_size = self._store.commit_log.files.file_size
-        folder = self._store.damaged_folder
-        for entry in await run_blocking(disk.list, folder):
-            offset = int(entry.name) if is_offset_name(entry.name) else -1
-            if offset < self._store.min_physical_offset or not self._store.is_sealed(offset, entry.size):
+        for start, end in self._store.seals.sealed():
+            await self._settle(end)  # the master has named its own meanwhile
+            if (start, end) in self._store.seals.as_on_master or start < self._store.min_physical_offset:
                 continue
-            position = offset % file_size
-            if await self.repair(DamagedRange(offset - position, position, entry.size, "a start found it damaged")):
-                self._store.restore_places(offset, entry.size)
+            position = start % file_size
+            if await self.repair(DamagedRange(start - position, position, end - start, "a start found it damaged")):
+                self._store.restore_places(start, end - start)
+                self._store.seals.as_on_master |= {(start, end)}
         return self.repaired - before
+
+    @property
+    def sealed_left(self) -> int:
+        """Fillers in this log where the master may have more."""
+        return len(set(self._store.seals.sealed()) - self._store.seals.as_on_master)
 
     async def _write(self, start: int, data: bytes) -> None:
         file = self._store.commit_log.files.find(start)
