@@ -3,6 +3,10 @@
 The compiled scanner goes over each file in large steps. Where it stops at something that is not a good record, the
 question is whether good records follow, in the same file or a later one: then the bytes between are damage in the
 middle and the log goes on behind them; else it is a torn tail and the log ends there.
+
+Topic and properties have no check sum (properties may: forceVerifyPropCRC). What a loss of power leaves of them can be
+told all the same, because a device writes whole sectors, and where a log was never written it is zeros: neither holds
+a sector of them.
 """
 
 from array import array
@@ -15,6 +19,9 @@ from maxq.store.damage import DamagedPlace, DamagedRange
 from maxq.store.mapped_file import MappedFile, data_ranges
 
 _ROWS = 4096
+_SECTOR = 512
+_NO_SECTOR = bytes(_SECTOR)
+_STOP_LOST_SECTOR = 100  # beside the scanner's codes
 _REASONS = {
     record_cy.STOP_ZERO: "zeros",
     record_cy.STOP_BAD_MAGIC: "no magic code of a message",
@@ -22,6 +29,7 @@ _REASONS = {
     record_cy.STOP_BAD_CRC: "the body does not have the CRC that the record says",
     record_cy.STOP_BAD_OFFSET: "the physical offset in it is not this place",
     record_cy.STOP_END: "too short for a record",
+    _STOP_LOST_SECTOR: "a sector of its topic or properties was never written",
 }
 
 
@@ -50,10 +58,14 @@ class LogScan:
 class LogScanner:
     """One pass over files of a CommitLog."""
 
-    def __init__(self, commit_log: CommitLog, *, check_crc: bool, check_prop_crc: bool) -> None:
+    def __init__(
+        self, commit_log: CommitLog, *, check_crc: bool, check_prop_crc: bool, check_sectors: bool = False
+    ) -> None:
+        """`check_sectors`: after an unclean exit."""
         self._files: Sequence[MappedFile] = commit_log.files.files
         self._check_crc = check_crc
         self._check_prop_crc = check_prop_crc
+        self._check_sectors = check_sectors
         self._rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
 
     def run(self, first: int) -> LogScan:
@@ -90,6 +102,8 @@ class LogScanner:
                 check_crc=self._check_crc, check_prop_crc=self._check_prop_crc,
             )  # fmt: skip
             scan.bytes_read += after - position
+            if self._check_sectors:
+                count, after, stop = self._up_to_lost_sector(view, count, after, stop)
             position = after
             if count:
                 self._take(scan, file, count, after, bad)
@@ -100,7 +114,8 @@ class LogScanner:
             if stop == record_cy.STOP_BLANK or (stop == record_cy.STOP_END and size - position < 8):
                 scan.end_offset = file.end_offset
                 return size, record_cy.STOP_END
-            damage = self._whole_header(file, position, scan) if stop == record_cy.STOP_BAD_CRC else None
+            is_whole = stop in (record_cy.STOP_BAD_CRC, _STOP_LOST_SECTOR)
+            damage = self._whole_header(file, position, scan, _REASONS[stop]) if is_whole else None
             if damage is None:
                 found = self._find(file, position + 1)
                 if found < 0:
@@ -122,8 +137,22 @@ class LogScanner:
         scan.damages += bad
         bad.clear()
 
-    def _whole_header(self, file: MappedFile, position: int, scan: LogScan) -> DamagedRange | None:
-        """The record at `position` has a wrong body CRC, but its structure is whole: damage of exactly this record."""
+    def _up_to_lost_sector(self, view: memoryview, count: int, after: int, stop: int) -> tuple[int, int, int]:
+        """What `scan` says of the file, or would, if it stopped at a record of whose topic or properties a sector is
+        missing."""
+        rows, width = self._rows, record_cy.SCAN_WIDTH
+        columns = (record_cy.C_POSITION, record_cy.C_SIZE, record_cy.C_TOPIC_POSITION)
+        for number, (position, size, topic) in enumerate(
+            zip(*(rows[column : count * width : width] for column in columns), strict=True)
+        ):
+            for sector in range(-(-topic // _SECTOR) * _SECTOR, position + size, _SECTOR):
+                if view[sector] == 0 and view[sector : sector + _SECTOR] == _NO_SECTOR:
+                    return number, position, _STOP_LOST_SECTOR
+        return count, after, stop
+
+    def _whole_header(self, file: MappedFile, position: int, scan: LogScan, reason: str) -> DamagedRange | None:
+        """The structure of the record at `position` is whole, only what is in it is wrong: damage of exactly this
+        record."""
         count, after, _ = record_cy.scan(
             file.view, position, file.file_size, file.file_from_offset, array("q", bytes(8 * record_cy.SCAN_WIDTH)),
             check_crc=False,
@@ -131,7 +160,6 @@ class LogScanner:
         if count != 1:
             return None
         place = _place(file.view[position:after])
-        reason = _REASONS[record_cy.STOP_BAD_CRC]
         return DamagedRange(file.file_from_offset, position, after - position, reason, scan.last_store_timestamp, place)
 
     def damage_at(self, offset: int) -> DamagedRange:
@@ -165,6 +193,8 @@ def _place(record: memoryview) -> DamagedPlace | None:
         return None
     start = rows[record_cy.C_TOPIC_POSITION]
     topic = bytes(record[start : start + rows[record_cy.C_TOPIC_SIZE]])
+    if b"\0" in topic:
+        return None
     try:
         return DamagedPlace(topic.decode(), rows[record_cy.C_QUEUE_ID], rows[record_cy.C_QUEUE_OFFSET])
     except UnicodeDecodeError:

@@ -176,6 +176,7 @@ class Recovery:
             self._commit_log,
             check_crc=config.check_crc_on_recover and not config.force_verify_prop_crc,
             check_prop_crc=config.force_verify_prop_crc,
+            check_sectors=not self._report.clean_exit,
         )
         scan = scanner.run(first)
         if config.broker_role == "SLAVE" and not self._report.clean_exit:
