@@ -62,8 +62,8 @@ class MessageStore:
 
     Attributes:
         topics: topic bytes → TopicTail, as the compiled send path looks it up.
-        seals: ranges of the log where a start, of this store or of its master's, has put a filler.
         flags: why the store may not be written, if so.
+        seals: ranges of the log where a start, of this store or of its master's, has put a filler.
         stats: counters for GET_BROKER_RUNTIME_INFO.
         report: what the last `load` found and did.
     """
@@ -94,11 +94,11 @@ class MessageStore:
         self.commit_log = CommitLog(context, self._allocator, populate_ahead)
         self.queues = ConsumeQueueStore(context)
         self.checkpoint = StoreCheckpoint(context)
-        self.seals = Seals(context, self.commit_log)
         self.index = IndexService(context, self._on_index_full, populate_ahead // 4)
         self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self._failed)
         self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index)
         self._inventory_file = InventoryFile(context)
+        self.seals = Seals(context, self.commit_log)
         self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
         self.queue_flusher = ConsumeQueueFlusher(
             context, self.commit_log, self.flusher, self.queues, self.index, self.dispatch.dispatcher, self.checkpoint,
@@ -133,11 +133,11 @@ class MessageStore:
         """Take live settings, and the role: a slave takes its master's bytes only, a master messages."""
         self._context.config = config
         if self._loaded:
-        self.dispatch.is_copy = is_slave
             self._take_role()
 
     def _take_role(self) -> None:
         is_slave = self.config.broker_role == "SLAVE"
+        self.dispatch.is_copy = is_slave
         if is_slave and self._replica is None:
             self._replica = ReplicaAppender(self.commit_log)
         elif not is_slave:
@@ -190,10 +190,10 @@ class MessageStore:
             report.faults += [fault] if fault else []
             safe = None if report.clean_exit else self.checkpoint.index_msg_timestamp
             if self.config.message_index_enable:
-            self.seals.load()
                 report.faults += self.index.load(newest_safe_timestamp=safe)
             # from here on files change: a crash must be seen by the next start
             self._abort.create()
+            self.seals.load()
             Recovery(
                 context, self.commit_log, self.queues, self.index, self.dispatch, self.checkpoint,
                 self._inventory_file, queue_faults, report, self.seals,
@@ -416,13 +416,13 @@ class MessageStore:
 
     @property
     def damaged_from_master(self) -> int:
+        """Records a slave took although their CRC is wrong, because the master's log has them so."""
+        return 0 if self._replica is None else self._replica.damaged_from_master
+
     @property
     def last_record_offset(self) -> int:
         """Of a slave: physical offset of the last record; -1 if there is none."""
         return -1 if self._replica is None else self._replica.last_record_offset
-
-        """Records a slave took although their CRC is wrong, because the master's log has them so."""
-        return 0 if self._replica is None else self._replica.damaged_from_master
 
     def restore_places(self, physical_offset: int, size: int) -> int:
         """A range that a start had sealed as damaged holds its records again: give them their places in the queues.

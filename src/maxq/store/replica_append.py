@@ -199,6 +199,9 @@ class ReplicaAppender:
         offset = self._log.max_offset
         self.drop_pending()
         raise ReplicationDamageError(
+            f"what the master sent for physical offset {offset} is no record: {reason}; nothing of it was kept",
+            physical_offset=offset,
+        )
 
 
 def last_record(commit_log: CommitLog) -> int:
@@ -214,6 +217,3 @@ def last_record(commit_log: CommitLog) -> int:
         if found >= 0:
             return found
     return -1
-            f"what the master sent for physical offset {offset} is no record: {reason}; nothing of it was kept",
-            physical_offset=offset,
-        )
