@@ -24,6 +24,7 @@ from maxq.config.host import broker_on
 from maxq.errors import MaxQError
 from maxq.machine import new_event_loop, system_host
 from maxq.namesrv.controller import NamesrvController
+from maxq.protocol.message_id import host_and_port
 from maxq.runtime.interfaces import Clock, Disk, Rng
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
@@ -88,13 +89,13 @@ class StandaloneServer:
     @property
     def namesrv_address(self) -> str:
         """host:port for clients."""
-        return f"{self.host}:{self._namesrv_port}"
+        return host_and_port(self.host, self._namesrv_port)
 
     @property
     def broker_address(self) -> str:
         """host:port of the broker itself, which clients learn from the name server."""
         broker = self._settings.broker
-        return f"{broker.broker_ip1}:{broker.listen_port}"
+        return host_and_port(broker.broker_ip1, broker.listen_port)
 
     @property
     def broker_name(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from maxq.errors import ConfigError
-from maxq.protocol.message_id import encode_host
+from maxq.protocol.message_id import encode_host, host_and_port
 
 
 @dataclass(slots=True)
@@ -32,20 +32,16 @@ class BrokerAddress:
     @property
     def address(self) -> str:
         """`host:port`, IPv6 hosts in brackets."""
-        return _joined(self.ip, self.port)
+        return host_and_port(self.ip, self.port)
 
     @property
     def ha_address(self) -> str:
-        return _joined(self.ha_ip or self.ip, self.ha_port or self.port + 1)
+        return host_and_port(self.ha_ip or self.ip, self.ha_port or self.port + 1)
 
     @property
     def store_host(self) -> bytes:
         """As records carry it: 8 or 20 bytes."""
         return encode_host(self.resolved_ip or self.ip, self.port)
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def resolve(host: str) -> str:

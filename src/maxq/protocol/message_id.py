@@ -48,9 +48,13 @@ def decode_host(packed: bytes | memoryview) -> tuple[str, int]:
 
 
 def host_text(packed: bytes | memoryview) -> str:
-    """`address:port`, the address of IPv6 in brackets."""
-    address, port = decode_host(packed)
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    """`address:port` of a packed host."""
+    return host_and_port(*decode_host(packed))
+
+
+def host_and_port(host: str, port: int) -> str:
+    """`host:port`, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def offset_message_id(host: bytes, physical_offset: int) -> str:

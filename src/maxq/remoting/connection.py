@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from maxq.errors import RemoteProtocolError, RemotingSendError, RemotingTimeoutError
-from maxq.protocol.message_id import encode_host
+from maxq.protocol.message_id import encode_host, host_and_port
 from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand, decode_frame
 from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
 from maxq.remoting.tls_channel import TlsChannel
@@ -476,4 +476,4 @@ def address_text(name: Any) -> str:
     host = str(name[0])
     if host.startswith("::ffff:") and "." in host:
         host = host[7:]
-    return f"[{host}]:{name[1]}" if ":" in host else f"{host}:{name[1]}"
+    return host_and_port(host, name[1])

@@ -1,8 +1,10 @@
 """standalone, namesrv and broker as processes: ready, settings, signals, refusals, workers."""
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -255,6 +257,25 @@ def test_embedded_standalone_says_which_port_is_in_use() -> None:
         port = int(mq.namesrv_address.rpartition(":")[2])
         with pytest.raises(PortInUseError, match=f"port {port} of 127.0.0.1 \\(name server\\) is in use"):
             maxq_package.Standalone(namesrv_port=port).start()
+
+
+def test_an_ipv6_address_is_served_stored_and_shown(tmp_path: Path) -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    with maxq_package.Standalone(tmp_path, host="::1") as mq:
+        assert mq.namesrv_address.startswith("[::1]:") and mq.broker_address.startswith("[::1]:")
+        address, names = mq.broker_address, mq.namesrv_address
+        assert maxq("produce", "T", "--key", "k", text="six\n", namesrv=names).code == 0
+        got = maxq("consume", "T", "--group", "G", "--max", "1", "--json", namesrv=names).out
+        found = maxq("admin", "queryMsgByKey", "-t", "T", "-k", "k", "--json", namesrv=names).out
+    for shown in (json.loads(got), *json.loads(found)):
+        assert shown["storeHost"] == address and shown["bornHost"].startswith("[::1]:") and len(shown["msgId"]) == 56
+    (stored,) = maxq("store", "messages", str(tmp_path), "--json").out.splitlines()
+    assert json.loads(stored)["storeHost"] == address and json.loads(stored)["sysFlag"] & 0x30 == 0x30
+    assert maxq("store", "check", str(tmp_path)).code == 0
 
 
 def test_two_standalones_live_side_by_side() -> None:

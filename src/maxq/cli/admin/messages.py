@@ -88,7 +88,7 @@ async def _one_report(admin: Admin, message: MessageExt, charset: str = "UTF-8")
         "Born Host": message.born_host_text,
         "Store Host": message.store_host_text,
         "System Flag": message.sys_flag,
-        "Properties": message.properties,
+        "Properties": "{" + ", ".join(f"{name}={text}" for name, text in message.properties.items()) + "}",
         "Message Body": _text(message.body, charset),
     }
     value = message_object(message)
