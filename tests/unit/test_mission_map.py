@@ -1,4 +1,5 @@
-"""docs/mission.md names every mechanism, and what it names as done exists."""
+"""docs/mission.md names every mechanism, and what it names as done exists; so do the tests that docs/differences.md
+names."""
 
 import re
 from functools import cache
@@ -55,3 +56,15 @@ def test_modules_and_tests_of_a_done_row_exist(row: Row) -> None:
         file, _, name = test.partition("::")
         source = (ROOT / "tests" / file).read_text()
         assert not name or re.search(rf"^\s*(async )?def {re.escape(name)}\(", source, re.MULTILINE), test
+
+
+_PAGE_LINES = (ROOT / "docs" / "differences.md").read_text().splitlines()
+DIFFERENCES = [line for line in _PAGE_LINES if line.startswith("| ")][1:]
+
+
+@pytest.mark.parametrize("line", DIFFERENCES, ids=lambda line: line.split("|")[1].strip()[:40])
+def test_a_difference_names_the_test_files_that_hold_it(line: str) -> None:
+    *_, held_by, _ = line.split("|")
+    assert words(held_by)
+    for test in words(held_by):
+        assert (ROOT / test).is_file(), test
