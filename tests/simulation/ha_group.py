@@ -307,6 +307,10 @@ class HaGroup:
         if self._is_of_lost_log(node, image, master):
             return
         if node.frozen_end is not None:
+            if not self._why_not_joined(node, image, master):
+                node.frozen_end = None  # the master has fetched from it what it had lost
+                self.marks["the master took back what its start had sealed"] += 1
+                return
             assert image.end == node.frozen_end, (
                 f"{node}'s log is not a beginning of the master's any more, and still grew from {node.frozen_end} to "
                 f"{image.end}"

@@ -190,6 +190,7 @@ class BrokerParts:
             config=lambda: settings.store,
             master_address=lambda: self.ha_service.client.master_address,
         )
+        self.ha_service.set_offer_listener(self.log_care.offered)
         settings.on_change(lambda changes: self.log_care.config_changed())
         self.store_owner = StoreOwner(self._disk, settings.store, self.address)
         self.role = RoleService(

@@ -14,7 +14,7 @@ from maxq.protocol.message_const import (
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_TAGS,
 )
-from maxq.store.commit_log import BLANK_MAGIC, CommitLog
+from maxq.store.commit_log import BLANK_MAGIC, MESSAGE_MAGICS, CommitLog
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.damage import DAMAGED_PROPERTY
 from maxq.store.log_cy import DAMAGED_TAGS_CODE, jhash
@@ -51,13 +51,43 @@ def restore_places(
             if known is not None and known[2] == DAMAGED_TAGS_CODE:
                 queue.put_unit(queue_offset, unit)
                 written += 1
-            elif queue_offset == queue.max_offset or (not queue.files.files and queue_offset > queue.max_offset):
+            elif queue_offset >= queue.max_offset:
                 queue.roll(queue_offset, physical_offset, len(record))
                 queue.append(*unit)
                 queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue_offset + 1)
                 written += 1
         physical_offset += len(record)
     return written
+
+
+def why_not_restored(queues: ConsumeQueueStore, physical_offset: int, data: bytes) -> str:
+    """May a master put these records, which its start had sealed, back to `physical_offset`? Only if their places are
+    still free: what was given to another message since is that one's.
+
+    Args:
+        data: whole records, as far as they are any.
+
+    Returns:
+        Why not; empty if nothing is against it.
+    """
+    ends: dict[tuple[str, int], int] = {}
+    position = 0
+    while int.from_bytes(data[position + 4 : position + 8], "big") in MESSAGE_MAGICS:
+        size = int.from_bytes(data[position : position + 4], "big")
+        message = decode_record(memoryview(data)[position : position + size])
+        for topic, queue_id, queue_offset in _places(message):
+            if queues.topic_tail(topic).batch:
+                return f"{topic} is a topic of batches, whose places are not kept"
+            queue = queues.open(topic, queue_id)
+            end = ends.get((topic, queue_id), queue.max_offset)
+            unit = queue.unit(queue_offset)
+            is_kept = unit is not None and unit[2] == DAMAGED_TAGS_CODE
+            is_next = queue_offset >= end and queue.tail.next_queue_offset <= end
+            if not (is_kept or is_next):
+                return f"place {queue_offset} of {topic}-{queue_id} was given to another message since"
+            ends[topic, queue_id] = max(end, queue_offset + 1)
+        position += size
+    return ""
 
 
 def is_sealed(commit_log: CommitLog, physical_offset: int, size: int) -> bool:

@@ -19,6 +19,7 @@ from maxq.store.mapped_file_queue import is_offset_name
 from maxq.store.restore_places import is_sealed
 from maxq.store.store_context import StoreContext
 
+SEALS_FILE = "seals.json"
 _VERSION = 1
 
 
@@ -40,7 +41,7 @@ class Seals:
     def __init__(self, context: StoreContext, commit_log: CommitLog) -> None:
         self._context = context
         self._commit_log = commit_log
-        self._path = context.root / "seals.json"
+        self._path = context.root / SEALS_FILE
         self._ranges: set[tuple[int, int]] = set()
         self.as_on_master: frozenset[tuple[int, int]] = frozenset()
 

@@ -60,6 +60,11 @@ async def test_two_connections_of_one_host_are_one_slave_until_both_have_reporte
         told: list[bool] = []
         await until(lambda: master.ha.connection_count == 2)
         assert master.ha.when(end, told.append)
+        for _, writer in streams:
+            writer.write(encode_report(1))
+        await until(lambda: all(one.slave_request_offset == 1 for one in master.ha.connections))
+        for connection in master.ha.connections:
+            connection.is_distinct = connection is master.ha.connections[1]  # as the newer one's arrival had it
         streams[1][1].write(encode_report(end))  # the newer one; the older may be the same slave's, long dead
         await until(lambda: master.ha.push2_slave_max_offset == end)
         assert told == []

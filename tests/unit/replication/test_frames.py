@@ -13,6 +13,7 @@ from maxq.replication.ha.frames import (
     ReportParser,
     TransferParser,
     encode_head,
+    encode_offer,
     encode_report,
     encode_seals,
     is_joint,
@@ -134,3 +135,10 @@ def test_where_a_record_is_asked_for_again_tells_who_asks(tmp_path: Path) -> Non
     asked = [offset for offset, piece in log if piece is not None and is_joint(offset, piece)]
     assert asked == [joint_offset(start) for start in [0, *ends[:3]]]
     store.close()
+
+
+def test_an_offer_is_heard_wherever_it_stands_among_reports() -> None:
+    for stream in (encode_offer(10912), encode_report(5) + encode_offer(10912) + encode_report(5)):
+        parser = ReportParser()
+        assert parser.receive_data(stream) is None
+        assert parser.offered_port == 10912

@@ -3,7 +3,7 @@
 import pytest
 
 from maxq.errors import RemoteProtocolError, ReplicationDivergedError, ReplicationGapError
-from maxq.replication.ha.frames import REPORT, encode_head, encode_seals
+from maxq.replication.ha.frames import REPORT, encode_head, encode_offer, encode_seals
 from maxq.replication.ha.ha_client import HAClient
 from maxq.replication.ha.ha_connection import HAConnectionState
 from maxq.store.seals import Seal
@@ -28,7 +28,7 @@ class First:
 
 def client_of(log: BytesLog, first: First | None = None, **changes: object) -> HAClient:
     settings = config(**changes)
-    return HAClient(log, lambda: settings, first, now_ms=0)
+    return HAClient(log, lambda: settings, first, now_ms=0, own_port=lambda: 10912)
 
 
 async def connected(log: BytesLog, first: First | None = None, **changes: object) -> HAClient:
@@ -79,12 +79,14 @@ async def test_equal_bytes_join_and_what_is_beyond_them_is_appended_and_reported
     assert reported(client) is None
 
 
-async def test_until_the_end_is_compared_reports_say_how_far_the_logs_are_equal() -> None:
-    client = await connected(BytesLog(LOG[: FILE + 500]))
+async def test_until_the_end_is_compared_nothing_is_reported_but_that_it_lives() -> None:
+    client = await connected(BytesLog(LOG[: FILE + 500]), ha_send_heartbeat_interval=500)
     client.receive_data(frame(FILE, LOG[FILE : FILE + 200]), 0)
-    assert reported(client) == FILE + 200
-    client.receive_data(frame(FILE + 200, LOG[FILE + 200 : FILE + 500]), 0)
+    assert reported(client) is None
+    assert REPORT.unpack(client.heartbeat(500))[0] == 0
+    client.receive_data(frame(FILE + 200, LOG[FILE + 200 : FILE + 500]), 600)
     assert reported(client) == FILE + 500
+    assert REPORT.unpack(client.heartbeat(1200))[0] == FILE + 500
 
 
 async def test_other_bytes_end_the_connection_and_change_nothing() -> None:
@@ -104,7 +106,7 @@ async def test_a_master_that_ends_before_its_slave_is_noticed(caplog: pytest.Log
     client.receive_data(frame(FILE + 100, b""), 0)
     assert client.ahead_bytes == 400
     assert f"ends at {FILE + 500}, its idle master sends nothing from {FILE + 100}" in caplog.text
-    assert reported(client) == FILE + 100
+    assert reported(client) is None
 
 
 async def test_a_frame_that_is_not_what_was_asked_for_names_both_offsets() -> None:
@@ -200,15 +202,29 @@ async def test_what_the_master_names_is_adopted_before_the_logs_are_joined(cut: 
     assert reported(client) == FILE + 700
 
 
-async def test_a_slave_that_has_what_the_master_lost_does_not_join() -> None:
+async def test_a_slave_that_has_what_the_master_lost_offers_it_when_the_ends_are_equal_and_does_not_join() -> None:
     log = BytesLog(LOG[: FILE + 500])
     log.seals.contradicted = SEALS[1:]
     client = await connected(log)
-    with pytest.raises(ReplicationDivergedError, match="the master has lost bytes 70 … 90") as caught:
-        client.receive_data(memoryview(bytearray(encode_seals(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 700])))), 0)
-    assert caught.value.physical_offset == 70
+    client.receive_data(memoryview(bytearray(encode_seals(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 400])))), 0)
+    assert client.take_report(0) == b"" and client.offered is None
+    for piece in (frame(FILE + 400, LOG[FILE + 400 : FILE + 700]), frame(FILE + 700, LOG[FILE + 700 : FILE + 900])):
+        assert client.receive_data(piece, 0)
+    assert client.take_report(0) == encode_offer(10912)
+    assert client.take_report(0) == b""
+    assert "the master has lost bytes 70 … 90" in str(client.offered)
     assert log.data == LOG[: FILE + 500] and log.seals.adopted == []
-    assert reported(client) is None
+    client.on_connected(FILE, 0)
+    assert client.offered is None
+
+
+async def test_a_slave_of_another_log_offers_nothing() -> None:
+    log = BytesLog(LOG[: FILE + 500])
+    log.seals.contradicted = SEALS[1:]
+    client = await connected(log)
+    with pytest.raises(ReplicationDivergedError, match="other bytes than this slave"):
+        client.receive_data(memoryview(bytearray(encode_seals(SEALS) + bytes(frame(FILE, b"other" * 99)))), 0)
+    assert client.offered is None
 
 
 async def test_what_an_earlier_master_had_in_common_is_forgotten() -> None:

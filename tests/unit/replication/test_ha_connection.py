@@ -112,8 +112,17 @@ def test_a_slow_slave_whose_file_is_deleted_is_suspended() -> None:
     assert one.state is HAConnectionState.SUSPEND
 
 
+def test_where_a_slave_begins_says_nothing_of_what_it_has() -> None:
+    one = asked(BytesLog(b"a" * 100), 40)
+    one.next_pieces(ROOM, 0)
+    assert one.replicated_offset == -1
+    one.on_report(40)
+    assert one.replicated_offset == 40
+
+
 def test_an_acknowledgement_counts_no_further_than_what_was_sent() -> None:
     one = asked(BytesLog(b"a" * 100), 40)
+    one.on_report(40)
     assert one.replicated_offset == 40
     one.on_report(90)  # nothing was sent yet
     assert one.replicated_offset == 40

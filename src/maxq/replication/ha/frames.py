@@ -17,6 +17,10 @@ in a transfer whose offset is -2:
 A Java master sends the log from any offset. A master with another record there says nothing of seals, and need not:
 its bytes differ from the first ones compared.
 
+**Offers**, between MaxQ brokers: a slave that has found its last record equal and has the true bytes of a seal named
+to it says on which port it listens for slaves, as the report -2^62 + port. The master fetches the bytes there, if it
+can still use them, and closes the connection in any case.
+
 Source:
     store/ha/DefaultHAConnection.java, DefaultHAClient.java; ha.md §2, §11.
 """
@@ -36,6 +40,7 @@ JOINT_SIZE = 32
 _MAGIC_POSITION = 4
 _SEAL = struct.Struct(">qqI")
 _MOST_SEALS = 50_000
+_OFFER = -(1 << 62)
 
 
 def encode_report(offset: int) -> bytes:
@@ -68,16 +73,26 @@ def is_joint(offset: int, log: memoryview) -> bool:
     )
 
 
-class ReportParser:
-    """A master's ear: of all whole reports of an arrival, the newest counts."""
+def encode_offer(port: int) -> bytes:
+    """What a slave says that has bytes which its master lost."""
+    return REPORT.pack(_OFFER + port)
 
-    __slots__ = ("_rest",)
+
+class ReportParser:
+    """A master's ear: of all whole reports of an arrival, the newest counts.
+
+    Attributes:
+        offered_port: the port of an offer that was heard; 0 if there was none.
+    """
+
+    __slots__ = ("_rest", "offered_port")
 
     def __init__(self) -> None:
         self._rest = b""
+        self.offered_port = 0
 
     def receive_data(self, data: bytes) -> int | None:
-        """The newest report that is whole now; None if there is none.
+        """The newest report that is whole now; None if there is none, or an offer came.
 
         Raises:
             RemoteProtocolError: a negative offset, which no slave reports.
@@ -88,6 +103,10 @@ class ReportParser:
         self._rest = data[end:]
         if not end:
             return None
+        for (value,) in REPORT.iter_unpack(memoryview(data)[:end]):
+            if _OFFER < value < _OFFER + (1 << 16):
+                self.offered_port = value - _OFFER
+                return None
         offset: int = REPORT.unpack_from(data, end - REPORT.size)[0]
         if offset < 0:
             raise RemoteProtocolError(f"a slave reported offset {offset}; offsets are not negative")

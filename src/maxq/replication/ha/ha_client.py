@@ -3,12 +3,13 @@
 **Joining.** Offsets alone do not tell whether two logs are one: a master that lost its end in a power failure writes
 other messages at the same offsets. So the first report of a connection asks for the last record of this log again (any
 master sends from any offset but 0), from its magic code on, and what comes is compared with what is there: its store
-time, queue offset and body. Only then does this slave's end count: until it is reached by equal bytes, the reports say
-how far they are equal. Different bytes end the connection, by name, every time; nothing is overwritten.
+time, queue offset and body. Only then is this slave's end reported; until then it says nothing, or 0 to show that it
+is there. Different bytes end the connection, by name, every time; nothing is overwritten.
 
 Equal ends do not tell of a loss further back: of pages of a file whose later pages were on the platters. The master's
 start puts a filler there and names it (frames.py). Where this log has the true bytes, it does not join either: it may
-be the only one that has these messages. Where it has a filler of its own, that is fetched again once they are joined
+be the only one that has these messages. It offers them, once the last records have been found equal, and the master
+takes them, or closes the connection. Where it has a filler of its own, that is fetched again once they are joined
 (repair.py). What the master names is noted (store/seals.py): this log is, or will be, a copy with these fillers.
 
 **An empty log** reports 0 and gets the master's last file, or what `FirstOffset` chooses. Once it has a record it
@@ -27,7 +28,7 @@ from typing import Protocol
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import ReplicationDivergedError, ReplicationGapError
 from maxq.replication.ha.flow_monitor import FlowMonitor
-from maxq.replication.ha.frames import TransferParser, encode_report, joint_offset
+from maxq.replication.ha.frames import TransferParser, encode_offer, encode_report, joint_offset
 from maxq.replication.ha.ha_connection import HAConnectionState
 from maxq.store.seals import Seal
 
@@ -81,6 +82,7 @@ class HAClient:
     Attributes:
         reported_offset: what was reported last on this connection; -1 without one.
         received: bytes that came over the link.
+        offered: what was offered to the master on this connection, in the words of the error that its end is then.
         ahead_bytes: bytes at the end of this log that the master did not send on this connection although it is idle:
             its log ends before, or these bytes were deleted there.
     """
@@ -91,8 +93,13 @@ class HAClient:
         config: Callable[[], MessageStoreConfig],
         first_offset: FirstOffset | None,
         now_ms: int,
+        *,
+        own_port: Callable[[], int],
     ) -> None:
+        """`own_port`: where this broker listens for slaves."""
         self._log = replica
+        self._own_port = own_port
+        self._contradiction: ReplicationDivergedError | None = None
         self._config = config
         self._first_offset = first_offset
         self._parser = TransferParser()
@@ -101,6 +108,7 @@ class HAClient:
         self._begins_empty = False
         self.state = HAConnectionState.READY
         self.reported_offset = -1
+        self.offered: ReplicationDivergedError | None = None
         self.ahead_bytes = 0
         self.last_read_ms = now_ms
         self.last_write_ms = now_ms
@@ -119,6 +127,7 @@ class HAClient:
         self._position = request_offset
         self._is_joined = self._begins_empty = self._log.last_record_offset < 0
         self._log.seals.as_on_master = frozenset()
+        self._contradiction = self.offered = None
         self.ahead_bytes = 0
         self.state = HAConnectionState.TRANSFER
         self.last_read_ms = now_ms
@@ -148,6 +157,8 @@ class HAClient:
         pieces = self._parser.receive_runs(data)
         self._hear_of_seals(self._parser.take_seals())
         for offset, piece in pieces:
+            if self._contradiction is not None and self._position >= self._log.max_physical_offset:
+                break  # it waits for the master's answer to its offer
             if not len(piece) and self._is_refused_start():
                 return False
             if self._is_joined:
@@ -160,15 +171,16 @@ class HAClient:
         if not named:
             return
         contradicting = self._log.seals.contradicting(named)
-        if contradicting:
-            first = contradicting[0]
-            raise ReplicationDivergedError(
-                f"the master has lost bytes {first.start} … {first.end} of its log, which this slave has, and went on "
-                f"without them ({len(contradicting)} such ranges). Make this slave the master, or keep what is needed "
-                "of its store, empty it and start it again",
-                physical_offset=first.start,
-            )
-        self._log.seals.adopt(named)
+        if not contradicting:
+            self._log.seals.adopt(named)
+            return
+        first = contradicting[0]
+        self._contradiction = ReplicationDivergedError(
+            f"the master has lost bytes {first.start} … {first.end} of its log, which this slave has, and went on "
+            f"without them ({len(contradicting)} such ranges). They are offered to it. If it cannot use them any more, "
+            "make this slave the master, or keep what is needed of its store, empty it and start it again",
+            physical_offset=first.start,
+        )
 
     def _is_refused_start(self) -> bool:
         if self._first_offset is None or self._log.max_physical_offset:
@@ -198,7 +210,7 @@ class HAClient:
                 )
             self._position += len(own)
             piece = piece[len(own) :]
-        if self._position == end:
+        if self._position == end and self._contradiction is None:
             self._is_joined = True
             self.ahead_bytes = 0
             if len(piece):
@@ -214,15 +226,22 @@ class HAClient:
         self.ahead_bytes = ahead
 
     def take_report(self, now_ms: int) -> bytes:
-        """The report of what became the log's; empty if nothing did."""
-        offset = self._log.max_physical_offset if self._is_joined else self._position
+        """The report of what became the log's, or an offer; empty if there is neither."""
+        if self._contradiction is not None:
+            if self.offered is not None or self._position < self._log.max_physical_offset:
+                return b""
+            self.offered = self._contradiction
+            return encode_offer(self._own_port())
+        if not self._is_joined:
+            return b""
+        offset = self._log.max_physical_offset
         return self._report(offset, now_ms) if offset > self.reported_offset else b""
 
     def heartbeat(self, now_ms: int) -> bytes:
-        """The last report again, if nothing was written for haSendHeartbeatInterval."""
+        """The last report again, if nothing was written for haSendHeartbeatInterval; 0 while the logs are compared."""
         if self.reported_offset < 0 or now_ms - self.last_write_ms < self._config().ha_send_heartbeat_interval:
             return b""
-        return self._report(self.reported_offset, now_ms)
+        return self._report(self.reported_offset if self._is_joined else 0, now_ms)
 
     def _report(self, offset: int, now_ms: int) -> bytes:
         self.reported_offset = offset

@@ -23,7 +23,7 @@ _MISFITS = (ReplicationGapError, ReplicationDamageError, ReplicationDivergedErro
 class HAClientService:
     """Connects, keeps the link, connects again: at once after silence or when the master's address changes, else after
     a tenth of a second, and less and less often, down to once a second, while nobody answers. After bytes that do not
-    fit this log it waits five seconds.
+    fit this log it waits five seconds, but not when it has offered the master what that had lost.
 
     Attributes:
         master_address: host:port; empty while there is none to connect to. Change it with `set_master_address`.
@@ -124,6 +124,7 @@ class HAClientService:
             self._link = None
             link.close("this broker stops being a slave of it")
             self.client.on_closed()
+        outcome = self.client.offered or outcome
         if link.has_heard:
             self._retry_s = _FIRST_RETRY_S
         return self._judge(address, outcome)
@@ -136,8 +137,9 @@ class HAClientService:
         if isinstance(outcome, _MISFITS):
             self.refused += 1
             log.error("the link to master %s is closed: %s", address, outcome)
+            may_be_mended = outcome is self.client.offered and str(outcome) != self.failure
             self.failure = str(outcome)
-            return _MISFIT_RETRY_S
+            return _FIRST_RETRY_S if may_be_mended else _MISFIT_RETRY_S
         self._note(f"the link to master {address} ended: {outcome}")
         return 0 if outcome in (SILENT, START_OVER) else self._next_retry_s()
 

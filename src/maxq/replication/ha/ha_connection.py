@@ -8,7 +8,8 @@ different logs look like one. Such a connection is SUSPENDed: heartbeats, the re
 acknowledge nothing.
 
 A report acknowledges at most what was sent on this connection: a slave with another log cannot vouch for messages that
-it never got.
+it never got. And the first report acknowledges nothing: it is where a slave wants to begin, and whether what it has
+below is this log it has yet to find out. MaxQ's says so with its second, Java's repeats its first soon.
 
 A MaxQ slave is told of the fillers in this log before anything is sent (frames.py, `is_joint`): where it has the true
 bytes it will not join.
@@ -71,7 +72,7 @@ class HAConnection:
         client_address: the slave's end of the connection, host:port.
         slave_request_offset: its first report; -1 before.
         slave_ack_offset: its newest report; -1 before.
-        next_offset: what is sent next; -1 before the first report. `min(slave_ack_offset, next_offset)` is replicated.
+        next_offset: what is sent next; -1 before the first report.
         is_distinct: another connection from the same host was accepted since this one last reported; it may be the
             same slave, so this one does not count as a slave of its own until it reports again.
         began_at: this master's end when an empty slave began with the last file: what is before that file and still
@@ -93,6 +94,7 @@ class HAConnection:
         self.began_at = 0
         self.reason = ""
         self._notice = b""  # to be sent before the log
+        self._has_joined = False
         self.last_read_ms = now_ms
         self.last_write_ms = now_ms
         self.sent = FlowMonitor(now_ms)
@@ -104,13 +106,18 @@ class HAConnection:
     @property
     def replicated_offset(self) -> int:
         """Everything below is on this slave; -1 if nothing it says counts."""
-        return min(self.slave_ack_offset, self.next_offset) if self.state is HAConnectionState.TRANSFER else -1
+        return self._reached if self._has_joined and self.state is HAConnectionState.TRANSFER else -1
+
+    @property
+    def _reached(self) -> int:
+        return min(self.slave_ack_offset, self.next_offset)
 
     def on_report(self, offset: int) -> None:
         """The slave's log has reached `offset`."""
         self.is_distinct = True
         self.slave_ack_offset = offset
-        if self.slave_request_offset < 0:
+        self._has_joined = self.slave_request_offset >= 0
+        if not self._has_joined:
             self.slave_request_offset = offset
             self._begin(offset)
 
@@ -223,5 +230,5 @@ class HAConnection:
         """Is it less than haMaxGapNotInSync behind `master_offset`?"""
         return (
             self.state is HAConnectionState.TRANSFER
-            and master_offset - self.replicated_offset < self._config().ha_max_gap_not_in_sync
+            and master_offset - self._reached < self._config().ha_max_gap_not_in_sync
         )

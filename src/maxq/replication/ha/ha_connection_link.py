@@ -31,12 +31,14 @@ class HAConnectionLink(asyncio.Protocol):
         *,
         on_open: Callable[["HAConnectionLink"], None],
         on_report: Callable[["HAConnectionLink"], None],
+        on_offer: Callable[["HAConnectionLink", int], None],
         on_closed: Callable[["HAConnectionLink"], None],
     ) -> None:
         self._make_connection = make_connection
         self._clock = clock
         self._on_open = on_open
         self._on_report = on_report
+        self._on_offer = on_offer
         self._on_closed = on_closed
         self._parser = ReportParser()
         self._is_paused = False
@@ -82,7 +84,10 @@ class HAConnectionLink(asyncio.Protocol):
             log.error("slave %s: %s", connection.client_address, error)
             self.close(str(error))
             return
-        if offset is not None:
+        if self._parser.offered_port:
+            port, self._parser.offered_port = self._parser.offered_port, 0
+            self._on_offer(self, port)
+        elif offset is not None:
             is_first = connection.slave_request_offset < 0
             connection.on_report(offset)
             self._on_report(self)

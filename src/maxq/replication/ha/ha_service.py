@@ -13,7 +13,7 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.config.settings import BrokerSettings
@@ -59,11 +59,13 @@ class HAService:
         self._began_at: dict[str, int] = {}  # HAConnection.began_at by host
         self._waiting_for_transfer: list[tuple[str, asyncio.Future[bool]]] = []
         self._on_client_connected: Callable[[], None] | None = None
+        self._on_offer: Callable[[str], Coroutine[None, None, bool]] | None = None
+        self._offer: asyncio.Task[None] | None = None
         self._rule = AckRule(settings, self._in_sync)
         self.alive_replicas: Callable[[], int] = lambda: settings.store.total_replicas
         self.push2_slave_max_offset = 0
         self.port = 0
-        client = HAClient(store, self._config, first_offset, clock.monotonic_ms())
+        client = HAClient(store, self._config, first_offset, clock.monotonic_ms(), own_port=lambda: self.port)
         self.client = HAClientService(client, clock, self._client_connected)
 
     def _config(self) -> MessageStoreConfig:
@@ -89,6 +91,9 @@ class HAService:
         """End all connections; waiting senders are told that no slave has their messages."""
         if self._server is not None:
             self._server.close()
+        if self._offer is not None:
+            self._offer.cancel()
+            await asyncio.gather(self._offer, return_exceptions=True)
         await self.client.shutdown()
         self._close_connections("this broker shuts down")
         self._group_transfer.release()
@@ -124,6 +129,11 @@ class HAService:
         """`listener` is called each time this slave's link to its master is there."""
         self._on_client_connected = listener
 
+    def set_offer_listener(self, listener: Callable[[str], Coroutine[None, None, bool]]) -> None:
+        """`await listener(address)`: a slave whose HA port is `address`, host:port, has what this master's starts have
+        sealed. True: some of it is here again; all slaves then connect anew and are told."""
+        self._on_offer = listener
+
     def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
         """`callback(name, error)` is told when a task ends by an error: the process should stop."""
         self.client.on_failed = callback
@@ -146,8 +156,9 @@ class HAService:
 
     def _accepted(self) -> HAConnectionLink:
         return HAConnectionLink(
-            self._make_connection, self._clock, on_open=self._opened, on_report=self._reported, on_closed=self._closed
-        )
+            self._make_connection, self._clock, on_open=self._opened, on_report=self._reported,
+            on_offer=self._offered, on_closed=self._closed,
+        )  # fmt: skip
 
     def _make_connection(self, client_address: str) -> HAConnection:
         return HAConnection(self._store, self._config, client_address, self._clock.monotonic_ms())
@@ -183,6 +194,24 @@ class HAService:
         self.notify_transfer_some(connection.replicated_offset)
         if self._waiting_for_transfer and connection.state is HAConnectionState.TRANSFER:
             self._transfer_began(connection.host)
+
+    def _offered(self, link: HAConnectionLink, port: int) -> None:
+        is_busy = self._offer is not None and not self._offer.done()
+        if self._on_offer is None or is_busy or self._config().broker_role == "SLAVE":
+            link.close("what it offers is not wanted now")
+        else:
+            address = f"{link.connection.host}:{port}"
+            self._offer = asyncio.get_running_loop().create_task(
+                self._take(self._on_offer(address), link), name="HA offer"
+            )
+            self._offer.add_done_callback(_note_failure)
+
+    async def _take(self, offer: Coroutine[None, None, bool], link: HAConnectionLink) -> None:
+        try:
+            if await offer:
+                self._close_connections("what starts had sealed is there again")
+        finally:
+            link.close("what it offered was looked at")
 
     def notify_transfer_some(self, offset: int) -> None:
         """Some slave has everything below `offset`: raise push2SlaveMaxOffset, let senders go whose number is full."""
@@ -339,3 +368,8 @@ class HAService:
 def _settle(future: "asyncio.Future[bool]", outcome: bool) -> None:
     if not future.done():
         future.set_result(outcome)
+
+
+def _note_failure(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.critical("%s failed", task.get_name(), exc_info=task.exception())

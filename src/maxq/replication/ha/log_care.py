@@ -64,6 +64,11 @@ class LogCare:
         if self._sealed is None or self._sealed.done():
             self._sealed = asyncio.get_running_loop().create_task(self._repair_sealed(), name="repair")
 
+    async def offered(self, address: str) -> bool:
+        """A slave whose HA port is `address` has what this master's starts have sealed. Is some of it here again?"""
+        async with self._one_at_a_time:
+            return await self.repair.take_back(address) > 0
+
     async def _repair(self, damage: DamagedRange) -> bool:
         async with self._one_at_a_time:
             return await self.repair.repair(damage)

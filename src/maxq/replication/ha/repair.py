@@ -11,11 +11,15 @@ these ranges are fetched too, once the master is known: the records come back, a
 written again. Index entries are not: such a message is not found by its key. The old bytes stay where they are. So are
 fillers that this slave has copied from another master, which had lost what the present one has (store/seals.py).
 
+**A master** takes back what its starts have sealed from a slave that has it and says so when it joins (frames.py), as
+long as the places in the queues are free: a message that was lost with the end of its queue has lost its place to the
+next one that was sent. Then the slave does not join, and an operator decides which log is right.
+
 **What the master makes of it.** The request is the first report of one more slave. See `_settle` for why the newest
 part of the log is asked for a little later.
 
-Not repaired, and said so: a master's own log; bytes that are no records at the master either; what the master has
-deleted; what the device cannot read.
+Not repaired, and said so: what a scrub finds in a master's own log; bytes that are no records at the master either;
+what the master has deleted; what the device cannot read.
 """
 
 import asyncio
@@ -31,6 +35,7 @@ from maxq.store import record_cy
 from maxq.store.damage import DamagedRange
 from maxq.store.file_check import REASONS, UNREADABLE
 from maxq.store.message_store import MessageStore
+from maxq.store.restore_places import why_not_restored
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +69,7 @@ class LogRepair:
         self._fetch = fetch
         self._settled_offset = 0  # every send that ends below was answered long ago
         self._refusals: dict[int, str] = {}  # by physical offset: each is told once
+        self._lost_places: dict[int, str] = {}  # by physical offset: why a master cannot take back what was there
         self.repaired = 0
         self.repaired_bytes = 0
         self.refused = 0
@@ -84,14 +90,17 @@ class LogRepair:
         if refusal:
             self._refuse(damage, refusal)
             return False
+        self._note_repaired(damage, f"the master at {self._master_address()}")
+        return True
+
+    def _note_repaired(self, damage: DamagedRange, source: str) -> None:
         self.repaired += 1
         self.repaired_bytes += damage.size
         self._refusals.pop(damage.physical_offset, None)
         log.warning(
-            "repaired: %d bytes at physical offset %d, fetched again from the master at %s",
-            damage.size, damage.physical_offset, self._master_address(),
+            "repaired: %d bytes at physical offset %d, fetched again from %s",
+            damage.size, damage.physical_offset, source,
         )  # fmt: skip
-        return True
 
     def _refusal(self, damage: DamagedRange) -> str:
         config = self._config()
@@ -173,6 +182,56 @@ class LogRepair:
                 self._store.restore_places(start, end - start)
                 self._store.seals.as_on_master |= {(start, end)}
         return self.repaired - before
+
+    async def take_back(self, address: str) -> int:
+        """A master fetches what its starts have sealed from the slave whose HA port is `address`.
+
+        Returns:
+            How many ranges are right again.
+        """
+        before = self.repaired
+        file_size = self._store.commit_log.files.file_size
+        for start, end in self._store.seals.sealed():
+            try:
+                refusal = await self._take_back(address, start, end)
+            except (LogRangeNotServedError, OSError) as error:
+                refusal = str(error)
+            position = start % file_size
+            damage = DamagedRange(start - position, position, end - start, "a start found it damaged")
+            if refusal:
+                self._refuse(damage, refusal)
+            else:
+                self._note_repaired(damage, f"the slave at {address}")
+        return self.repaired - before
+
+    async def _take_back(self, address: str, start: int, end: int) -> str:
+        """Why not; empty if the range is right again."""
+        if not self._config().ha_repair_enable:
+            return "haRepairEnable is false"
+        if start in self._lost_places:
+            return self._lost_places[start]
+        if end - start > _CHUNK:
+            return f"its {end - start} bytes are more than the {_CHUNK} that a master takes back from a slave"
+        data = await self._fetch(address, start, end)
+        if await run_blocking(self._verified, data, start, end) < len(data):
+            return f"the slave at {address} has no whole records there"
+        file = self._store.commit_log.files.find(start)
+        if file is None:
+            return "this part of the log was deleted meanwhile"
+        own = self._store.commit_log.get(start, end - start)
+        if own is not None and own == data:
+            return f"the slave at {address} has it no more than this master"
+        # from here to the flush without a pause: nobody may be given a place meanwhile
+        refusal = why_not_restored(self._store.queues, start, data)
+        if refusal:
+            self._lost_places[start] = refusal
+            return refusal
+        position, stop = start - file.file_from_offset, end - file.file_from_offset
+        file.region.allocate(position, stop)
+        file.view[position:stop] = data
+        self._store.restore_places(start, end - start)
+        await run_blocking(file.region.flush, position, stop)
+        return ""
 
     @property
     def sealed_left(self) -> int:

@@ -70,6 +70,7 @@ class IndexCheck:
         self._current = next(self._stream, None)
         self._gaps: list[_Gap] = []
         self._gap_open = False
+        self._came_back = 0
         self._last: _Entry | None = None  # the entry before the current one
 
     @property
@@ -111,6 +112,10 @@ class IndexCheck:
             return
         for gap in self._gaps if self.enabled else []:
             self._report_gap(gap)
+        if self._came_back and self.enabled:
+            self.notes.append(
+                f"index: {self._came_back} messages that were sealed once and are here again are not in it"
+            )
 
     # -- entries --
 
@@ -162,6 +167,9 @@ class IndexCheck:
 
     def _note_gap(self, expected: Expectation) -> None:
         first = expected.physical_offset
+        if self._is_damaged(first):
+            self._came_back += 1
+            return
         if self._gap_open:
             self._gaps[-1].last_offset = first
             self._gaps[-1].records += 1

@@ -14,6 +14,7 @@ from typing import Final
 from maxq.config.properties import parse_properties
 from maxq.errors import ConfigError
 from maxq.runtime.interfaces import Disk, FileInfo
+from maxq.store.seals import SEALS_FILE, decode_ranges
 
 #: messageDelayLevel of an untouched broker.
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -149,9 +150,12 @@ class StoreFiles:
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
     def sealed_ranges(self) -> list[tuple[int, int]]:
-        """[start, end) physical offsets of damage that a start has sealed; its bytes are kept below `damaged`."""
+        """[start, end) physical offsets of damage that a start has sealed, here (the bytes are kept below `damaged`) or
+        on the master that this log is a copy of."""
         entries = [entry for entry in self.disk.list(self.root / "damaged") if entry.name.isdecimal()]
-        return [(int(entry.name), int(entry.name) + entry.size) for entry in entries]
+        own = {(int(entry.name), int(entry.name) + entry.size) for entry in entries}
+        path = self.root / SEALS_FILE
+        return sorted(own | (decode_ranges(self.disk.read(path)) if self.disk.exists(path) else set()))
 
     def log_file_at(self, physical_offset: int) -> DataFile | None:
         """The file that holds this place."""
