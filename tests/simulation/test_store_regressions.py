@@ -15,6 +15,7 @@ from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.durability import durable
 from tests.simulation.crash_story import read_queue
 from tests.simulation.store_world import (
     HASH_SLOTS,
@@ -133,7 +134,7 @@ def test_failing_flushes_are_final_and_end_in_recovery(victim: str, disk: SimDis
         store.start()
         for number in range(200):
             result = store.put_message(MessageExtBrokerInner("T", 0, b"b" * 200, {"KEYS": f"k{number}"}))
-            if result.ok and (future := store.durable(result.end_offset)) is not None and await future:
+            if result.ok and (future := durable(store, result.end_offset)) is not None and await future:
                 acknowledged.append(result.physical_offset)
             if number == 30:
                 disk.fail_flush(f"store/{victim}/*", times=1)

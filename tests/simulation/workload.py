@@ -9,6 +9,7 @@ from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
+from tests.durability import durable
 from tests.simulation.ledger import Ledger, Sent
 from tests.simulation.store_world import ROOT
 
@@ -120,7 +121,7 @@ class Workload:
         await self._wait_durable(result.end_offset, sents)
 
     async def _wait_durable(self, end_offset: int, sents: list[Sent]) -> None:
-        future = self._store.durable(end_offset)
+        future = durable(self._store, end_offset)
         if future is None:
             return
         if await future:

@@ -45,16 +45,21 @@ class Acknowledgement:
         Returns:
             False: SUCCESS, now, and `done` is not called.
         """
-        flushed = self._store.durable(end_offset)
-        if flushed is None:
-            return self._replicas is not None and self._replicas.when(
-                end_offset, lambda copied: done(ResponseCode.SUCCESS if copied else ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        if self._replicas is None:
+            return self._store.when_durable(
+                end_offset, lambda flushed: done(ResponseCode.SUCCESS if flushed else ResponseCode.FLUSH_DISK_TIMEOUT)
             )
         both = _Both(done)
-        if self._replicas is None or not self._replicas.when(end_offset, both.on_copied):
+        if not self._store.when_durable(end_offset, both.on_flushed):
+            both.flushed = True
+        if not self._replicas.when(end_offset, both.on_copied):
             both.copied = True
-        flushed.add_done_callback(both.on_flushed)
-        return True
+        return both.flushed is None or both.copied is None
+
+    def without_waiting(self) -> None:
+        """A producer who waits for neither disk nor replicas (WAIT=false) is told now: what he sent outlives this
+        process from here on, as with ASYNC_FLUSH."""
+        self._store.settle()
 
     def outcome(self, end_offset: int) -> "asyncio.Future[ResponseCode] | None":
         """`when` for a coroutine: None for SUCCESS now, else a future."""
@@ -77,8 +82,8 @@ class _Both:
         self.flushed: bool | None = None
         self.copied: bool | None = None
 
-    def on_flushed(self, future: "asyncio.Future[bool]") -> None:
-        self.flushed = not future.cancelled() and future.exception() is None and future.result()
+    def on_flushed(self, flushed: bool) -> None:
+        self.flushed = flushed
         self._look()
 
     def on_copied(self, copied: bool) -> None:

@@ -104,18 +104,21 @@ class SendPath:
             self._trace_on, LanguageCode.PYTHON, CURRENT_VERSION, appended.log, appended.file_from_offset,
             ResponseCode.SUCCESS, answers,
         )  # fmt: skip
-        if self._somebody_waits(first, appended.rows) and self._acknowledgement.when(
-            appended.end_offset, partial(self._answer, connection, answers)
-        ):
+        if not self._somebody_waits(first, appended.rows):
+            self._acknowledgement.without_waiting()
+        elif self._acknowledgement.when(appended.end_offset, partial(self._answer, connection, answers)):
             self._fast_failure.sends.enter()
-        else:
-            connection.write([memoryview(answers)])
+            return appended.rows
+        connection.write([memoryview(answers)])
         return appended.rows
 
     def _somebody_waits(self, first: int, count: int) -> bool:
         """Has one of the rows not WAIT=false? It is the first one, nearly always."""
         rows = self._scanner.rows
-        return any(not rows[row * ROW_WIDTH + R_FLAGS] & F_NO_WAIT for row in range(first, first + count))
+        for row in range(first, first + count):  # noqa: SIM110 a generator costs more than the row, nearly always the first
+            if not rows[row * ROW_WIDTH + R_FLAGS] & F_NO_WAIT:
+                return True
+        return False
 
     def _answer(self, connection: Connection, answers: bytearray, code: ResponseCode) -> None:
         self._fast_failure.sends.leave()

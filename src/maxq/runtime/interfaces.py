@@ -74,6 +74,11 @@ class MappedRegion(Protocol):
         the device refuses."""
         ...
 
+    def write(self, position: int, data: memoryview) -> None:
+        """Put bytes where `view` shows them, as an assignment to it would, without a page fault for every page. OSError
+        if the device refuses."""
+        ...
+
     def populate(self, start: int, end: int) -> None:
         """Back [start, end) with real pages ahead of use; a hint, and blocking."""
         ...
@@ -100,6 +105,11 @@ class Disk(Protocol):
     def map(self, path: PurePath, size: int, *, read_only: bool = False) -> MappedRegion:
         """Map the whole file. Missing (and not read_only): created sparse, zero-filled, `size` bytes, with the
         folders above it. A file of another length: ValueError naming path, length and `size`; nothing changes."""
+        ...
+
+    def ring(self, size: int, window: int) -> memoryview:
+        """`window` bytes of zeros (a multiple of `size`) of which each is the same as the one `size` bytes further: a
+        writer that goes through a file of that length needs no more memory than `size`."""
         ...
 
     def read(self, path: PurePath) -> bytes:

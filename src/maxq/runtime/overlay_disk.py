@@ -39,6 +39,9 @@ class PrivateRegion:
     def flush(self, start: int, end: int) -> None:
         pass
 
+    def write(self, position: int, data: memoryview) -> None:
+        self._view[position : position + len(data)] = data
+
     def populate(self, start: int, end: int) -> None:
         pass
 
@@ -107,6 +110,9 @@ class OverlayDisk:
                 return self._private[key]
             _copy_sparse(real, above)
         return self._disk.map(above, size)
+
+    def ring(self, size: int, window: int) -> memoryview:
+        return self._disk.ring(size, window)
 
     def read(self, path: PurePath) -> bytes:
         if Path(path) in self._private:

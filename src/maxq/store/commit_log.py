@@ -11,6 +11,7 @@ from maxq.runtime.interfaces import FileInfo, MappedRegion
 from maxq.store.block_reserve import BlockReserve
 from maxq.store.file_allocator import FileAllocator
 from maxq.store.log_cy import LogTail
+from maxq.store.log_staging import LogStaging
 from maxq.store.mapped_file import MappedFile
 from maxq.store.mapped_file_queue import MappedFileQueue, is_offset_name
 from maxq.store.page_populator import PagePopulator
@@ -33,7 +34,10 @@ class CommitLog:
     """The files and the writing end.
 
     Offsets are physical: bytes from the start of the log's life. `flushed_offset` <= `max_offset`; everything below
-    it is durable.
+    it is durable. While the log is staged, the newest records are not in the mapped file before `settle`.
+
+    Attributes:
+        tail_view: what the newest records were written to: the current file, or the memory in front of it.
     """
 
     def __init__(self, context: StoreContext, allocator: FileAllocator, populate_ahead: int) -> None:
@@ -46,6 +50,8 @@ class CommitLog:
             context.disk, context.commit_log_folder, "", context.config.mapped_file_size_commit_log
         )
         self.tail = LogTail()
+        self.tail_view = memoryview(b"")
+        self._staging: LogStaging | None = None
         self.flushed_offset = 0
         self._current: MappedFile | None = None
         self._recent: MappedFile | None = None  # of the last read: the next one is most often in the same file
@@ -101,12 +107,41 @@ class CommitLog:
         self._current = last
         self._reserve = None
         if last is None or offset >= last.end_offset:
-            self.tail.attach(None, offset, 0, 0)
+            self._detach(offset)
         else:
-            position = offset - last.file_from_offset
-            self.tail.attach(last.view, last.file_from_offset, last.file_size, position)
-            self._write_within(self._reserve_of(last.region, position))
-            self._populator.attach(last.region, position, last.file_size)
+            self._attach(last, offset - last.file_from_offset)
+            self._write_within(self._reserve_of(last.region, offset - last.file_from_offset))
+
+    def stage(self, staged: bool) -> None:
+        """Have the records of the appends to come made in memory and written a group at a time, or made in the mapped
+        file. The bytes that a slave gets are written either way."""
+        if staged == (self._staging is not None):
+            return
+        self.settle()
+        self._staging = LogStaging(self._context.disk, self.files.file_size) if staged else None
+        if self._current is not None and self._current.file_from_offset == self.tail.file_from_offset:
+            self._attach(self._current, self.tail.wrote_position)
+            assert self._reserve is not None, "what is written has blocks"
+            self._write_within(self._reserve)
+
+    def _attach(self, file: MappedFile, position: int) -> None:
+        """Records go to `position` of `file` from now on."""
+        if self._staging is None:
+            self.tail_view = file.view
+            self._populator.attach(file.region, position, file.file_size)
+        else:
+            self._staging.attach(file.region, position)
+            self.tail_view = self._staging.view
+            self._populator.attach(None, 0, 0)
+        self.tail.attach(self.tail_view, file.file_from_offset, file.file_size, position)
+
+    def _detach(self, offset: int) -> None:
+        """The next record, at `offset`, needs another file."""
+        if self._staging is not None:
+            self._staging.attach(None, 0)
+        self.tail_view = memoryview(b"")
+        self._populator.attach(None, 0, 0)
+        self.tail.attach(None, offset, 0, 0)
 
     def make_room(self, size: int = 0) -> None:
         """The writing end has no room for a record. Give its file more blocks, `size` bytes or a step; if it has them
@@ -115,11 +150,27 @@ class CommitLog:
         Raises:
             OSError: there is no room on the disk, or the file could not be created; the log is as before.
         """
+        if self._staging is not None and self._room_in_memory(self._staging, size):
+            return
         if self._reserve is not None and not self._reserve.is_whole:
             self._reserve.more(size + END_FILE_MIN_BLANK_LENGTH)
             self._write_within(self._reserve)
             return
         self._roll(size)
+
+    def _room_in_memory(self, staging: LogStaging, size: int) -> bool:
+        """If staging is what limits the writing end: is there room for `size` bytes (0: for more than before) now?"""
+        if self._reserve is None or self.tail.file_size >= self._reserve.end:
+            return False
+        was_empty = staging.settled == self.tail.wrote_position
+        self.settle()
+        staging.make_room(size + END_FILE_MIN_BLANK_LENGTH, larger=was_empty)
+        self.tail_view = staging.view
+        self.tail.attach(
+            self.tail_view, self.tail.file_from_offset, self.files.file_size, self.tail.wrote_position
+        )
+        self._write_within(self._reserve)
+        return size + END_FILE_MIN_BLANK_LENGTH <= self.tail.file_size - self.tail.wrote_position
 
     def _roll(self, size: int) -> None:
         current = self._current
@@ -134,13 +185,15 @@ class CommitLog:
             self._allocator.give_back(offset, region)
             raise
         if current is not None and current.file_from_offset == self.tail.file_from_offset:
+            position = self.tail.wrote_position
             self.tail.close_file()
+            if self._staging is not None:  # the head of BLANK; the rest of the file stays as it is
+                self._staging.settle(min(position + END_FILE_MIN_BLANK_LENGTH, current.file_size))
             current.wrote_position = current.file_size
         file = self.files.create(offset, region)
         self._current = file
-        self.tail.attach(file.view, offset, file.file_size, 0)
+        self._attach(file, 0)
         self._write_within(reserve)
-        self._populator.attach(file.region, 0, file.file_size)
         self._populator.move_to(0)
         self._allocator.prepare(offset + file.file_size, offset + 2 * file.file_size)
 
@@ -153,9 +206,10 @@ class CommitLog:
             self._write_within(reserve)
 
     def _write_within(self, reserve: BlockReserve) -> None:
-        """The writing end takes the file to end where its blocks do."""
+        """The writing end takes the file to end where its blocks do, or the room in memory."""
         self._reserve = reserve
-        self.tail.file_size = reserve.end
+        staging = self._staging
+        self.tail.file_size = reserve.end if staging is None else min(reserve.end, staging.limit)
 
     def prepare_ahead(self) -> None:
         """Have pages and blocks ahead of the writer ready. Cheap when there is nothing to do."""
@@ -173,10 +227,9 @@ class CommitLog:
 
     def release_tail(self) -> None:
         """Detach the writing end: shutdown."""
-        self._settle()
-        self._populator.attach(None, 0, 0)
+        self.settle()
         self._reserve = None
-        self.tail.attach(None, self.max_offset, 0, 0)
+        self._detach(self.max_offset)
         self._current = None
 
     def file_at(self, offset: int) -> MappedFile | None:
@@ -200,6 +253,7 @@ class CommitLog:
         position = offset - file.file_from_offset
         if position + size > file.file_size:
             return None
+        self.settle(offset + size)
         return file.view[position : position + size]
 
     def record_size(self, offset: int) -> int:
@@ -248,13 +302,41 @@ class CommitLog:
 
     def flush_ranges(self) -> tuple[int, list[tuple[MappedFile, int, int]]]:
         """What a flush must make durable now: (the offset that is durable then, pieces by file)."""
-        self._settle()
+        self.settle()
         end = self.max_offset
         return end, list(self.ranges(self.flushed_offset, end))
 
-    def _settle(self) -> None:
-        if self._current is not None and self._current.file_from_offset == self.tail.file_from_offset:
-            self._current.wrote_position = self.tail.wrote_position
+    def settle(self, end: int | None = None) -> None:
+        """Have everything below physical offset `end`, or everything, in the mapped files.
+
+        Raises:
+            OSError: the device refuses.
+        """
+        tail = self.tail
+        if self._current is None or self._current.file_from_offset != tail.file_from_offset:
+            return
+        staging = self._staging
+        if staging is not None and (end is None or end > tail.file_from_offset + staging.settled):
+            staging.settle(tail.wrote_position)
+            if self._reserve is not None:
+                self._write_within(self._reserve)
+        if end is None:
+            self._current.wrote_position = tail.wrote_position
+
+    def put(self, position: int, data: memoryview) -> None:
+        """Put a master's bytes into the current file, behind the log's end; `accept` makes them part of the log.
+
+        Raises:
+            OSError: the device refuses.
+        """
+        assert self._current is not None, "make_room attached a file"
+        self._current.region.write(position, data)
+
+    def accept(self, count: int) -> None:
+        """The next `count` bytes, which `put` wrote, belong to the log."""
+        self.tail.wrote_position += count
+        if self._staging is not None:
+            self._staging.settled = self.tail.wrote_position
 
 
 def store_timestamp_of(record: memoryview) -> int:

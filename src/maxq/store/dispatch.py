@@ -133,6 +133,7 @@ class DispatchService:
         """Run `dispatcher` from where it is up to `end`; returns where it stopped: below `end` only at bytes that are
         no record."""
         offset = dispatcher.dispatched_offset
+        self._commit_log.settle(end)
         while offset < end:
             file = self._commit_log.file_at(offset)
             if file is None:
@@ -186,10 +187,16 @@ class DispatchService:
             else:
                 self._note(queue, queue_offset, physical_offset, f"the field is wrong and was set to {judged}")
                 self._commit_log.put_queue_offset(physical_offset, judged)
-        elif queue.files.files:
+        elif queue.files.files or self._lacks_its_first(judged, end):
+            if not queue.files.files:
+                queue.roll(0, physical_offset, size)
             self._note(queue, queue_offset, physical_offset, f"the {judged - end} places between are kept as damaged")
         queue.roll(judged, physical_offset, size)
         return True
+
+    def _lacks_its_first(self, queue_offset: int, end: int) -> bool:
+        """Is a queue without units one whose first messages lie in what was lost? Nothing was ever deleted then."""
+        return not end and self._commit_log.min_offset == 0 and queue_offset <= self.judge.lost_bytes // MIN_RECORD_SIZE
 
     def _note(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, verdict: str) -> None:
         file = self._commit_log.files.find(physical_offset)

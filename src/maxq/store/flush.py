@@ -1,8 +1,9 @@
 """When bytes become durable (CommitLog's GroupCommitService and FlushRealTimeService, FlushConsumeQueueService).
 
-SYNC_FLUSH is a group commit on the loop: one fdatasync is in flight, and everything that arrives meanwhile joins the
-next. After each one `on_durable` dispatches what became durable, then the waiting senders are answered. ASYNC_FLUSH
-flushes every flushIntervalCommitLog once enough pages wait, and thoroughly every flushCommitLogThoroughInterval.
+SYNC_FLUSH is a group commit: what arrives in one turn of the loop is a group, and while one fdatasync is in flight
+everything that arrives joins the next. After each one `on_durable` dispatches what became durable, then the waiting
+senders are answered. ASYNC_FLUSH flushes every flushIntervalCommitLog once enough pages wait, and thoroughly every
+flushCommitLogThoroughInterval.
 
 A failed fdatasync is final: the kernel may have dropped the pages it could not write, so a later success would prove
 nothing. The store then refuses writes, says why, and nobody who waited is told that his message is safe.
@@ -29,7 +30,7 @@ Pieces = list[tuple[MappedFile, int, int]]
 class _Waiter(NamedTuple):
     end_offset: int
     deadline_ms: int
-    future: "asyncio.Future[bool]"
+    done: Callable[[bool], None]
 
 
 class CommitLogFlusher:
@@ -50,6 +51,7 @@ class CommitLogFlusher:
         self._on_durable = on_durable
         self._waiters: deque[_Waiter] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._begin: asyncio.Handle | None = None  # of the next group, at the end of this turn
         self._in_flight: asyncio.Future[None] | None = None
         self._last_thorough_ms = 0
         self.appended_timestamp = 0
@@ -62,27 +64,44 @@ class CommitLogFlusher:
 
     # --- SYNC_FLUSH ---
 
-    def durable(self, end_offset: int) -> "asyncio.Future[bool] | None":
-        """See MessageStore.durable."""
+    def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
+        """See MessageStore.when_durable."""
         if not self.is_sync or self._commit_log.flushed_offset >= end_offset:
-            return None
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
+            return False
         if self.failure is not None:
-            future.set_result(False)
-            return future
+            asyncio.get_running_loop().call_soon(done, False)
+            return True
         deadline = self._context.clock.monotonic_ms() + self._context.config.sync_flush_timeout
-        self._waiters.append(_Waiter(end_offset, deadline, future))
+        self._waiters.append(_Waiter(end_offset, deadline, done))
         if self._timer is None:
-            self._timer = loop.call_later(self._context.config.sync_flush_timeout / 1000, self._expire)
-        self.commit()
-        return future
+            timeout = self._context.config.sync_flush_timeout / 1000
+            self._timer = asyncio.get_running_loop().call_later(timeout, self._expire)
+        return True
+
+    def commit_soon(self) -> None:
+        """Something was appended: begin a group commit at the end of this turn of the loop, or with the one in flight;
+        at once if no loop runs."""
+        if self._begin is not None or self._in_flight is not None:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.commit()
+        else:
+            self._begin = loop.call_soon(self.commit)
 
     def commit(self) -> None:
         """Start a group commit unless one is in flight; inline if no loop runs."""
+        if self._begin is not None:
+            self._begin.cancel()
+            self._begin = None
         if self._in_flight is not None or self.failure is not None:
             return
-        end, pieces = self._commit_log.flush_ranges()
+        try:
+            end, pieces = self._commit_log.flush_ranges()
+        except OSError as error:
+            self.fail(error)
+            return
         if not pieces:
             return
         timestamp = self.appended_timestamp
@@ -99,7 +118,7 @@ class CommitLogFlusher:
             return
         error = future.exception()
         if error is not None:
-            self._fail(error)
+            self.fail(error)
             return
         self._flushed(end, timestamp)
         if self._commit_log.max_offset > end and self.is_sync:
@@ -113,11 +132,10 @@ class CommitLogFlusher:
         self._on_durable()
         waiters = self._waiters
         while waiters and waiters[0].end_offset <= end:
-            future = waiters.popleft().future
-            if not future.done():
-                future.set_result(True)
+            waiters.popleft().done(True)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """What was appended may never be durable: take nothing any more, and say why."""
         self.failure = (
             f"flushing {self._commit_log.files.folder} failed: {error}. Nothing is taken any more, for what was not "
             "flushed may be lost; repair the disk and start again"
@@ -130,19 +148,15 @@ class CommitLogFlusher:
         self._timer = None
         now = self._context.clock.monotonic_ms()
         waiters = self._waiters
-        while waiters and (waiters[0].deadline_ms <= now or waiters[0].future.done()):
-            future = waiters.popleft().future
-            if not future.done():
-                future.set_result(False)
+        while waiters and waiters[0].deadline_ms <= now:
+            waiters.popleft().done(False)
         if waiters:
             delay = max(1, waiters[0].deadline_ms - now) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
 
     def _answer_all(self, outcome: bool) -> None:
         while self._waiters:
-            future = self._waiters.popleft().future
-            if not future.done():
-                future.set_result(outcome)
+            self._waiters.popleft().done(outcome)
 
     # --- ASYNC_FLUSH, and the safety net below SYNC_FLUSH ---
 
@@ -191,14 +205,16 @@ class CommitLogFlusher:
 
     def close(self) -> None:
         """Answer who still waits, with what is known."""
+        if self._begin is not None:
+            self._begin.cancel()
+            self._begin = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         flushed = self._commit_log.flushed_offset
         while self._waiters:
             waiter = self._waiters.popleft()
-            if not waiter.future.done():
-                waiter.future.set_result(waiter.end_offset <= flushed)
+            waiter.done(waiter.end_offset <= flushed)
 
 
 def flush_pieces(pieces: Pieces) -> None:

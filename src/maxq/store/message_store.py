@@ -52,9 +52,8 @@ from maxq.store.store_stats import StoreStats
 log = logging.getLogger(__name__)
 
 _MAX_PULL_BYTES = 128 << 20
-#: Defaults of `populate_ahead`.
+#: Default of `populate_ahead`.
 POPULATE_AHEAD = 8 << 20
-POPULATE_AHEAD_SYNC = 1 << 20
 
 
 class MessageStore:
@@ -76,18 +75,15 @@ class MessageStore:
         clock: Clock,
         broker: StoreIdentity,
         memory_bytes: int | None = None,
-        populate_ahead: int | None = None,
+        populate_ahead: int = POPULATE_AHEAD,
     ) -> None:
         """
         Args:
             memory_bytes: physical memory of the machine, for the cold/hot decision; None reads it from the disk's
                 /proc/meminfo.
             populate_ahead: bytes of log and index in front of their writers whose pages are made ready on the executor;
-                0 for none, None for what the kind of flush can bear: a group commit writes these pages too.
+                0 for none. Not for a staged log, whose writer touches no pages.
         """
-        if populate_ahead is None:
-            sync = config.flush_disk_type == "SYNC_FLUSH"
-            populate_ahead = POPULATE_AHEAD_SYNC if sync else POPULATE_AHEAD
         self._context = StoreContext(config, disk, clock, broker)
         context = self._context
         self._allocator = FileAllocator(context)
@@ -98,7 +94,7 @@ class MessageStore:
         self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self._failed)
         self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index)
         self._inventory_file = InventoryFile(context)
-        self.seals = Seals(context, self.commit_log)
+        self.seals = Seals(context, self.commit_log, self.dispatch.judge)
         self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
         self.queue_flusher = ConsumeQueueFlusher(
             context, self.commit_log, self.flusher, self.queues, self.index, self.dispatch.dispatcher, self.checkpoint,
@@ -137,6 +133,7 @@ class MessageStore:
 
     def _take_role(self) -> None:
         is_slave = self.config.broker_role == "SLAVE"
+        self.commit_log.stage(self.flusher.is_sync and not is_slave)
         self.dispatch.is_copy = is_slave
         if is_slave and self._replica is None:
             self._replica = ReplicaAppender(self.commit_log)
@@ -312,7 +309,7 @@ class MessageStore:
         """Store one message. Never raises for what a client did wrong: the result says it.
 
         The message is visible at once with ASYNC_FLUSH, after the group commit with SYNC_FLUSH. It is durable when
-        `durable(result.end_offset)` says so.
+        `when_durable(result.end_offset, …)` says so.
         """
         return self.writer.put_message(message)
 
@@ -342,14 +339,21 @@ class MessageStore:
         """
         return self.writer.append_rows(source, scratch, rows, first, count, born_host, suffix)
 
-    def durable(self, end_offset: int) -> "asyncio.Future[bool] | None":
-        """When is everything below `end_offset` durable?
+    def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
+        """Call `done(True)` when everything below `end_offset` is durable, `done(False)` after syncFlushTimeout or a
+        failed flush; never before this returns.
 
         Returns:
-            None: nothing to wait for (ASYNC_FLUSH, or durable already). Else a future: True, or False after
-            syncFlushTimeout or a failed flush.
+            False: nothing to wait for (ASYNC_FLUSH, or durable already), and `done` is not called.
         """
-        return self.flusher.durable(end_offset)
+        return self.flusher.when_durable(end_offset, done)
+
+    def settle(self) -> None:
+        """Have all that is stored in the files: it then outlives the process, though not the machine."""
+        try:
+            self.commit_log.settle(self.commit_log.max_offset)
+        except OSError as error:
+            self.flusher.fail(error)
 
     def refusal(self) -> PutMessageStatus | None:
         """May messages be stored now? None if so. Cheap: ask before every batch."""
@@ -370,7 +374,7 @@ class MessageStore:
         if self._on_append is not None:
             self._on_append()
         if self.flusher.is_sync:
-            self.flusher.commit()
+            self.flusher.commit_soon()
         else:
             self.dispatch.run(self.commit_log.max_offset)
         self.commit_log.prepare_ahead()
@@ -442,6 +446,7 @@ class MessageStore:
             return None
         position = offset - file.file_from_offset
         stop = min(position + limit, file.file_size, end - file.file_from_offset)
+        self.commit_log.settle(file.file_from_offset + stop)
         return file.view[position:stop]
 
     def set_append_listener(self, listener: Callable[[], None]) -> None:

@@ -40,8 +40,8 @@ class RowsAppended(NamedTuple):
 
     Attributes:
         rows: how many were stored; 0: the first one must take the general way.
-        end_offset: physical end of the last record, for `MessageStore.durable`.
-        log: view of the file they were written to, which begins at physical offset `file_from_offset`.
+        end_offset: physical end of the last record, for `MessageStore.when_durable`.
+        log: what they were written to; it begins at physical offset `file_from_offset`.
         took_ms: how long the append held the log.
     """
 
@@ -320,7 +320,7 @@ class MessageWriter:
         took = self._took(began)
         self._flusher.appended_timestamp = now
         self._on_appended()
-        return RowsAppended(done, end, file.view, file.file_from_offset, took)
+        return RowsAppended(done, end, log.tail_view, file.file_from_offset, took)
 
     # --- BatchCQ topics ---
 

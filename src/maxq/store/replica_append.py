@@ -95,10 +95,8 @@ class ReplicaAppender:
     def drop_pending(self) -> None:
         """Forget the bytes of a record that is not whole: the rest will not come on this connection."""
         if self._pending:
-            file = self._log.current
-            assert file is not None, "pending bytes are in the current file"
             start = self._log.tail.wrote_position
-            file.view[start : start + self._pending] = bytes(self._pending)
+            self._log.put(start, memoryview(bytes(self._pending)))
             self._pending = 0
 
     def _begin(self, physical_offset: int) -> None:
@@ -136,8 +134,7 @@ class ReplicaAppender:
         stop = position + len(piece)
         while stop > tail.file_size:  # blocks come in steps; the file itself has room
             log_.make_room(stop - tail.wrote_position)
-        assert log_.current is not None, "make_room attached a file"
-        log_.current.view[position:stop] = piece
+        log_.put(position, piece)
         self._pending += len(piece)
         self._verify()
         return data[len(piece) :]
@@ -165,7 +162,7 @@ class ReplicaAppender:
                 self._judge(file.view, stop)
 
     def _advance(self, count: int) -> None:
-        self._log.tail.wrote_position += count
+        self._log.accept(count)
         self._pending -= count
 
     def _is_whole(self, view: memoryview, stop: int) -> bool:

@@ -76,6 +76,10 @@ class SimMappedRegion:
         if start < end:
             self._disk.flush_inode(self._path, self._inode, start, end)
 
+    def write(self, position: int, data: memoryview) -> None:
+        self._disk.check_alive()
+        self._view[position : position + len(data)] = data
+
     def populate(self, start: int, end: int) -> None:
         self._disk.check_alive()
 
@@ -233,6 +237,9 @@ class SimDisk:
         if len(inode.live) != size:
             raise ValueError(f"{path}: {len(inode.live)} bytes, expected {size}")
         return SimMappedRegion(self, key, inode, read_only=read_only)
+
+    def ring(self, size: int, window: int) -> memoryview:
+        return memoryview(bytearray(window))
 
     def read(self, path: PurePath) -> bytes:
         self.check_alive()

@@ -18,16 +18,14 @@ class Promise:
         self.future = future
         self.asked: list[int] = []
 
-    def durable(self, end_offset: int) -> "asyncio.Future[bool] | None":
-        self.asked.append(end_offset)
-        return self.future
-
     def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         self.asked.append(end_offset)
         if self.future is None:
             return False
         self.future.add_done_callback(lambda future: done(not future.cancelled() and future.result()))
         return True
+
+    when_durable = when
 
     def refusal(self) -> str | None:
         return "in-sync replicas not enough"

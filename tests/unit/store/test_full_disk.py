@@ -203,6 +203,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
+from tests.durability import durable
 from tests.unit.store.stores import message
 root = Path(sys.argv[1])
 config = MessageStoreConfig(
@@ -225,7 +226,7 @@ async def main():
                 return number, result
             number += 1
             if number % 50 == 0:
-                waiting = store.durable(result.end_offset)
+                waiting = durable(store, result.end_offset)
                 if waiting is not None:
                     await waiting
                 await asyncio.sleep(0)

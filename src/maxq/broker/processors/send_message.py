@@ -96,7 +96,11 @@ class SendMessageProcessor:
             return put_refusal(result, self._settings.store).reply_to(request, self._own_properties.for_reply())
         reply = request.reply(ext=self._response(message, result))
         topic_created = self._topics.data_version.counter != version_before
-        outcome = self._acknowledgement.outcome(result.end_offset) if message.wait_store_ok else None
+        outcome = None
+        if message.wait_store_ok:
+            outcome = self._acknowledgement.outcome(result.end_offset)
+        else:
+            self._acknowledgement.without_waiting()
         if outcome is None and not topic_created:
             return reply
         self._answer_later(connection, request, reply, outcome, topic_created)

@@ -1,0 +1,73 @@
+"""Where the records of a SYNC_FLUSH log are made before they go to the file.
+
+A group commit writes every page that changed since the last one. Written through a mapping, each such page costs a
+fault and, when the kernel takes the write permission back, an interrupt of the other processors; with huge pages the
+device also gets 2 MiB for each small group. One `pwrite` a group costs neither: measured with 80 KiB a group,
+0.12 ms of processor and 0.27 ms until it is durable, against 0.26 and 0.35 through the mapping.
+
+What is staged is not in the log yet for anybody who reads the file, and gone if the process dies: nobody was told that
+it is stored. Readers of a SYNC_FLUSH log see what was flushed; who looks further (replication) calls `settle` first.
+"""
+
+from maxq.runtime.interfaces import Disk, MappedRegion
+
+#: Bytes that may wait: far more than a group has, and few enough to stay in the processor's cache as they come round.
+RING_SIZE = 2 << 20
+
+
+class LogStaging:
+    """The part of one CommitLog file that was appended and not written.
+
+    Attributes:
+        settled: position in the file; everything below is in the file.
+    """
+
+    def __init__(self, disk: Disk, file_size: int) -> None:
+        self._disk = disk
+        self._file_size = file_size
+        self._region: MappedRegion | None = None
+        self._size = 0
+        self._ring = memoryview(b"")
+        self.settled = 0
+        self._take_ring(min(RING_SIZE, _power_of_two(file_size)))
+
+    def _take_ring(self, size: int) -> None:
+        self._size = size
+        self._ring = self._disk.ring(size, -(-self._file_size // size) * size)
+
+    @property
+    def view(self) -> memoryview:
+        """Where records are made: as long as the file, of which [settled, limit) may be written."""
+        return self._ring[: self._file_size]
+
+    @property
+    def limit(self) -> int:
+        """Position up to which there is room."""
+        return self.settled + self._size
+
+    def attach(self, region: MappedRegion | None, position: int) -> None:
+        """Go on at `position` of another file."""
+        self._region = region
+        self.settled = position
+
+    def settle(self, position: int) -> None:
+        """Write everything below `position` to the file.
+
+        Raises:
+            OSError: the device refuses.
+        """
+        if position > self.settled:
+            assert self._region is not None, "something was appended, so there is a file"
+            self._region.write(self.settled, self._ring[self.settled : position])
+            self.settled = position
+
+    def make_room(self, size: int, *, larger: bool) -> None:
+        """After `settle`: have room for `size` bytes, or for `larger` records than so far, as the file has."""
+        wanted = max(_power_of_two(size), 2 * self._size if larger else 0)
+        if wanted > self._size:
+            self._take_ring(min(wanted, _power_of_two(self._file_size)))
+
+
+def _power_of_two(size: int) -> int:
+    """The least one that is not smaller, and at least a page."""
+    return max(4096, 1 << (size - 1).bit_length())
