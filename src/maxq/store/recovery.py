@@ -140,7 +140,6 @@ class Recovery:
         for damage in scan.damages:
             self._seal(damage)
         index_start = self._index_start(end)
-        self._dispatch.judge.lost_bytes = self._seals.size  # what earlier starts have sealed counts, too
         if start < end or not self._complete(end):
             if self._inventory is not None and start < self._inventory.dispatched_offset:
                 self._inventory_file.remove()
@@ -362,7 +361,6 @@ class Recovery:
         damage = scan.damage_at(offset)
         log.error("damage in the middle of the log: %s", damage)
         self._report.damages.append(damage)
-        self._dispatch.judge.lost_bytes += damage.size
         self._seal(damage)
         return damage.end_offset
 

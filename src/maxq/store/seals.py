@@ -16,6 +16,7 @@ import orjson
 from maxq.store.commit_log import CommitLog
 from maxq.store.damage import DAMAGED_FOLDER
 from maxq.store.mapped_file_queue import is_offset_name
+from maxq.store.queue_offset_judge import QueueOffsetJudge
 from maxq.store.restore_places import is_sealed
 from maxq.store.store_context import StoreContext
 
@@ -38,8 +39,10 @@ class Seals:
         as_on_master: (start, end) of those where the connected master has said that it has the same bytes.
     """
 
-    def __init__(self, context: StoreContext, commit_log: CommitLog) -> None:
+    def __init__(self, context: StoreContext, commit_log: CommitLog, judge: QueueOffsetJudge) -> None:
+        """`judge`: told how many bytes of messages may be missing."""
         self._context = context
+        self._judge = judge
         self._commit_log = commit_log
         self._path = context.root / SEALS_FILE
         self._ranges: set[tuple[int, int]] = set()
@@ -55,6 +58,7 @@ class Seals:
             if is_offset_name(entry.name) and entry.size
         }
         self._ranges = listed
+        self._judge.lost_bytes = sum(end - start for start, end in listed)
         self.add(own)
 
     def add(self, ranges: Iterable[tuple[int, int]]) -> None:
@@ -65,11 +69,7 @@ class Seals:
         kept = sorted(one for one in self._ranges | new if one[1] > self._commit_log.min_offset)
         self._context.disk.replace(self._path, orjson.dumps({"version": _VERSION, "ranges": kept}))
         self._ranges = set(kept)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all of them."""
-        return sum(end - start for start, end in self._ranges)
+        self._judge.lost_bytes = sum(end - start for start, end in kept)
 
     def ranges(self) -> list[tuple[int, int]]:
         """(start, end) of those that the log has, in order."""

@@ -199,6 +199,12 @@ def test_a_slave_with_the_same_record_hears_of_fillers_before_the_log() -> None:
     assert frames_of(rest) == [(offset, bytes(log.data[offset:]))]
 
 
+def test_a_slave_that_takes_everything_hears_of_fillers_too() -> None:
+    log, _ = record_log()
+    log.seals.known = [Seal(0, 9, 5)]
+    assert asked(log, 1).next_pieces(1 << 20, 0)[0] == encode_seals(log.seals.known)
+
+
 @pytest.mark.parametrize("offset_change", [-4, -1, 1, 4])
 def test_a_slave_that_may_be_a_java_broker_hears_nothing_of_fillers(offset_change: int) -> None:
     log, offset = record_log()

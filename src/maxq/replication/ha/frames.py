@@ -8,7 +8,8 @@ master to start. A transfer's offset is where its bytes belong. Java never says 
 
 **Seals**, between MaxQ brokers. A slave that has records asks first for the log from the magic code of its last one
 on: `joint_offset`. No Java slave does, its reports are ends of records; so a master that finds there a magic code, and
-behind it the offset of just this record (`is_joint`), speaks with a MaxQ slave that has the same record. If starts of
+behind it the offset of just this record (`is_joint`), speaks with a MaxQ slave that has the same record; so it does
+when it is asked for everything, which is the log from byte 1 on. If starts of
 that master, or of one before it, have put fillers into its log (store/seals.py), it names them before anything else,
 in a transfer whose offset is -2:
 

@@ -140,9 +140,16 @@ class HAConnection:
             self._expired(low)
         else:
             log.info("slave %s gets the log from physical offset %d on", self.client_address, offset)
-            joint = self._source.log_bytes(offset, JOINT_SIZE)
-            seals = self._source.seals.named() if joint is not None and is_joint(offset, joint) else []
-            self._notice = encode_seals(seals) if seals else b""
+            self._notice = self._name_seals()
+
+    def _name_seals(self) -> bytes:
+        """For a slave that is a MaxQ broker: nobody else asks for the log from byte 1 on, or from a magic code."""
+        asked = self.slave_request_offset
+        joint = self._source.log_bytes(asked, JOINT_SIZE)
+        if asked != FROM_THE_BEGINNING and (joint is None or not is_joint(asked, joint)):
+            return b""
+        seals = self._source.seals.named()
+        return encode_seals(seals) if seals else b""
 
     def _expired(self, low: int) -> None:
         self._suspend(
