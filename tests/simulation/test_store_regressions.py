@@ -219,7 +219,7 @@ def test_changed_queue_offset_behind_lost_messages_is_outvoted(
     damaged.flip_bit(name, at + 27 - bit // 8, bit % 8)
     fresh = rebuilt(damaged, config(), clock)
     store = reopened(fresh, clock)
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (5, 5 + left)
+    assert store.max_offset("T", 0) == 5 + left
     assert read_queue(store, "T", 0) == places[5:]
     assert [messages_on_disk(fresh)[place]["queueOffset"] for place in places[5:]] == [*range(5, 5 + left)]
 
