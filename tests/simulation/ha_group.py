@@ -3,8 +3,16 @@
 * A message is acknowledged only when as many nodes have its bytes as the rule in force asks for (a node that has lost
   its power or disk since the message was sent may have lost it again).
 * What a node has it keeps: all of it when its process is killed, what was flushed when its power goes.
-* A slave's log is, from its first byte on, the beginning of the master's. If the master itself lost its end, the log of
-  a slave that has more does not grow until somebody decides.
+* A slave's log is, from its first byte on, the beginning of the master's; but for fillers that it has itself, which it
+  fetches again: at rest there are none that the master has not got, too. A filler of the master's excuses nothing: a
+  slave with other bytes there is apart. If the master lost its end, or such a range, the log of a slave that has more
+  does not grow until somebody decides, or the master has taken it back.
+* A start seals nothing that was sure, and changes nothing that it keeps. One thing is left open: a record of which a
+  part of the properties is missing within one sector. No check sum covers properties (unless forceVerifyPropCRC is set),
+  and Java keeps such a record as well; disks write whole sectors, and a missing whole one is found (log_scanner.py).
+  Such a story ends there.
+* Who makes a slave the master, or empties one, chooses between logs: what is left behind then was on as many nodes as
+  promised until that moment. What a master's clean-up has deleted is nobody's loss.
 * The offsets of a queue never go back; what is read at one is what was stored there; no acknowledged message has the
   place of another.
 * Every send is answered.
