@@ -32,6 +32,7 @@ from maxq.broker.processors.query_message import QueryMessageProcessor
 from maxq.broker.processors.reply_message import ReplyMessageProcessor
 from maxq.broker.processors.send_message import BATCH_CQ, SendMessageProcessor
 from maxq.broker.pull_path import PullPath
+from maxq.broker.put_hooks import PutHooks
 from maxq.broker.registration import BrokerRegistration
 from maxq.broker.runtime_info import RuntimeInfo
 from maxq.broker.schedule import ScheduledParts
@@ -109,6 +110,7 @@ class BrokerParts:
         self.carried_files = CarriedFiles(disk, folder)
         self.consumers = ConsumerManager(settings=settings, clock=clock)
         self.producers = ProducerManager(settings=settings, clock=clock)
+        self.put_hooks = PutHooks()
         self.locks = RebalanceLockManager(clock=clock)
 
     def _build_services(self) -> None:
@@ -234,6 +236,7 @@ class BrokerParts:
             clock=clock,
             rng=self._rng,
             unique_id=unique_ids.next,
+            hooks=self.put_hooks,
         )
         self.pull_processor = PullMessageProcessor(
             settings=settings,

@@ -122,7 +122,7 @@ class CommitLogFlusher:
             return
         self._flushed(end, timestamp)
         if self._commit_log.max_offset > end and self.is_sync:
-            self.commit()
+            self.commit_soon()
 
     def _flushed(self, end: int, timestamp: int) -> None:
         self.flush_count += 1

@@ -107,9 +107,7 @@ async def test_a_write_that_the_device_refuses_ends_the_store(tmp_path: Path, mo
     await store.shutdown()
 
 
-async def test_what_is_told_without_waiting_is_in_the_file_before(
-    tmp_path: Path, writes: list[tuple[int, int]]
-) -> None:
+async def test_what_is_told_without_waiting_is_in_the_file(tmp_path: Path, writes: list[tuple[int, int]]) -> None:
     store = staged(tmp_path)
     end = store.put_message(message()).end_offset
     Acknowledgement(store).without_waiting()

@@ -20,6 +20,7 @@ from maxq.broker.processors.put_outcome import put_refusal
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send_checks import SendChecks
 from maxq.broker.processors.send_properties import BrokerProperties, queue_by_priority, received_properties
+from maxq.broker.put_hooks import PutHooks
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import TOPIC_MAX_LENGTH
@@ -62,6 +63,7 @@ class SendMessageProcessor:
         clock: Clock,
         rng: Rng,
         unique_id: Callable[[], str],
+        hooks: PutHooks,
     ) -> None:
         """`unique_id` makes the UNIQ_KEY of a message that has none."""
         self._settings = settings
@@ -74,6 +76,7 @@ class SendMessageProcessor:
         self._clock = clock
         self._rng = rng
         self._unique_id = unique_id
+        self._hooks = hooks
         self._checks = SendChecks(settings, topics)
         self._own_properties = BrokerProperties(broker, lambda: settings.broker)
         self._unfinished: set[asyncio.Task[None]] = set()
@@ -89,6 +92,9 @@ class SendMessageProcessor:
         message = self._message(connection, request, header)
         if isinstance(message, Refusal):
             return message.reply_to(request, self._own_properties.for_reply())
+        refusal = self._hooks.apply(message)
+        if refusal is not None:
+            return refusal.reply_to(request, self._own_properties.for_reply())
         is_inner_batch = message.sys_flag & MessageSysFlag.INNER_BATCH
         result = self._put(message, plain_batch=bool(header.batch) and not is_inner_batch)
         if not result.ok:

@@ -1,0 +1,34 @@
+"""PutHooks: what may change or refuse a message before it is stored (the PutMessageHook list of BrokerController).
+
+A hook may move the message to another topic and queue (delayed, timed, half messages) by changing it in place. The
+compiled send path takes none of the messages that a hook has something to do with.
+
+Source:
+    broker/BrokerController.java initialRpcHooks…registerMessageStoreHook; util/HookUtils.java.
+"""
+
+from collections.abc import Callable
+
+from maxq.broker.processors.refusal import Refusal
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+
+PutHook = Callable[[MessageExtBrokerInner], Refusal | None]
+
+
+class PutHooks:
+    """The hooks of one broker, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._hooks: list[PutHook] = []
+
+    def add(self, hook: PutHook) -> None:
+        """`hook(message)` changes the message in place, or says why it must not be stored."""
+        self._hooks.append(hook)
+
+    def apply(self, message: MessageExtBrokerInner) -> Refusal | None:
+        """Run them; the first refusal ends it."""
+        for hook in self._hooks:
+            refusal = hook(message)
+            if refusal is not None:
+                return refusal
+        return None
