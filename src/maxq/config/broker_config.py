@@ -72,6 +72,9 @@ class BrokerConfig(SettingsTable):
         8, "Queues of the topic that pop consumption revives messages from.", low=1, high=65_535
     )
     enable_mixed_message_type: bool = setting(False, "Take any type of message in any topic.", live=True)
+    enable_topic_message_type_check: bool = setting(
+        False, "Refuse messages whose type is not their topic's message.type (NORMAL where it has none).", live=True
+    )
     enable_split_metadata: bool = setting(True, "Answer metadata requests of slaves in parts.", live=True)
     split_metadata_size: int = setting(2000, "Entries in one such part.", low=1, live=True)
 

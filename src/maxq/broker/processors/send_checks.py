@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from maxq.broker.attributes import CLEANUP_POLICY
+from maxq.broker.processors.message_type import type_refusal
 from maxq.broker.processors.refusal import FAQ, Refusal, not_built
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import (
@@ -88,7 +89,11 @@ class SendChecks:
         )
 
     def properties(self, config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
-        """Properties that change where or when a message is delivered."""
+        """Properties that change where or when a message is delivered, and the type they give it."""
+        if self._settings.broker.enable_topic_message_type_check:
+            refusal = type_refusal(config, properties, sys_flag)
+            if refusal is not None:
+                return refusal
         if config.attributes.get(CLEANUP_POLICY) == _COMPACTION and not properties.get(const.PROPERTY_KEYS):
             return Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,

@@ -1,18 +1,12 @@
 """What a broker adds to a message's properties, and what it takes from them (broker-api §3.3, changes-5.5 §5)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.processors.message_type import message_type
 from maxq.config.broker_config import BrokerConfig
 from maxq.protocol import message_const as const
 from maxq.protocol.message_properties import decode_properties
-
-_DELAY_PROPERTIES = (
-    const.PROPERTY_DELAY_TIME_LEVEL,
-    const.PROPERTY_TIMER_DELIVER_MS,
-    const.PROPERTY_TIMER_DELAY_SEC,
-    const.PROPERTY_TIMER_DELAY_MS,
-)
 
 
 class BrokerProperties:
@@ -52,15 +46,7 @@ def queue_by_priority(properties: dict[str, str], write_queue_nums: int) -> int 
     priority = properties.get(const.PROPERTY_PRIORITY)
     if priority is None:
         return None
-    if _is_other_type(properties) or not (priority.isascii() and priority.isdigit()):
+    if message_type(properties) != "PRIORITY" or not (priority.isascii() and priority.isdigit()):
         del properties[const.PROPERTY_PRIORITY]
         return None
     return min(int(priority[:10]), write_queue_nums - 1)
-
-
-def _is_other_type(properties: Mapping[str, str]) -> bool:
-    return (
-        properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
-        or any(name in properties for name in _DELAY_PROPERTIES)
-        or const.PROPERTY_SHARDING_KEY in properties
-    )

@@ -11,7 +11,7 @@ Source:
 from collections.abc import Callable
 from typing import Final
 
-from maxq.broker.attributes import CLEANUP_POLICY, QUEUE_TYPE
+from maxq.broker.attributes import CLEANUP_POLICY, MESSAGE_TYPE, QUEUE_TYPE
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import (
     DLQ_PREFIX,
@@ -26,6 +26,7 @@ from maxq.protocol.body.topic_config import PERM_WRITE, TopicConfig
 from maxq.protocol.enums import TopicFilterType
 from maxq.store.log_cy import TopicTail
 
+_SETTINGS: Final = ("brokerPermission", "enableTopicMessageTypeCheck")
 _GUARDED_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX)
 
 
@@ -47,20 +48,22 @@ class TopicTails:
         self._on_topics_changed(list(self._topics.topic_config_table.values()), [])
 
     def _on_settings_changed(self, changes: list[Change]) -> None:
-        if any(change.name == "brokerPermission" for change in changes):
+        if any(change.name in _SETTINGS for change in changes):
             self.refresh_all()
 
     def _on_topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
         for topic in deleted:
             self._tail_of(topic).plain = False
         is_writable = self._settings.broker.broker_permission & PERM_WRITE != 0
+        checks_types = self._settings.broker.enable_topic_message_type_check
         for config in changed:
             tail = self._tail_of(config.topic_name)
             tail.max_queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
             tail.write_queue_nums = config.write_queue_nums
             tail.multi_tags = config.topic_filter_type == TopicFilterType.MULTI_TAG
             tail.delay_levels = config.topic_name == SCHEDULE_TOPIC
-            tail.plain = _is_plain(config, is_writable=is_writable)
+            takes_all = not checks_types or config.attributes.get(MESSAGE_TYPE) == "MIXED"
+            tail.plain = takes_all and _is_plain(config, is_writable=is_writable)
 
 
 def _is_plain(config: TopicConfig, *, is_writable: bool) -> bool:

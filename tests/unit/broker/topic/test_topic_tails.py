@@ -64,3 +64,12 @@ def test_the_schedule_topic_is_marked_for_its_delay_levels() -> None:
     tails = watched()[1]
     assert tails["SCHEDULE_TOPIC_XXXX"].delay_levels
     assert not tails["BenchmarkTest"].delay_levels
+
+
+def test_where_types_are_checked_only_mixed_topics_are_plain() -> None:
+    world, tails = watched({"enableMixedMessageType": "true"})
+    world.add_topic("Typed", attributes={"+message.type": "NORMAL"})
+    world.add_topic("Mixed", attributes={"+message.type": "MIXED"})
+    assert (tails["Typed"].plain, tails["Mixed"].plain) == (True, True)
+    world.settings.update({"enableTopicMessageTypeCheck": "true"})
+    assert (tails["Typed"].plain, tails["Mixed"].plain) == (False, True)
