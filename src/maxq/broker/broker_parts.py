@@ -21,6 +21,7 @@ from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.fast_failure import FastFailure
 from maxq.broker.longpolling.pull_request_hold_service import HeldPullsOfClosed, PullRequestHoldService
+from maxq.broker.message_kinds import MessageKinds
 from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
 from maxq.broker.outer_api import BrokerOuterApi
 from maxq.broker.processors.assembly import AdminParts, register_admin
@@ -111,6 +112,7 @@ class BrokerParts:
         self.consumers = ConsumerManager(settings=settings, clock=clock)
         self.producers = ProducerManager(settings=settings, clock=clock)
         self.put_hooks = PutHooks()
+        self.kinds = MessageKinds()
         self.locks = RebalanceLockManager(clock=clock)
 
     def _build_services(self) -> None:
@@ -289,6 +291,11 @@ class BrokerParts:
             is_acting_master=lambda: acting.is_acting_master, min_broker_id=lambda: acting.min_broker_id
         )
         self.server.batch_path = BatchPath(sends, pulls)
+        self._build_message_kinds()
+
+    def _build_message_kinds(self) -> None:
+        """One line a part. The order is that of their put hooks (HookUtils.handleScheduleMessage): half messages, timers,
+        delay levels."""
 
     def _build_group_member(self) -> None:
         self.member = GroupMember(

@@ -79,6 +79,7 @@ class BrokerController(BrokerParts):
             await self._load()
             await self._listen()
             await self.role.listen()
+            await self.kinds.load()
         except BaseException:
             await self._close()
             raise
@@ -88,6 +89,7 @@ class BrokerController(BrokerParts):
         self.schedule.start()
         self.role.start()
         self.log_care.start()
+        self.kinds.start()
         try:
             await self._register_first()
         except BaseException:  # told to end while a name server takes its time
@@ -170,6 +172,7 @@ class BrokerController(BrokerParts):
         if self._registering is not None:
             self._registering.cancel()
         await self.member.acting.shutdown()
+        await self.kinds.shutdown()
         await self.registration.unregister()
         await self.role.stop()
         await self.schedule.stop()
