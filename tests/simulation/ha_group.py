@@ -185,7 +185,16 @@ class HaGroup:
         await self.start(chosen)
         self.forget_what_the_master_lacks(f"{chosen} was made the master")
         for node in self.slaves:
+            if self._has_what_was_never_on(chosen, node):
+                self.marks["slave emptied: the new master never had its first files"] += 1
+                node.lose_disk()
             await self.start(node)
+
+    def _has_what_was_never_on(self, chosen: HaNode, node: HaNode) -> bool:
+        """Without haFullCopy a slave begins with its master's last file, and knows nothing of queues that have no
+        message there. As master it numbers them from 0 again: who has the older messages has to be emptied."""
+        begins, others = chosen.live_image().start, node.live_image()
+        return not self.rule.config.ha_full_copy and others.data != b"" and others.start < begins
 
     async def let_operator_decide(self) -> None:
         """Slaves that do not join: the longest becomes the master, or they are emptied."""
