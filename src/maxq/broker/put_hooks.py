@@ -19,7 +19,13 @@ class PutHooks:
     """The hooks of one broker, in the order in which they were added."""
 
     def __init__(self) -> None:
+        self._half: Callable[[MessageExtBrokerInner], bool] | None = None
         self._hooks: list[PutHook] = []
+
+    def set_half(self, turn_away: Callable[[MessageExtBrokerInner], bool]) -> None:
+        """`turn_away(message)` makes a half message of one that opens a transaction, and says whether it did. No hook
+        sees those: when a transaction is committed, what is delivered meets them, delays included."""
+        self._half = turn_away
 
     def add(self, hook: PutHook) -> None:
         """`hook(message)` changes the message in place, or says why it must not be stored."""
@@ -27,6 +33,8 @@ class PutHooks:
 
     def apply(self, message: MessageExtBrokerInner) -> Refusal | None:
         """Run them; the first refusal ends it."""
+        if self._half is not None and self._half(message):
+            return None
         for hook in self._hooks:
             refusal = hook(message)
             if refusal is not None:
