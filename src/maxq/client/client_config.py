@@ -4,10 +4,11 @@ the name says otherwise.
 Source: apache/rocketmq client/ClientConfig.java, DefaultMQProducer, DefaultMQPushConsumer, DefaultLitePullConsumer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from maxq.client.hooks import CheckForbiddenHook, ConsumeMessageHook, FilterMessageHook, SendMessageHook
 from maxq.client.rebalance import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from maxq.errors import ClientError
 from maxq.protocol.compression import CompressionType
@@ -82,6 +83,12 @@ class ProducerConfig(ClientConfig):
     max_message_size: int = 4 * 1024 * 1024  # bytes
     send_latency_enable: bool = False  # fault latency: stay away from slow brokers
     start_detector_enable: bool = False  # and probe them
+    auto_batch: bool = False  # gather messages of one topic that are sent at about the same time into batches
+    batch_max_delay_ms: int = 10  # how long a message waits for others
+    batch_max_bytes: int = 32 * 1024  # of bodies and properties; a larger message is sent by itself
+    total_batch_max_bytes: int = 32 * 1024 * 1024  # waiting: above this messages are sent one by one
+    send_message_hooks: Sequence[SendMessageHook] = ()
+    check_forbidden_hooks: Sequence[CheckForbiddenHook] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +110,7 @@ class ConsumerConfig(ClientConfig):
     pull_time_delay_when_exception: int = 1_000
     local_offset_store_dir: str = ""  # broadcasting; empty: <home>/.rocketmq_offsets
     lock_interval: int = 20_000
+    filter_message_hooks: Sequence[FilterMessageHook] = ()
     message_queue_listener: Callable[[str, list[MessageQueue], list[MessageQueue]], None] | None = None
 
 
@@ -119,6 +127,7 @@ class PushConsumerConfig(ConsumerConfig):
     pull_threshold_for_topic: int = -1  # messages, divided among the queues we have; −1 off
     pull_threshold_size_for_topic: int = -1  # MiB, likewise
     post_subscription_when_pull: bool = False
+    consume_message_hooks: Sequence[ConsumeMessageHook] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

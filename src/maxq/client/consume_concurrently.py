@@ -71,16 +71,16 @@ class ConsumeMessageConcurrentlyService:
         self._stats = stats
         self._clock = clock
         self._broadcasting = config.message_model is MessageModel.BROADCASTING
-        self._requests: asyncio.Queue[ConsumeRequest] = asyncio.Queue()
+        self._requests: asyncio.Queue[ConsumeRequest | None] = asyncio.Queue()  # None: wakes an idle worker
         self._running: set[ConsumeRequest] = set()
         self._drained = asyncio.Event()  # set when the last call under way ends
+        self._workers: set[asyncio.Task[None]] = set()
+        self._wanted_workers = config.consume_thread_nums
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start the workers."""
-        work = self._work_in_executor if self._caller.uses_executor else self._work_on_loop
-        for n in range(self._config.consume_thread_nums):
-            self._tasks.append(asyncio.create_task(work(), name=f"maxq-consume-{n}"))
+        self.set_workers(self._wanted_workers)
         self._tasks.append(asyncio.create_task(self._expire_loop(), name="maxq-consume-expire"))
 
     async def shutdown(self, await_termination_ms: int = 0) -> None:
@@ -89,10 +89,34 @@ class ConsumeMessageConcurrentlyService:
             self._drained.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._drained.wait(), await_termination_ms / 1000)
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._workers]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
+
+    def set_workers(self, count: int) -> None:
+        """How many listener calls may be made at a time. Fewer than before: workers end after the call they make."""
+        self._wanted_workers = count
+        work = self._work_in_executor if self._caller.uses_executor else self._work_on_loop
+        for n in range(len(self._workers), count):
+            worker = asyncio.create_task(work(), name=f"maxq-consume-{n}")
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+        for _ in range(len(self._workers) - count):
+            self._requests.put_nowait(None)
+
+    async def _next_request(self) -> ConsumeRequest | None:
+        """What a worker does next; None: it is one too many."""
+        while True:
+            if len(self._workers) > self._wanted_workers:
+                worker = asyncio.current_task()
+                assert worker is not None, "workers are tasks"
+                self._workers.discard(worker)
+                return None
+            request = await self._requests.get()
+            if request is not None:
+                return request
 
     def submit(self, messages: list[MessageExt], process_queue: ProcessQueue, queue: MessageQueue) -> None:
         """Messages have come."""
@@ -112,8 +136,7 @@ class ConsumeMessageConcurrentlyService:
 
     async def _work_on_loop(self) -> None:
         done = 0
-        while True:
-            request = await self._requests.get()
+        while (request := await self._next_request()) is not None:
             if self._begin(request):
                 result = await self._caller.call(request.messages, request.context)
                 await self._end_safely(request, result)
@@ -123,12 +146,10 @@ class ConsumeMessageConcurrentlyService:
 
     async def _work_in_executor(self) -> None:
         requests = self._requests
-        workers = self._config.consume_thread_nums
-        while True:
-            chunk = [await requests.get()]
-            for _ in range(min(_CHUNK - 1, requests.qsize() // workers)):
-                chunk.append(requests.get_nowait())
-            chunk = [request for request in chunk if self._begin(request)]
+        while (first := await self._next_request()) is not None:
+            more = min(_CHUNK - 1, requests.qsize() // self._wanted_workers)
+            taken = [first, *(requests.get_nowait() for _ in range(more))]
+            chunk = [request for request in taken if request is not None and self._begin(request)]
             if not chunk:
                 continue
             results = await self._caller.call_many([(request.messages, request.context) for request in chunk])

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from maxq.client.client_config import PushConsumerConfig
 from maxq.client.consume_result import ConsumeContext, ConsumeResult
@@ -65,6 +66,8 @@ class ConsumeMessageOrderlyService:
         self._runners: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._consume_locks: dict[ProcessQueue, asyncio.Lock] = {}  # held during a listener call
         self._slots = asyncio.Semaphore(config.consume_thread_nums)
+        self._workers = config.consume_thread_nums
+        self._shrinking: set[asyncio.Task[Literal[True]]] = set()  # each takes a slot away when it gets one
         self._lock_task: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -76,6 +79,8 @@ class ConsumeMessageOrderlyService:
     async def shutdown(self, await_termination_ms: int = 0) -> None:
         """Stop; listener calls under way get `await_termination_ms` to end."""
         self._stopped = True
+        for shrinking in self._shrinking:
+            shrinking.cancel()
         tasks = list(self._runners.values())
         if tasks and await_termination_ms > 0:
             await asyncio.wait(tasks, timeout=await_termination_ms / 1000)
@@ -84,6 +89,18 @@ class ConsumeMessageOrderlyService:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def set_workers(self, count: int) -> None:
+        """How many listener calls may be made at a time. Fewer than before: from when calls under way have ended."""
+        change, self._workers = count - self._workers, count
+        while change > 0 and self._shrinking:
+            change -= self._shrinking.pop().cancel()
+        for _ in range(change):
+            self._slots.release()
+        for _ in range(-change):
+            taking = asyncio.create_task(self._slots.acquire(), name="maxq-fewer-slots")
+            self._shrinking.add(taking)
+            taking.add_done_callback(self._shrinking.discard)
 
     def submit(self, messages: list[MessageExt], process_queue: ProcessQueue, queue: MessageQueue) -> None:
         """Messages have come; they are in the ProcessQueue already."""

@@ -88,7 +88,9 @@ class GroupConsumer(ABC, Generic[Config]):
         try:
             self._offsets = self._make_offset_store(instance)
             await self._offsets.load()
-            self._pull_api = PullAPIWrapper(instance, self.group)
+            self._pull_api = PullAPIWrapper(
+                instance, self.group, self._config.filter_message_hooks, unit_mode=self._config.unit_mode
+            )
             self._build(instance)
             instance.register_consumer(self)
         except BaseException:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 
 from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
+from maxq.client.hooks import ConsumeHooks
 from maxq.protocol import message_const as const
 from maxq.protocol.enums import CMResult
 from maxq.protocol.message import MessageExt
@@ -25,9 +26,17 @@ class ListenerCaller:
         executor: where plain functions run; None: on the event loop, for functions that do not block.
         later: what an exception counts as.
         group: for the log.
+        hooks: called around every call, where the listener runs.
     """
 
-    def __init__(self, listener: MessageListener, executor: Executor | None, later: ConsumeResult, group: str) -> None:
+    def __init__(
+        self,
+        listener: MessageListener,
+        executor: Executor | None,
+        later: ConsumeResult,
+        group: str,
+        hooks: ConsumeHooks,
+    ) -> None:
         self._listener = listener
         is_coroutine = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
             getattr(listener, "__call__", None)  # noqa: B004 - an object with `async def __call__`
@@ -35,23 +44,34 @@ class ListenerCaller:
         self._executor = None if is_coroutine else executor
         self._later = later
         self._group = group
+        self._hooks = hooks
 
     @property
     def uses_executor(self) -> bool:
         """Do calls leave the loop?"""
         return self._executor is not None
 
+    def replace_executor(self, executor: Executor) -> None:
+        """Later calls run there."""
+        if self._executor is not None:
+            self._executor = executor
+
     async def call(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult:
         """One call."""
         if self._executor is not None:
             return (await self.call_many([(messages, context)]))[0]
+        hooked = self._hooks.before(messages, context.message_queue)
+        failure: Exception | None = None
         try:
             answer = self._listener(messages, context)
             if answer is not None and not isinstance(answer, ConsumeResult):
                 answer = await answer
+            result = self._checked(answer)
         except Exception as error:
-            return self._failed(error, messages)
-        return self._checked(answer, messages)
+            failure, result = error, self._failed(error, messages)
+        if hooked is not None:
+            self._hooks.after(hooked, result, raised=failure is not None)
+        return result
 
     async def call_many(self, calls: Sequence[Call]) -> list[ConsumeResult]:
         """Several calls, one after the other, in one hop to the executor."""
@@ -61,21 +81,26 @@ class ListenerCaller:
     def _run_blocking(self, calls: Sequence[Call]) -> list[ConsumeResult]:
         results = []
         for messages, context in calls:
+            hooked = self._hooks.before(messages, context.message_queue)
+            failure: Exception | None = None
             try:
                 answer = self._listener(messages, context)
                 if inspect.isawaitable(answer):
                     raise TypeError("a plain listener must not return an awaitable; declare it with `async def`")
-                results.append(self._checked(answer, messages))
+                result = self._checked(answer)
             except Exception as error:
-                results.append(self._failed(error, messages))
+                failure, result = error, self._failed(error, messages)
+            if hooked is not None:
+                self._hooks.after(hooked, result, raised=failure is not None)
+            results.append(result)
         return results
 
-    def _checked(self, answer: object, messages: list[MessageExt]) -> ConsumeResult:
+    def _checked(self, answer: object) -> ConsumeResult:
         if answer is None:
             return ConsumeResult.SUCCESS
         if isinstance(answer, ConsumeResult):
             return answer
-        return self._failed(TypeError(f"a listener returns a ConsumeResult or None, not {answer!r:.80}"), messages)
+        raise TypeError(f"a listener returns a ConsumeResult or None, not {answer!r:.80}")
 
     def _failed(self, error: Exception, messages: list[MessageExt]) -> ConsumeResult:
         first = messages[0]

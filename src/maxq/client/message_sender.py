@@ -8,11 +8,13 @@ client/impl/MQClientAPIImpl.java (processSendResponse).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from maxq.client.client_config import ProducerConfig
 from maxq.client.errors import MessageRefusedError, SendFailedError
+from maxq.client.hooks import CommunicationMode, SendHooks, SendMessageContext
 from maxq.client.latency_fault import LatencyFaultTolerance
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.namespace import RETRY_PREFIX, wrap
@@ -59,6 +61,7 @@ class PreparedMessage:
     is_reply: bool = False
     reconsume_times: str = "0"
     max_reconsume_times: str | None = None
+    messages: tuple[Message, ...] = ()  # for hooks, where there are any
 
 
 class MessageSender:
@@ -76,6 +79,8 @@ class MessageSender:
         self._remoting = instance.remoting
         self._serialize_type = config.serialize_type
         self.faults = LatencyFaultTolerance(enabled=config.send_latency_enable)
+        self._hooks = SendHooks(config.send_message_hooks, config.check_forbidden_hooks)
+        self._has_hooks = bool(self._hooks)
         self._legal_topics: dict[str, str] = {}  # the user's name → name on the wire
         self._default_topic_queue_nums = str(config.default_topic_queue_nums)
         self._unit_mode = "true" if config.unit_mode else "false"
@@ -93,6 +98,19 @@ class MessageSender:
             check_send_topic(topic)
             wire = self._legal_topics[topic] = wrap(self._config.namespace, topic)
         return wire
+
+    def check(self, message: Message) -> int:
+        """The checks of `prepare`, for a message that travels later, in a batch.
+
+        Returns:
+            Bytes of body and properties.
+
+        Raises:
+            ClientError: it is illegal; says why.
+        """
+        self.wire_topic(message.topic)
+        check_body(message.body, self._config.max_message_size)
+        return len(message.body) + len(self._property_text(message).encode())
 
     def prepare(self, message: Message) -> PreparedMessage:
         """Give a message its unique id, check and encode it. `message` keeps the id, so that sending it again sends
@@ -119,12 +137,20 @@ class MessageSender:
             sys_flag = compression_flag(config.compress_type)
         if properties.get(const.PROPERTY_TRANSACTION_PREPARED) == "true":
             sys_flag |= MessageSysFlag.TRANSACTION_PREPARED
-        text = encode_properties(properties)
-        if len(text) > 8_000:
-            check_properties(text.encode())
-        return PreparedMessage(
+        text = self._property_text(message)
+        prepared = PreparedMessage(
             topic, msg_id, body, sys_flag, text, message.flag, self._clock.wall_ms(), is_reply=is_reply(message)
         )
+        if self._has_hooks:
+            prepared.messages = (message,)
+        return prepared
+
+    @staticmethod
+    def _property_text(message: Message) -> str:
+        text = encode_properties(message.properties)
+        if len(text) > 8_000:
+            check_properties(text.encode())
+        return text
 
     def prepare_retry(self, message: Message) -> PreparedMessage:
         """A message to a retry topic: its counters travel in the header, not as properties."""
@@ -175,6 +201,7 @@ class MessageSender:
             first.flag,
             self._clock.wall_ms(),
             is_batch=True,
+            messages=tuple(messages) if self._has_hooks else (),
         )
 
     # --- queues ---
@@ -252,12 +279,41 @@ class MessageSender:
             raise ClientError(f"broker {queue.broker_name} has no master in the name server's routes")
         return address
 
-    async def send_kernel(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        """One try on one queue; keeps the fault table.
+    def send_kernel(
+        self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int
+    ) -> Coroutine[Any, Any, SendResult]:
+        """One try on one queue; keeps the fault table and tells the hooks.
 
         Raises:
             RemotingError, BrokerError, ClientError
         """
+        send = self._send_with_hooks if self._has_hooks else self._send_one
+        return send(prepared, queue, timeout_ms)
+
+    async def _send_with_hooks(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        context = self._before(prepared, queue, await self.address_of(queue), CommunicationMode.SYNC)
+        try:
+            context.send_result = result = await self._send_one(prepared, queue, timeout_ms)
+        except Exception as error:
+            context.exception = error
+            raise
+        finally:
+            self._hooks.after(context)
+        return result
+
+    def _before(
+        self, prepared: PreparedMessage, queue: MessageQueue, address: str, mode: CommunicationMode
+    ) -> SendMessageContext:
+        config = self._config
+        context = SendMessageContext(
+            self._group, config.namespace, prepared.messages, queue, address, mode, config.unit_mode
+        )
+        self._hooks.before(context)
+        if not prepared.is_batch:
+            prepared.properties = self._property_text(prepared.messages[0])
+        return context
+
+    async def _send_one(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
         started_ms = self._clock.monotonic_ms()
         try:
             address = self.address(queue) or await self.address_of(queue)
@@ -390,8 +446,18 @@ class MessageSender:
         """Send without waiting for anything."""
         if queue is None:
             queue = self.select_queue(await self.publish_info(prepared.topic))
-        address = self.address(queue) or await self.address_of(queue)
-        await self._remoting.invoke_oneway(address, self.request(prepared, queue))
+        address = await self.address_of(queue)
+        if not self._has_hooks:
+            await self._remoting.invoke_oneway(address, self.request(prepared, queue))
+            return
+        context = self._before(prepared, queue, address, CommunicationMode.ONEWAY)
+        try:
+            await self._remoting.invoke_oneway(address, self.request(prepared, queue))
+        except Exception as error:
+            context.exception = error
+            raise
+        finally:
+            self._hooks.after(context)
 
     async def probe_faulty(self) -> None:
         """Detector round: ask brokers that failed for an offset of a queue of theirs; an answer makes them

@@ -19,6 +19,7 @@ from maxq.client.message_sender import MessageSender, PreparedMessage
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
 from maxq.client.namespace import unwrap, wrap
+from maxq.client.produce_accumulator import ProduceAccumulator
 from maxq.client.send_result import SendResult
 from maxq.client.topic_publish_info import TopicPublishInfo
 from maxq.client.validators import DEFAULT_PRODUCER_GROUP, check_group
@@ -55,6 +56,7 @@ class Producer:
         self._instance: MQClientInstance | None = None
         self._sender: MessageSender
         self._detector: asyncio.Task[None] | None = None
+        self._accumulator = ProduceAccumulator(config, self._send_gathered) if config.auto_batch else None
 
     # --- life ---
 
@@ -80,7 +82,9 @@ class Producer:
             self._detector = asyncio.create_task(self._detect(), name="maxq-fault-detector")
 
     async def shutdown(self) -> None:
-        """Leave: brokers are told, connections closed."""
+        """Leave: what waits for a batch is sent, brokers are told, connections closed."""
+        if self._accumulator is not None:
+            await self._accumulator.flush()
         instance, self._instance = self._instance, None
         if instance is None:
             return
@@ -139,8 +143,28 @@ class Producer:
             RemotingTimeoutError: no answer in time.
         """
         sender = self._sender if self._instance is not None else self._running()
+        gathered = self._gather(message, queue)
+        if gathered is not None:
+            return await gathered
         prepared = sender.prepare(message)
         timeout_ms = timeout_ms or self._config.send_msg_timeout
+        if queue is not None:
+            return await self._send_to(prepared, queue, timeout_ms)
+        return await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
+
+    def _gather(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult] | None:
+        """Let a message wait for others (`auto_batch`); None: it is to be sent by itself."""
+        accumulator = self._accumulator
+        if accumulator is None:
+            return None
+        size = self._sender.check(message)
+        return accumulator.add(message, size, queue) if accumulator.can_batch(message, size) else None
+
+    async def _send_gathered(self, messages: list[Message], queue: MessageQueue | None) -> SendResult:
+        if len(messages) > 1:
+            return await self.send_batch(messages, queue=queue)
+        sender = self._running()
+        timeout_ms, prepared = self._config.send_msg_timeout, sender.prepare(messages[0])
         if queue is not None:
             return await self._send_to(prepared, queue, timeout_ms)
         return await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
@@ -257,10 +281,12 @@ class Producer:
             ClientError: an illegal message. Everything later goes to the future.
         """
         sender = self._running()
-        prepared = sender.prepare(message)
-        timeout_ms = timeout_ms or self._config.send_msg_timeout
-        retries = self._config.retry_times_when_send_async_failed
-        future: asyncio.Future[SendResult] = asyncio.ensure_future(sender.send(prepared, timeout_ms, retries))
+        future = self._gather(message, None)
+        if future is None:
+            prepared = sender.prepare(message)
+            timeout_ms = timeout_ms or self._config.send_msg_timeout
+            retries = self._config.retry_times_when_send_async_failed
+            future = asyncio.ensure_future(sender.send(prepared, timeout_ms, retries))
         if callback is not None:
             tell = callback
 

@@ -9,8 +9,10 @@ Source: apache/rocketmq client/impl/consumer/PullAPIWrapper.java, common/sysflag
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from maxq.client.broker_table import BrokerAddress
+from maxq.client.hooks import FilterMessageContext, FilterMessageHook, filtered
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.namespace import unwrap
 from maxq.client.pull_result import PullResult, PullStatus
@@ -42,9 +44,13 @@ _INNER_BATCH = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
 class PullAPIWrapper:
     """Pulls for one consumer group (name on the wire)."""
 
-    def __init__(self, instance: MQClientInstance, group: str) -> None:
+    def __init__(
+        self, instance: MQClientInstance, group: str, hooks: Sequence[FilterMessageHook], *, unit_mode: bool
+    ) -> None:
         self._instance = instance
         self._group = group
+        self._hooks = hooks
+        self._unit_mode = unit_mode
         self._pull_from_which_node: dict[MessageQueue, int] = {}
         self.connect_broker_by_user: int | None = None  # broker id every pull goes to, if the user wants that
 
@@ -177,6 +183,8 @@ class PullAPIWrapper:
         tags = subscription.tags_set
         if tags and subscription.is_tag_type and not subscription.class_filter_mode:
             messages = [message for message in messages if message.properties.get(const.PROPERTY_TAGS) in tags]
+        if self._hooks:
+            messages = filtered(self._hooks, FilterMessageContext(self._group, messages, queue, self._unit_mode))
         namespace = self._instance.config.namespace
         min_offset, max_offset = str(result.min_offset), str(result.max_offset)
         for message in messages:

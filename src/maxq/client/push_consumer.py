@@ -10,13 +10,16 @@ import asyncio
 import logging
 from collections.abc import Collection, Coroutine, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 
 from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
 from maxq.client.consume_concurrently import ConsumeMessageConcurrentlyService
 from maxq.client.consume_orderly import ConsumeMessageOrderlyService
 from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.client.consumer_stats import SAMPLE_INTERVAL_MS, ConsumerStats
+from maxq.client.flow_control import FlowControl
 from maxq.client.group_consumer import GroupConsumer
+from maxq.client.hooks import ConsumeHooks
 from maxq.client.listener_caller import ListenerCaller, reset_retry_topic
 from maxq.client.message_sender import MessageSender
 from maxq.client.mq_client import MQClientInstance
@@ -29,7 +32,7 @@ from maxq.client.running_info import consumer_running_info
 from maxq.client.send_back import SendBack
 from maxq.client.validators import check_topic
 from maxq.codes import ResponseCode
-from maxq.errors import BrokerError, MaxQError, RemoteProtocolError
+from maxq.errors import BrokerError, ClientError, MaxQError, RemoteProtocolError
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from maxq.protocol.body.subscription import TAG, build_subscription_data
 from maxq.protocol.enums import ConsumeType
@@ -40,6 +43,7 @@ log = logging.getLogger(__name__)
 
 FLOW_CONTROL_WAIT_MS = 10  # Java waits 50; the check costs nothing here
 PAUSED_WAIT_MS = 1_000
+MAX_CONSUME_THREADS = 1_000
 BROKER_FLOW_CONTROL_WAIT_MS = 20  # after FLOW_CONTROL 215
 CLIENT_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 _UNKNOWN_TO_BROKER = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
@@ -76,15 +80,20 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         self._retry_topic = retry_topic(self.group)
         self._orderly = orderly
         later = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT if orderly else ConsumeResult.RECONSUME_LATER
-        self._caller = ListenerCaller(listener, executor, later, self.group)
+        timeout_ms = config.consume_timeout_minutes * 60_000
+        hooks = ConsumeHooks(config.consume_message_hooks, self.group, config.namespace, self._clock, timeout_ms)
+        self._caller = ListenerCaller(listener, executor, later, self.group, hooks)
         self.stats = ConsumerStats()
         self._send_back: SendBack
         self._service: ConsumeMessageConcurrentlyService | ConsumeMessageOrderlyService
         self._pullers: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._paused = False
-        self._threshold_count = config.pull_threshold_for_queue
-        self._threshold_bytes = config.pull_threshold_size_for_queue << 20
+        self.flow_control = FlowControl(
+            config.pull_threshold_for_queue,
+            config.pull_threshold_size_for_queue << 20,
+            None if orderly else config.consume_max_span,
+        )
 
     # --- life ---
 
@@ -218,6 +227,24 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         """Pull again."""
         self._paused = False
 
+    def set_consume_thread_nums(self, count: int, executor: Executor | None = None) -> None:
+        """Change how many listener calls are made at a time, also while running.
+
+        Args:
+            count: 1 to 1000.
+            executor: where plain listeners run from now on; None: where they ran before.
+
+        Raises:
+            ClientError: `count` is out of bounds.
+        """
+        if not 1 <= count <= MAX_CONSUME_THREADS:
+            raise ClientError(f"consume_thread_nums is {count}, allowed is 1 to {MAX_CONSUME_THREADS}")
+        self._config = replace(self._config, consume_thread_nums=count)
+        if executor is not None:
+            self._caller.replace_executor(executor)
+        if self._instance is not None:
+            self._service.set_workers(count)
+
     def assigned_queues(self) -> list[MessageQueue]:
         """The queues we hold now, sorted."""
         self._running()
@@ -255,6 +282,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         await self._offsets.persist(queue, certain=True)
         self._offsets.remove(queue)
         self._pull_api.forget(queue)
+        self.flow_control.forget(queue)
         return True
 
     async def on_assignment_changed(
@@ -263,9 +291,9 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         config = self._config
         held = max(len(self._rebalance.process_queues), 1)
         if config.pull_threshold_for_topic != -1:
-            self._threshold_count = max(1, config.pull_threshold_for_topic // held)
+            self.flow_control.count_max = max(1, config.pull_threshold_for_topic // held)
         if config.pull_threshold_size_for_topic != -1:
-            self._threshold_bytes = max(1, config.pull_threshold_size_for_topic // held) << 20
+            self.flow_control.bytes_max = max(1, config.pull_threshold_size_for_topic // held) << 20
         await self._renew_subscription(topic)
         if config.message_queue_listener is not None:
             config.message_queue_listener(topic, list(everything), sorted(mine))
@@ -276,7 +304,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         was_locked = False
         while not process_queue.dropped:
             process_queue.last_pull_timestamp = self._clock.monotonic_ms()
-            wait_ms = self._hold_back_ms(process_queue)
+            wait_ms = self._hold_back_ms(queue, process_queue)
             if wait_ms:
                 await asyncio.sleep(wait_ms / 1000)
                 continue
@@ -305,17 +333,15 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
             if self._config.pull_interval > 0 and result.messages:
                 await asyncio.sleep(self._config.pull_interval / 1000)
 
-    def _hold_back_ms(self, process_queue: ProcessQueue) -> int:
+    def _hold_back_ms(self, queue: MessageQueue, process_queue: ProcessQueue) -> int:
         """How long to wait before pulling; 0: pull now."""
         if self._paused:
             return PAUSED_WAIT_MS
-        if process_queue.message_count > self._threshold_count or process_queue.message_size > self._threshold_bytes:
+        if self.flow_control.holds_back(queue, process_queue):
             return FLOW_CONTROL_WAIT_MS
         if self._orderly:
             is_waiting = not self._broadcasting and not process_queue.locked
             return self._config.pull_time_delay_when_exception if is_waiting else 0
-        if process_queue.max_span() > self._config.consume_max_span:
-            return FLOW_CONTROL_WAIT_MS
         return 0
 
     async def _pull(self, queue: MessageQueue, offset: int) -> PullResult | None:
@@ -402,6 +428,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         )
         info.properties[ConsumerRunningInfo.PROP_THREADPOOL_CORE_SIZE] = str(self._config.consume_thread_nums)
         info.properties[ConsumerRunningInfo.PROP_CONSUME_ORDERLY] = "true" if self._orderly else "false"
+        info.properties |= self.flow_control.figures()
         now_ms = self._clock.monotonic_ms()
         info.status_table = {topic: self.stats.consume_status(topic, now_ms) for topic in self._wanted}
         return info

@@ -206,6 +206,13 @@ class PushConsumer(_Started):
         """Pull again."""
         self._client.resume()
 
+    def set_consume_thread_nums(self, count: int) -> None:
+        """Change how many threads call the listener, also while running. Calls under way end where they are."""
+        pool, old = ThreadPoolExecutor(max(count, 1), thread_name_prefix="maxq-consume"), self._pool
+        self._on_loop(lambda: self._client.set_consume_thread_nums(count, pool))
+        self._pool = pool
+        old.shutdown(wait=False)
+
     @property
     def client_id(self) -> str:
         """Who we are for the broker."""

@@ -1,0 +1,210 @@
+"""Hooks: what an application has called around its sends, its listener calls and its pulls.
+
+They are given with the client's settings (`send_message_hooks=[…]`). A hook is an object with the methods of one of
+the protocols below. What a send or consume hook raises is logged and changes nothing; a CheckForbiddenHook refuses a
+send by raising. Hooks of sends and pulls run on the client's event loop and must not block; those of listener calls run
+where the listener runs.
+
+Source:
+    apache/rocketmq client/hook/*.java; client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl),
+    client/impl/consumer/ConsumeMessageConcurrentlyService.java (ConsumeRequest), PullAPIWrapper.java (executeHook).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol, TypeVar
+
+from maxq.client.consume_result import ConsumeResult
+from maxq.client.send_result import SendResult
+from maxq.protocol.message import Message, MessageExt
+from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+# --- sending ---
+
+
+class CommunicationMode(Enum):
+    """Does the sender wait for an answer?"""
+
+    SYNC = "SYNC"
+    ONEWAY = "ONEWAY"
+
+
+@dataclass(slots=True)
+class SendMessageContext:
+    """One try to send. Properties that a hook gives a single message before the send travel with it.
+
+    Attributes:
+        messages: one, or those of a batch.
+        send_result: after the send; None if it failed or was one-way.
+        exception: after a send that failed.
+        props: the hooks' own, kept from before to after.
+    """
+
+    producer_group: str
+    namespace: str
+    messages: tuple[Message, ...]
+    message_queue: MessageQueue
+    broker_address: str
+    communication_mode: CommunicationMode
+    unit_mode: bool
+    send_result: SendResult | None = None
+    exception: Exception | None = None
+    props: dict[str, object] = field(default_factory=dict)
+
+
+class SendMessageHook(Protocol):
+    """Told of every try to send, before and after."""
+
+    def send_message_before(self, context: SendMessageContext) -> None: ...
+
+    def send_message_after(self, context: SendMessageContext) -> None: ...
+
+
+class CheckForbiddenHook(Protocol):
+    """May refuse a send: what it raises is what the sender gets, and no other broker is tried."""
+
+    def check_forbidden(self, context: SendMessageContext) -> None: ...
+
+
+class SendHooks:
+    """The hooks of one producer, in their order."""
+
+    def __init__(self, hooks: Sequence[SendMessageHook], forbidding: Sequence[CheckForbiddenHook]) -> None:
+        self._hooks = tuple(hooks)
+        self._forbidding = tuple(forbidding)
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks or self._forbidding)
+
+    def before(self, context: SendMessageContext) -> None:
+        """Raises what a CheckForbiddenHook raises."""
+        for forbidding in self._forbidding:
+            forbidding.check_forbidden(context)
+        for hook in self._hooks:
+            _call(hook.send_message_before, context)
+
+    def after(self, context: SendMessageContext) -> None:
+        """`context` has the result or the exception."""
+        for hook in self._hooks:
+            _call(hook.send_message_after, context)
+
+
+# --- consuming ---
+
+
+class ConsumeReturnType(Enum):
+    """How a listener call ended."""
+
+    SUCCESS = "SUCCESS"
+    TIME_OUT = "TIME_OUT"  # it returned, but took longer than consume_timeout_minutes
+    EXCEPTION = "EXCEPTION"
+    FAILED = "FAILED"  # it asked for another try
+
+
+@dataclass(slots=True)
+class ConsumeMessageContext:
+    """One listener call.
+
+    Attributes:
+        status: after the call: what counts as its answer.
+        return_type: after the call: how it ended.
+        props: the hooks' own, kept from before to after.
+    """
+
+    consumer_group: str
+    namespace: str
+    messages: list[MessageExt]
+    message_queue: MessageQueue
+    started_ms: int  # monotonic
+    success: bool = False
+    status: ConsumeResult | None = None
+    return_type: ConsumeReturnType | None = None
+    props: dict[str, object] = field(default_factory=dict)
+
+
+class ConsumeMessageHook(Protocol):
+    """Told of every listener call, before and after."""
+
+    def consume_message_before(self, context: ConsumeMessageContext) -> None: ...
+
+    def consume_message_after(self, context: ConsumeMessageContext) -> None: ...
+
+
+class ConsumeHooks:
+    """The hooks of one consumer, in their order.
+
+    Args:
+        timeout_ms: a listener call of this length counts as TIME_OUT.
+    """
+
+    def __init__(
+        self, hooks: Sequence[ConsumeMessageHook], group: str, namespace: str, clock: Clock, timeout_ms: int
+    ) -> None:
+        self._hooks = tuple(hooks)
+        self._group = group
+        self._namespace = namespace
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    def before(self, messages: list[MessageExt], queue: MessageQueue) -> ConsumeMessageContext | None:
+        """What to give to `after`; None without hooks."""
+        if not self._hooks:
+            return None
+        context = ConsumeMessageContext(self._group, self._namespace, messages, queue, self._clock.monotonic_ms())
+        for hook in self._hooks:
+            _call(hook.consume_message_before, context)
+        return context
+
+    def after(self, context: ConsumeMessageContext, result: ConsumeResult, *, raised: bool) -> None:
+        """The call has ended; `raised`: by an exception, for which `result` stands."""
+        context.status = result
+        context.success = result is ConsumeResult.SUCCESS
+        if raised:
+            context.return_type = ConsumeReturnType.EXCEPTION
+        elif self._clock.monotonic_ms() - context.started_ms >= self._timeout_ms:
+            context.return_type = ConsumeReturnType.TIME_OUT
+        else:
+            context.return_type = ConsumeReturnType.SUCCESS if context.success else ConsumeReturnType.FAILED
+        for hook in self._hooks:
+            _call(hook.consume_message_after, context)
+
+
+# --- pulling ---
+
+
+@dataclass(slots=True)
+class FilterMessageContext:
+    """What one pull brought. A hook takes messages away by replacing `messages`; the consumer passes over them."""
+
+    consumer_group: str
+    messages: list[MessageExt]
+    message_queue: MessageQueue
+    unit_mode: bool
+
+
+class FilterMessageHook(Protocol):
+    """Sees the messages of each pull before anybody else."""
+
+    def filter_message(self, context: FilterMessageContext) -> None: ...
+
+
+def filtered(hooks: Sequence[FilterMessageHook], context: FilterMessageContext) -> list[MessageExt]:
+    """The messages that the hooks leave."""
+    for hook in hooks:
+        _call(hook.filter_message, context)
+    return context.messages
+
+
+def _call(method: Callable[[T], None], context: T) -> None:
+    try:
+        method(context)
+    except Exception:
+        log.warning("hook %r failed", method, exc_info=True)
