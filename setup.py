@@ -8,6 +8,7 @@ import os
 from setuptools import Extension, setup
 
 HOT_MODULES = [
+    "maxq.filter.predicates_cy",
     "maxq.protocol.frames_cy",
     "maxq.store.record_cy",
     "maxq.store.log_cy",

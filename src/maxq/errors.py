@@ -22,7 +22,9 @@ MaxQError
 │   ├── NoRouteError            17 TOPIC_NOT_EXIST from the name server
 │   └── OffsetMovedError        21 PULL_OFFSET_MOVED: next_begin_offset
 ├── RequestRefusedError         a broker or name server will not do what a request asks: response_code, remark
-│   └── InvalidAttributeError   an attribute of a topic or group that is unknown, illegal or fixed
+│   ├── InvalidAttributeError   an attribute of a topic or group that is unknown, illegal or fixed
+│   └── FilterExpressionError   an SQL92 expression that is wrong: 23 SUBSCRIPTION_PARSE_FAILED
+├── FilterEvaluationError       a property that can not be compared as an expression asks: the message does not match
 └── ClientError                 the client library was used wrongly or is not running
 """
 
@@ -194,3 +196,14 @@ class InvalidAttributeError(RequestRefusedError):
 
     def __init__(self, remark: str) -> None:
         super().__init__(1, remark)
+
+
+class FilterExpressionError(RequestRefusedError):
+    """An SQL92 expression that is wrong; the message shows it, says where and why."""
+
+    def __init__(self, remark: str) -> None:
+        super().__init__(23, remark)
+
+
+class FilterEvaluationError(MaxQError):
+    """A value that can not be compared as an expression asks; its message does not match. Never leaves maxq.filter."""

@@ -1,0 +1,291 @@
+"""What an SQL92 expression may say, and the predicate it becomes (the create… methods of filter/expression/*.java).
+
+The parser (sql92.py) calls `ExpressionBuilder` bottom up. An operand is one of
+
+    Literal     a literal; a minus sign before a number makes a `Negative` of it, which escapes the checks of literals
+    Name        a property
+    Truth       a boolean expression; TRUE, FALSE and NULL are literals and truths at once (`Literal.outcome`)
+    Lost        a minus sign before something that is no number: null
+
+and the builder turns pairs of them into the narrowest node that tests them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.errors import FilterEvaluationError, FilterExpressionError
+from maxq.filter import predicates_cy as nodes
+from maxq.filter.java_values import (
+    INTEGER_BITS,
+    LONG_BITS,
+    Long,
+    Value,
+    compare_values,
+    negate,
+    parse_integer,
+)
+from maxq.filter.predicates_cy import EQUAL, FALSE, NULL, TRUE, Node, Predicate
+
+MAX_DEPTH: Final = 200
+_SMALLEST_DOUBLE: Final = 5e-324
+_FLIPPED: Final = {relation: relation & EQUAL | relation >> 2 & 1 | relation << 2 & 4 for relation in range(8)}
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A literal. `outcome`: what TRUE, FALSE and NULL are as boolean expressions; None for others."""
+
+    value: Value
+    outcome: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """A number behind minus signs."""
+
+    value: int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A property: its place among the names."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A boolean expression, `depth` nodes high."""
+
+    node: Node
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A minus sign before what is no number: null, once `of` has been evaluated."""
+
+    of: Truth | None
+
+
+Operand = Literal | Negative | Name | Truth | Lost
+
+
+class ExpressionBuilder:
+    """Builds one expression. Its methods are what the grammar's rules mean; they raise FilterExpressionError."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, int] = {}
+
+    def finish(self, operand: Operand) -> Predicate:
+        """The whole expression has been read."""
+        root = self.as_truth(operand).node
+        return Predicate([name.encode("utf-8", "surrogatepass") for name in self._slots], root)
+
+    # --- literals and names ---
+
+    def text(self, image: str) -> Literal:
+        """A text literal as written: with its quotes, quotes in it doubled."""
+        return Literal(image[1:-1].replace("''", "'"))
+
+    def decimal(self, image: str) -> Literal:
+        digits = image.rstrip("lL")
+        try:
+            value = parse_integer(digits, LONG_BITS)
+        except FilterEvaluationError:
+            raise FilterExpressionError(f"{digits:.80} does not fit into 64 bits") from None
+        fits = value < 1 << (INTEGER_BITS - 1)
+        return Literal(value if fits else Long(value))
+
+    def floating(self, image: str) -> Literal:
+        value = float(image)
+        if value == float("inf"):
+            raise FilterExpressionError(f"{image:.80} is above the largest floating-point number")
+        if value < _SMALLEST_DOUBLE:
+            raise FilterExpressionError(f"{image:.80} is below the smallest floating-point number above zero; write 0")
+        return Literal(value)
+
+    def true(self) -> Literal:
+        return Literal(True, TRUE)
+
+    def false(self) -> Literal:
+        return Literal(False, FALSE)
+
+    def null(self) -> Literal:
+        return Literal(None, NULL)
+
+    def name(self, image: str) -> Name:
+        return Name(self._slots.setdefault(image, len(self._slots)))
+
+    # --- logic ---
+
+    def as_truth(self, operand: Operand) -> Truth:
+        """An operand where a boolean expression is wanted."""
+        if isinstance(operand, Truth):
+            return operand
+        if isinstance(operand, Name):
+            return Truth(nodes.Cast(operand.slot), 1)
+        if isinstance(operand, Literal) and operand.outcome is not None:
+            return Truth(nodes.Fixed(operand.outcome), 1)
+        raise FilterExpressionError(f"{_show(operand)} stands where something true or false is wanted")
+
+    def either(self, left: Operand, right: Operand) -> Truth:
+        one, other = self.as_truth(left), self.as_truth(right)
+        if isinstance(one.node, nodes.AnyOf):  # a OR b OR c is one row, however long
+            return Truth(nodes.AnyOf([*one.node.nodes, other.node]), max(one.depth, _deeper(other)))
+        return Truth(nodes.AnyOf([one.node, other.node]), max(_deeper(one), _deeper(other)))
+
+    def both(self, left: Operand, right: Operand) -> Truth:
+        one, other = self.as_truth(left), self.as_truth(right)
+        if isinstance(one.node, nodes.Every):
+            return Truth(nodes.Every([*one.node.nodes, other.node]), max(one.depth, _deeper(other)))
+        return Truth(nodes.Every([one.node, other.node]), max(_deeper(one), _deeper(other)))
+
+    def negation(self, operand: Operand) -> Truth:
+        truth = self.as_truth(operand)
+        return Truth(nodes.Negation(truth.node), _deeper(truth))
+
+    def negative(self, operand: Operand) -> Negative | Lost:
+        if isinstance(operand, Negative) or (isinstance(operand, Literal) and _is_number(operand.value)):
+            value = operand.value
+            assert isinstance(value, int | float), "a number was asked for"
+            return Negative(negate(value))
+        if isinstance(operand, Lost):
+            return operand
+        return Lost(operand if isinstance(operand, Truth) else None)
+
+    # --- comparison ---
+
+    def equal(self, left: Operand, right: Operand) -> Truth:
+        for operand in (left, right):
+            if isinstance(operand, Literal) and operand.value is None:
+                raise FilterExpressionError("NULL can not be compared; write IS NULL or IS NOT NULL")
+        if isinstance(left, Literal) and isinstance(right, Literal):
+            if left.outcome is not None and right.outcome is None:
+                raise FilterExpressionError(f"{_show(left)} can not be compared with {_show(right)}")
+        return self._equal(left, right)
+
+    def not_equal(self, left: Operand, right: Operand) -> Truth:
+        return self.negation(self.equal(left, right))
+
+    def is_null(self, operand: Operand) -> Truth:
+        if isinstance(operand, Name):
+            return Truth(nodes.Absent(operand.slot), 1)
+        return self._equal(operand, Literal(None, NULL))
+
+    def is_not_null(self, operand: Operand) -> Truth:
+        return self.negation(self.is_null(operand))
+
+    def ordered(self, left: Operand, relation: int, right: Operand) -> Truth:
+        """`relation`: LESS or GREATER, with EQUAL or without."""
+        for operand in (left, right):
+            if isinstance(operand, Truth) or (isinstance(operand, Literal) and not _is_number(operand.value)):
+                raise FilterExpressionError(f"{_show(operand)} can not be compared by <, <=, > or >=")
+        return self._compare(left, right, relation, if_left_absent=NULL, if_right_absent=NULL)
+
+    def between(self, value: Operand, low: Operand, high: Operand) -> Truth:
+        if isinstance(low, Literal) and isinstance(high, Literal):
+            if low.value is None or high.value is None:
+                raise FilterExpressionError("the limits of BETWEEN can not be NULL")
+            try:
+                is_empty = compare_values(high.value, low.value) < 0
+            except FilterEvaluationError as error:
+                raise FilterExpressionError(f"the limits of BETWEEN can not be compared: {error}") from None
+            if is_empty:
+                raise FilterExpressionError(f"BETWEEN {_show(low)} AND {_show(high)}: the first limit is the greater one")
+        return self.both(
+            self.ordered(value, nodes.GREATER | EQUAL, low), self.ordered(value, nodes.LESS | EQUAL, high)
+        )
+
+    def not_between(self, value: Operand, low: Operand, high: Operand) -> Truth:
+        return self.either(self.ordered(value, nodes.LESS, low), self.ordered(value, nodes.GREATER, high))
+
+    def one_of(self, operand: Operand, texts: Sequence[Literal], *, negated: bool) -> Truth:
+        if not isinstance(operand, Name):
+            raise FilterExpressionError(f"IN needs a property on its left, not {_show(operand)}")
+        node: Node = nodes.OneOf(operand.slot, [_encoded(text) for text in texts])
+        return Truth(nodes.Negation(node), 2) if negated else Truth(node, 1)
+
+    def text_test(self, operand: Operand, kind: int, text: Literal, *, negated: bool) -> Truth:
+        """CONTAINS, STARTSWITH, ENDSWITH: false, negated or not, of what is no text, and with an empty text."""
+        assert isinstance(text.value, str), "the grammar takes a text only"
+        if not text.value:
+            return Truth(nodes.Fixed(FALSE), 1)
+        if isinstance(operand, Name):
+            return Truth(nodes.TextTest(operand.slot, kind, _encoded(text), negated), 1)
+        depth = 1 + _depth(operand)
+        return Truth(nodes.OperandTextTest(_as_node(operand), kind, text.value, negated), _checked(depth))
+
+    def _equal(self, left: Operand, right: Operand) -> Truth:
+        return self._compare(left, right, EQUAL, if_left_absent=NULL, if_right_absent=FALSE)
+
+    def _compare(
+        self, left: Operand, right: Operand, relation: int, *, if_left_absent: int, if_right_absent: int
+    ) -> Truth:
+        node = None
+        if isinstance(left, Name):
+            node = _against_constant(left.slot, relation, right, if_left_absent)
+        elif isinstance(right, Name):
+            node = _against_constant(right.slot, _FLIPPED[relation], left, if_right_absent)
+        if node is None:
+            node = nodes.Comparison(_as_node(left), _as_node(right), relation)
+        return Truth(node, _checked(1 + max(_depth(left), _depth(right))))
+
+
+def _against_constant(slot: int, relation: int, constant: Operand, if_absent: int) -> Node | None:
+    """The narrow node for a property and a constant; None if there is none for it."""
+    if not isinstance(constant, Literal | Negative) or isinstance(constant.value, bool):
+        return None
+    value = constant.value
+    if isinstance(value, str):
+        return nodes.EqualsText(slot, value.encode("utf-8", "surrogatepass"), if_absent)
+    if isinstance(value, int):
+        bits = LONG_BITS if isinstance(value, Long) else INTEGER_BITS
+        return nodes.IntegerOrder(slot, relation, value, bits, if_absent)
+    return None if value is None else nodes.DoubleOrder(slot, relation, value, if_absent)
+
+
+def _as_node(operand: Operand) -> nodes.Operand:
+    if isinstance(operand, Name):
+        return nodes.Property(operand.slot)
+    if isinstance(operand, Truth):
+        return nodes.Truth(operand.node, False)
+    if isinstance(operand, Lost):
+        return nodes.Constant(None) if operand.of is None else nodes.Truth(operand.of.node, True)
+    return nodes.Constant(operand.value)
+
+
+def _encoded(literal: Literal) -> bytes:
+    assert isinstance(literal.value, str), "the grammar takes a text only"
+    return literal.value.encode("utf-8", "surrogatepass")
+
+
+def _depth(operand: Operand) -> int:
+    if isinstance(operand, Lost):
+        return 0 if operand.of is None else operand.of.depth
+    return operand.depth if isinstance(operand, Truth) else 0
+
+
+def _deeper(truth: Truth) -> int:
+    return _checked(truth.depth + 1)
+
+
+def _checked(depth: int) -> int:
+    if depth > MAX_DEPTH:
+        raise FilterExpressionError(f"it is nested more than {MAX_DEPTH} deep; take parentheses and NOTs away")
+    return depth
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _show(operand: Operand) -> str:
+    if isinstance(operand, Literal):
+        if operand.outcome is not None:
+            return {TRUE: "TRUE", FALSE: "FALSE", NULL: "NULL"}[operand.outcome]
+        return f"{operand.value!r:.80}"
+    if isinstance(operand, Negative):
+        return str(operand.value)
+    return "a property" if isinstance(operand, Name) else "a comparison" if isinstance(operand, Truth) else "-…"
