@@ -37,6 +37,7 @@ from maxq.broker.put_hooks import PutHooks
 from maxq.broker.registration import BrokerRegistration
 from maxq.broker.runtime_info import RuntimeInfo
 from maxq.broker.schedule import ScheduledParts
+from maxq.broker.schedule_message.delayed_messages import DelayedMessages, DelayedParts
 from maxq.broker.send_path import SendPath
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
@@ -294,8 +295,22 @@ class BrokerParts:
         self._build_message_kinds()
 
     def _build_message_kinds(self) -> None:
-        """One line a part. The order is that of their put hooks (HookUtils.handleScheduleMessage): half messages, timers,
-        delay levels."""
+        """One call a part. Their put hooks run in this order, which is that of HookUtils.handleScheduleMessage: half
+        messages, timers, delay levels."""
+        self.delayed = DelayedMessages(
+            DelayedParts(
+                settings=self._settings,
+                clock=self._clock,
+                store=self.store,
+                files=self.carried_files,
+                hooks=self.put_hooks,
+                member=self.member,
+                own=self.address,
+                stats=self.stats,
+                on_failure=self._on_failure,
+            )
+        )
+        self.kinds.add(self.delayed, self.server)
 
     def _build_group_member(self) -> None:
         self.member = GroupMember(

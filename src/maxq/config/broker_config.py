@@ -275,20 +275,34 @@ class BrokerConfig(SettingsTable):
     clean_offline_broker_interval: int = parity(30_000)
     server_load_balancer_enable: bool = parity(True)
     default_pop_share_queue_num: int = parity(-1)
-    transaction_time_out: int = parity(6000)
-    transaction_check_max: int = parity(15)
-    transaction_check_interval: int = parity(30_000)
-    transaction_metric_flush_interval: int = parity(10_000)
+    transaction_time_out: int = setting(
+        6000, "Age at which a half message's producer is asked for its state.", unit="ms", low=0, live=True
+    )
+    transaction_check_max: int = setting(
+        15, "Checks after which a half message is given up (TRANS_CHECK_MAX_TIME_TOPIC).", low=1, live=True
+    )
+    transaction_check_interval: int = setting(
+        30_000, "Time between two rounds of checks of half messages.", unit="ms", low=1, live=True
+    )
+    transaction_metric_flush_interval: int = setting(
+        10_000, "How often transactionMetrics is written.", unit="ms", low=1, live=True
+    )
     transaction_check_rocksdb_core_threads: int = parity(2)
     transaction_check_rocksdb_max_threads: int = parity(5)
     transaction_check_rocksdb_queue_capacity: int = parity(2000)
-    transaction_op_msg_max_size: int = parity(4096)
-    transaction_op_batch_interval: int = parity(3000)
+    transaction_op_msg_max_size: int = setting(
+        4096, "Bytes of ended half offsets that are written as one op message at once.", unit="bytes", low=1, live=True
+    )
+    transaction_op_batch_interval: int = setting(
+        3000, "Longest wait of an ended half offset for its op message.", unit="ms", low=1, live=True
+    )
     acl_enable: bool = parity(False, unsupported="access control by plain_acl.yml is not built")
     isolate_log_enable: bool = parity(False)
     forward_timeout: int = parity(3000)
     async_send_enable: bool = parity(True)
-    delay_offset_update_version_step: int = parity(200)
+    delay_offset_update_version_step: int = setting(
+        200, "Deliveries of delayed messages that make one new version of delayOffset.json.", low=1, live=True
+    )
     lock_in_strict_mode: bool = parity(False)
     enable_controller_mode: bool = parity(False, unsupported="the controller protocol is not built yet")
     controller_addr: str = parity("")

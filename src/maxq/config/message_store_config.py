@@ -156,6 +156,22 @@ class MessageStoreConfig(SettingsTable):
         "Delays of level 1, 2, …: a number and s, m, h or d.",
         form=DELAYS,
     )
+    flush_delay_offset_interval: int = setting(
+        10_000, "How often delayOffset.json is written.", unit="ms", low=10, live=True
+    )
+    enable_schedule_message_stats: bool = setting(
+        True, "Count deliveries of delayed messages as reads by the group SCHEDULE_CONSUMER.", live=True
+    )
+    enable_schedule_async_deliver: bool = setting(
+        False, "A slave that acts as master gives several messages of a delay level to another broker at a time; "
+        "a master stores them itself and never waits.", live=True,
+    )  # fmt: skip
+    schedule_async_deliver_max_pending_limit: int = setting(
+        2000, "So many messages of one level, at most.", low=1, live=True
+    )
+    schedule_async_deliver_max_resend_num2_blocked: int = setting(
+        3, "No further ones while the first of them has been sent again more often than this.", low=0, live=True
+    )
     timer_wheel_enable: bool = setting(
         True, "Make the topic of timer messages at start; their delivery is not built yet."
     )
@@ -311,7 +327,6 @@ class MessageStoreConfig(SettingsTable):
     commit_commit_log_least_pages: int = parity(4)
     flush_least_pages_when_warm_maped_file: int = parity(4096)
     commit_commit_log_thorough_interval: int = parity(200)
-    flush_delay_offset_interval: int = parity(10_000)
     warm_maped_file_enable: bool = parity(False)
     debug_lock_enable: bool = parity(False)
     transient_store_pool_enable: bool = parity(False)
@@ -326,11 +341,7 @@ class MessageStoreConfig(SettingsTable):
     dleger_self_id: str = parity("", wire="dLegerSelfId")
     preferred_leader_id: str = parity("")
     enable_batch_push: bool = parity(False)
-    enable_schedule_message_stats: bool = parity(True)
     enable_lmq_quota: bool = parity(False)
-    enable_schedule_async_deliver: bool = parity(False)
-    schedule_async_deliver_max_pending_limit: int = parity(2000)
-    schedule_async_deliver_max_resend_num2_blocked: int = parity(3)
     max_batch_delete_files_num: int = parity(50)
     dispatch_cq_threads: int = parity(10)
     dispatch_cq_cache_num: int = parity(4096)

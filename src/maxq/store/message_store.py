@@ -10,7 +10,7 @@ Everything runs on the loop's thread; what blocks leaves it through `run_in_exec
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from maxq.store.index_file import IndexFile
 from maxq.store.index_flusher import IndexFlusher
 from maxq.store.index_service import IndexService
 from maxq.store.log_cy import QueueTail, TopicTail
+from maxq.store.log_search import records_with
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_reader import MessageReader, TagFilter
 from maxq.store.message_writer import MessageWriter, RowsAppended
@@ -348,6 +349,10 @@ class MessageStore:
         """
         return self.flusher.when_durable(end_offset, done)
 
+    async def flush(self) -> None:
+        """Wait until everything that is in the log now is durable, or flushing has failed: compare `flushed_offset`."""
+        await self.flusher.flush_all()
+
     def settle(self) -> None:
         """Have all that is stored in the files: it then outlives the process, though not the machine."""
         try:
@@ -539,6 +544,11 @@ class MessageStore:
         """The decoded record at `physical_offset`."""
         record = self.select_one_message(physical_offset)
         return None if record is None else decode_record(record)
+
+    def records_with(self, needle: bytes, start: int) -> Iterator[list[int]]:
+        """Physical offsets of the records from `start` on (where one begins) that have `needle` in their properties,
+        some thousand records a step."""
+        return records_with(self.commit_log, needle, start)
 
     def query_message(
         self, topic: str, key: str, max_num: int, begin: int, end: int, index_type: str = "K"

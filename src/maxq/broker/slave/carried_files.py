@@ -1,4 +1,4 @@
-"""CarriedFiles: what services that this release does not run keep under config/, carried from master to slave.
+"""CarriedFiles: what services that only the speaker of a group runs keep under config/, carried from master to slave.
 
     delayOffset.json   how far each delay level was delivered
     timermetrics       timer messages waiting, by topic
@@ -12,6 +12,7 @@ Source:
     store-format.md §10.3, §16.4.
 """
 
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Final
 
@@ -33,15 +34,26 @@ class CarriedFiles:
         self._disk = disk
         self._folder = folder
         self._written: dict[str, bytes] = {}  # what is in the files, as far as this object wrote them
+        self._delay_offsets_now: Callable[[], bytes] | None = None
+
+    def set_delay_offsets(self, now: Callable[[], bytes] | None) -> None:
+        """While the delivery of delayed messages runs here, `now` says how far it is; None: it runs elsewhere."""
+        self._delay_offsets_now = now
 
     def delay_offsets(self) -> bytes | None:
-        """The file on one line, as the wire has it; None if there is none.
+        """How far delivery is, on one line, as the wire has it: what the running delivery says, else the file; None if
+        there is neither.
 
         Raises:
             OSError: the disk refuses.
             RemoteProtocolError: it is not what it should be.
         """
-        data = self._read(DELAY_OFFSETS)
+        now = self._delay_offsets_now
+        return self.read_delay_offsets() if now is None else now()
+
+    def read_delay_offsets(self, backup: bool = False) -> bytes | None:
+        """The file, or the one before it. Raises as `delay_offsets`."""
+        data = self._read(f"{DELAY_OFFSETS}.bak" if backup else DELAY_OFFSETS)
         return None if data is None else DelayOffsetSerializeWrapper.decode(data).encode()
 
     def timer_metrics(self) -> bytes | None:

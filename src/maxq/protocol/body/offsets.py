@@ -25,10 +25,15 @@ class ConsumerOffsetSerializeWrapper(JsonBody):
 
 @json_body
 class DelayOffsetSerializeWrapper(JsonBody):
-    """Answer of 45 and `delayOffset.json`: level → offset."""
+    """Answer of 45 and `delayOffset.json`: level → offset.
+
+    `physical_offset` is ours; Java passes over it. What was delivered below that place of the log is in the table, so
+    only what lies above need be looked at to tell what was delivered since.
+    """
 
     offset_table: dict[int, int] = field(default_factory=dict)
     data_version: DataVersion | None = None
+    physical_offset: int | None = None
 
 
 @json_body

@@ -1,0 +1,106 @@
+"""DelayLevelQueue: which message of one delay level is due, and when the next one will be. No I/O, no waiting.
+
+A unit of SCHEDULE_TOPIC_XXXX carries the moment at which its message is due: store time + delay, by the wall clock.
+When that clock is set back, or the level's delay was made shorter, a unit is due further off than the whole delay.
+Java then delivers at once, which may be too early. Here everything that was in the queue when this was noticed is due
+one delay after that moment, by the clock that is never set: by then each of them has waited for its whole delay.
+
+Source:
+    broker/schedule/ScheduleMessageService.java DeliverDelayedMessageTimerTask (correctDeliverTimestamp).
+"""
+
+from collections import deque
+from typing import Final, NamedTuple, Protocol
+
+from maxq.runtime.interfaces import Clock
+
+_READ_AHEAD: Final = 128
+
+
+class DelayedUnit(NamedTuple):
+    """One message that waits: its place in its queue and in the log, and when it is due (wall clock, ms)."""
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    due_ms: int
+
+
+class ScheduleQueue(Protocol):
+    """The queue of one level."""
+
+    @property
+    def min_offset(self) -> int: ...
+
+    @property
+    def max_offset(self) -> int: ...
+
+    def unit(self, offset: int) -> tuple[int, int, int] | None:
+        """(physical offset, size, tags code); None where the queue has a gap."""
+        ...
+
+
+class DelayLevelQueue:
+    """One level.
+
+    Attributes:
+        next_offset: of the first message that was not taken yet.
+    """
+
+    def __init__(self, queue: ScheduleQueue, delay_ms: int, clock: Clock, next_offset: int) -> None:
+        self._queue = queue
+        self._delay_ms = delay_ms
+        self._clock = clock
+        self._ahead: deque[DelayedUnit] = deque()
+        self._late_below = 0  # units below this queue offset …
+        self._late_at_ms = 0  # … are due at this moment of the monotonic clock, whatever they say
+        self.next_offset = next_offset
+
+    def take_due(self) -> DelayedUnit | None:
+        """The next message if it is due; it counts as taken."""
+        unit = self._head()
+        if unit is None or self._remaining_ms(unit) > 0:
+            return None
+        self._ahead.popleft()
+        self.next_offset = unit.queue_offset + 1
+        return unit
+
+    def wait_ms(self) -> int | None:
+        """How long until the next one is due, 0 if it is now; None: nothing waits."""
+        unit = self._head()
+        return None if unit is None else max(0, self._remaining_ms(unit))
+
+    def forget_read_ahead(self) -> None:
+        """The queue may have changed (truncated, deleted): read it anew."""
+        self._ahead.clear()
+
+    def _head(self) -> DelayedUnit | None:
+        if not self._ahead:
+            self._read()
+        return self._ahead[0] if self._ahead else None
+
+    def _read(self) -> None:
+        low, high = self._queue.min_offset, self._queue.max_offset
+        offset = max(self.next_offset, low)
+        if offset >= high:
+            return
+        self.next_offset = offset
+        for at in range(offset, high):
+            unit = self._queue.unit(at)
+            if unit is not None:
+                self._ahead.append(DelayedUnit(at, *unit))
+            elif not self._ahead:
+                self.next_offset = at + 1
+            if len(self._ahead) == _READ_AHEAD:
+                return
+
+    def _remaining_ms(self, unit: DelayedUnit) -> int:
+        remaining = unit.due_ms - self._clock.wall_ms()
+        if remaining <= 0:
+            return remaining
+        if unit.queue_offset >= self._late_below:
+            if remaining <= self._delay_ms:
+                return remaining
+            self._late_below = self._queue.max_offset
+            self._late_at_ms = self._clock.monotonic_ms() + self._delay_ms
+        return min(remaining, self._late_at_ms - self._clock.monotonic_ms())

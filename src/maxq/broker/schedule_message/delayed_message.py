@@ -1,0 +1,93 @@
+"""What a delayed message becomes when it is due, and how a delivered one is known again.
+
+The delivered record has the property bytes of the delayed one: DELAY, REAL_TOPIC and REAL_QID stay readable in it, as
+in a log that Java wrote. It is not delayed again, for what decides is not what is stored but the properties of the
+message that is put.
+
+Source:
+    broker/schedule/ScheduleMessageService.java messageTimeUp; store-format.md §15.
+"""
+
+from typing import Final
+
+from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from maxq.errors import MessageIllegalError
+from maxq.protocol import message_const as const
+from maxq.protocol.message import MessageExt
+from maxq.protocol.message_properties import encode_properties
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+
+#: In the properties of every record that was delivered from a delay level, and of few others.
+DELIVERED_MARK: Final = f"{const.PROPERTY_REAL_TOPIC}{const.NAME_VALUE_SEPARATOR}".encode()
+
+#: What the store itself writes into the properties of a record.
+_STORE_PROPERTIES: Final = (const.PROPERTY_CRC32, const.PROPERTY_INNER_MULTI_QUEUE_OFFSET)
+_CLEARED: Final = (
+    const.PROPERTY_DELAY_TIME_LEVEL,
+    const.PROPERTY_TIMER_DELIVER_MS,
+    const.PROPERTY_TIMER_DELAY_SEC,
+    const.PROPERTY_TIMER_DELAY_MS,
+)
+
+
+def time_up(delayed: MessageExt) -> MessageExtBrokerInner:
+    """The message to put now.
+
+    Raises:
+        MessageIllegalError: the record does not say where to, or names a topic that no delayed message is for.
+    """
+    topic, queue_id = destination(delayed)
+    stored = own_properties(delayed)
+    properties = {name: value for name, value in stored.items() if name not in _CLEARED}
+    properties[const.PROPERTY_WAIT_STORE_MSG_OK] = "false"  # nobody waits for it
+    return MessageExtBrokerInner(
+        topic,
+        queue_id,
+        delayed.body,
+        properties,
+        encode_properties(stored).encode(),
+        flag=delayed.flag,
+        sys_flag=delayed.sys_flag,
+        born_timestamp=delayed.born_timestamp,
+        born_host=delayed.born_host,
+        store_host=delayed.store_host,
+        reconsume_times=delayed.reconsume_times,
+    )
+
+
+def destination(delayed: MessageExt) -> tuple[str, int]:
+    """Real topic and queue id. MessageIllegalError if the properties do not say, or say what cannot be."""
+    topic = delayed.properties.get(const.PROPERTY_REAL_TOPIC, "")
+    queue_id = delayed.properties.get(const.PROPERTY_REAL_QUEUE_ID, "")
+    if not topic or topic in (TRANS_HALF_TOPIC, SCHEDULE_TOPIC):
+        raise MessageIllegalError(f"its real topic ({const.PROPERTY_REAL_TOPIC}) is {topic!r}: nothing goes there")
+    if not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
+        raise MessageIllegalError(f"its real queue ({const.PROPERTY_REAL_QUEUE_ID}) is {queue_id!r}, no queue id")
+    return topic, int(queue_id)
+
+
+def own_properties(message: MessageExt) -> dict[str, str]:
+    """The properties without those that the store writes anew into every record."""
+    return {name: value for name, value in message.properties.items() if name not in _STORE_PROPERTIES}
+
+
+def looks_delivered(record: MessageExt) -> bool:
+    """May this record have come from a delay level? It lies where its properties say that it was to go."""
+    properties = record.properties
+    return (
+        record.topic != SCHEDULE_TOPIC
+        and properties.get(const.PROPERTY_REAL_TOPIC) == record.topic
+        and properties.get(const.PROPERTY_REAL_QUEUE_ID) == str(record.queue_id)
+    )
+
+
+def is_delivery_of(record: MessageExt, delayed: MessageExt) -> bool:
+    """Is `record`, which `looks_delivered`, what `delayed` became?"""
+    return (
+        record.body_crc == delayed.body_crc
+        and len(record.body) == len(delayed.body)
+        and record.born_timestamp == delayed.born_timestamp
+        and record.born_host == delayed.born_host
+        and record.reconsume_times == delayed.reconsume_times
+        and own_properties(record) == own_properties(delayed)
+    )

@@ -1,0 +1,99 @@
+"""What was delivered since delayOffset.json was written: found in the log itself.
+
+The file is written every ten seconds, deliveries happen in between. A Java broker that was killed delivers them once
+more. Here a start looks at what the log holds beyond the place that the file names (or, in a file that Java wrote,
+beyond the first message that the file calls undelivered) and takes every delivery it finds there for what it is. A
+slave that becomes the master finds what its master delivered in its own copy of the log, so neither does a change of
+roles deliver twice.
+
+Deliveries of one level lie in the log in the order of its queue; only messages that could not be delivered are missing
+in between.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from maxq.broker.schedule_message.delay_level_queue import ScheduleQueue
+from maxq.broker.schedule_message.delay_levels import delay_level_of
+from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
+from maxq.broker.schedule_message.delayed_message import DELIVERED_MARK, is_delivery_of, looks_delivered
+from maxq.protocol.message import MessageExt
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+_UNDELIVERED_MOST: Final = 64  # messages in a row that may have been given up between two deliveries
+
+
+class DeliveredBefore:
+    """Brings a DelayOffsetTable up to what the log says."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        levels: Iterable[int],
+        queue_of: Callable[[int], ScheduleQueue],
+        table: DelayOffsetTable,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._levels = list(levels)
+        self._queue_of = queue_of
+        self._table = table
+        self._clock = clock
+
+    async def find(self) -> int:
+        """Move the offsets of the table on. Others work in between; nothing may be delivered meanwhile.
+
+        Returns:
+            How many deliveries were found that the table did not know.
+        """
+        start = self._start()
+        if start is None:
+            return 0
+        found = 0
+        for offsets in self._store.records_with(DELIVERED_MARK, start):
+            for physical_offset in offsets:
+                record = self._store.look_message_by_offset(physical_offset)
+                if record is not None and looks_delivered(record):
+                    found += self._take(record)
+            await asyncio.sleep(0)
+        if found:
+            log.warning("%d delayed messages were delivered after delayOffset.json was written: they are found in the "
+                        "log from %d on, and not delivered again", found, start)  # fmt: skip
+        return found
+
+    def _start(self) -> int | None:
+        """Where to look from: what the table says, else the first message it calls undelivered, for it was delivered
+        after it was stored, if it is due; None if nothing can have been delivered."""
+        first = [
+            unit
+            for level in self._levels
+            if (unit := self._queue_of(level).unit(self._table.offset(level))) is not None
+        ]
+        if not first:
+            return None
+        if self._table.physical_offset is not None:
+            return self._table.physical_offset
+        now_ms = self._clock.wall_ms()
+        return min((physical_offset for physical_offset, _, due_ms in first if due_ms <= now_ms), default=None)
+
+    def _take(self, record: MessageExt) -> int:
+        level = delay_level_of(record.properties)
+        if level <= 0:
+            return 0
+        queue, offset = self._queue_of(level), self._table.offset(level)
+        for at in range(offset, min(offset + _UNDELIVERED_MOST, queue.max_offset)):
+            unit = queue.unit(at)
+            if unit is None:
+                continue
+            if unit[0] > record.physical_offset:
+                return 0
+            delayed = self._store.look_message_by_offset(unit[0])
+            if delayed is not None and is_delivery_of(record, delayed):
+                self._table.update(level, at + 1)
+                return 1
+        return 0

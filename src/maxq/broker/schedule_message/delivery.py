@@ -1,0 +1,113 @@
+"""Delivery: one delayed message to its real topic, tried until the store has it or cannot ever take it.
+
+    put                                  done
+    store busy, full, slave, unreachable tried again, after 100 ms, 200 ms … 5 s; the level waits, as every other would
+    the message itself is refused        given up: logged with its place in the log, where it stays readable
+    record gone or unreadable            given up
+    a failure of ours                    tried three times, 10 s apart, then given up
+
+So one message that cannot be delivered harms only itself. (Java tries a refused message for ever, and its level stands
+still; one that raises is passed over in silence.)
+
+Source:
+    broker/schedule/ScheduleMessageService.java (syncDeliver, deliverMessage, PutResultProcess).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from maxq.broker.schedule_message.delay_level_queue import DelayedUnit
+from maxq.broker.schedule_message.delayed_message import time_up
+from maxq.errors import MessageIllegalError, RemoteProtocolError
+from maxq.protocol.message import MessageExt
+from maxq.store.damage import DAMAGED_PROPERTY
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
+
+log = logging.getLogger(__name__)
+
+Put = Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
+
+_AGAIN_STEP: Final = 0.1  # seconds
+_AGAIN_MOST: Final = 5.0
+_AFTER_FAILURE: Final = 10.0
+_FAILURES_MOST: Final = 3
+#: The store has the message, whatever it says about disk and replicas.
+_STORED: Final = (PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT)
+_NEVER: Final = (
+    PutMessageStatus.MESSAGE_ILLEGAL,
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
+    PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
+)
+
+
+class Delivery:
+    """One message of one level.
+
+    Attributes:
+        tries: how often it failed so far.
+    """
+
+    def __init__(self, level: int, unit: DelayedUnit, look: Callable[[int], MessageExt | None], put: Put) -> None:
+        """`look` decodes the record at a physical offset, None if there is none."""
+        self._level = level
+        self._unit = unit
+        self._look = look
+        self._put = put
+        self.tries = 0
+
+    async def run(self) -> PutMessageResult | None:
+        """Deliver it. It suspends only where the put does, or to wait before another try.
+
+        Returns:
+            What the store said; None if the message was given up.
+        """
+        while True:
+            try:
+                message = self._message()
+                result = await self._put(message)
+            except (MessageIllegalError, RemoteProtocolError) as error:
+                self._give_up(str(error))
+                return None
+            except Exception as error:
+                self.tries += 1
+                log.exception("delivering %s failed", self)
+                if self.tries >= _FAILURES_MOST:
+                    self._give_up(f"{type(error).__name__}: {error}")
+                    return None
+                await asyncio.sleep(_AFTER_FAILURE)
+                continue
+            if result.status in _STORED:
+                if self.tries:
+                    log.info("%s is delivered, after %d tries", self, self.tries)
+                return result
+            if result.status in _NEVER:
+                self._give_up(f"{result.status.name} {result.remark}")
+                return None
+            await self._wait(result)
+
+    def _message(self) -> MessageExtBrokerInner:
+        delayed = self._look(self._unit.physical_offset)
+        if delayed is None:
+            raise MessageIllegalError("there is no record at its place of the log")
+        if DAMAGED_PROPERTY in delayed.properties:
+            raise MessageIllegalError("its record was damaged, a filler is in its place")
+        return time_up(delayed)
+
+    async def _wait(self, result: PutMessageResult) -> None:
+        if self.tries == 0:
+            log.warning("%s cannot be delivered now and is tried again: %s %s", self, result.status.name, result.remark)
+        self.tries += 1
+        await asyncio.sleep(min(self.tries * _AGAIN_STEP, _AGAIN_MOST))
+
+    def _give_up(self, reason: str) -> None:
+        log.error("%s is not delivered: %s", self, reason)
+
+    def __str__(self) -> str:
+        unit = self._unit
+        return (
+            f"delayed message {unit.queue_offset} of level {self._level} (physical offset {unit.physical_offset}, "
+            f"{unit.size} bytes)"
+        )

@@ -1,0 +1,228 @@
+"""ScheduleMessageService: delivers what waits in SCHEDULE_TOPIC_XXXX, while this broker speaks for its group.
+
+A start reads delayOffset.json, moves its offsets into the queues, looks in the log for what was delivered since, and
+then lets every level run. The file is written every flushDelayOffsetInterval and at the end, never ahead of the log: a
+table that says "delivered" is written when the delivered messages are durable.
+
+Source:
+    broker/schedule/ScheduleMessageService.java; store-format.md §15.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.broker.schedule_message.delay_level_queue import DelayLevelQueue
+from maxq.broker.schedule_message.delay_levels import DelayLevels
+from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
+from maxq.broker.schedule_message.delivered_before import DeliveredBefore
+from maxq.broker.schedule_message.delivery import Put
+from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
+from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
+from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
+from maxq.runtime.blocking import run_blocking
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult
+
+log = logging.getLogger(__name__)
+
+SERVICE_NAME: Final = "ScheduleMessageService"
+_SEARCHED_MOST: Final = 256 * 1024 * 1024  # bytes of log that a start after a crash looks through, about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleParts:
+    """What it works on.
+
+    Attributes:
+        put: stores a message here, or, while the master is away, at another broker group.
+        is_local: does `put` store here?
+        on_delivered: (level, result) of each message that was delivered; for statistics.
+        on_failure: called with the name of the service and the error that ended it.
+    """
+
+    settings: BrokerSettings
+    clock: Clock
+    store: MessageStore
+    files: CarriedFiles
+    levels: DelayLevels
+    put: Put
+    is_local: Callable[[], bool]
+    on_delivered: Callable[[int, PutMessageResult], None]
+    on_failure: Callable[[str, BaseException], None]
+
+
+class ScheduleMessageService:
+    """A special service: `start` when this broker speaks for its group, `stop` when it no longer does.
+
+    Attributes:
+        given_up: messages that could not be delivered since this broker runs.
+    """
+
+    def __init__(self, parts: ScheduleParts) -> None:
+        self._parts = parts
+        self._table = DelayOffsetTable(parts.clock, lambda: parts.settings.broker.delay_offset_update_version_step)
+        self._levels: dict[int, LevelDelivery] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_wanted = False
+        self._is_loaded = False
+        self._written_offsets: dict[int, int] | None = None
+        self._written_end = 0
+        self.given_up = 0
+
+    # ---- starting and stopping ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Deliver from now on."""
+        if not self._is_wanted:
+            self._is_wanted = True
+            self._task = asyncio.get_running_loop().create_task(self._run(self._task), name=SERVICE_NAME)
+            self._task.add_done_callback(self._ended)
+
+    def stop(self) -> None:
+        """Deliver no more. The table is written in the background; `shutdown` waits for it."""
+        if self._is_wanted:
+            self._is_wanted = False
+            if self._task is not None:
+                self._task.cancel()
+
+    async def shutdown(self) -> None:
+        """Stop, and return when the table is on the disk."""
+        self.stop()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def wake(self, level: int) -> None:
+        """A message of this level is about to be stored."""
+        delivery = self._levels.get(level)
+        if delivery is not None:
+            delivery.wake()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._parts.on_failure(SERVICE_NAME, error)
+
+    async def _run(self, before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        self._is_loaded, self._written_offsets = False, None
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            await self._load()
+            tasks = [asyncio.create_task(level.run(), name=f"delay level {n}") for n, level in self._levels.items()]
+            await self._persist_again_and_again()
+        finally:
+            await _cancelled(tasks)
+            if self._is_loaded:
+                await self._persist()
+            self._parts.files.set_delay_offsets(None)
+            self._levels = {}
+
+    # ---- loading -------------------------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        await self._read()
+        levels = self._known_levels()
+        for level in levels:
+            before = self._table.offset(level)
+            corrected = self._queue(level).corrected(before)
+            if corrected != before:
+                log.warning("delay level %d: its offset %d is moved into its queue, to %d", level, before, corrected)
+                self._table.update(level, corrected)
+        await DeliveredBefore(self._parts.store, levels, self._queue, self._table, self._parts.clock).find()
+        ports = self._ports()
+        for level in levels:
+            queue = DelayLevelQueue(
+                self._queue(level), self._parts.levels.delay_ms(level), self._parts.clock, self._table.offset(level)
+            )
+            self._levels[level] = LevelDelivery(level, queue, ports)
+        self._is_loaded = True
+        self._parts.files.set_delay_offsets(self._encode)
+
+    async def _read(self) -> None:
+        """The file, else its backup; without either the log alone tells what was delivered."""
+        for backup in (False, True):
+            try:
+                text = await run_blocking(self._parts.files.read_delay_offsets, backup)
+                self._table.decode(text)
+            except RemoteProtocolError as error:
+                log.error("%s cannot be read: %s", "the backup of delayOffset.json" if backup else "delayOffset.json",
+                          error)  # fmt: skip
+                continue
+            if text is not None:
+                return
+        self._table.decode(None)
+
+    def _known_levels(self) -> list[int]:
+        """Those of the table, and those of an earlier, longer table in which messages still wait."""
+        levels = list(self._parts.levels.levels())
+        for level in range(len(levels) + 1, SCHEDULE_QUEUE_NUMS + 1):
+            if self._queue(level).max_offset > self._table.offset(level):
+                levels.append(level)
+        return levels
+
+    def _queue(self, level: int) -> StoreScheduleQueue:
+        return StoreScheduleQueue(self._parts.store, level)
+
+    def _ports(self) -> DeliveryPorts:
+        parts = self._parts
+        return DeliveryPorts(
+            lambda: parts.settings.store, parts.store.look_message_by_offset, parts.put, parts.is_local, self._delivered
+        )
+
+    def _delivered(self, level: int, next_offset: int, result: PutMessageResult | None) -> None:
+        self._table.update(level, next_offset)
+        if result is None:
+            self.given_up += 1
+        else:
+            self._parts.on_delivered(level, result)
+
+    # ---- writing -------------------------------------------------------------------------------------------------
+
+    def _encode(self) -> bytes:
+        return self._table.encode(self._parts.store.max_physical_offset)
+
+    async def _persist_again_and_again(self) -> None:
+        while True:
+            await asyncio.sleep(self._parts.settings.store.flush_delay_offset_interval / 1000)
+            await self._persist()
+
+    async def _persist(self) -> None:
+        """Write the table as it is now, once what it calls delivered is durable."""
+        store = self._parts.store
+        offsets, end = self._table.offsets(), store.max_physical_offset
+        text = self._table.encode(end)
+        if offsets == self._written_offsets and end - self._written_end < _SEARCHED_MOST:
+            return
+        if store.flushed_offset < end:
+            await store.flush()
+        if store.flushed_offset < end:
+            return
+        try:
+            await run_blocking(self._parts.files.write_delay_offsets, text)
+        except OSError as error:
+            log.error("delayOffset.json cannot be written, it is tried again: %s", error)
+            return
+        self._written_offsets, self._written_end = offsets, end
+
+    # ---- looking -------------------------------------------------------------------------------------------------
+
+    def runtime_info(self) -> dict[str, str]:
+        """`scheduleMessageOffset_<level>`: how far the level was delivered, and where its queue ends."""
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{self._queue(level).max_offset}"
+            for level, offset in sorted(self._table.offsets().items())
+        }
+
+
+async def _cancelled(tasks: "list[asyncio.Task[None]]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
