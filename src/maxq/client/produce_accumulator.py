@@ -91,6 +91,8 @@ class ProduceAccumulator:
         batch.results.append(result)
         batch.size += size
         self._held_bytes += size
+        if batch.size >= self._config.batch_max_bytes:
+            self._close(key)
         return result
 
     def _close(self, key: _Key) -> None:
