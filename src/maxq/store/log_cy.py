@@ -16,6 +16,7 @@ owners in Python: this module never opens, sizes or deletes one.
 
 from isal.isal_zlib import crc32
 
+from maxq.store.crc32_function import address
 from maxq.store.record_cy import encode_prop_crc
 
 try:
@@ -25,6 +26,9 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy
+    from cython.cimports.maxq.store.crc32_function import maxq_crc32_t
+
+    _crc32 = cython.declare(maxq_crc32_t, cython.cast(maxq_crc32_t, cython.cast(cython.size_t, address())))
 
 #: Columns of a send row.
 ROW_WIDTH = 20
@@ -66,6 +70,16 @@ DAMAGED_TAGS_CODE = 0x4D415851_44414D47
 _DAMAGED = cython.declare(cython.longlong, 0x4D415851_44414D47)
 _MOST_UNITS = cython.declare(cython.longlong, 1 << 58)
 _EXT_ADDRESS_MAX = cython.declare(cython.longlong, -2147483649)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _crc31(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
+    """UtilAll.crc32 of buf[p : p + size]."""
+    if not cython.compiled:
+        return crc32(buf[p : p + size]) & 0x7FFFFFFF
+    return _crc32(0, buf + p, size) & 0x7FFFFFFF
 
 
 @cython.cfunc
@@ -591,7 +605,6 @@ class LogTail:
         topic: TopicTail
         queue: QueueTail
         queue_id: cython.longlong
-        whole: object = memoryview(source)
         src: cython.p_uchar
         scr: cython.p_uchar
         props: cython.p_uchar
@@ -606,7 +619,7 @@ class LogTail:
             store = cython.cast(cython.p_uchar, cython.cast(cython.p_char, store_host))
             tail = cython.cast(cython.p_uchar, cython.cast(cython.p_char, suffix))
         else:
-            src, scr, born, store, tail = whole, scratch, born_host, store_host, suffix
+            src, scr, born, store, tail = memoryview(source), scratch, born_host, store_host, suffix
         born_size: cython.Py_ssize_t = len(born_host)
         store_size: cython.Py_ssize_t = len(store_host)
         host_bits: cython.longlong = (0x10 if born_size == 20 else 0) | (0x20 if store_size == 20 else 0)
@@ -628,11 +641,10 @@ class LogTail:
             row[5] = (row[5] & ~cython.cast(cython.longlong, 0x30)) | host_bits | (2 if topic.multi_tags else 0)
             if flags & 8:
                 written = self._append_batch(
-                    whole, src, row, topic, queue, born, born_size, store, store_size, store_timestamp, max_message_size
+                    src, row, topic, queue, born, born_size, store, store_size, store_timestamp, max_message_size
                 )
             else:
                 written = self._append_one(
-                    whole,
                     src,
                     props,
                     row,
@@ -656,7 +668,6 @@ class LogTail:
     @cython.exceptval(-2, check=False)
     def _append_one(
         self,
-        whole: object,
         src: cython.p_uchar,
         props: cython.p_uchar,
         row: cython.p_longlong,
@@ -689,7 +700,7 @@ class LogTail:
             p,
             total,
             False,
-            crc32(whole[row[10] : row[10] + body_size]) & 0x7FFFFFFF,
+            _crc31(src, row[10], body_size),
             row[4],
             row[7],
             queue.next_queue_offset,
@@ -731,7 +742,6 @@ class LogTail:
     @cython.exceptval(-2, check=False)
     def _append_batch(
         self,
-        whole: object,
         src: cython.p_uchar,
         row: cython.p_longlong,
         topic: TopicTail,
@@ -784,7 +794,7 @@ class LogTail:
                 w,
                 total,
                 False,
-                crc32(whole[p + 20 : p + 20 + body_size]) & 0x7FFFFFFF,
+                _crc31(src, p + 20, body_size),
                 row[4],
                 _i32(src, p + 12),
                 queue.next_queue_offset + number,

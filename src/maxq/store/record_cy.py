@@ -16,10 +16,17 @@ Runs compiled and uncompiled; `buf` is a byte pointer in the one and the memoryv
 
 from isal.isal_zlib import crc32
 
+from maxq.store.crc32_function import address
+
 try:
     import cython
 except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
+
+if cython.compiled:
+    from cython.cimports.maxq.store.crc32_function import maxq_crc32_t
+
+    _crc32 = cython.declare(maxq_crc32_t, cython.cast(maxq_crc32_t, cython.cast(cython.size_t, address())))
 
 SCAN_WIDTH = 20
 (
@@ -87,6 +94,16 @@ def _i32(buf: cython.p_uchar, p: cython.Py_ssize_t) -> cython.int:
     if not cython.compiled:
         return int.from_bytes(buf[p : p + 4], "big", signed=True)
     return cython.cast(cython.int, _u32(buf, p))
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _crc31(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
+    """UtilAll.crc32 of buf[p : p + size]."""
+    if not cython.compiled:
+        return crc32(buf[p : p + size]) & 0x7FFFFFFF
+    return _crc32(0, buf + p, size) & 0x7FFFFFFF
 
 
 @cython.cfunc
@@ -169,7 +186,7 @@ def _record(
     physical_offset: cython.longlong = _i64(buf, p + 28)
     if check_offset and physical_offset != file_from_offset + p:
         return 7
-    if check_crc and body_size > 0 and (crc32(view[body : body + body_size]) & 0x7FFFFFFF) != _i32(buf, p + 8):
+    if check_crc and body_size > 0 and _crc31(buf, body, body_size) != _u32(buf, p + 8):
         return 6
     if check_prop_crc and not _prop_crc_good(view[p:limit]):
         return 6
