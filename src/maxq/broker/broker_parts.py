@@ -52,6 +52,7 @@ from maxq.broker.subscription.subscription_group_manager import SubscriptionGrou
 from maxq.broker.topic.topic_config_manager import FILE_NAME as TOPIC_FILE
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_tails import TopicTails
+from maxq.broker.transaction.transactions import Transactions, TransactionSurroundings
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.message import UniqIdGenerator
 from maxq.remoting.client import RemotingClient
@@ -297,6 +298,25 @@ class BrokerParts:
     def _build_message_kinds(self) -> None:
         """One call a part. Their put hooks run in this order, which is that of HookUtils.handleScheduleMessage: half
         messages, timers, delay levels."""
+        self.transactions = Transactions(
+            TransactionSurroundings(
+                settings=self._settings,
+                disk=self._disk,
+                clock=self._clock,
+                store=self.store,
+                acknowledgement=self.acknowledgement,
+                topics=self.topics,
+                offsets=self.offsets,
+                producers=self.producers,
+                hooks=self.put_hooks,
+                stats=self.stats,
+                services=self.member.services,
+                broker=self.address,
+                escape=self.member.escape.put_message,
+                on_failure=self._on_failure,
+            )
+        )
+        self.kinds.add(self.transactions, self.server)
         self.delayed = DelayedMessages(
             DelayedParts(
                 settings=self._settings,

@@ -20,12 +20,24 @@ class PutHooks:
 
     def __init__(self) -> None:
         self._half: Callable[[MessageExtBrokerInner], bool] | None = None
+        self._half_stored: Callable[[MessageExtBrokerInner], None] | None = None
         self._hooks: list[PutHook] = []
 
-    def set_half(self, turn_away: Callable[[MessageExtBrokerInner], bool]) -> None:
+    def set_half(
+        self,
+        turn_away: Callable[[MessageExtBrokerInner], bool],
+        stored: Callable[[MessageExtBrokerInner], None],
+    ) -> None:
         """`turn_away(message)` makes a half message of one that opens a transaction, and says whether it did. No hook
-        sees those: when a transaction is committed, what is delivered meets them, delays included."""
+        sees those: when a transaction is committed, what is delivered meets them, delays included. `stored(message)` is
+        told when such a half message was stored."""
         self._half = turn_away
+        self._half_stored = stored
+
+    def half_stored(self, message: MessageExtBrokerInner) -> None:
+        """A half message is in the log."""
+        if self._half_stored is not None:
+            self._half_stored(message)
 
     def add(self, hook: PutHook) -> None:
         """`hook(message)` changes the message in place, or says why it must not be stored."""

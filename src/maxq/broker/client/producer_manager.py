@@ -13,6 +13,8 @@ from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
+_BUSY_BYTES = 64 << 10  # not taken by the peer yet (Netty's high water mark)
+
 
 class ProducerManager:
     """Members by group, groups by connection, connections by client id. In memory only."""
@@ -23,6 +25,7 @@ class ProducerManager:
         self._groups: dict[str, dict[Connection, ClientChannelInfo]] = {}
         self._groups_of: dict[Connection, set[str]] = {}
         self._connections: dict[str, Connection] = {}
+        self._turn = 0
 
     @property
     def group_channel_table(self) -> dict[str, dict[Connection, ClientChannelInfo]]:
@@ -32,6 +35,17 @@ class ProducerManager:
     def find_channel(self, client_id: str) -> Connection | None:
         """Where the producer with this client id is connected (replies are pushed there)."""
         return self._connections.get(client_id)
+
+    def get_available_channel(self, group: str) -> Connection | None:
+        """The connection of a member of the group, of each in turn; one that does not take what it is sent only if
+        there is no other. None: the group has no member online."""
+        members = [connection for connection in self._groups.get(group, ()) if not connection.is_closed]
+        if not members:
+            return None
+        self._turn += 1
+        start = self._turn % len(members)
+        in_turn = members[start:] + members[:start]
+        return next((member for member in in_turn if member.unsent_bytes < _BUSY_BYTES), in_turn[0])
 
     def register_producer(self, group: str, channel: ClientChannelInfo) -> None:
         """One producer group of one heartbeat."""

@@ -88,6 +88,30 @@ class SendChecks:
             f"queue ids are below {queues} here: fetch the route anew, or give the topic more queues with updateTopic",
         )
 
+    def transaction(self, properties: Mapping[str, str], sys_flag: int, *, is_batch: bool) -> Refusal | None:
+        """May this message open a transaction, if it wants to?"""
+        opens = properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
+        if not opens and not sys_flag & TRANSACTION_MASK:
+            return None
+        if self._settings.broker.reject_transaction_message:
+            return Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._settings.broker.broker_ip1}] sending transaction message is forbidden: "
+                "rejectTransactionMessage is true",
+            )
+        if is_batch:
+            return Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "a batch cannot be part of a transaction (TRAN_MSG, sysFlag 0xC); send its messages one by one",
+            )
+        if not opens:
+            return Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"sysFlag {sys_flag:#x} says that the message is part of a transaction, but TRAN_MSG is not true: it "
+                "would be stored and never delivered",
+            )
+        return None
+
     def properties(self, config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
         """Properties that change where or when a message is delivered, and the type they give it."""
         if self._settings.broker.enable_topic_message_type_check:
@@ -100,14 +124,6 @@ class SendChecks:
                 f"Required message key is missing: {config.topic_name} keeps one message for each key "
                 f"({CLEANUP_POLICY}={_COMPACTION}); set KEYS",
             )
-        if properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() == "true" or sys_flag & TRANSACTION_MASK:
-            if self._settings.broker.reject_transaction_message:
-                return Refusal(
-                    ResponseCode.NO_PERMISSION,
-                    f"the broker[{self._settings.broker.broker_ip1}] sending transaction message is forbidden: "
-                    "rejectTransactionMessage is true",
-                )
-            return not_built("transactional messages (TRAN_MSG, sysFlag 0xC) are")
         if _is_positive(properties.get(const.PROPERTY_DELAY_TIME_LEVEL)):
             return not_built(f"delayed messages (DELAY={properties[const.PROPERTY_DELAY_TIME_LEVEL]}) are")
         for name in _TIMER_PROPERTIES:

@@ -23,7 +23,7 @@ from maxq.broker.processors.send_properties import BrokerProperties, queue_by_pr
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
-from maxq.broker.topic.topic_validator import TOPIC_MAX_LENGTH
+from maxq.broker.topic.topic_validator import TOPIC_MAX_LENGTH, TRANS_HALF_TOPIC
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
@@ -92,6 +92,7 @@ class SendMessageProcessor:
         message = self._message(connection, request, header)
         if isinstance(message, Refusal):
             return message.reply_to(request, self._own_properties.for_reply())
+        queue_id = message.queue_id
         refusal = self._hooks.apply(message)
         if refusal is not None:
             return refusal.reply_to(request, self._own_properties.for_reply())
@@ -100,7 +101,9 @@ class SendMessageProcessor:
         if not result.ok:
             self._fast_failure.put_times.failed += 1
             return put_refusal(result, self._settings.store).reply_to(request, self._own_properties.for_reply())
-        reply = request.reply(ext=self._response(message, result))
+        if message.topic == TRANS_HALF_TOPIC:
+            self._hooks.half_stored(message)
+        reply = request.reply(ext=self._response(message, queue_id, result))
         topic_created = self._topics.data_version.counter != version_before
         outcome = None
         if message.wait_store_ok:
@@ -133,6 +136,8 @@ class SendMessageProcessor:
         refusal = self._checks.queue_id(config, header.queue_id, connection.remote_address)
         if refusal is None:
             refusal = self._checks.properties(config, properties, header.sys_flag)
+        if refusal is None:
+            refusal = self._checks.transaction(properties, header.sys_flag, is_batch=bool(header.batch))
         if refusal is None and request.body_length == 0:
             remark = "the message is illegal: it has no body; send at least 1 byte"
             refusal = Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -208,6 +213,7 @@ class SendMessageProcessor:
             )
         for message in messages:
             refusal = self._checks.properties(config, message.properties, 0)
+            refusal = refusal or self._checks.transaction(message.properties, 0, is_batch=True)
             if refusal is not None:
                 return refusal
         return None
@@ -230,9 +236,10 @@ class SendMessageProcessor:
             counter.add(result.message_count, result.size, took_ms)
         return result
 
-    def _response(self, message: MessageExtBrokerInner, result: PutMessageResult) -> dict[str, str]:
+    def _response(self, message: MessageExtBrokerInner, queue_id: int, result: PutMessageResult) -> dict[str, str]:
+        """`queue_id`: of the topic it was sent to; a hook may have put it elsewhere."""
         unique_key = message.properties.get(_UNIQUE_KEY)
-        header = SendMessageResponseHeader(result.msg_id, message.queue_id, result.queue_offset, unique_key)
+        header = SendMessageResponseHeader(result.msg_id, queue_id, result.queue_offset, unique_key)
         if message.sys_flag & MessageSysFlag.INNER_BATCH:
             header.batch_uniq_id = unique_key
         return header.encode() | self._own_properties.for_reply()

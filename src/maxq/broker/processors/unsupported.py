@@ -13,7 +13,6 @@ from maxq.remoting.connection import Connection, Processor
 
 _FEATURES: Final[dict[str, Iterable[RequestCode]]] = {
     "retry and dead letter topics": [RequestCode.CONSUMER_SEND_MSG_BACK],
-    "transactions": [RequestCode.END_TRANSACTION, RequestCode.RESUME_CHECK_HALF_MESSAGE],
     "recall of delayed messages": [RequestCode.RECALL_MESSAGE],
     "the timer": [RequestCode.SWITCH_TIMER_ENGINE],
     "pop consumption": [

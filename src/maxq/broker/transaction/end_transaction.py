@@ -1,0 +1,146 @@
+"""END_TRANSACTION (37): a producer commits or rolls back, of itself or when asked. RESUME_CHECK_HALF_MESSAGE (323): an
+administrator has the producer of a transaction that was given up asked again.
+
+Source:
+    broker/processor/{EndTransactionProcessor,AdminBrokerProcessor}.java; broker-api.md §13.2.
+"""
+
+import logging
+from collections.abc import Awaitable, Mapping
+
+from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.processors.refusal import Refusal
+from maxq.broker.processors.support import RequestProcessor
+from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from maxq.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
+from maxq.broker.transaction.transactional_message_service import Ended, TransactionalMessageService
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.header.admin import ResumeCheckHalfMessageRequestHeader
+from maxq.protocol.header.send import EndTransactionRequestHeader
+from maxq.protocol.message import MessageExt
+from maxq.protocol.message_id import decode_message_id
+from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection, Processor
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+class EndTransactionProcessor(RequestProcessor):
+    """Both codes. An end is usually one-way; who waits for the answer is told when the end is as safe as the settings
+    promise (Java answers at once)."""
+
+    def __init__(
+        self,
+        transactions: TransactionalMessageService,
+        checks: TransactionalMessageCheckService,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        acknowledgement: Acknowledgement,
+    ) -> None:
+        self._transactions = transactions
+        self._checks = checks
+        self._settings = settings
+        self._store = store
+        self._acknowledgement = acknowledgement
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {
+            RequestCode.END_TRANSACTION: self.end_transaction,
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume_check,
+        }
+
+    # --- 37 ---
+
+    def end_transaction(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[RemotingCommand] | None:
+        """None: nobody waits, or it says "unknown", which has no answer."""
+        header = EndTransactionRequestHeader.decode(request.ext)
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal.reply_to(request)
+        if header.commit_or_rollback not in _ENDS:
+            log.info("transaction %s is pending, says %s: %s", header.transaction_id, connection, request.remark)
+            return None
+        if not self._checks.is_ready:
+            return self._end_when_ready(connection, request, header)
+        outcome = self._end(connection, request, header)
+        if isinstance(outcome, Refusal):
+            return outcome.reply_to(request)
+        if request.is_oneway:
+            return None
+        safe = self._acknowledgement.outcome(outcome.safe_at) if outcome.safe_at else None
+        return request.reply() if safe is None else _answer_when(safe, request)
+
+    def _refusal(self) -> Refusal | None:
+        if self._settings.store.broker_role == "SLAVE":
+            master = self._store.master_address
+            return Refusal(
+                ResponseCode.SLAVE_NOT_AVAILABLE,
+                f"this broker is a SLAVE: transactions end at the master of its group{master and f' {master}'}",
+            )
+        remark = self._acknowledgement.refusal()
+        return None if remark is None else Refusal(ResponseCode.SYSTEM_ERROR, remark)
+
+    async def _end_when_ready(
+        self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader
+    ) -> RemotingCommand:
+        await self._checks.ready()
+        outcome = self._end(connection, request, header)
+        if isinstance(outcome, Refusal):
+            return outcome.reply_to(request)
+        safe = self._acknowledgement.outcome(outcome.safe_at) if outcome.safe_at and not request.is_oneway else None
+        return request.reply() if safe is None else await _answer_when(safe, request)
+
+    def _end(
+        self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader
+    ) -> Ended | Refusal:
+        if header.commit_or_rollback == MessageSysFlag.TRANSACTION_COMMIT:
+            outcome = self._transactions.commit(header)
+        else:
+            outcome = self._transactions.rollback(header, waits=not request.is_oneway)
+        if isinstance(outcome, Refusal):
+            log.warning("a transaction does not end (%s): %s, says %s", header, outcome.remark, connection)
+        return outcome
+
+    # --- 323 ---
+
+    async def resume_check(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The message is named by its offset id, in the half topic or where it was given up."""
+        header = ResumeCheckHalfMessageRequestHeader.decode(request.ext)
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal.reply_to(request)
+        found = self._message(header.msg_id or "")
+        if isinstance(found, Refusal):
+            return found.reply_to(request)
+        await self._checks.ready()
+        refused = self._transactions.resume(found)
+        return request.reply() if refused is None else refused.reply_to(request)
+
+    def _message(self, msg_id: str) -> MessageExt | Refusal:
+        try:
+            _, physical_offset = decode_message_id(msg_id)
+        except RemoteProtocolError as error:
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"msgId {msg_id!r} is no offset message id: {error}")
+        message = self._store.look_message_by_offset(physical_offset)
+        if message is None or message.topic not in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
+            return Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"msgId {msg_id} is no message of {TRANS_HALF_TOPIC} or {TRANS_CHECK_MAX_TIME_TOPIC}; "
+                "`maxq transaction list` shows the ids",
+            )
+        return message
+
+
+async def _answer_when(safe: Awaitable[ResponseCode], request: RemotingCommand) -> RemotingCommand:
+    await safe  # as in Java an end is carried out whatever disk and replicas say
+    return request.reply()
+
+
+_ENDS = (MessageSysFlag.TRANSACTION_COMMIT, MessageSysFlag.TRANSACTION_ROLLBACK)

@@ -1,0 +1,150 @@
+"""The forms of a message of a transaction.
+
+    sent         TRAN_MSG=true, PGROUP; real topic and queue
+    half         in RMQ_SYS_TRANS_HALF_TOPIC, queue 0: REAL_TOPIC, REAL_QID, __transactionId__ added, transaction bits 0
+    copy         a half message written again by a check: TRANSACTION_CHECK_TIMES, and TRAN_PREPARED_QUEUE_OFFSET, the
+                 queue offset of the first half message of its transaction (its origin)
+    final        in the real topic: transaction bits 8, preparedTransactionOffset = physical offset of the half message;
+                 stored properties are the half message's, REAL_TOPIC, REAL_QID and TRAN_MSG among them
+    given up     in TRANS_CHECK_MAX_TIME_TOPIC
+
+Source:
+    broker/transaction/queue/{TransactionalMessageBridge,DefaultTransactionalMessageCheckListener,
+    TransactionalMessageUtil}.java, processor/EndTransactionProcessor.java; broker-api.md §13, store-format.md §17.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from maxq.protocol import message_const as const
+from maxq.protocol.message import MessageExt, encode_record
+from maxq.protocol.message_sys_flag import MessageSysFlag, with_transaction_type
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+
+#: Half messages have one queue.
+HALF_QUEUE_ID: Final = 0
+
+_ORIGIN: Final = const.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET
+_HIDDEN: Final = (const.PROPERTY_REAL_TOPIC, const.PROPERTY_REAL_QUEUE_ID, const.PROPERTY_TRANSACTION_PREPARED)
+
+
+def opens_transaction(properties: Mapping[str, str], reconsume_times: int = 0) -> bool:
+    """Is this a message to be held back? Old clients leave TRAN_MSG on messages that they send back with a delay."""
+    if properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() != "true":
+        return False
+    return not (reconsume_times > 0 and number(properties, const.PROPERTY_DELAY_TIME_LEVEL, 0) > 0)
+
+
+def turn_away(message: MessageExtBrokerInner) -> bool:
+    """Make a half message of a message that opens a transaction, in place; False: it is another one."""
+    properties = message.properties
+    if const.PROPERTY_TRANSACTION_PREPARED not in properties:
+        return False
+    if message.topic == TRANS_HALF_TOPIC or message.sys_flag & MessageSysFlag.TRANSACTION_COMMIT:
+        return False  # it is one already, or was one
+    if not opens_transaction(properties, message.reconsume_times):
+        message.sys_flag = with_transaction_type(message.sys_flag, 0)
+        return False
+    unique_key = properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
+    if unique_key:
+        properties[const.PROPERTY_TRANSACTION_ID] = unique_key
+    properties[const.PROPERTY_REAL_TOPIC] = message.topic
+    properties[const.PROPERTY_REAL_QUEUE_ID] = str(message.queue_id)
+    message.sys_flag = with_transaction_type(message.sys_flag, 0)
+    message.topic = TRANS_HALF_TOPIC
+    message.queue_id = HALF_QUEUE_ID
+    return True
+
+
+def origin_of(half: MessageExt) -> int:
+    """Queue offset of the first half message of the transaction."""
+    return number(half.properties, _ORIGIN, half.queue_offset)
+
+
+def copy_of(half: MessageExt, check_times: int | None = None) -> MessageExtBrokerInner:
+    """The half message again, for the end of the half topic.
+
+    Args:
+        check_times: how often its producer was asked, this time included; None leaves the number as it is.
+    """
+    properties = dict(half.properties)
+    properties[_ORIGIN] = str(origin_of(half))
+    if check_times is not None:
+        properties[const.PROPERTY_TRANSACTION_CHECK_TIMES] = str(check_times)
+    return _inner(half, TRANS_HALF_TOPIC, HALF_QUEUE_ID, properties)
+
+
+def given_up(half: MessageExt) -> MessageExtBrokerInner:
+    """What remains of a transaction that nobody decided."""
+    properties = {**half.properties, _ORIGIN: str(origin_of(half))}
+    return _inner(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, properties)
+
+
+def final_message(half: MessageExt, properties: bytes) -> MessageExtBrokerInner:
+    """What consumers get when the transaction is committed.
+
+    Args:
+        properties: the property text of the half message as it is stored. The final message has the same, so it need
+            not be made anew.
+    """
+    known = half.properties
+    message = _inner(
+        half,
+        known.get(const.PROPERTY_REAL_TOPIC, ""),
+        number(known, const.PROPERTY_REAL_QUEUE_ID, 0),
+        {name: value for name, value in known.items() if name not in _HIDDEN},
+    )
+    if const.PROPERTY_CRC32 not in known:  # that of the half message would be a wrong one
+        message.properties_data = properties
+    message.sys_flag = with_transaction_type(half.sys_flag, MessageSysFlag.TRANSACTION_COMMIT)
+    message.prepared_transaction_offset = half.physical_offset
+    return message
+
+
+def opened_again(half: MessageExt) -> MessageExtBrokerInner:
+    """The message as its producer sent it, to open its transaction at another broker group."""
+    properties = {
+        name: value
+        for name, value in half.properties.items()
+        if name not in (_ORIGIN, const.PROPERTY_REAL_TOPIC, const.PROPERTY_REAL_QUEUE_ID)
+    }
+    properties[const.PROPERTY_TRANSACTION_PREPARED] = "true"
+    message = _inner(half, half.properties.get(const.PROPERTY_REAL_TOPIC, ""), 0, properties)
+    message.sys_flag = with_transaction_type(half.sys_flag, MessageSysFlag.TRANSACTION_PREPARED)
+    return message
+
+
+def check_body(half: MessageExt) -> bytes:
+    """The record a producer is shown: real topic and queue, everything else as it is stored."""
+    known = half.properties
+    shown = replace(
+        half,
+        topic=known.get(const.PROPERTY_REAL_TOPIC, ""),
+        queue_id=number(known, const.PROPERTY_REAL_QUEUE_ID, 0),
+    )
+    return encode_record(shown)
+
+
+def _inner(half: MessageExt, topic: str, queue_id: int, properties: dict[str, str]) -> MessageExtBrokerInner:
+    properties.pop(const.PROPERTY_CRC32, None)
+    return MessageExtBrokerInner(
+        topic,
+        queue_id,
+        half.body,
+        properties,
+        flag=half.flag,
+        sys_flag=half.sys_flag,
+        born_timestamp=half.born_timestamp,
+        born_host=half.born_host,
+        store_host=half.store_host,
+        reconsume_times=half.reconsume_times,
+    )
+
+
+def number(properties: Mapping[str, str], name: str, default: int) -> int:
+    """A property that is a number; `default` if it is absent or none."""
+    text = properties.get(name, "")
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else default

@@ -1,0 +1,253 @@
+"""OpMessages: remembers on disk which half messages are finished.
+
+An op message lies in RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, tag `d`; its body is the queue offsets of finished half
+messages, each followed by a comma (`5,6,7,`). Many share one: a message is written when transactionOpMsgMaxSize bytes
+are together, or after transactionOpBatchInterval. One with the property MAXQ_COPIED names half messages for which a
+later copy stands; Java reads it like any other: these places are finished.
+
+What ends a transaction must be on the disk before what says so: a power failure that took the delivered message but
+left the op message would lose the transaction. So an op message names only half messages whose final message is
+flushed.
+
+Progress of group CID_RMQ_SYS_TRANS, a pair that Java reads too: every half message below the one offset is finished,
+and op messages below the other name no others. It is committed when everything it rests on is flushed.
+
+Source:
+    broker/transaction/queue/{TransactionalMessageServiceImpl,TransactionalOpBatchService,MessageQueueOpContext}.java;
+    5.5.0. Java's batch service can spin on a core after transactions; this one sleeps while there is nothing to write.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from maxq.broker.transaction.half_message import HALF_QUEUE_ID
+from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
+from maxq.config.broker_config import BrokerConfig
+from maxq.protocol import message_const as const
+from maxq.protocol.message import decode_record
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+REMOVE_TAG: Final = "d"
+SEPARATOR: Final = ","
+_COPIED: Final = "MAXQ_COPIED"
+_YIELD_EVERY: Final = 100
+
+
+class Finished(NamedTuple):
+    """A half message that is finished.
+
+    Attributes:
+        queue_offset: where it is in the half topic.
+        end_offset: physical end of what ended it; 0 if nothing was written.
+        is_copied: a copy stands for it.
+    """
+
+    queue_offset: int
+    end_offset: int
+    is_copied: bool = False
+
+
+class Progress(NamedTuple):
+    """See the module.
+
+    Attributes:
+        log_end: end of the log when it was taken.
+    """
+
+    half: int
+    op: int
+    log_end: int
+
+
+def half_offsets(body: bytes) -> list[int]:
+    """The queue offsets that an op message names. Old brokers wrote one, without a comma."""
+    return [int(text) for text in body.decode("ascii", "replace").split(SEPARATOR) if text.isascii() and text.isdigit()]
+
+
+class OpMessages:
+    """One per broker that runs checks.
+
+    Args:
+        op_offset: op messages below this queue offset are done with.
+        commit: tells the consumer offsets how far (topic, queue offset).
+    """
+
+    def __init__(
+        self,
+        ledger: TransactionLedger,
+        op_offset: int,
+        *,
+        store: MessageStore,
+        clock: Clock,
+        config: Callable[[], BrokerConfig],
+        store_host: bytes,
+        commit: Callable[[str, int], None],
+    ) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._clock = clock
+        self._config = config
+        self._store_host = store_host
+        self._commit = commit
+        self._waiting: deque[Finished] = deque()
+        self._waiting_bytes = 0
+        self._first_ms = 0  # when the first of them was added, monotonic
+        self._op_offset = op_offset
+        self._largest: deque[tuple[int, int]] = deque()  # op messages: queue offset, largest half offset named
+        self._taken = self._progress()
+        self._committed = (-1, -1)
+
+    @property
+    def waiting(self) -> int:
+        """Finished half messages that no op message names yet."""
+        return len(self._waiting)
+
+    def remember(self, finished: Finished) -> bool:
+        """A half message is finished.
+
+        Returns:
+            Is so much together that `write` should come now?
+        """
+        if not self._waiting:
+            self._first_ms = self._clock.monotonic_ms()
+        self._waiting.append(finished)
+        self._waiting_bytes += len(str(finished.queue_offset)) + 1
+        return self._waiting_bytes > self._config().transaction_op_msg_max_size
+
+    def remember_now(self, queue_offset: int) -> int:
+        """The transaction is rolled back, and its producer waits until that can not be forgotten: an op message of its
+        own.
+
+        Returns:
+            Physical end of the op message; 0: refused, it is remembered like the others.
+        """
+        end = self._put([Finished(queue_offset, 0)])
+        if end == 0:
+            self.remember(Finished(queue_offset, 0))
+        return end
+
+    def due_in_ms(self) -> int:
+        """When `write_due` has something to do; 0: now."""
+        interval = self._config().transaction_op_batch_interval
+        if not self._waiting:
+            return interval
+        if self._waiting_bytes > self._config().transaction_op_msg_max_size:
+            return 0
+        return max(0, self._first_ms + interval - self._clock.monotonic_ms())
+
+    def write_due(self) -> None:
+        """Write what has waited long enough, and commit the progress."""
+        if self._waiting and self.due_in_ms() == 0:
+            self.write()
+        self.commit_progress()
+
+    def write(self, *, all_of_them: bool = False) -> int:
+        """Write op messages for what may be remembered now.
+
+        Args:
+            all_of_them: also what rests on messages that are not flushed: the store is about to flush everything.
+
+        Returns:
+            Physical end of the last one; 0 if none was written.
+        """
+        end = 0
+        flushed = self._store.flushed_offset
+        while self._waiting and (all_of_them or self._waiting[0].end_offset <= flushed):
+            batch = self._take(None if all_of_them else flushed)
+            written = self._put(batch)
+            if written == 0:  # refused: the store says why; they stay
+                self._waiting.extendleft(reversed(batch))
+                self._waiting_bytes += sum(len(str(finished.queue_offset)) + 1 for finished in batch)
+                break
+            end = written
+        self._first_ms = self._clock.monotonic_ms()
+        return end
+
+    def _take(self, flushed: int | None) -> list[Finished]:
+        limit = self._config().transaction_op_msg_max_size
+        batch: list[Finished] = []
+        size = 0
+        waiting = self._waiting
+        is_copied = waiting[0].is_copied
+        while waiting and size < limit and (flushed is None or waiting[0].end_offset <= flushed):
+            if waiting[0].is_copied != is_copied:
+                break
+            batch.append(waiting.popleft())
+            size += len(str(batch[-1].queue_offset)) + 1
+        self._waiting_bytes -= size
+        return batch
+
+    def _put(self, batch: list[Finished]) -> int:
+        """One op message; its physical end, 0 if it was refused."""
+        body = "".join([f"{finished.queue_offset}{SEPARATOR}" for finished in batch]).encode()
+        properties = {const.PROPERTY_TAGS: REMOVE_TAG, const.PROPERTY_WAIT_STORE_MSG_OK: "false"}
+        if batch[0].is_copied:
+            properties[_COPIED] = "true"
+        message = MessageExtBrokerInner(
+            TRANS_OP_HALF_TOPIC,
+            HALF_QUEUE_ID,
+            body,
+            properties,
+            born_timestamp=self._clock.wall_ms(),
+            born_host=self._store_host,
+        )
+        result = self._store.put_message(message)
+        if not result.ok:
+            log.warning("%d ends of transactions could not be written yet: %s", len(batch), result.remark)
+            return 0
+        self._largest.append((result.queue_offset, max(finished.queue_offset for finished in batch)))
+        return result.end_offset
+
+    # --- what was written before ---
+
+    async def read_back(self) -> None:
+        """Take what the op messages from `op_offset` on say. The loop is left again and again."""
+        queue = self._store.queue(TRANS_OP_HALF_TOPIC, HALF_QUEUE_ID)
+        if queue is None:
+            return
+        at = self._op_offset = max(self._op_offset, self._store.min_offset(TRANS_OP_HALF_TOPIC, HALF_QUEUE_ID))
+        end = self._store.max_offset(TRANS_OP_HALF_TOPIC, HALF_QUEUE_ID)
+        for op_offset in range(at, end):
+            unit = queue.unit(op_offset)
+            record = None if unit is None else self._store.select_one_message(unit[0])
+            if record is not None:
+                self._take_back(op_offset, record)
+            if op_offset % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        self._taken = self._progress()
+
+    def _take_back(self, op_offset: int, record: memoryview) -> None:
+        message = decode_record(record)
+        offsets = half_offsets(message.body) if message.tags == REMOVE_TAG else []
+        how = Ending.COPIED if _COPIED in message.properties else Ending.REMEMBERED
+        for offset in offsets:
+            if self._ledger.is_open(offset):
+                self._ledger.finish(offset, how)
+        self._largest.append((op_offset, max(offsets, default=-1)))
+
+    # --- progress ---
+
+    def commit_progress(self) -> None:
+        """Commit the progress taken last time if all it rests on is flushed, and take it anew."""
+        taken = self._taken
+        if self._store.flushed_offset < taken.log_end:
+            return
+        if (taken.half, taken.op) != self._committed:
+            self._committed = (taken.half, taken.op)
+            self._commit(TRANS_HALF_TOPIC, taken.half)
+            self._commit(TRANS_OP_HALF_TOPIC, taken.op)
+        self._taken = self._progress()
+
+    def _progress(self) -> Progress:
+        low, largest = self._ledger.low, self._largest
+        while largest and largest[0][1] < low:
+            self._op_offset = largest.popleft()[0] + 1
+        return Progress(low, self._op_offset, self._store.max_physical_offset)

@@ -1,0 +1,78 @@
+"""TransactionMetrics: open transactions by real topic (config/transactionMetrics).
+
+Source:
+    broker/transaction/{TransactionMetrics,TransactionMetricsFlushService}.java; store-format.md §10.
+"""
+
+from pathlib import PurePath
+from typing import Any, Final
+
+from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.runtime.interfaces import Clock, Disk
+
+FILE_NAME: Final = "transactionMetrics"
+
+
+class TransactionMetrics(PersistentManager):
+    """Counts. They are taken anew from the half topic when a broker begins to run checks: a crash makes none wrong."""
+
+    def __init__(self, disk: Disk, path: PurePath, *, clock: Clock) -> None:
+        super().__init__(disk, path)
+        self._clock = clock
+        self._version = DataVersion(timestamp=clock.wall_ms())
+        self._counts: dict[str, int] = {}
+        self._changed_ms: dict[str, int] = {}
+        self._is_dirty = False
+
+    def add(self, topic: str, change: int) -> None:
+        """So many more, or fewer, transactions of `topic` are open."""
+        self._counts[topic] = max(0, self._counts.get(topic, 0) + change)
+        self._changed_ms[topic] = 0  # now; the clock is read when the file is written
+        self._is_dirty = True
+
+    def open_transactions(self) -> dict[str, int]:
+        """By real topic."""
+        return dict(self._counts)
+
+    def start_anew(self) -> None:
+        """All counts are 0: what follows is counted one by one."""
+        self._counts.clear()
+        self._changed_ms.clear()
+        self._is_dirty = True
+
+    def persist(self) -> None:
+        """Write the file if anything changed."""
+        if not self._is_dirty:
+            return
+        self._is_dirty = False
+        self._version = next_version(self._version, self._clock.wall_ms())
+        try:
+            super().persist()
+        except BaseException:
+            self._is_dirty = True
+            raise
+
+    def encode(self) -> bytes:
+        return self.encode_compact()
+
+    def to_json(self) -> dict[str, Any]:
+        now_ms = self._clock.wall_ms()
+        return {
+            "dataVersion": self._version.to_json(),
+            "transactionCount": {
+                topic: {"count": count, "timeStamp": self._changed_ms.get(topic) or now_ms}
+                for topic, count in list(self._counts.items())
+            },
+        }
+
+    def from_json(self, value: dict[str, Any]) -> None:
+        counts = object_member(value, "transactionCount")
+        try:
+            self._counts = {topic: int(metric["count"]) for topic, metric in counts.items()}
+            self._changed_ms = {topic: int(metric["timeStamp"]) for topic, metric in counts.items()}
+        except (KeyError, TypeError, ValueError) as error:
+            raise RemoteProtocolError(f"transactionCount is not counts by topic: {error!r}") from None
+        if value.get("dataVersion") is not None:
+            self._version = DataVersion.from_json(value["dataVersion"])

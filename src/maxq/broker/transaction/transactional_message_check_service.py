@@ -1,0 +1,246 @@
+"""TransactionalMessageCheckService: asks producers about transactions that they did not end.
+
+Runs where the group's master is, or the slave that acts as one. A round (transactionCheckInterval) walks over the open
+half messages in their order:
+
+* checked transactionCheckMax times, or older than fileReservedTime: given up, moved to TRANS_CHECK_MAX_TIME_TOPIC;
+* inside its own CHECK_IMMUNITY_TIME_IN_SECONDS: left where it is;
+* younger than transactionTimeOut: the round ends, what comes behind is younger still;
+* else it is written again at the end of the half topic, with its number of checks, and one producer of its group is
+  asked; his answer is an END_TRANSACTION. While none is online it stays where it is and is not counted as checked.
+
+Where it differs from Java (docs/differences.md): Java writes half messages again that are inside their immunity time or
+have no producer online, and counts the latter as checked, so that after some minutes without producers transactions are
+given up. Here the first open half message is written again only when so many follow it that what a start has to read
+would grow without bound.
+
+A slave that acts as master cannot store copies: it opens the transactions anew at another broker group, if
+enableRemoteEscape allows it; Java drops after ten failures what it could not place, here it stays.
+
+Source:
+    broker/transaction/{TransactionalMessageCheckService,AbstractTransactionalMessageCheckListener}.java,
+    queue/TransactionalMessageServiceImpl.check; broker-api.md §13.3.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+from typing import Final
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.client.producer_manager import ProducerManager
+from maxq.broker.processors.refusal import Refusal
+from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC
+from maxq.broker.transaction.half_message import HALF_QUEUE_ID, check_body, number, opened_again
+from maxq.broker.transaction.transactional_message_service import TransactionalMessageService
+from maxq.codes import RequestCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol import message_const as const
+from maxq.protocol.header.send import CheckTransactionStateRequestHeader
+from maxq.protocol.message import MessageExt
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult
+
+log = logging.getLogger(__name__)
+
+#: So many half messages behind an open one that must wait, and it is written again: a start reads all their endings.
+MOST_BEHIND: Final = 1_000_000
+_OPS_MOST_MS: Final = 1_000
+_YIELD_EVERY: Final = 16
+_HOUR_MS: Final = 3_600_000
+
+Escape = Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
+
+
+class _Next(Enum):
+    """How a round goes on."""
+
+    ON = auto()
+    STOP = auto()
+
+
+class TransactionalMessageCheckService:
+    """A SpecialService. Also has the ends of transactions written down, and is where ends wait until `begin` is done.
+
+    Args:
+        is_slave: may nothing be stored here?
+        escape: gives a message to another broker group.
+        on_failure: told when a task ends by an error.
+    """
+
+    def __init__(
+        self,
+        transactions: TransactionalMessageService,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        store: MessageStore,
+        producers: ProducerManager,
+        broker: BrokerAddress,
+        is_slave: Callable[[], bool],
+        escape: Escape,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self._transactions = transactions
+        self._settings = settings
+        self._clock = clock
+        self._store = store
+        self._producers = producers
+        self._broker = broker
+        self._is_slave = is_slave
+        self._escape = escape
+        self._on_failure = on_failure
+        self._task: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+
+    @property
+    def is_ready(self) -> bool:
+        """Is it known which transactions are open?"""
+        return self._ready.is_set()
+
+    async def ready(self) -> None:
+        """Return when it is."""
+        await self._ready.wait()
+
+    def start(self) -> None:
+        """This broker speaks for its group."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="transactions")
+            self._task.add_done_callback(self._ended)
+
+    def stop(self) -> None:
+        """Another one does, or this one goes away: ends that come from now on wait until it speaks again. Those
+        that came are written down."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        if self.is_ready and not self._is_slave():
+            self._transactions.ops.write(all_of_them=True)
+        self._ready.clear()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_failure("transactions", error)
+
+    async def _run(self) -> None:
+        await self._transactions.begin()
+        self._ready.set()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write_ops(), name="transaction op messages")
+            tasks.create_task(self._check_again_and_again(), name="transaction checks")
+
+    async def _write_ops(self) -> None:
+        while True:
+            ops = self._transactions.ops
+            await asyncio.sleep(min(max(ops.due_in_ms(), 10), _OPS_MOST_MS) / 1000)
+            if self._is_slave():
+                ops.commit_progress()
+            else:
+                ops.write_due()
+
+    async def _check_again_and_again(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.broker.transaction_check_interval / 1000)
+            began_ms = self._clock.monotonic_ms()
+            asked = await self.check()
+            took_ms = self._clock.monotonic_ms() - began_ms
+            if asked:
+                log.info("asked for %d transactions in %d ms", asked, took_ms)
+
+    # --- one round ---
+
+    async def check(self) -> int:
+        """One round; how many transactions were asked for. What is stored from now on waits for the next one."""
+        ledger = self._transactions.ledger
+        end = self._store.max_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
+        ledger.skip_to(self._store.min_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
+        asked = looked = 0
+        at = ledger.next_open(0)
+        while at < end:
+            half = self._transactions.half_at(at)
+            if half is None:
+                self._gone(at)
+            elif self._is_slave():
+                if not await self._escaped(half):
+                    break
+            else:
+                step, was_asked = self._look_at(half, end)
+                asked += was_asked
+                if step is _Next.STOP:
+                    break
+            looked += 1
+            if looked % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            at = ledger.next_open(at + 1)
+        return asked
+
+    def _gone(self, at: int) -> None:
+        log.warning("the half message at queue offset %d is no longer in the store: its transaction is over", at)
+        self._transactions.lost(at)
+
+    def _look_at(self, half: MessageExt, end: int) -> tuple[_Next, bool]:
+        transactions = self._transactions
+        broker = self._settings.broker
+        checked = number(half.properties, const.PROPERTY_TRANSACTION_CHECK_TIMES, 0)
+        if checked >= broker.transaction_check_max or self._is_too_old(half):
+            if transactions.is_committed(half):
+                return _Next.ON, False
+            log.error(
+                "transaction %s of topic %s is given up after %d checks: its message is in TRANS_CHECK_MAX_TIME_TOPIC",
+                half.uniq_key, half.properties.get(const.PROPERTY_REAL_TOPIC), checked,
+            )  # fmt: skip
+            return (_Next.ON if transactions.give_up(half) else _Next.STOP), False
+        age_ms = self._clock.wall_ms() - half.born_timestamp
+        own = number(half.properties, const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS, -1)
+        if own >= 0 and age_ms <= own * 1000:
+            return self._leave(half, end), False
+        if own < 0 and 0 <= age_ms <= broker.transaction_time_out:
+            return _Next.STOP, False
+        connection = self._producers.get_available_channel(half.properties.get(const.PROPERTY_PRODUCER_GROUP, ""))
+        if connection is None:
+            return self._leave(half, end), False
+        if transactions.is_committed(half):
+            return _Next.ON, False
+        copy = transactions.copy(half, checked + 1)
+        if isinstance(copy, Refusal):
+            log.warning("a transaction is not asked for: %s", copy.remark)
+            return _Next.STOP, False
+        self._ask(connection, copy)
+        return _Next.ON, True
+
+    def _is_too_old(self, half: MessageExt) -> bool:
+        return self._clock.wall_ms() - half.born_timestamp > self._settings.store.file_reserved_time * _HOUR_MS
+
+    def _leave(self, half: MessageExt, end: int) -> _Next:
+        """It has to wait. It does where it is, unless too much comes behind."""
+        if half.queue_offset != self._transactions.ledger.low or end - half.queue_offset < MOST_BEHIND:
+            return _Next.ON
+        return _Next.STOP if isinstance(self._transactions.move_up(half), Refusal) else _Next.ON
+
+    def _ask(self, connection: Connection, half: MessageExt) -> None:
+        key = half.uniq_key
+        header = CheckTransactionStateRequestHeader(
+            tran_state_table_offset=half.queue_offset,
+            commit_log_offset=half.physical_offset,
+            topic=half.topic,
+            msg_id=key,
+            transaction_id=key,
+            offset_msg_id=half.offset_msg_id,
+        )
+        ext = {**header.encode(), "bname": self._broker.broker_name}
+        connection.send_oneway(RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, ext, check_body(half)))
+
+    async def _escaped(self, half: MessageExt) -> bool:
+        if self._transactions.is_committed(half):
+            return True
+        result = await self._escape(opened_again(half))
+        if not result.ok:
+            return False
+        self._transactions.escaped(half)
+        return True

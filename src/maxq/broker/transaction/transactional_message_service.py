@@ -1,0 +1,390 @@
+"""TransactionalMessageService: what becomes of half messages. Commit, rollback, asking again, giving up.
+
+The end of a transaction counts from the moment it is carried out here, so no check can overtake it. Its rules:
+
+* A transaction ends once. A second end of the same kind is answered as the first; one of the other kind is refused, and
+  so are ends for half messages that a copy stands for when the copy has ended. (Java carries out every end: a commit
+  that comes twice, or for a half message and for its copy, is delivered twice.)
+* A half message from before this run may have been committed by a run that died before it wrote the op message: then
+  it counts as committed, and nothing is delivered again (committed_before.py).
+* A transaction that was given up may still be ended by its producer, as in Java, once.
+
+Source:
+    broker/transaction/queue/TransactionalMessageServiceImpl.java, processor/EndTransactionProcessor.java (5.5.0);
+    broker-api.md §13.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.put_outcome import put_refusal
+from maxq.broker.processors.refusal import Refusal
+from maxq.broker.put_hooks import PutHooks
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from maxq.broker.transaction.committed_before import CommittedBefore
+from maxq.broker.transaction.half_message import (
+    HALF_QUEUE_ID,
+    copy_of,
+    final_message,
+    given_up,
+    number,
+    origin_of,
+)
+from maxq.broker.transaction.op_messages import Finished, OpMessages
+from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
+from maxq.broker.transaction.transaction_metrics import TransactionMetrics
+from maxq.codes import ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol import message_const as const
+from maxq.protocol.header.send import EndTransactionRequestHeader
+from maxq.protocol.message import MAGIC_V2, MessageExt, decode_record
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult
+
+log = logging.getLogger(__name__)
+
+GROUP: Final = "CID_RMQ_SYS_TRANS"
+_YIELD_EVERY: Final = 500
+_V2: Final = MAGIC_V2 & 0xFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionParts:
+    """What the service works with.
+
+    Attributes:
+        create_discard_topic: TRANS_CHECK_MAX_TIME_TOPIC is there from now on.
+    """
+
+    settings: BrokerSettings
+    clock: Clock
+    store: MessageStore
+    offsets: ConsumerOffsetManager
+    hooks: PutHooks
+    stats: BrokerStatsManager
+    metrics: TransactionMetrics
+    broker: BrokerAddress
+    create_discard_topic: Callable[[], object]
+
+
+class Ended(NamedTuple):
+    """A transaction has ended.
+
+    Attributes:
+        safe_at: when everything below this physical offset is durable, the end can not be forgotten.
+    """
+
+    safe_at: int
+
+
+class TransactionalMessageService:
+    """One per broker. `begin` before anything else."""
+
+    def __init__(self, parts: TransactionParts) -> None:
+        self._parts = parts
+        self._store = parts.store
+        self._committed_before = CommittedBefore(parts.store)
+        self._began_at = 0  # physical offset: what lies below is from before this run
+        self.ledger = TransactionLedger(0)
+        self.ops = self._op_messages(0)
+
+    def _op_messages(self, op_offset: int) -> OpMessages:
+        parts = self._parts
+        return OpMessages(
+            self.ledger,
+            op_offset,
+            store=parts.store,
+            clock=parts.clock,
+            config=lambda: parts.settings.broker,
+            store_host=parts.broker.store_host,
+            commit=self._commit_offset,
+        )
+
+    # --- the beginning ---
+
+    async def begin(self) -> None:
+        """Learn from the half and op topics which transactions are open. The loop is left again and again."""
+        store = self._store
+        self._began_at = store.max_physical_offset
+        self.ledger = TransactionLedger(self._progress(TRANS_HALF_TOPIC))
+        self.ops = self._op_messages(self._progress(TRANS_OP_HALF_TOPIC))
+        await self.ops.read_back()
+        await self._find_open(store.max_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
+        open_now = sum(self._parts.metrics.open_transactions().values())
+        log.info("transactions: %d open, half messages from %d on", open_now, self.ledger.low)
+
+    def _progress(self, topic: str) -> int:
+        store, offsets = self._store, self._parts.offsets
+        committed = offsets.query_offset(GROUP, topic, HALF_QUEUE_ID)
+        first = max(store.min_offset(topic, HALF_QUEUE_ID), 0)
+        return min(max(committed, first), store.max_offset(topic, HALF_QUEUE_ID))
+
+    async def _find_open(self, end: int) -> None:
+        """Count the open transactions, and leave one half message open of each."""
+        self._parts.metrics.start_anew()
+        copies: dict[int, tuple[int, str]] = {}
+        seen = 0
+        at = self.ledger.next_open(0)
+        while at < end:
+            half = self.half_at(at)
+            if half is not None:
+                self._found_open(half, copies)
+            seen += 1
+            if seen % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            at = self.ledger.next_open(at + 1)
+        for _, topic in copies.values():
+            self._parts.metrics.add(topic, 1)
+
+    def _found_open(self, half: MessageExt, copies: dict[int, tuple[int, str]]) -> None:
+        ledger, at, origin = self.ledger, half.queue_offset, origin_of(half)
+        if origin != at and origin >= ledger.low and ledger.ending(origin) is Ending.REMEMBERED:
+            self._finish(at, origin, Ending.REMEMBERED, 0)  # Java ends a copy by naming its origin
+            copies.pop(origin, None)
+            return
+        if origin in copies:  # a run that died had written the copy, and nothing else of it
+            ledger.copied(copies[origin][0], origin, at)
+            self.ops.remember(Finished(copies[origin][0], half.physical_offset + half.store_size, is_copied=True))
+        elif origin != at:
+            ledger.standing(origin, at)
+        copies[origin] = at, half.properties.get(const.PROPERTY_REAL_TOPIC, "")
+
+    def half_at(self, queue_offset: int) -> MessageExt | None:
+        """The half message at `queue_offset`; None if its record is gone."""
+        queue = self._store.queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
+        unit = None if queue is None else queue.unit(queue_offset)
+        half = None if unit is None else self._store.look_message_by_offset(unit[0])
+        if half is None or half.topic != TRANS_HALF_TOPIC or half.queue_offset != queue_offset:
+            return None
+        return half
+
+    def prepared(self, message: MessageExtBrokerInner) -> None:
+        """A half message was stored."""
+        self._parts.metrics.add(message.properties[const.PROPERTY_REAL_TOPIC], 1)
+
+    # --- the end ---
+
+    def commit(self, header: EndTransactionRequestHeader) -> Ended | Refusal:
+        """Deliver the message of a transaction."""
+        found = self._prepared_message(header)
+        if isinstance(found, Refusal):
+            return found
+        half, properties = found
+        origin = origin_of(half)
+        counts = self.ledger.standing_for(half.queue_offset, origin)
+        is_open = self.ledger.is_open(counts)
+        if not is_open or half.physical_offset < self._began_at:
+            known = self._committed_before.final_message(half)
+            if known is not None:
+                safe_at = known.physical_offset + known.store_size
+                if is_open:
+                    self._finish(counts, origin, Ending.COMMITTED, safe_at)
+                return Ended(safe_at)
+            if not is_open and not self._may_end_late(half, counts):
+                return _ended_already("commit")
+        result = self._put(final_message(half, properties))
+        if isinstance(result, Refusal):
+            return result
+        if is_open:
+            self._finish(counts, origin, Ending.COMMITTED, result.end_offset)
+            self._parts.metrics.add(half.properties[const.PROPERTY_REAL_TOPIC], -1)
+        return Ended(result.end_offset)
+
+    def rollback(self, header: EndTransactionRequestHeader, *, waits: bool) -> Ended | Refusal:
+        """Forget the message of a transaction.
+
+        Args:
+            waits: the producer wants to be told when that is safe.
+        """
+        found = self._prepared_message(header)
+        if isinstance(found, Refusal):
+            return found
+        half, _ = found
+        origin = origin_of(half)
+        counts = self.ledger.standing_for(half.queue_offset, origin)
+        is_open = self.ledger.is_open(counts)
+        if not is_open or half.physical_offset < self._began_at:
+            known = self._committed_before.final_message(half)
+            if known is not None:
+                if is_open:
+                    self._finish(counts, origin, Ending.COMMITTED, known.physical_offset + known.store_size)
+                return _ended_already("roll back")
+        if not is_open:
+            return Ended(0)
+        self.ledger.end(counts, origin, Ending.ROLLED_BACK)
+        self._parts.metrics.add(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), -1)
+        if waits:
+            return Ended(self.ops.remember_now(counts))
+        self._remember(Finished(counts, 0))
+        return Ended(0)
+
+    def _prepared_message(self, header: EndTransactionRequestHeader) -> tuple[MessageExt, bytes] | Refusal:
+        """The half message that `header` means, and its property text as stored (checkPrepareMessage)."""
+        record = self._store.select_one_message(header.commit_log_offset)
+        if record is None:
+            return _wrong("Find prepared transaction message failed", header.commit_log_offset)
+        half = decode_record(record)
+        if half.topic != TRANS_HALF_TOPIC:
+            return _wrong("Find prepared transaction message failed", header.commit_log_offset)
+        if self._is_too_late(half, header):
+            return Refusal(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"{const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS} of the message is over: only the answer to a check "
+                "ends its transaction now",
+            )
+        group = half.properties.get(const.PROPERTY_PRODUCER_GROUP)
+        if group != header.producer_group:
+            return _wrong("The producer group wrong", f"{header.producer_group}, it is of group {group}")
+        if half.queue_offset != header.tran_state_table_offset:
+            remark = "The transaction state table offset wrong"
+            return _wrong(remark, f"{header.tran_state_table_offset}, it is {half.queue_offset}")
+        return half, stored_properties(record)
+
+    def _is_too_late(self, half: MessageExt, header: EndTransactionRequestHeader) -> bool:
+        """A message with an immunity time of its own is ended in this time, or by the answer to a check."""
+        if header.from_transaction_check:
+            return False
+        seconds = half.properties.get(const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS)
+        if not seconds:
+            return False
+        timeout_ms = self._parts.settings.broker.transaction_time_out
+        own_ms = number(half.properties, const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS, 0) * 1000
+        return self._parts.clock.wall_ms() - half.born_timestamp > max(own_ms, timeout_ms)
+
+    def _may_end_late(self, half: MessageExt, counts: int) -> bool:
+        """Was it given up, by this run or an earlier one, as this half message or as a copy of it?"""
+        ending = self.ledger.ending(counts)
+        if ending in (Ending.COMMITTED, Ending.ROLLED_BACK):
+            return False
+        return ending is Ending.GIVEN_UP or self._committed_before.was_given_up(half)
+
+    def _finish(self, offset: int, origin: int, how: Ending, end_offset: int) -> None:
+        self.ledger.end(offset, origin, how)
+        self._remember(Finished(offset, end_offset))
+
+    def _remember(self, finished: Finished) -> None:
+        if self.ops.remember(finished):
+            self.ops.write()
+
+    # --- what checks do ---
+
+    def is_committed(self, half: MessageExt) -> bool:
+        """Was it committed by a run that died? Then it is finished now."""
+        if half.physical_offset >= self._began_at:
+            return False
+        known = self._committed_before.final_message(half)
+        if known is None:
+            return False
+        self._finish(half.queue_offset, origin_of(half), Ending.COMMITTED, known.physical_offset + known.store_size)
+        self._parts.metrics.add(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), -1)
+        return True
+
+    def copy(self, half: MessageExt, check_times: int) -> MessageExt | Refusal:
+        """Write a half message again; the copy stands for it from now on."""
+        copy = self._copied(half, check_times)
+        if not isinstance(copy, Refusal):
+            self._remember(Finished(half.queue_offset, copy.physical_offset + copy.store_size, is_copied=True))
+        return copy
+
+    def move_up(self, half: MessageExt) -> Refusal | None:
+        """Write the first open half message again, so that the progress goes on. That passes its old place, so no op
+        message names it: Java, should it take over, would let one end a message that is inside its immunity time."""
+        copy = self._copied(half, None)
+        return copy if isinstance(copy, Refusal) else None
+
+    def _copied(self, half: MessageExt, check_times: int | None) -> MessageExt | Refusal:
+        message = copy_of(half, check_times)
+        result = self._put(message, hooks=False)
+        if isinstance(result, Refusal):
+            return result
+        self.ledger.copied(half.queue_offset, origin_of(half), result.queue_offset)
+        return replace(
+            half,
+            properties=message.properties,
+            queue_offset=result.queue_offset,
+            physical_offset=result.physical_offset,
+            store_timestamp=result.store_timestamp,
+            store_size=result.size,
+        )
+
+    def give_up(self, half: MessageExt) -> bool:
+        """Move a half message that nobody decided to TRANS_CHECK_MAX_TIME_TOPIC; False: it could not be stored."""
+        self._parts.create_discard_topic()
+        result = self._put(given_up(half), hooks=False)
+        if isinstance(result, Refusal):
+            return False
+        self._finish(half.queue_offset, origin_of(half), Ending.GIVEN_UP, result.end_offset)
+        self._parts.metrics.add(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), -1)
+        return True
+
+    def escaped(self, half: MessageExt) -> None:
+        """Another broker group has opened the transaction anew."""
+        self.ledger.end(half.queue_offset, origin_of(half), Ending.ESCAPED)
+
+    def lost(self, offset: int) -> None:
+        """The store has no record of the half message at `offset` any more."""
+        self.ledger.finish(offset, Ending.GIVEN_UP)
+
+    def resume(self, message: MessageExt) -> Refusal | None:
+        """Have the producer of a transaction that was given up asked again, from the first time on."""
+        origin = origin_of(message)
+        if self.ledger.is_open(self.ledger.standing_for(message.queue_offset if _is_half(message) else -1, origin)):
+            return None  # it is being asked already
+        if self._committed_before.final_message(message) is not None:
+            return _ended_already("ask for")
+        result = self._put(copy_of(message, 0), hooks=False)
+        if isinstance(result, Refusal):
+            return result
+        self.ledger.standing(origin, result.queue_offset)
+        self._parts.metrics.add(message.properties.get(const.PROPERTY_REAL_TOPIC, ""), 1)
+        return None
+
+    # --- the store ---
+
+    def _put(self, message: MessageExtBrokerInner, *, hooks: bool = True) -> PutMessageResult | Refusal:
+        if hooks:
+            topic = message.topic
+            refusal = self._parts.hooks.apply(message)
+            if refusal is not None:
+                return refusal
+            if message.topic != topic:
+                message.properties_data = None  # it is delivered later, and says where to
+        result = self._store.put_message(message)
+        if not result.ok:
+            return put_refusal(result, self._parts.settings.store)
+        self._parts.stats.put_counter(message.topic, message.queue_id).add(1, result.size, 0)
+        return result
+
+    def _commit_offset(self, topic: str, offset: int) -> None:
+        self._parts.offsets.commit_offset(self._parts.broker.address, GROUP, topic, HALF_QUEUE_ID, offset)
+
+
+def stored_properties(record: memoryview) -> bytes:
+    """The property text of a record, its last part."""
+    born = 20 if record[39] & 0x10 else 8
+    stored = 20 if record[39] & 0x20 else 8
+    at = 48 + born + 8 + stored + 12
+    at += 4 + int.from_bytes(record[at : at + 4], "big")  # body
+    wide = 2 if record[7] == _V2 else 1
+    at += wide + int.from_bytes(record[at : at + wide], "big")
+    return bytes(record[at + 2 :])
+
+
+def _is_half(message: MessageExt) -> bool:
+    return message.topic == TRANS_HALF_TOPIC
+
+
+def _wrong(remark: str, what: object) -> Refusal:
+    return Refusal(ResponseCode.SYSTEM_ERROR, f"{remark}: {what}")
+
+
+def _ended_already(verb: str) -> Refusal:
+    return Refusal(ResponseCode.SYSTEM_ERROR, f"the transaction has ended already: there is nothing to {verb}")
