@@ -161,9 +161,9 @@ class ExpressionBuilder:
         for operand in (left, right):
             if isinstance(operand, Literal) and operand.value is None:
                 raise FilterExpressionError("NULL can not be compared; write IS NULL or IS NOT NULL")
-        if isinstance(left, Literal) and isinstance(right, Literal):
-            if left.outcome is not None and right.outcome is None:
-                raise FilterExpressionError(f"{_show(left)} can not be compared with {_show(right)}")
+        both_literal = isinstance(left, Literal) and isinstance(right, Literal)
+        if both_literal and _is_truth(left) and not _is_truth(right):
+            raise FilterExpressionError(f"{_show(left)} can not be compared with {_show(right)}")
         return self._equal(left, right)
 
     def not_equal(self, left: Operand, right: Operand) -> Truth:
@@ -193,10 +193,10 @@ class ExpressionBuilder:
             except FilterEvaluationError as error:
                 raise FilterExpressionError(f"the limits of BETWEEN can not be compared: {error}") from None
             if is_empty:
-                raise FilterExpressionError(f"BETWEEN {_show(low)} AND {_show(high)}: the first limit is the greater one")
-        return self.both(
-            self.ordered(value, nodes.GREATER | EQUAL, low), self.ordered(value, nodes.LESS | EQUAL, high)
-        )
+                raise FilterExpressionError(
+                    f"BETWEEN {_show(low)} AND {_show(high)}: the first limit is the greater one"
+                )
+        return self.both(self.ordered(value, nodes.GREATER | EQUAL, low), self.ordered(value, nodes.LESS | EQUAL, high))
 
     def not_between(self, value: Operand, low: Operand, high: Operand) -> Truth:
         return self.either(self.ordered(value, nodes.LESS, low), self.ordered(value, nodes.GREATER, high))
@@ -275,6 +275,10 @@ def _checked(depth: int) -> int:
     if depth > MAX_DEPTH:
         raise FilterExpressionError(f"it is nested more than {MAX_DEPTH} deep; take parentheses and NOTs away")
     return depth
+
+
+def _is_truth(operand: Operand) -> bool:
+    return isinstance(operand, Literal) and operand.outcome is not None
 
 
 def _is_number(value: Value) -> bool:

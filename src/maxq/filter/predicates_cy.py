@@ -324,7 +324,10 @@ class EqualsText(Node):
         if size != len(self._text):
             return 0
         if cython.compiled:
-            return 1 if memcmp(scan._buf + scan.start(self._slot), cython.cast(cython.p_char, self._text), size) == 0 else 0
+            differs: cython.int = memcmp(
+                scan._buf + scan.start(self._slot), cython.cast(cython.p_char, self._text), size
+            )
+            return 1 if differs == 0 else 0
         return 1 if scan.value(self._slot) == self._text else 0
 
 
@@ -686,7 +689,7 @@ class BitMapTest:
         if _i64(buf, p + 10) <= self._born_time:
             return False
         position: cython.longlong
-        for position in self._positions:
+        for position in self._positions:  # noqa: SIM110 - a loop stays in C
             if not buf[p + 20 + (position >> 3)] & (1 << (position & 7)):
                 return True
         return False
@@ -773,18 +776,16 @@ class Predicate:
         log_end: cython.longlong,
         min_physical_offset: cython.longlong,
         most_hits: cython.longlong,
-        verdicts: bytearray,
+        places: list,
         bit_maps: BitMapTest = None,
     ):
         """Test the records of queue units (see predicates_cy.pyi)."""
         if start < 0 or end > len(units) or log_end - file_from_offset > len(log):
             raise ValueError("a range is outside its file")
         p: cython.Py_ssize_t = start
-        hits: cython.longlong = 0
         physical_offset: cython.longlong
         size: cython.longlong
         tags_code: cython.longlong
-        verdict: cython.int
         if p >= end:
             return p
         buf: cython.p_uchar
@@ -795,11 +796,10 @@ class Predicate:
         else:
             buf = cython.cast(cython.p_uchar, cython.address(units[0]))
             records = cython.cast(cython.p_uchar, cython.address(log[0]))
-        while p + 20 <= end and hits < most_hits:
+        while p + 20 <= end and len(places) < most_hits:
             physical_offset = _i64(buf, p)
             size = _i32(buf, p + 8)
             tags_code = _i64(buf, p + 12)
-            verdict = 1
             if (
                 size > 0
                 and size != _BLANK_UNIT_SIZE
@@ -808,13 +808,10 @@ class Predicate:
             ):
                 if physical_offset < file_from_offset or physical_offset + size > log_end:
                     break
-                if bit_maps is not None and bit_maps._rules_out(tags_code):
-                    verdict = 0
-                else:
-                    verdict = self._test_record(records, physical_offset - file_from_offset, size)
-                if verdict:
-                    hits += 1
-            verdicts.append(1 if verdict else 0)
+                if (bit_maps is None or not bit_maps._rules_out(tags_code)) and self._test_record(
+                    records, physical_offset - file_from_offset, size
+                ):
+                    places.append(p)
             p += 20
         return p
 

@@ -105,14 +105,17 @@ class Predicate:
         log_end: int,
         min_physical_offset: int,
         most_hits: int,
-        verdicts: bytearray,
+        places: list[int],
         bit_maps: BitMapTest | None = None,
     ) -> int:
         """Test the records of ConsumeQueue units units[start:end], as far as they lie in one log file.
 
-        One byte a unit is appended to `verdicts`: 1 it matches, or is none to be tested (blank, below
-        `min_physical_offset`, the place of a damaged message, no record there); 0 it does not. Stops after `most_hits`
-        matches, and at a unit whose record is not in [file_from_offset, log_end); returns the position reached.
+        The position of each unit whose record matches, or is no record, is appended to `places`. Units that are none to
+        be tested (blank, below `min_physical_offset`, the place of a damaged message) are passed over. Stops when
+        `places` has `most_hits` entries, and at a unit whose record is not in [file_from_offset, log_end).
+
+        Returns:
+            The position reached.
         """
 
 def is_compiled() -> bool: ...

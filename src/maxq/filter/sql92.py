@@ -106,7 +106,7 @@ def _short(expression: str) -> str:
 
 def _place(error: UnexpectedInput) -> str:
     if isinstance(error, UnexpectedCharacters):
-        return f"at character {error.pos_in_stream + 1}: {error.char!r} means nothing here"
+        return f"at character {1 + int(error.pos_in_stream or 0)}: {error.char!r} means nothing here"
     if isinstance(error, UnexpectedToken) and error.token.type != "$END":
         return f"at character {(error.token.start_pos or 0) + 1}: {str(error.token)!r:.80} is not expected here"
     return "at its end: something is missing"

@@ -1,0 +1,132 @@
+"""SQL92: Java's answers, a naive second implementation, and what a refusal says."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from maxq.errors import FilterExpressionError
+from maxq.filter import expressions
+from maxq.filter.expressions import MAX_DEPTH
+from maxq.filter.sql92 import MAX_EXPRESSION_SIZE, compile_sql92
+from tests.unit.both_forms import both
+from tests.unit.filter.expressions_at_random import expression, properties
+from tests.unit.filter.naive_sql92 import RefusedError, answer, compile_naively
+
+CORPUS = Path(__file__).parents[2] / "data" / "filter" / "sql92.jsonl"
+LETTERS = "FTNE"
+#: Java's parser stops behind a complete expression and drops the rest; here the rest is an error.
+REST_IS_DROPPED_BY_JAVA = {
+    "a = 5)",
+    "a + 1 = 2",
+    "a like 'x'",
+    "a = 5 b = 6",
+    "a = 05",
+    "a = 0L",
+    "a = 'x' 'y'",
+    "a = 5 -- rest",  # a comment needs the end of its line
+}
+
+
+@pytest.fixture(params=both("maxq.filter.predicates_cy"), ids=["uncompiled", "installed"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Both forms of the nodes."""
+    monkeypatch.setattr(expressions, "nodes", request.param)
+    monkeypatch.setattr(expressions, "Predicate", request.param.Predicate)
+    compile_sql92.cache_clear()
+    yield
+    compile_sql92.cache_clear()
+
+
+def text_of(pairs: dict[str, str]) -> bytes:
+    return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
+
+
+def ours(text: str, sets: list[dict[str, str]]) -> str:
+    try:
+        predicate = compile_sql92(text)
+    except FilterExpressionError:
+        return "X"
+    return "".join(LETTERS[predicate.test(text_of(pairs))] for pairs in sets)
+
+
+def naive(text: str, sets: list[dict[str, str]]) -> str:
+    try:
+        found = compile_naively(text)
+    except RefusedError:
+        return "X"
+    return "".join(answer(found, pairs) for pairs in sets)
+
+
+@pytest.mark.usefixtures("form")
+def test_a_thousand_expressions_have_javas_answers() -> None:
+    different = []
+    lines = CORPUS.read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        text, wanted, sets = json.loads(line)
+        found = ours(text, sets)
+        if found != wanted:
+            different.append((text, wanted, found))
+    assert len(lines) == 1_000
+    assert {text for text, _, _ in different} == REST_IS_DROPPED_BY_JAVA
+    assert all(found == "X" for _, _, found in different)
+
+
+def test_the_naive_implementation_has_javas_answers_too() -> None:
+    for line in CORPUS.read_text(encoding="utf-8").splitlines():
+        text, wanted, sets = json.loads(line)
+        assert naive(text, sets) == wanted or text in REST_IS_DROPPED_BY_JAVA, text
+
+
+@pytest.mark.usefixtures("form")
+def test_expressions_at_random_agree_with_the_naive_implementation() -> None:
+    for seed in range(3_000):
+        rng = random.Random(seed)
+        text = expression(rng)
+        sets = [properties(rng) for _ in range(4)]
+        assert ours(text, sets) == naive(text, sets), f"seed {seed}: {text} of {sets}"
+
+
+def test_a_chain_of_a_thousand_alternatives_is_one_row_and_no_depth() -> None:
+    predicate = compile_sql92(" OR ".join(f"a = {number}" for number in range(1_000)))
+    assert predicate.matches(b"a\x01999\x02")
+    assert not predicate.matches(b"a\x011000\x02")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = ", "at its end"),
+        ("a = 5 b", "at character 7: 'b' is not expected here"),
+        ("a # 5", "at character 3: '#' means nothing here"),
+        ("a = NULL", "IS NULL"),
+        ("a > 'x'", "'x' can not be compared"),
+        ("a BETWEEN 5 AND 1", "the first limit is the greater one"),
+        ("5", "5 stands where something true or false is wanted"),
+        ("a = 9223372036854775808", "does not fit into 64 bits"),
+        ("a = 0.0", "write 0"),
+        (" \n", "needs an expression"),
+        ("NOT " * MAX_DEPTH + "a", f"more than {MAX_DEPTH} deep"),
+        ("(" * 5_000 + "a" + ")" * 5_000 + " b", "at character 10003"),
+        ("a = '" + "x" * MAX_EXPRESSION_SIZE + "'", f"the limit is {MAX_EXPRESSION_SIZE}"),
+    ],
+)
+def test_a_wrong_expression_is_refused_with_place_and_reason(text: str, said: str) -> None:
+    with pytest.raises(FilterExpressionError) as caught:
+        compile_sql92(text)
+    assert said in str(caught.value)
+    assert caught.value.response_code == 23
+    assert len(str(caught.value)) < 400
+
+
+def test_the_last_of_equal_names_counts_and_one_without_value_is_absent() -> None:
+    assert compile_sql92("a = '2'").matches(b"a\x011\x02b\x01x\x02a\x012")
+    assert compile_sql92("a IS NULL").matches(b"a\x01\x02\x01x\x02a")
+    assert compile_sql92("a = '1\x01'").matches(b"a\x011\x01\x02")
+
+
+def test_properties_that_are_not_utf8_are_texts_with_replacements() -> None:
+    assert compile_sql92("a = b").matches(b"a\x01\xff\x02b\x01\xfe\x02")
+    assert compile_sql92("a > 5").test(b"a\x01\xff\x02") == 3
