@@ -5,14 +5,14 @@
     with Producer("my-producers", "127.0.0.1:9876") as producer:
         producer.send(Message("Topic", b"hello"))
 
-The classes here block. `async_producer`, `async_push_consumer`, `async_lite_pull_consumer` and `async_admin` make the
-asynchronous clients underneath, for programs with an event loop. Settings are those of `maxq.client.client_config`, by
-keyword.
+The classes here block. `async_producer`, `async_transaction_producer`, `async_push_consumer`,
+`async_lite_pull_consumer` and `async_admin` make the asynchronous clients underneath, for programs with an event loop.
+Settings are those of `maxq.client.client_config`, by keyword.
 """
 
 from typing import Any
 
-from maxq.client import lite_pull_consumer, producer, push_consumer, sync, sync_admin
+from maxq.client import lite_pull_consumer, producer, push_consumer, sync, sync_admin, transaction_producer
 from maxq.client.admin import admin
 from maxq.client.client_config import (
     ClientConfig,
@@ -23,6 +23,7 @@ from maxq.client.client_config import (
 from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.client.request_reply import create_reply_message
 from maxq.client.send_result import SendResult, SendStatus
+from maxq.client.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
 from maxq.machine import new_event_loop, system_seams
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
 from maxq.protocol.message import Message, MessageExt
@@ -34,6 +35,7 @@ __all__ = [
     "ConsumeFromWhere",
     "ConsumeResult",
     "LitePullConsumer",
+    "LocalTransactionState",
     "Message",
     "MessageExt",
     "MessageModel",
@@ -42,10 +44,14 @@ __all__ = [
     "PushConsumer",
     "SendResult",
     "SendStatus",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionSendResult",
     "async_admin",
     "async_lite_pull_consumer",
     "async_producer",
     "async_push_consumer",
+    "async_transaction_producer",
     "create_reply_message",
     "system_seams",
 ]
@@ -63,6 +69,21 @@ class Producer(sync.Producer):
     def __init__(self, producer_group: str, namesrv_addr: str, **settings: Any) -> None:
         config = ProducerConfig(producer_group=producer_group, namesrv_addr=namesrv_addr, **settings)
         super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
+
+
+class TransactionProducer(sync.TransactionProducer):
+    """Blocking producer of messages in transactions.
+
+    Args:
+        producer_group: name of the group; brokers ask any of its members how a transaction ended.
+        namesrv_addr: host:port of name servers, separated by ';'.
+        listener: executes local transactions and knows how they ended.
+        settings: see ProducerConfig.
+    """
+
+    def __init__(self, producer_group: str, namesrv_addr: str, listener: TransactionListener, **settings: Any) -> None:
+        config = ProducerConfig(producer_group=producer_group, namesrv_addr=namesrv_addr, **settings)
+        super().__init__(config, system_seams(namesrv_addr), listener, loop_factory=new_event_loop)
 
 
 class PushConsumer(sync.PushConsumer):
@@ -109,6 +130,15 @@ def async_producer(producer_group: str, namesrv_addr: str, **settings: Any) -> p
     """An asynchronous producer; `await .start()` or `async with` it."""
     config = ProducerConfig(producer_group=producer_group, namesrv_addr=namesrv_addr, **settings)
     return producer.Producer(config, system_seams(namesrv_addr))
+
+
+def async_transaction_producer(
+    producer_group: str, namesrv_addr: str, listener: TransactionListener, **settings: Any
+) -> transaction_producer.TransactionProducer:
+    """An asynchronous producer of messages in transactions. Methods of `listener` that are plain functions run on the
+    event loop and must not block."""
+    config = ProducerConfig(producer_group=producer_group, namesrv_addr=namesrv_addr, **settings)
+    return transaction_producer.TransactionProducer(config, system_seams(namesrv_addr), listener)
 
 
 def async_push_consumer(

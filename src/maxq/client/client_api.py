@@ -260,6 +260,28 @@ class MQClientAPI:
             result.messages = decode_records(response.body_bytes, inflate=True)
         return result
 
+    def end_transaction_command(self, ext: dict[str, str], remark: str | None) -> RemotingCommand:
+        """END_TRANSACTION with this header; `remark` is for the broker's log."""
+        command = self.command(RequestCode.END_TRANSACTION, ext)
+        command.remark = remark
+        return command
+
+    async def end_transaction(
+        self, address: str, ext: dict[str, str], remark: str | None, *, oneway: bool, timeout_ms: int
+    ) -> None:
+        """Tell a broker how a transaction ended. Those that are not decided are one-way: they have no answer.
+
+        Raises:
+            BrokerError: it does not count.
+        """
+        target, command = self.address(address), self.end_transaction_command(ext, remark)
+        if oneway:
+            await self.remoting.invoke_oneway(target, command)
+            return
+        response = await self.remoting.invoke(target, command, timeout_ms)
+        if response.code != ResponseCode.SUCCESS:
+            raise BrokerError(response.code, response.remark, address=target)
+
     async def send_message_back(
         self,
         address: str,

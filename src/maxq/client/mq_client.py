@@ -27,9 +27,11 @@ from maxq.client.topic_publish_info import (
 from maxq.errors import BrokerError, ClientError, MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from maxq.protocol.body.route import MASTER_ID, TopicRouteData
-from maxq.protocol.message import UniqIdGenerator
+from maxq.protocol.header.send import CheckTransactionStateRequestHeader
+from maxq.protocol.message import MessageExt, UniqIdGenerator
 from maxq.protocol.message_queue import MessageQueue
 from maxq.remoting.client import RemotingClient
+from maxq.remoting.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,14 @@ class ConsumerInner(Protocol):
     async def persist_consumer_offset(self) -> None: ...
 
 
+class TransactionChecker(Protocol):
+    """How a producer is asked for the state of a transaction."""
+
+    async def __call__(
+        self, message: MessageExt, header: CheckTransactionStateRequestHeader, broker_name: str, connection: Connection
+    ) -> None: ...
+
+
 class MQClientInstance:
     """Shared part of the clients of one client id. Made and started by MQClientManager."""
 
@@ -82,6 +92,7 @@ class MQClientInstance:
         self._publish: dict[str, TopicPublishInfo] = {}
         self._producer_groups: set[str] = set()
         self._consumers: dict[str, ConsumerInner] = {}
+        self._transaction_checkers: dict[str, TransactionChecker] = {}
         self.pending_requests = PendingRequests()
         self._route_lookups: SharedLookups[bool] = SharedLookups()
         self._publish_lookups: SharedLookups[TopicPublishInfo] = SharedLookups()
@@ -148,6 +159,17 @@ class MQClientInstance:
             )
         self._producer_groups.add(group)
         self._introduced.clear()
+
+    def set_transaction_checker(self, group: str, checker: TransactionChecker | None) -> None:
+        """Whom to ask when a broker wants to know how a transaction of this producer group ended; None: nobody."""
+        if checker is None:
+            self._transaction_checkers.pop(group, None)
+        else:
+            self._transaction_checkers[group] = checker
+
+    def transaction_checker(self, group: str) -> TransactionChecker | None:
+        """What `set_transaction_checker` was told."""
+        return self._transaction_checkers.get(group)
 
     def register_consumer(self, consumer: ConsumerInner) -> None:
         """A consumer lives here from now on.

@@ -1,4 +1,4 @@
-"""What brokers ask of their clients: 40, 220, 221, 307, 309, 326.
+"""What brokers ask of their clients: 39, 40, 220, 221, 307, 309, 326.
 
 Source: apache/rocketmq client/impl/ClientRemotingProcessor.java.
 """
@@ -7,15 +7,17 @@ import logging
 from typing import Protocol, runtime_checkable
 
 from maxq.client.mq_client import MQClientInstance
+from maxq.client.namespace import unwrap
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol import message_const as const
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody
 from maxq.protocol.compression import compression_type, decompress
-from maxq.protocol.header.send import ReplyMessageRequestHeader
+from maxq.protocol.header.send import CheckTransactionStateRequestHeader, ReplyMessageRequestHeader
 from maxq.protocol.message import MessageExt, MessageSysFlag, decode_properties, decode_record
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +49,24 @@ class ServerRequests:
     def register(self) -> None:
         """Take requests from the instance's connections."""
         register = self._instance.remoting.register
+        register(RequestCode.CHECK_TRANSACTION_STATE, self._check_transaction)
         register(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._consumer_ids_changed)
         register(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, self._reset_offset)
         register(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, self._consumer_status)
         register(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info)
         register(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._consume_directly)
         register(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._push_reply)
+
+    async def _check_transaction(self, connection: Connection, request: RemotingCommand) -> None:
+        header = CheckTransactionStateRequestHeader.decode(request.ext)
+        message = decode_record(request.body_bytes, inflate=True)
+        group = message.properties.get(const.PROPERTY_PRODUCER_GROUP, "")
+        checker = self._instance.transaction_checker(group)
+        if checker is None:
+            log.warning("nobody here knows transactions of group %r: %s", group, header.transaction_id)
+            return
+        message.topic = unwrap(self._instance.config.namespace, message.topic)
+        await checker(message, header, request.ext.get("bname", ""), connection)
 
     async def _consumer_ids_changed(self, connection: object, request: RemotingCommand) -> None:
         log.info("members of group %s changed", request.ext.get("consumerGroup"))

@@ -1,18 +1,19 @@
-"""The blocking face: Producer, PushConsumer and LitePullConsumer for programs without an event loop (Admin:
-sync_admin.py).
+"""The blocking face: Producer, TransactionProducer, PushConsumer and LitePullConsumer for programs without an event
+loop (Admin: sync_admin.py).
 
 Each object runs the asynchronous client of the same name on an event loop in a thread of its own; every call waits
 for the outcome and raises what the asynchronous one raises. Objects may be used from several threads. `maxq.api` has
 the same classes with the machine's own clock, disk and chance filled in."""
 
 import concurrent.futures
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
-from maxq.client import lite_pull_consumer, producer, push_consumer
+from maxq.client import lite_pull_consumer, producer, push_consumer, transaction_producer
 from maxq.client.client_config import (
     ClientSeams,
     LitePullConsumerConfig,
@@ -23,10 +24,13 @@ from maxq.client.consume_result import MessageListener
 from maxq.client.errors import NotRunningError
 from maxq.client.loop_thread import LoopFactory, LoopThread
 from maxq.client.producer import Arg, QueueSelector
-from maxq.client.send_result import SendResult
+from maxq.client.send_result import SendResult, SendStatus
+from maxq.client.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
 from maxq.protocol.body.subscription import TAG
 from maxq.protocol.message import Message, MessageExt
 from maxq.protocol.message_queue import MessageQueue
+
+log = logging.getLogger(__name__)
 
 
 class Blocking:
@@ -84,10 +88,13 @@ class Producer(_Started):
         """Start; must come before the first send."""
 
         async def begin() -> None:
-            self._client = producer.Producer(self._config, self._seams)
+            self._client = self._make()
             await self._client.start()
 
         self._start(begin)
+
+    def _make(self) -> producer.Producer:
+        return producer.Producer(self._config, self._seams)
 
     def shutdown(self) -> None:
         """Leave and end the thread."""
@@ -147,6 +154,52 @@ class Producer(_Started):
     def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues messages of a topic may go to."""
         return self._thread.run(self._running.fetch_publish_message_queues(topic))
+
+
+class TransactionProducer(Producer):
+    """Blocking `maxq.client.transaction_producer.TransactionProducer`. Local transactions are executed in the thread
+    that sends, so that they may use what belongs to it (a database session); checks in a thread of the producer's own.
+    The listener's methods are plain functions."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        seams: ClientSeams,
+        listener: TransactionListener,
+        *,
+        loop_factory: LoopFactory | None = None,
+    ) -> None:
+        super().__init__(config, seams, loop_factory=loop_factory)
+        self._listener = listener
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="maxq-check")
+
+    def _make(self) -> transaction_producer.TransactionProducer:
+        self._transactional = transaction_producer.TransactionProducer(
+            self._config, self._seams, self._listener, executor=self._pool
+        )
+        return self._transactional
+
+    def shutdown(self) -> None:
+        """Leave and end the threads."""
+        super().shutdown()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def send_message_in_transaction(
+        self, message: Message, arg: Any = None, *, timeout_ms: int | None = None
+    ) -> TransactionSendResult:
+        """Send a message that is delivered if and only if the local transaction is committed."""
+        _ = self._running
+        client, run = self._transactional, self._thread.run
+        half = run(client.send_half(message, timeout_ms=timeout_ms))
+        if half.result.send_status is not SendStatus.SEND_OK:
+            return run(client.end(half, LocalTransactionState.ROLLBACK_MESSAGE))
+        state, remark = LocalTransactionState.UNKNOW, None
+        try:
+            state = transaction_producer.checked_state(self._listener.execute_local_transaction(message, arg))
+        except Exception as error:
+            log.warning("execute_local_transaction failed", exc_info=error)
+            remark = f"execute_local_transaction exception: {type(error).__name__}: {error}"
+        return run(client.end(half, state, remark))
 
 
 class PushConsumer(_Started):
