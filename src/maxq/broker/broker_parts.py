@@ -20,6 +20,8 @@ from maxq.broker.client.housekeeping import ClientHousekeepingService
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.fast_failure import FastFailure
+from maxq.broker.filter.consumer_filter_manager import FILE_NAME as FILTER_FILE
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.longpolling.pull_request_hold_service import HeldPullsOfClosed, PullRequestHoldService
 from maxq.broker.message_kinds import MessageKinds
 from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
@@ -31,6 +33,8 @@ from maxq.broker.processors.pull_message import PullMessageProcessor
 from maxq.broker.processors.pull_subscription import PullSubscriptions
 from maxq.broker.processors.query_message import QueryMessageProcessor
 from maxq.broker.processors.reply_message import ReplyMessageProcessor
+from maxq.broker.processors.retry_topics import RetryTopics
+from maxq.broker.processors.send_back import SendBackParts, SendBackProcessor
 from maxq.broker.processors.send_message import BATCH_CQ, SendMessageProcessor
 from maxq.broker.pull_path import PullPath
 from maxq.broker.put_hooks import PutHooks
@@ -49,6 +53,8 @@ from maxq.broker.stats.topic_puts import TopicPuts
 from maxq.broker.store_owner import StoreOwner
 from maxq.broker.subscription.subscription_group_manager import FILE_NAME as GROUP_FILE
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.timer.timed_messages import TimedMessages, TimedParts
+from maxq.broker.topic.compaction_topics import CompactionTopics
 from maxq.broker.topic.topic_config_manager import FILE_NAME as TOPIC_FILE
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_tails import TopicTails
@@ -134,6 +140,14 @@ class BrokerParts:
                 self.address.cluster, self.address.broker_name, self.address.broker_id, region=settings.broker.region_id
             ),
         )
+        self.filters = ConsumerFilterManager(
+            self._disk,
+            PurePath(settings.store.store_path_root_dir) / "config" / FILTER_FILE,
+            settings=settings,
+            clock=clock,
+            max_physical_offset=lambda: self.store.max_physical_offset,
+        )
+        self.consumers.add_offline_listener(self.filters.unregister)
         self.acknowledgement = Acknowledgement(self.store)
         self.hold_service = PullRequestHoldService(
             self.store, clock=clock, long_polling=lambda: settings.broker.long_polling_enable
@@ -158,6 +172,7 @@ class BrokerParts:
             name_servers=lambda: self.client.name_servers,
         )
         self.topics.add_change_listener(self.registration.topics_changed)
+        self.compaction_topics = CompactionTopics(self.topics, settings, self.store.compaction.topics)
         self.topic_tails = TopicTails(self.topics, settings, self.store.topic_tail)
         self.ids_notifier = ConsumerIdsNotifier(self.consumers, settings=settings)
         self.housekeeping = ClientHousekeepingService(
@@ -229,6 +244,7 @@ class BrokerParts:
         unique_ids = UniqIdGenerator(
             self._rng.below(1 << 16), self.address.resolved_ip or self.address.ip, clock, self._rng
         )
+        self.retries = RetryTopics(self.topics, self.groups, self.locks, self.stats)
         self.send_processor = SendMessageProcessor(
             settings=settings,
             store=store,
@@ -241,6 +257,7 @@ class BrokerParts:
             rng=self._rng,
             unique_id=unique_ids.next,
             hooks=self.put_hooks,
+            retries=self.retries,
         )
         self.pull_processor = PullMessageProcessor(
             settings=settings,
@@ -248,7 +265,7 @@ class BrokerParts:
             topics=self.topics,
             groups=self.groups,
             offsets=self.offsets,
-            subscriptions=PullSubscriptions(settings, self.consumers, self.groups),
+            subscriptions=PullSubscriptions(settings, self.consumers, self.groups, self.filters),
             hold_service=self.hold_service,
             stats=self.stats,
             fast_failure=self.fast_failure,
@@ -283,6 +300,7 @@ class BrokerParts:
             groups=self.groups,
             offsets=self.offsets,
             consumers=self.consumers,
+            filters=self.filters,
             stats=self.stats,
             clock=clock,
             rules=self.pull_processor.rules,
@@ -317,6 +335,24 @@ class BrokerParts:
             )
         )
         self.kinds.add(self.transactions, self.server)
+        self.timed = TimedMessages(
+            TimedParts(
+                settings=self._settings,
+                disk=self._disk,
+                clock=self._clock,
+                rng=self._rng,
+                store=self.store,
+                files=self.carried_files,
+                hooks=self.put_hooks,
+                acknowledgement=self.acknowledgement,
+                topics=self.topics,
+                member=self.member,
+                own=self.address,
+                stats=self.stats,
+                on_failure=self._on_failure,
+            )
+        )
+        self.kinds.add(self.timed, self.server)
         self.delayed = DelayedMessages(
             DelayedParts(
                 settings=self._settings,
@@ -331,6 +367,19 @@ class BrokerParts:
             )
         )
         self.kinds.add(self.delayed, self.server)
+        SendBackProcessor(
+            SendBackParts(
+                settings=self._settings,
+                own=self.address,
+                store=self.store,
+                acknowledgement=self.acknowledgement,
+                topics=self.topics,
+                retries=self.retries,
+                levels=self.delayed.levels,
+                hooks=self.put_hooks,
+                rng=self._rng,
+            )
+        ).register(self.server)
 
     def _build_group_member(self) -> None:
         self.member = GroupMember(
@@ -365,6 +414,7 @@ class BrokerParts:
             groups=self.groups,
             offsets=self.offsets,
             consumers=self.consumers,
+            filters=self.filters,
             producers=self.producers,
             locks=self.locks,
             request_modes=self.request_modes,
@@ -381,6 +431,7 @@ class BrokerParts:
                 hold_service=self.hold_service,
                 ha_service=self.ha_service,
                 log_care=self.log_care,
+                timer_info=lambda: self.timed.runtime_info(),
             ).collect,
             ha_runtime_info=self.ha_service.runtime_info,
             topic_route=self.outer_api.topic_route,
@@ -402,6 +453,7 @@ class BrokerParts:
             broker_stats=self.broker_stats,
             offsets=self.offsets,
             groups=self.groups,
+            filters=self.filters,
             registration=self.registration,
             refresh_name_servers=self.refresh_name_servers,
             housekeeping=self.housekeeping,

@@ -7,11 +7,13 @@ Source:
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.filter.filter_expressions import check_subscription
+from maxq.broker.processors.retry_topics import UNIT_SUB_FLAG
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -30,8 +32,6 @@ from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
-UNIT_SUB_FLAG: Final = 2  # topicSysFlag: consumed in unit mode
-
 
 class ClientManageProcessor(RequestProcessor):
     """Keeps the tables of online clients, and makes the groups and retry topics that a heartbeat implies."""
@@ -45,6 +45,7 @@ class ClientManageProcessor(RequestProcessor):
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
         producers: ProducerManager,
+        filters: ConsumerFilterManager,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -52,6 +53,7 @@ class ClientManageProcessor(RequestProcessor):
         self._groups = groups
         self._consumers = consumers
         self._producers = producers
+        self._filters = filters
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -109,10 +111,13 @@ class ClientManageProcessor(RequestProcessor):
             is_order,
         )
         is_short = heartbeat.heartbeat_fingerprint != 0 and heartbeat.without_sub
+        subscriptions = None if is_short else [_with_codes(sub) for sub in data.subscription_data_set]
+        if subscriptions is not None:
+            self._filters.register(data.group_name, subscriptions)
         self._consumers.register_consumer(
             data,
             channel,
-            None if is_short else [_with_codes(sub) for sub in data.subscription_data_set],
+            subscriptions,
             notify=group.notify_consumer_ids_changed_enable,
             fingerprint=heartbeat.heartbeat_fingerprint,
         )
@@ -136,13 +141,16 @@ class ClientManageProcessor(RequestProcessor):
     def check_client_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Would this broker take the subscription?"""
         subscription = CheckClientRequestBody.decode(request.body_bytes).subscription_data
-        if subscription is None or subscription.is_tag_type:
+        if subscription is None or (subscription.is_tag_type and not subscription.class_filter_mode):
             return request.reply()
-        return request.reply(
-            ResponseCode.SYSTEM_ERROR,
-            f"The broker does not support consumer to filter message by {subscription.expression_type}: "
-            "only TAG expressions are built yet",
-        )
+        if not self._settings.broker.enable_property_filter:
+            return request.reply(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {subscription.expression_type}: "
+                "its enablePropertyFilter is false; set it with updateBrokerConfig",
+            )
+        check_subscription(subscription)
+        return request.reply()
 
 
 def _with_codes(subscription: SubscriptionData) -> SubscriptionData:

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 
 from maxq.broker.attributes import CLEANUP_POLICY
 from maxq.broker.processors.message_type import type_refusal
-from maxq.broker.processors.refusal import FAQ, Refusal, not_built
+from maxq.broker.processors.refusal import FAQ, Refusal
+from maxq.broker.processors.retry_topics import UNIT_SUB_FLAG
+from maxq.broker.schedule_message.delay_levels import delay_level_of
+from maxq.broker.topic.compaction_topics import COMPACTION, is_compacted
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import (
     AUTO_CREATE_TOPIC,
@@ -15,10 +18,9 @@ from maxq.broker.topic.topic_validator import (
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol import message_const as const
-from maxq.protocol.body.topic_config import PERM_WRITE, TopicConfig
+from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig
 from maxq.protocol.message_sys_flag import TRANSACTION_MASK
 
-_COMPACTION = "COMPACTION"
 _UNIT = 1  # topic system flag: belongs to one unit
 _TIMER_PROPERTIES = (
     const.PROPERTY_TIMER_DELAY_SEC,
@@ -60,8 +62,6 @@ class SendChecks:
                 ResponseCode.NO_PERMISSION,
                 f"Sending message to topic[{topic}] is forbidden. Only the broker writes it: send to one of your own",
             )
-        if is_retry_topic(topic):
-            return not_built(f"messages that go back to a consumer group ({topic}) are")
         config = self._topics.select_topic_config(topic)
         if config is None:
             config = self._create(topic, default_topic, remote_address, queue_nums, unit_mode)
@@ -72,9 +72,15 @@ class SendChecks:
     def _create(
         self, topic: str, default_topic: str, remote_address: str, queue_nums: int, unit_mode: bool
     ) -> TopicConfig | None:
-        return self._topics.create_topic_in_send_message_method(
-            topic, default_topic or AUTO_CREATE_TOPIC, remote_address, queue_nums, _UNIT if unit_mode else 0
+        flag = 0
+        if unit_mode:
+            flag = UNIT_SUB_FLAG if is_retry_topic(topic) else _UNIT
+        config = self._topics.create_topic_in_send_message_method(
+            topic, default_topic or AUTO_CREATE_TOPIC, remote_address, queue_nums, flag
         )
+        if config is None and is_retry_topic(topic):  # one queue, whatever the group's retryQueueNums is, as in Java
+            config = self._topics.create_topic_in_send_message_back_method(topic, 1, PERM_READ | PERM_WRITE, flag)
+        return config
 
     @staticmethod
     def queue_id(config: TopicConfig, queue_id: int, remote_address: str) -> Refusal | None:
@@ -112,28 +118,32 @@ class SendChecks:
             )
         return None
 
+    @staticmethod
+    def delay_in_batch(properties: Mapping[str, str]) -> Refusal | None:
+        """The messages of a batch lie together in one queue; none can wait."""
+        for name in _TIMER_PROPERTIES:
+            if name in properties:
+                return Refusal(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    f"a batch cannot have a delivery time ({name}={properties[name]}); send each alone",
+                )
+        if delay_level_of(properties) <= 0:
+            return None
+        return Refusal(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a batch cannot be delayed (DELAY={properties[const.PROPERTY_DELAY_TIME_LEVEL]}); send each alone",
+        )
+
     def properties(self, config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
         """Properties that change where or when a message is delivered, and the type they give it."""
         if self._settings.broker.enable_topic_message_type_check:
             refusal = type_refusal(config, properties, sys_flag)
             if refusal is not None:
                 return refusal
-        if config.attributes.get(CLEANUP_POLICY) == _COMPACTION and not properties.get(const.PROPERTY_KEYS):
+        if is_compacted(config) and not properties.get(const.PROPERTY_KEYS):
             return Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"Required message key is missing: {config.topic_name} keeps one message for each key "
-                f"({CLEANUP_POLICY}={_COMPACTION}); set KEYS",
+                f"({CLEANUP_POLICY}={COMPACTION}); set KEYS",
             )
-        if _is_positive(properties.get(const.PROPERTY_DELAY_TIME_LEVEL)):
-            return not_built(f"delayed messages (DELAY={properties[const.PROPERTY_DELAY_TIME_LEVEL]}) are")
-        for name in _TIMER_PROPERTIES:
-            if name in properties:
-                return not_built(f"timer messages ({name}={properties[name]}) are")
         return None
-
-
-def _is_positive(text: str | None) -> bool:
-    try:
-        return text is not None and int(text) > 0
-    except ValueError:
-        return False

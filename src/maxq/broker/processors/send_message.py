@@ -18,12 +18,14 @@ from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.fast_failure import FastFailure
 from maxq.broker.processors.put_outcome import put_refusal
 from maxq.broker.processors.refusal import Refusal
+from maxq.broker.processors.retry_topics import RetryTopics
 from maxq.broker.processors.send_checks import SendChecks
 from maxq.broker.processors.send_properties import BrokerProperties, queue_by_priority, received_properties
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.topic.compaction_topics import is_compacted
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
-from maxq.broker.topic.topic_validator import TOPIC_MAX_LENGTH, TRANS_HALF_TOPIC
+from maxq.broker.topic.topic_validator import TIMER_TOPIC, TOPIC_MAX_LENGTH, TRANS_HALF_TOPIC, is_retry_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
@@ -33,6 +35,7 @@ from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
 from maxq.protocol.message import decode_batch
 from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.protocol.recall_handle import RecallHandle
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.runtime.interfaces import Clock, Rng
@@ -64,6 +67,7 @@ class SendMessageProcessor:
         rng: Rng,
         unique_id: Callable[[], str],
         hooks: PutHooks,
+        retries: RetryTopics,
     ) -> None:
         """`unique_id` makes the UNIQ_KEY of a message that has none."""
         self._settings = settings
@@ -77,6 +81,7 @@ class SendMessageProcessor:
         self._rng = rng
         self._unique_id = unique_id
         self._hooks = hooks
+        self._retries = retries
         self._checks = SendChecks(settings, topics)
         self._own_properties = BrokerProperties(broker, lambda: settings.broker)
         self._unfinished: set[asyncio.Task[None]] = set()
@@ -93,7 +98,7 @@ class SendMessageProcessor:
         if isinstance(message, Refusal):
             return message.reply_to(request, self._own_properties.for_reply())
         queue_id = message.queue_id
-        refusal = self._hooks.apply(message)
+        refusal = self._retries.rewrite(header, request.version, message) or self._hooks.apply(message)
         if refusal is not None:
             return refusal.reply_to(request, self._own_properties.for_reply())
         is_inner_batch = message.sys_flag & MessageSysFlag.INNER_BATCH
@@ -138,11 +143,11 @@ class SendMessageProcessor:
             refusal = self._checks.properties(config, properties, header.sys_flag)
         if refusal is None:
             refusal = self._checks.transaction(properties, header.sys_flag, is_batch=bool(header.batch))
-        if refusal is None and request.body_length == 0:
+        if refusal is None and request.body_length == 0 and not is_compacted(config):  # there it deletes its key
             remark = "the message is illegal: it has no body; send at least 1 byte"
             refusal = Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         if refusal is None and header.batch:
-            refusal = self._check_batch(config, request.body_bytes)
+            refusal = self._checks.delay_in_batch(properties) or self._check_batch(config, request.body_bytes)
         if refusal is not None:
             return refusal
         message = MessageExtBrokerInner(
@@ -214,6 +219,7 @@ class SendMessageProcessor:
         for message in messages:
             refusal = self._checks.properties(config, message.properties, 0)
             refusal = refusal or self._checks.transaction(message.properties, 0, is_batch=True)
+            refusal = refusal or self._checks.delay_in_batch(message.properties)
             if refusal is not None:
                 return refusal
         return None
@@ -242,7 +248,18 @@ class SendMessageProcessor:
         header = SendMessageResponseHeader(result.msg_id, queue_id, result.queue_offset, unique_key)
         if message.sys_flag & MessageSysFlag.INNER_BATCH:
             header.batch_uniq_id = unique_key
+        if message.topic == TIMER_TOPIC:
+            header.recall_handle = self._recall_handle(message)
         return header.encode() | self._own_properties.for_reply()
+
+    def _recall_handle(self, message: MessageExtBrokerInner) -> str | None:
+        """By which a timer message can be taken back before it is due."""
+        properties = message.properties
+        topic = properties[const.PROPERTY_REAL_TOPIC]
+        if is_retry_topic(topic):
+            return None
+        deliver_ms = int(properties[const.PROPERTY_TIMER_OUT_MS]) + 1  # a moment within the slot
+        return RecallHandle(topic, self._broker.broker_name, deliver_ms, properties[_UNIQUE_KEY]).encode()
 
     def _answer_later(
         self,

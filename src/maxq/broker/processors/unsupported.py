@@ -12,9 +12,6 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 
 _FEATURES: Final[dict[str, Iterable[RequestCode]]] = {
-    "retry and dead letter topics": [RequestCode.CONSUMER_SEND_MSG_BACK],
-    "recall of delayed messages": [RequestCode.RECALL_MESSAGE],
-    "the timer": [RequestCode.SWITCH_TIMER_ENGINE],
     "pop consumption": [
         RequestCode.POP_MESSAGE,
         RequestCode.ACK_MESSAGE,

@@ -1,0 +1,156 @@
+"""Messages with a delay level: where they wait, when they come, what survives a restart."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from maxq.broker.controller import BrokerController
+from maxq.codes import RequestCode
+from maxq.protocol.message import Message, encode_batch
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import RunningBroker, until
+
+SHORT = "1s 1s 2s 1h"
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+
+
+def _delivered(controller: BrokerController, topic: str, queue_id: int = 0) -> list[bytes]:
+    store = controller.store
+    bodies = []
+    for offset in range(store.max_offset(topic, queue_id)):
+        ((physical_offset, _, _),) = store.queue_units(topic, queue_id, offset, 1)
+        record = store.look_message_by_offset(physical_offset)
+        assert record is not None
+        bodies.append(bytes(record.body))
+    return bodies
+
+
+async def test_message_comes_when_its_level_is_over_and_not_before(start_broker: Start) -> None:
+    broker = await start_broker(messageDelayLevel=SHORT)
+    broker.create_topic("T")
+    reply = await broker.invoke(broker.send_request("T", b"later", queue_id=2, DELAY="1", TAGS="A"))
+    assert (reply.code, reply.ext["queueId"], reply.ext["queueOffset"]) == (0, "2", "0")
+    store = broker.controller.store
+    assert store.max_offset("T", 2) == 0
+    ((physical_offset, _, due_ms),) = store.queue_units(SCHEDULE, 0, 0, 1)
+    waiting = store.look_message_by_offset(physical_offset)
+    assert waiting is not None
+    assert due_ms == waiting.store_timestamp + 1000
+    await until(lambda: store.max_offset("T", 2) == 1)
+    (came,) = await broker.pull_messages("T", queue_id=2)
+    assert 1000 <= came.store_timestamp - waiting.store_timestamp < 1500
+    assert (came.body, came.tags, came.reconsume_times) == (b"later", "A", 0)
+    assert came.properties == waiting.properties  # as Java stores it: DELAY, REAL_TOPIC and REAL_QID stay
+    assert (came.born_timestamp, came.born_host, came.store_host) == (
+        waiting.born_timestamp, waiting.born_host, waiting.store_host,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "stored"), [("4", 3), ("99", 3)])
+async def test_level_above_the_last_is_the_last(start_broker: Start, asked: str, stored: int) -> None:
+    broker = await start_broker(messageDelayLevel=SHORT)
+    broker.create_topic("T")
+    await broker.send("T", b"x", DELAY=asked)
+    assert broker.controller.store.max_offset(SCHEDULE, stored) == 1
+
+
+@pytest.mark.parametrize("level", ["0", "-1", "soon"])
+async def test_no_level_is_no_delay(broker: RunningBroker, level: str) -> None:
+    broker.create_topic("T")
+    await broker.send("T", b"x", DELAY=level)
+    assert broker.controller.store.max_offset("T", 0) == 1
+
+
+async def test_order_of_a_level_is_kept_and_levels_do_not_wait_for_each_other(start_broker: Start) -> None:
+    broker = await start_broker(messageDelayLevel=SHORT)
+    broker.create_topic("T")
+    await broker.send("T", b"slow", DELAY="3")
+    for number in range(300):
+        await broker.send("T", b"%d" % number, DELAY="1")
+    await until(lambda: broker.controller.store.max_offset("T", 0) == 301)
+    assert _delivered(broker.controller, "T") == [b"%d" % number for number in range(300)] + [b"slow"]
+
+
+async def test_what_waits_survives_a_restart_and_comes_once(start_broker: Start) -> None:
+    first = await start_broker(messageDelayLevel=SHORT)
+    first.create_topic("T")
+    await first.send("T", b"before", DELAY="1")
+    await until(lambda: first.controller.store.max_offset("T", 0) == 1)
+    await first.send("T", b"after", DELAY="1")
+    await first.send("T", b"much later", DELAY="4")
+    await first.stop()
+    table = json.loads((first.folder / "config" / "delayOffset.json").read_bytes())
+    assert table["offsetTable"]["1"] == 1
+    second = await start_broker(messageDelayLevel=SHORT)
+    await until(lambda: second.controller.store.max_offset("T", 0) == 2)
+    assert _delivered(second.controller, "T") == [b"before", b"after"]
+    assert second.controller.delayed.service.runtime_info() == {"scheduleMessageOffset_1": "2,2"}
+
+
+async def test_deliveries_after_the_last_write_of_the_file_are_not_repeated(
+    start_broker: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after kill -9: the log has them, the file does not."""
+    first = await start_broker(messageDelayLevel=SHORT)
+    first.create_topic("T")
+    for number in range(20):
+        await first.send("T", b"%d" % number, DELAY=str(1 + number % 2))
+    await until(lambda: first.controller.store.max_offset("T", 0) == 20)
+    await first.send("T", b"next", DELAY="1")
+    monkeypatch.setattr("maxq.broker.slave.carried_files.CarriedFiles.write_delay_offsets", lambda *_: True)
+    await first.stop()
+    assert not (first.folder / "config" / "delayOffset.json").exists()
+    monkeypatch.undo()
+    second = await start_broker(messageDelayLevel=SHORT)
+    await until(lambda: second.controller.store.max_offset("T", 0) >= 21)
+    assert len(_delivered(second.controller, "T")) == 21
+    assert sorted(set(_delivered(second.controller, "T"))) == sorted(_delivered(second.controller, "T"))
+
+
+async def test_damaged_table_is_made_anew_from_the_log(start_broker: Start) -> None:
+    first = await start_broker(messageDelayLevel=SHORT)
+    first.create_topic("T")
+    await first.send("T", b"one", DELAY="1")
+    await until(lambda: first.controller.store.max_offset("T", 0) == 1)
+    await first.send("T", b"two", DELAY="2")
+    await first.stop()
+    for name in ("delayOffset.json", "delayOffset.json.bak"):
+        (first.folder / "config" / name).write_bytes(b"{ not json")
+    second = await start_broker(messageDelayLevel=SHORT)
+    await until(lambda: second.controller.store.max_offset("T", 0) == 2)
+    assert _delivered(second.controller, "T") == [b"one", b"two"]
+
+
+async def test_offset_outside_its_queue_is_moved_into_it(start_broker: Start) -> None:
+    first = await start_broker(messageDelayLevel=SHORT)
+    first.create_topic("T")
+    await first.stop()
+    (first.folder / "config" / "delayOffset.json").write_text('{"offsetTable":{1:500,"2":-3}}')
+    second = await start_broker(messageDelayLevel=SHORT)
+    await second.send("T", b"x", DELAY="1")
+    await second.send("T", b"y", DELAY="2")
+    await until(lambda: second.controller.store.max_offset("T", 0) == 2)
+
+
+async def test_message_that_cannot_be_delivered_harms_only_itself(start_broker: Start) -> None:
+    broker = await start_broker(messageDelayLevel=SHORT)
+    broker.create_topic("T")
+    controller = broker.controller
+    await broker.send("T", b"a", DELAY="1")
+    await broker.send("T", bytes(2000), DELAY="1")
+    await broker.send("T", b"b", DELAY="1")
+    settings = broker.settings
+    settings.store = replace(settings.store, max_message_size=1000)
+    controller.store.update_config(settings.store)
+    await until(lambda: controller.store.max_offset("T", 0) == 2)
+    assert _delivered(controller, "T") == [b"a", b"b"]
+    assert controller.delayed.service.given_up == 1
+
+
+async def test_batch_with_a_delayed_message_is_refused(broker: RunningBroker) -> None:
+    broker.create_topic("T")
+    body = encode_batch([Message("T", b"1", {"DELAY": "3"})])
+    reply = await broker.invoke(broker.send_request("T", body, code=RequestCode.SEND_BATCH_MESSAGE, batch=True))
+    assert reply.code == 13
+    assert "DELAY=3" in (reply.remark or "")
