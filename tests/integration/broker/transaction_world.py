@@ -62,9 +62,8 @@ class TransactionClient:
             return await self.questions.get()
 
     async def prepare(self, topic: str, body: bytes = b"x", *, queue_id: int = 0, **properties: str) -> Half:
-        reply = await self.broker.send(
-            topic, body, queue_id=queue_id, sys_flag=4, group=self.group, TRAN_MSG="true", PGROUP=self.group, **properties
-        )
+        properties = {"TRAN_MSG": "true", "PGROUP": self.group, **properties}
+        reply = await self.broker.send(topic, body, queue_id=queue_id, sys_flag=4, group=self.group, **properties)
         assert reply.code == 0, reply.remark
         header = SendMessageResponseHeader.decode(reply.ext)
         _, physical_offset = decode_message_id(header.msg_id)
