@@ -69,15 +69,18 @@ class SimTransport(asyncio.Transport):
         self._eof_wanted = False
         self._eof_sent = False
         self._closing = False
-        self._lost = False  # connection_lost was called, or the host is dead
+        self._lost = False  # connection_lost was called or has to be, or the host is dead
+        self._error: Exception | None = None  # why it was lost
         self.vanished = False  # the host crashed: nothing answers from here
 
     # -- life --
 
     def open(self, protocol: Any) -> None:
-        """Attach the protocol and tell it."""
+        """Attach the protocol and tell it; also of a connection that was lost before anybody accepted it."""
         self._protocol = protocol
         protocol.connection_made(self)
+        if self._lost:
+            self._soon(protocol.connection_lost, self._error)
         self._schedule_drain()
 
     def get_protocol(self) -> Any:
@@ -113,6 +116,7 @@ class SimTransport(asyncio.Transport):
     def _lose(self, error: Exception | None) -> None:
         if not self._lost:
             self._lost = True
+            self._error = error
             self._network.closed(self)
             if self._protocol is not None:
                 self._soon(self._protocol.connection_lost, error)

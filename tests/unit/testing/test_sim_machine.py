@@ -227,3 +227,32 @@ def test_the_loop_and_its_chance_are_the_same_for_all_machines() -> None:
         return run_simulation(main, seed=seed)
 
     assert story(3) == story(3)
+
+
+def test_a_connection_that_is_reset_before_a_paused_process_accepts_it_is_made_and_lost() -> None:
+    class Life(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            told.append("made")
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            told.append(exc)
+
+    told: list[object] = []
+
+    async def main(world: SimWorld) -> None:
+        a, b = machine(world, A), machine(world, B)
+        with b.entered():
+            await world.loop.create_server(Life, "0.0.0.0", 9876)
+        b.process.pause()
+        with a.entered():
+            transport, _ = await world.loop.create_connection(asyncio.Protocol, B, 9876)
+        transport.abort()
+        await asyncio.sleep(1)
+        assert told == []
+        world.loop.reschedule(b.process.resume())
+        await asyncio.sleep(0.1)
+        made, lost = told
+        assert made == "made"
+        assert isinstance(lost, ConnectionResetError)
+
+    run_simulation(main, seed=1)
