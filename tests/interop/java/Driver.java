@@ -65,6 +65,8 @@ public class Driver {
         HANDLERS.put("queues", Driver::queues);
         HANDLERS.put("close", Driver::close);
         HANDLERS.put("mqadmin", Driver::mqadmin);
+        HANDLERS.put("transactionProducer", Transactions::start);
+        HANDLERS.put("sendInTransaction", Transactions::send);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         answer(Map.of("ready", true));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -116,6 +118,9 @@ public class Driver {
         message.setKeys(request.getString("text") + "-key-" + number);
         message.putUserProperty("number", String.valueOf(number));
         message.setFlag(number % 7);
+        if (request.containsKey("delayLevel")) {
+            message.setDelayTimeLevel(request.getIntValue("delayLevel"));
+        }
         return message;
     }
 
@@ -189,6 +194,8 @@ public class Driver {
         row.put("bornHost", String.valueOf(message.getBornHost()).replaceAll("^.*/", ""));
         row.put("storeHost", String.valueOf(message.getStoreHost()).replaceAll("^.*/", ""));
         row.put("reconsumeTimes", message.getReconsumeTimes());
+        row.put("bornTimestamp", message.getBornTimestamp());
+        row.put("storeTimestamp", message.getStoreTimestamp());
         row.put("properties", message.getProperties());
         row.put("thread", Thread.currentThread().getName());
         return row;
@@ -208,15 +215,22 @@ public class Driver {
             consumer.setMessageModel(MessageModel.BROADCASTING);
         }
         consumer.subscribe(request.getString("topic"), request.getString("expression"));
+        consumer.setMaxReconsumeTimes(request.getIntValue("maxReconsumeTimes", -1));
+        consumer.setSuspendCurrentQueueTimeMillis(request.getIntValue("suspendMs", 1000));
+        int failTimes = request.getIntValue("failTimes", 0); // a message is handled when it has failed so often
+        int retryLevel = request.getIntValue("retryLevel", 0);
         if (request.getBooleanValue("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 messages.forEach(message -> client.received.add(row(message)));
-                return ConsumeOrderlyStatus.SUCCESS;
+                return messages.get(0).getReconsumeTimes() < failTimes
+                    ? ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT : ConsumeOrderlyStatus.SUCCESS;
             });
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 messages.forEach(message -> client.received.add(row(message)));
-                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                context.setDelayLevelWhenNextConsume(retryLevel);
+                return messages.get(0).getReconsumeTimes() < failTimes
+                    ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }
         consumer.start();
