@@ -1,0 +1,63 @@
+"""SlotWork: the messages of one slot on their way out, and which of them were recalled.
+
+Markers come first, so that no message is delivered that one of them recalls. A marker names a message by its unique
+key, or by `topic+unique key`, as older brokers write it; both are known here, whichever this broker writes.
+
+Source:
+    store/timer/TimerMessageStore.java dequeue, TimerDequeueGetMessageService.
+"""
+
+from maxq.store.timer.timer_log import Unit
+from maxq.store.timer.timer_message_store import TimerRecord
+from maxq.store.timer.timer_wheel import Slot
+
+
+def delete_key(topic: str, unique_key: str) -> str:
+    """The longer form."""
+    return f"{topic}+{unique_key}"
+
+
+class SlotWork:
+    """One slot.
+
+    Attributes:
+        began_at: physical end of the CommitLog when it was opened; its copies lie behind.
+    """
+
+    def __init__(self, slot: Slot, units: list[Unit], began_at: int) -> None:
+        self.slot = slot
+        self.began_at = began_at
+        markers = [unit for unit in units if unit.recalls and not unit.rolls]
+        self._units = markers + [unit for unit in units if not unit.recalls or unit.rolls]
+        self._next = 0
+        self._markers: list[tuple[str, str]] = []  # topic, key as it is written
+        self._wanted: set[str] = set()
+        self._met: set[str] = set()
+
+    def next_unit(self) -> Unit | None:
+        """The one to deal with; None: all are done."""
+        return self._units[self._next] if self._next < len(self._units) else None
+
+    def done(self) -> None:
+        """It is dealt with."""
+        self._next += 1
+
+    def add_marker(self, record: TimerRecord) -> None:
+        """`record` recalls a message of this slot."""
+        key = record.delete_key or ""
+        self._markers.append((record.real_topic, key))
+        self._wanted |= {key, delete_key(record.real_topic, key)}
+
+    def is_recalled(self, record: TimerRecord) -> bool:
+        """Is it to be left out?"""
+        key = delete_key(record.real_topic, record.unique_key)
+        if key not in self._wanted:
+            return False
+        self._met.add(key)
+        return True
+
+    def idle_markers(self) -> list[str]:
+        """Topics of markers that met nothing, one for each."""
+        return [
+            topic for topic, key in self._markers if key not in self._met and delete_key(topic, key) not in self._met
+        ]

@@ -1,0 +1,130 @@
+"""TimerDelivery: a timer message that is due becomes an ordinary one, or goes round again.
+
+The copy has the property bytes of its message and TIMER_ENQUEUE_MS (when it was put into the wheel; the largest number
+if never), TIMER_DEQUEUE_MS (now) and, put into the topic again, TIMER_ROLL_TIMES. REAL_TOPIC and REAL_QID stay in it.
+
+Source:
+    store/timer/TimerMessageStore.java convert, convertMessage, doPut.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from maxq.broker.schedule_message.delayed_message import own_properties
+from maxq.protocol import message_const as const
+from maxq.protocol.message_properties import encode_properties
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
+from maxq.store.timer.delivered_copies import Identity
+from maxq.store.timer.timer_message_store import TIMER_TOPIC, TimerRecord
+
+log = logging.getLogger(__name__)
+
+#: TIMER_ENQUEUE_MS of a message that was due before it could be put into the wheel.
+NEVER_ENQUEUED: Final = (1 << 63) - 1
+
+_STORED: Final = (
+    PutMessageStatus.PUT_OK,
+    PutMessageStatus.FLUSH_DISK_TIMEOUT,
+)
+#: Nothing can be stored: that is not the message's fault.
+_CLOSED: Final = (
+    PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.OS_PAGE_CACHE_BUSY,
+    PutMessageStatus.CREATE_MAPPED_FILE_FAILED,
+)
+
+
+class Outcome(Enum):
+    """What became of one message."""
+
+    DELIVERED = auto()
+    AGAIN = auto()  # this message cannot be delivered now; others can
+    CLOSED = auto()  # none can
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An outcome, and why."""
+
+    outcome: Outcome
+    reason: str = ""
+
+
+class TimerDelivery:
+    """Makes copies and puts them.
+
+    Attributes:
+        delivered_before: copies that were there when this broker began to dequeue, one for each left to come across.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
+        on_delivered: Callable[[MessageExtBrokerInner, PutMessageResult], None],
+    ) -> None:
+        """
+        Args:
+            put: here, or to another broker group where this broker may not.
+            on_delivered: told of everything that was put.
+        """
+        self._clock = clock
+        self._put = put
+        self._on_delivered = on_delivered
+        self.delivered_before: Counter[Identity] = Counter()
+
+    async def deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> Delivery:
+        """Put the copy of `record`; `rolls`: into the topic again."""
+        if self._was_delivered(record):
+            return Delivery(Outcome.DELIVERED)
+        try:
+            message = self._copy(record, enqueue_ms, rolls)
+            result = await self._put(message)
+        except Exception as error:  # it harms only this message
+            log.exception("the timer message at physical offset %d cannot be delivered", record.physical_offset)
+            return Delivery(Outcome.AGAIN, f"{type(error).__name__}: {error}")
+        if result.status in _STORED:
+            self._on_delivered(message, result)
+            return Delivery(Outcome.DELIVERED)
+        closed = result.status in _CLOSED
+        return Delivery(Outcome.CLOSED if closed else Outcome.AGAIN, f"{result.status.name} {result.remark}".strip())
+
+    def _was_delivered(self, record: TimerRecord) -> bool:
+        if not self.delivered_before:
+            return False
+        left = self.delivered_before[record.identity]
+        if left:
+            self.delivered_before[record.identity] = left - 1
+        return left > 0
+
+    def _copy(self, record: TimerRecord, enqueue_ms: int, rolls: bool) -> MessageExtBrokerInner:
+        source = record.message
+        stored = own_properties(source)
+        stored[const.PROPERTY_TIMER_ENQUEUE_MS] = str(enqueue_ms)
+        if rolls:
+            stored[const.PROPERTY_TIMER_ROLL_TIMES] = str(record.rolls + 1)
+        stored[const.PROPERTY_TIMER_DEQUEUE_MS] = str(self._clock.wall_ms())
+        properties = {**stored, const.PROPERTY_WAIT_STORE_MSG_OK: "false"}  # nobody waits for it
+        topic, queue_id = TIMER_TOPIC, 0
+        if not rolls:
+            topic, queue_id = record.real_topic, int(properties.pop(const.PROPERTY_REAL_QUEUE_ID, "0"))
+            del properties[const.PROPERTY_REAL_TOPIC]
+        return MessageExtBrokerInner(
+            topic,
+            queue_id,
+            source.body,
+            properties,
+            encode_properties(stored).encode(),
+            flag=source.flag,
+            sys_flag=source.sys_flag,
+            born_timestamp=source.born_timestamp,
+            born_host=source.born_host,
+            store_host=source.store_host,
+            reconsume_times=source.reconsume_times,
+        )

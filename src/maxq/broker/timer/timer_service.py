@@ -1,0 +1,487 @@
+"""TimerService: fills the wheel, and delivers what is due.
+
+One task does both, in turns: what has come is put into the wheel first, so that a marker that recalls a message is
+there when the message is due. Another task writes a checkpoint every timerFlushIntervalMs. The rules are in
+store/timer/timer_message_store.py.
+
+Only the master of a group, or the slave that acts for it, dequeues (SpecialServices starts and stops it). A slave fills
+its wheel as far as its master has, and takes over from the master's checkpoint how far it has delivered.
+
+Of a message that cannot be delivered only itself is late: it goes back into the wheel, 10 s later and then longer, and
+is never dropped. While the store takes nothing at all, everything waits.
+
+Source:
+    store/timer/TimerMessageStore.java (its services).
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.broker.timer.slot_work import SlotWork
+from maxq.broker.timer.timer_delivery import NEVER_ENQUEUED, Delivery, Outcome, TimerDelivery
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.runtime.blocking import run_blocking
+from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult
+from maxq.store.timer.delivered_copies import Identity, copies_behind, first_position
+from maxq.store.timer.timer_log import Unit
+from maxq.store.timer.timer_message_store import Checkpoint, TimerMessageStore, TimerRecord
+
+log = logging.getLogger(__name__)
+
+SERVICE_NAME: Final = "timer"
+
+_ENQUEUE_AT_ONCE: Final = 100
+_DELIVER_AT_ONCE: Final = 50
+_SKIP_AT_ONCE: Final = 20_000
+_POLL_SECONDS: Final = 0.02  # with SYNC_FLUSH a message can be read a little after it was put
+_POLLED_MS: Final = 1_000
+_CLOSED_SECONDS: Final = 0.5
+_CLEAN_SECONDS: Final = 30.0
+_AGAIN_MS: Final = 10_000
+_AGAIN_MOST_MS: Final = 600_000
+_IDLE_CHECKPOINT_MS: Final = 10_000
+_REMEMBERED_FAILURES: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerParts:
+    """What the service works with.
+
+    Attributes:
+        put: stores a message here, or gives it to another group where this broker may not.
+        is_local: does `put` store here?
+        on_delivered: told of everything that was put.
+        on_failure: told when a task of the service ends by an error.
+    """
+
+    settings: BrokerSettings
+    store: MessageStore
+    disk: Disk
+    clock: Clock
+    put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
+    is_local: Callable[[], bool]
+    on_delivered: Callable[[MessageExtBrokerInner, PutMessageResult], None]
+    on_failure: Callable[[str, BaseException], None]
+
+
+@dataclass(slots=True)
+class Failure:
+    """Why a message is late: how often it was tried, and what came of it last."""
+
+    times: int
+    reason: str
+
+
+class TimerService:
+    """See the module. `load`, `begin` and `shutdown` are for every broker, `start` and `stop` for who speaks for its
+    group.
+
+    Attributes:
+        timer: the state.
+        is_dequeuing: this broker delivers.
+        failures: physical offset of a message's record → why it could not be delivered yet.
+        closed: why nothing can be delivered now; empty if it can.
+        enqueued, dequeued: messages since the start.
+    """
+
+    def __init__(self, parts: TimerParts) -> None:
+        self._parts = parts
+        self.timer = TimerMessageStore(parts.store, disk=parts.disk, clock=parts.clock)
+        self._delivery = TimerDelivery(parts.clock, parts.put, parts.on_delivered)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._woken = asyncio.Event()
+        self._polled_until_ms = 0
+        self._is_wanted = False
+        self._work: SlotWork | None = None
+        self._tick_ms = 0
+        self._tick_offset = 0
+        self._is_enqueue_stuck = False
+        self._scanned_from: int | None = None
+        self._from_master: TimerCheckpoint | None = None
+        self._metrics_of_master: bytes | None = None
+        self._began_ms = 0
+        self._rates = (0.0, 0.0)
+        self.is_loaded = False
+        self.is_dequeuing = False
+        self.failures: dict[int, Failure] = {}
+        self.closed = ""
+        self.enqueued = 0
+        self.dequeued = 0
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read the files. StoreRefusedError or OSError if that cannot be."""
+        await run_blocking(self.timer.load)
+        self.is_loaded = True
+
+    def begin(self) -> None:
+        """Fill the wheel and write checkpoints from now on."""
+        self._began_ms = self._parts.clock.monotonic_ms()
+        for name, run in (("", self._run()), (" checkpoint", self._checkpoints()), (" cleaning", self._clean())):
+            task = asyncio.get_running_loop().create_task(run, name=SERVICE_NAME + name)
+            task.add_done_callback(self._ended)
+            self._tasks.append(task)
+
+    def start(self) -> None:
+        """Deliver from now on."""
+        self._is_wanted = True
+        self.wake()
+
+    def stop(self) -> None:
+        """Deliver no more."""
+        self._is_wanted = False
+        self.wake()
+
+    async def shutdown(self) -> None:
+        """End everything, and write the last checkpoint."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        if not self.is_loaded:
+            return
+        self.is_loaded = False
+        dequeued = self.is_dequeuing
+        if dequeued:
+            self._end_dequeue()
+        await self._checkpoint(dequeues=dequeued, is_last=True)
+        self.timer.release()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._parts.on_failure(task.get_name(), error)
+
+    def wake(self) -> None:
+        """Something has come, or changed."""
+        self._polled_until_ms = self._parts.clock.monotonic_ms() + _POLLED_MS
+        self._woken.set()
+
+    # ---- the task ---------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._woken.clear()
+            self._take_from_master()
+            if self._is_wanted and not self.is_dequeuing:
+                await self._begin_dequeue()
+            elif self.is_dequeuing and not self._is_wanted:
+                self._end_dequeue()
+            moved = await self._enqueue(_ENQUEUE_AT_ONCE)
+            worked = self._may_dequeue() and await self._dequeue()
+            await (asyncio.sleep(0) if moved or worked else self._wait())
+
+    async def _wait(self) -> None:
+        """Until the slot of now is over, or something comes."""
+        precision = self.timer.precision_ms
+        seconds = (precision - self._parts.clock.wall_ms() % precision + 1) / 1000
+        if self.closed:
+            seconds = min(seconds, _CLOSED_SECONDS)
+        elif self._parts.clock.monotonic_ms() < self._polled_until_ms:
+            seconds = min(seconds, _POLL_SECONDS)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+    # ---- enqueue ----------------------------------------------------------------------------------------------------
+
+    async def _enqueue(self, most: int) -> bool:
+        """Put what has come into the wheel, at most `most` messages. True if that was something."""
+        self._is_enqueue_stuck = True
+        if self._parts.settings.store.timer_stop_enqueue:
+            return False
+        for done in range(most):
+            if not self._may_enqueue():
+                return done > 0
+            record = self.timer.next_record()
+            if record is None:
+                self._is_enqueue_stuck = False
+                return done > 0
+            if not await self._enqueue_one(record):
+                return done > 0
+            self.timer.enqueued()
+            self.enqueued += 1
+        self._is_enqueue_stuck = False
+        return True
+
+    def _may_enqueue(self) -> bool:
+        """A slave stops where its master is; a master that does not speak for its group yet waits."""
+        if self.is_dequeuing:
+            return True
+        return self._is_slave() and self.timer.queue_offset < self.timer.master_queue_offset
+
+    def _is_slave(self) -> bool:
+        return self._parts.settings.store.broker_role == "SLAVE"
+
+    async def _enqueue_one(self, record: TimerRecord) -> bool:
+        """False: try again later."""
+        if not self.is_dequeuing:
+            return record.out_ms < self.timer.read_time_ms or self.timer.put(record)
+        if not self.timer.is_past(record.out_ms):
+            if not self.timer.put(record):
+                return False
+            self._count(record.real_topic, -1 if record.delete_key is not None else 1)
+            return True
+        if record.delete_key is not None:
+            log.warning("the marker at physical offset %d comes too late", record.physical_offset)
+            return True
+        return await self._deliver(record, NEVER_ENQUEUED, rolls=False)
+
+    def _count(self, topic: str, count: int) -> None:
+        self.timer.metrics.add(topic, count, self._parts.clock.wall_ms())
+
+    # ---- dequeue ----------------------------------------------------------------------------------------------------
+
+    def _may_dequeue(self) -> bool:
+        config = self._parts.settings.store
+        waited_ms = self._parts.clock.monotonic_ms() - self._began_ms
+        return self.is_dequeuing and not config.timer_stop_dequeue and waited_ms >= config.disappear_time_after_start
+
+    async def _dequeue(self) -> bool:
+        """Deliver a part of a slot that is over. True if there was something to do."""
+        if self._work is None:
+            now = self.timer.write_time_ms
+            if now != self._tick_ms:
+                self._tick_ms, self._tick_offset = now, self.timer.max_queue_offset
+            if self.timer.queue_offset < self._tick_offset and not self._is_enqueue_stuck:
+                return True
+            slot = self.timer.next_slot(_SKIP_AT_ONCE)
+            if slot is None:
+                self._caught_up()
+                return self.timer.read_time_ms < now
+            self._work = SlotWork(slot, self.timer.open(slot), self._parts.store.max_physical_offset)
+        return await self._work_on(self._work)
+
+    async def _work_on(self, work: SlotWork) -> bool:
+        for _ in range(_DELIVER_AT_ONCE):
+            unit = work.next_unit()
+            if unit is None:
+                for topic in work.idle_markers():
+                    self._count(topic, 1)
+                self.timer.finish(work.slot)
+                self._work = None
+                return True
+            if not self._is_wanted or not await self._dequeue_unit(work, unit):
+                return False
+            work.done()
+        return True
+
+    async def _dequeue_unit(self, work: SlotWork, unit: Unit) -> bool:
+        """False: nothing can be delivered now."""
+        record = self.timer.record_at(unit.physical_offset, unit.size)
+        if record is None:
+            return True
+        if unit.rolls:
+            return await self._roll(record, unit)
+        if record.delete_key is not None:
+            work.add_marker(record)
+            return True
+        if work.is_recalled(record):
+            self.failures.pop(record.physical_offset, None)
+            return True
+        if record.out_ms > self._parts.clock.wall_ms():
+            return self.timer.put(record)  # never early, whatever the wheel says
+        delivered = await self._deliver(record, unit.write_time_ms, rolls=False)
+        if delivered:
+            self.dequeued += 1
+        return delivered
+
+    async def _roll(self, record: TimerRecord, unit: Unit) -> bool:
+        """Its record must not grow old in the log: put it again. Where this broker may not, the wheel alone carries it
+        on."""
+        if not self._parts.is_local():
+            return self.timer.put(record)
+        return await self._deliver(record, unit.write_time_ms, rolls=True)
+
+    async def _deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> bool:
+        """False: nothing can be delivered now."""
+        delivery = await self._delivery.deliver(record, enqueue_ms, rolls=rolls)
+        if delivery.outcome is Outcome.CLOSED:
+            if not self.closed:
+                log.warning("timer messages wait, for none can be stored: %s", delivery.reason)
+            self.closed = delivery.reason
+            return False
+        self.closed = ""
+        if delivery.outcome is Outcome.AGAIN:
+            return self._postpone(record, delivery)
+        self.failures.pop(record.physical_offset, None)
+        if enqueue_ms != NEVER_ENQUEUED:
+            self._count(record.real_topic, 1 if record.delete_key is not None else -1)
+        return True
+
+    def _postpone(self, record: TimerRecord, delivery: Delivery) -> bool:
+        before = self.failures.pop(record.physical_offset, None)
+        times = 1 if before is None else before.times + 1
+        wait_ms = min(_AGAIN_MS << min(times - 1, 20), _AGAIN_MOST_MS)
+        if not self.timer.put(record, not_before_ms=self._parts.clock.wall_ms() + wait_ms):
+            return False
+        while len(self.failures) >= _REMEMBERED_FAILURES:
+            del self.failures[next(iter(self.failures))]
+        self.failures[record.physical_offset] = Failure(times, delivery.reason)
+        log.error(
+            "a timer message of %s (%s, physical offset %d), due at %d, could not be delivered %d times, and is tried "
+            "again in %d s: %s", record.real_topic, record.unique_key, record.physical_offset, record.out_ms, times,
+            wait_ms // 1000, delivery.reason,
+        )  # fmt: skip
+        return True
+
+    # ---- who dequeues -----------------------------------------------------------------------------------------------
+
+    async def _begin_dequeue(self) -> None:
+        """Find out what was delivered that the checkpoint does not know of."""
+        self.timer.take_over()
+        start = self.timer.dedupe_position
+        if start is None:
+            start = first_position(self._parts.store, self.timer.read_time_ms)
+        self._scanned_from = max(start, self._parts.store.min_physical_offset)
+        self._delivery.delivered_before = await self._copies(self._scanned_from)
+        self.is_dequeuing = True
+        log.info("the timer delivers, from %d on", self.timer.read_time_ms)
+
+    async def _copies(self, start: int) -> "Counter[Identity]":
+        found: Counter[Identity] = Counter()
+        if self.timer.max_queue_offset:
+            for copies in copies_behind(self._parts.store, start):
+                found.update(copies)
+                await asyncio.sleep(0)
+        return found
+
+    def _caught_up(self) -> None:
+        """What the one before had delivered has been passed over."""
+        if self._scanned_from is not None and self.timer.read_time_ms >= self._tick_ms:
+            self._scanned_from = None
+            self._delivery.delivered_before = Counter()
+
+    def _end_dequeue(self) -> None:
+        self.timer.dedupe_position = self._dedupe_position()
+        self.timer.close()
+        self._work = None
+        self.is_dequeuing = False
+        log.info("the timer no longer delivers")
+
+    def _dedupe_position(self) -> int:
+        """Copies of what a checkpoint of now does not know to be delivered lie behind it."""
+        if self._scanned_from is not None:
+            return self._scanned_from
+        return self._parts.store.max_physical_offset if self._work is None else self._work.began_at
+
+    # ---- checkpoints ------------------------------------------------------------------------------------------------
+
+    async def _checkpoints(self) -> None:
+        while True:
+            began_ms, enqueued, dequeued = self._parts.clock.monotonic_ms(), self.enqueued, self.dequeued
+            await asyncio.sleep(self._parts.settings.store.timer_flush_interval_ms / 1000)
+            await self._checkpoint(dequeues=self.is_dequeuing)
+            seconds = max(self._parts.clock.monotonic_ms() - began_ms, 1) / 1000
+            self._rates = ((self.enqueued - enqueued) / seconds, (self.dequeued - dequeued) / seconds)
+
+    async def _checkpoint(self, *, dequeues: bool, is_last: bool = False) -> None:
+        known = self.timer.dedupe_position
+        position = self._dedupe_position() if dequeues or known is None else known
+        checkpoint = self.timer.freeze(position, dequeues=dequeues)
+        saved, values = self.timer.saved, checkpoint.values
+        moved_ms = values.last_read_time_ms - saved.last_read_time_ms
+        is_idle = (
+            not checkpoint.pages
+            and values.last_timer_queue_offset == saved.last_timer_queue_offset
+            and values.last_timer_log_flush_pos == saved.last_timer_log_flush_pos
+            and 0 <= moved_ms < _IDLE_CHECKPOINT_MS
+        )
+        written = False
+        try:
+            if is_last or not is_idle:
+                if self._parts.store.flushed_offset < checkpoint.log_end:
+                    await self._parts.store.flush()
+                if self._parts.store.flushed_offset >= checkpoint.log_end:
+                    await run_blocking(self._write, checkpoint)
+                    written = True
+        except OSError as error:
+            log.error("the timer's checkpoint cannot be written, it is tried again: %s", error)
+        finally:
+            self.timer.thaw(checkpoint, written=written)
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        self.timer.write(checkpoint)
+        if self.timer.metrics.is_changed:
+            self.timer.metrics.is_changed = False
+            self.timer.metrics.persist()
+
+    async def _clean(self) -> None:
+        """Delete files of the timer log whose messages the CommitLog no longer has."""
+        while True:
+            await asyncio.sleep(_CLEAN_SECONDS)
+            for file in self.timer.log.expired(self._parts.store.min_physical_offset):
+                try:
+                    await run_blocking(file.destroy)
+                except OSError as error:
+                    log.error("%s cannot be deleted: %s", file.path, error)
+
+    # ---- what the group knows (CarriedFiles; called in other threads) ------------------------------------------------
+
+    def checkpoint(self) -> TimerCheckpoint:
+        """How far the timer is, as far as the disk knows."""
+        return self.timer.saved
+
+    def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:
+        """How far the other broker of the group is that delivered until now. False if that is known."""
+        saved = self._from_master or self.timer.saved
+        if (checkpoint.last_read_time_ms, checkpoint.master_timer_queue_offset, checkpoint.data_version) == (
+            saved.last_read_time_ms,
+            saved.master_timer_queue_offset,
+            saved.data_version,
+        ):
+            return False
+        self._from_master = checkpoint
+        return True
+
+    def metrics(self) -> bytes:
+        """Messages waiting, by topic."""
+        return self.timer.metrics.encode()
+
+    def take_metrics(self, text: bytes) -> bool:
+        """What the master says of them. False if that is known."""
+        if text == self._metrics_of_master:
+            return False
+        self._metrics_of_master = text
+        return True
+
+    def _take_from_master(self) -> None:
+        checkpoint, self._from_master = self._from_master, None
+        text, self._metrics_of_master = self._metrics_of_master, None
+        if self.is_dequeuing:
+            return
+        if checkpoint is not None:
+            self.timer.adopt(checkpoint)
+        if text is not None:
+            try:
+                self.timer.metrics.decode(text)
+                self.timer.metrics.is_changed = True
+            except RemoteProtocolError as error:
+                log.warning("the master's timer metrics cannot be read: %s", error)
+
+    # ---- looking ----------------------------------------------------------------------------------------------------
+
+    def runtime_info(self) -> dict[str, str]:
+        """The timer's part of GET_BROKER_RUNTIME_INFO."""
+        if not self.is_loaded:
+            return {}
+        read_behind_ms = max(0, self._parts.clock.wall_ms() - self.timer.read_time_ms - self.timer.precision_ms)
+        return {
+            "timerReadBehind": str(read_behind_ms // 1000),
+            "timerOffsetBehind": str(self.timer.max_queue_offset - self.timer.queue_offset),
+            "timerCongestNum": str(self.timer.pending),
+            "timerEnqueueTps": f"{self._rates[0]:.1f}",
+            "timerDequeueTps": f"{self._rates[1]:.1f}",
+        }

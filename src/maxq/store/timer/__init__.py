@@ -1,0 +1,1 @@
+"""The timer's files: wheel, log, checkpoint, metrics."""

@@ -1,0 +1,64 @@
+"""Which timer messages were delivered already: their copies in the CommitLog.
+
+A broker that died had delivered more than its last checkpoint says. Each copy carries what its message had
+(TIMER_OUT_MS, UNIQ_KEY, how often it was put into the topic again), so a look at the end of the log tells which ones
+not to deliver again.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from maxq.protocol import message_const as const
+from maxq.protocol.enums import BoundaryType
+from maxq.protocol.message import MessageExt
+from maxq.store.log_search import records_with
+from maxq.store.message_store import MessageStore
+from maxq.store.timer.timer_message_store import TIMER_TOPIC, timer_record
+
+#: (topic, unique key, TIMER_OUT_MS, times put again) of the message it is a copy of.
+Identity = tuple[str, str, str, int]
+
+_NEEDLE: Final = const.PROPERTY_TIMER_OUT_MS.encode()
+
+
+def first_position(store: MessageStore, read_time_ms: int) -> int:
+    """Physical offset from which to look when only the time of the checkpoint is known: nothing that was due then or
+    later was delivered before then."""
+    start = store.min_physical_offset
+    for file in store.commit_log.files.files:
+        time_ms = store.commit_log.store_timestamp(file.file_from_offset)
+        if 0 <= time_ms < read_time_ms:
+            start = max(start, file.file_from_offset)
+    queue = store.queue(TIMER_TOPIC, 0)
+    before = store.offset_by_time(TIMER_TOPIC, 0, read_time_ms, BoundaryType.LOWER) - 1
+    unit = None if queue is None or before < 0 else queue.unit(before)
+    if unit is not None and 0 <= store.store_time_at(TIMER_TOPIC, 0, before) < read_time_ms:
+        start = max(start, unit[0])
+    return start
+
+
+def copies_behind(store: MessageStore, start: int) -> Iterator[list[Identity]]:
+    """The copies that lie at or behind physical offset `start`, at which a record begins, a part of the log at a
+    time."""
+    store.settle()
+    for offsets in records_with(store.commit_log, _NEEDLE, start):
+        messages = (store.look_message_by_offset(offset) for offset in offsets)
+        copies = (copy_of(message) for message in messages if message is not None)
+        yield [copy for copy in copies if copy is not None]
+
+
+def copy_of(message: MessageExt) -> Identity | None:
+    """Of which timer message this is a copy; None if of none."""
+    if message.topic == TIMER_TOPIC:
+        record = timer_record(message, message.physical_offset)
+        if record is None or record.rolls == 0:
+            return None
+        topic, key, out_ms, rolls = record.identity
+        return topic, key, out_ms, rolls - 1
+    out_text = message.properties.get(const.PROPERTY_TIMER_OUT_MS)
+    if out_text is None:
+        return None
+    rolls_text = message.properties.get(const.PROPERTY_TIMER_ROLL_TIMES, "0")
+    unique_key = message.uniq_key or f"{message.born_timestamp}-{message.body_crc}"
+    rolls = int(rolls_text) if rolls_text.isascii() and rolls_text.isdigit() else 0
+    return message.topic, unique_key, out_text, rolls

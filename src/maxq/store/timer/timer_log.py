@@ -1,0 +1,236 @@
+"""TimerLog: one unit for each message that was put into the wheel (TimerLog.java).
+
+Files `timerlog/<20 digits>` of mappedFileSizeTimerLog bytes, units of 52 bytes, big-endian:
+
+    0  i32  52
+    4  i64  position of the unit before it in the same slot, −1: none
+    12 i32  magic: 1 always; 2: on the way, to be put into the wheel again; 4: a marker that recalls a message
+    16 i64  write time: when it was put into the wheel, ms
+    24 i32  ms from there to when it is due
+    28 i64  physical offset of the message's record
+    36 i32  size of the record
+    40 i32  Java's hash of the message's topic
+    44 i64  0
+
+Where fewer than 52 + 16 bytes are left a blank ends the file: i32 bytes left, i64 0, i32 0xCBD43194 (and whatever else
+is left). A position is the byte in the sequence of files.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from maxq.runtime.interfaces import Disk
+from maxq.store.mapped_file import MappedFile, clear, holds_data
+from maxq.store.mapped_file_queue import MappedFileQueue
+
+UNIT_SIZE: Final = 52
+MAGIC_DEFAULT: Final = 1
+MAGIC_ROLL: Final = 2
+MAGIC_DELETE: Final = 4
+BLANK_MAGIC: Final = -875286124  # 0xCBD43194
+
+_UNIT: Final = struct.Struct(">iqiqiqiiq")
+_BLANK: Final = struct.Struct(">iqi")
+_KNOWN_MAGIC: Final = 0xF
+_NOTHING_BEFORE: Final = -1
+
+
+class Unit(NamedTuple):
+    """One unit; times in ms, `position` and `previous` of the timer log."""
+
+    position: int
+    previous: int
+    magic: int
+    write_time_ms: int
+    delay_ms: int
+    physical_offset: int
+    size: int
+    topic_hash: int
+
+    @property
+    def due_ms(self) -> int:
+        """Its slot."""
+        return self.write_time_ms + self.delay_ms
+
+    @property
+    def rolls(self) -> bool:
+        """Its message is due later than the wheel reaches."""
+        return bool(self.magic & MAGIC_ROLL)
+
+    @property
+    def recalls(self) -> bool:
+        """It is a marker that recalls another message."""
+        return bool(self.magic & MAGIC_DELETE)
+
+
+class TimerLog:
+    """The timer log of one store."""
+
+    def __init__(self, disk: Disk, root: PurePath, file_size: int) -> None:
+        """`root` is the store's folder, `file_size` mappedFileSizeTimerLog, bytes."""
+        self._disk = disk
+        self._files = MappedFileQueue(disk, root, "timerlog", file_size)
+
+    def load(self) -> None:
+        """Find the files. Blocks. StoreRefusedError if one has another size, or is missing between others."""
+        self._files.load(self._disk.list(self._files.folder), setting="mappedFileSizeTimerLog")
+
+    @property
+    def min_offset(self) -> int:
+        """Position of the first unit there is."""
+        return self._files.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Position behind the last unit."""
+        last = self._files.last
+        return 0 if last is None else last.file_from_offset + last.wrote_position
+
+    @property
+    def file_size(self) -> int:
+        return self._files.file_size
+
+    # --- writing ---
+
+    def append(self, unit: Unit) -> int:
+        """Put one unit at the end; its `position` does not count.
+
+        Returns:
+            Its position.
+
+        Raises:
+            OSError: the disk refuses; nothing was appended.
+        """
+        file = self._writable()
+        at = file.wrote_position
+        _, previous, magic, write_time_ms, delay_ms, physical_offset, size, topic_hash = unit
+        data = _UNIT.pack(
+            UNIT_SIZE, previous, magic, write_time_ms, delay_ms, physical_offset, size, topic_hash, 0
+        )  # fmt: skip
+        file.region.write(at, memoryview(data))
+        file.wrote_position = at + UNIT_SIZE
+        return file.file_from_offset + at
+
+    def _writable(self) -> MappedFile:
+        file = self._files.last
+        if file is None:
+            return self._files.create(0)
+        left = file.file_size - file.wrote_position
+        if left >= UNIT_SIZE + _BLANK.size:
+            return file
+        if left >= _BLANK.size:
+            file.region.write(file.wrote_position, memoryview(_BLANK.pack(left, 0, BLANK_MAGIC)))
+        file.wrote_position = file.file_size
+        return self._files.create(file.end_offset)
+
+    def flush(self, end: int) -> None:
+        """Make everything below position `end` durable. Blocks; may run in another thread than the appends. OSError if
+        the disk refuses."""
+        for file in list(self._files.files):
+            to = min(end - file.file_from_offset, file.wrote_position)
+            if to > file.flushed_position:
+                file.region.flush(file.flushed_position, to)
+                file.flushed_position = to
+
+    # --- reading ---
+
+    def read(self, position: int) -> Unit | None:
+        """The unit at `position`; None if none can be there."""
+        file = self._files.find(position)
+        if file is None:
+            return None
+        at = position - file.file_from_offset
+        if at % UNIT_SIZE or at + UNIT_SIZE > file.wrote_position:
+            return None
+        return _unit(file.view, at, position)
+
+    def units(self, start: int) -> Iterator[Unit]:
+        """Every unit from position `start`, which is that of a unit, to the end."""
+        for file in list(self._files.files):
+            if file.end_offset <= start:
+                continue
+            for at in range(max(start - file.file_from_offset, 0), file.wrote_position - UNIT_SIZE + 1, UNIT_SIZE):
+                unit = _unit(file.view, at, file.file_from_offset + at)
+                if unit is None:
+                    break
+                yield unit
+
+    # --- recovery and cleaning ---
+
+    def unit_position(self, position: int) -> int:
+        """The start of the unit that holds `position`, within what there is."""
+        file = self._files.find(min(max(position, self.min_offset), self.max_offset))
+        if file is None:
+            return self.max_offset
+        at = min(position - file.file_from_offset, file.file_size)
+        return file.file_from_offset + max(at, 0) // UNIT_SIZE * UNIT_SIZE
+
+    def recover(self, start: int, log_end: int) -> list[Unit]:
+        """Find the end, looking from position `start` on, which is that of a unit; everything before it is whole. What
+        lies behind the end is cleared. Blocks.
+
+        Args:
+            log_end: physical end of the CommitLog. A unit whose record lies behind it was written by a broker whose
+                log lost its end: it and all after it count for nothing.
+
+        Returns:
+            The units from `start` to the end.
+        """
+        found: list[Unit] = []
+        for number, file in enumerate(self._files.files):
+            if file.end_offset <= start:
+                continue
+            end, is_full = self._scan(file, max(start - file.file_from_offset, 0), log_end, found)
+            if not is_full:
+                self._end_at(number, end)
+                break
+        return found
+
+    def _scan(self, file: MappedFile, at: int, log_end: int, found: list[Unit]) -> tuple[int, bool]:
+        """Where the units of one file end, and is it ended by a blank."""
+        view = file.view
+        while at + UNIT_SIZE + _BLANK.size <= file.file_size:
+            unit = _unit(view, at, file.file_from_offset + at)
+            if unit is None or unit.physical_offset + unit.size > log_end:
+                return at, False
+            found.append(unit)
+            at += UNIT_SIZE
+        is_blank = at + _BLANK.size <= file.file_size and _BLANK.unpack_from(view, at)[2] == BLANK_MAGIC
+        return at, is_blank
+
+    def _end_at(self, number: int, end: int) -> None:
+        file = self._files.files[number]
+        self._files.truncate(file.file_from_offset + end)
+        if self._files.last is file:
+            if holds_data(file.region, end, file.file_size):
+                clear(file.region, end, file.file_size)
+            file.wrote_position = file.flushed_position = end
+
+    def expired(self, min_physical_offset: int) -> list[MappedFile]:
+        """Files of which no unit's record is left, taken out of the log: the caller destroys them. The last file stays.
+
+        Args:
+            min_physical_offset: where the CommitLog begins.
+        """
+        gone: list[MappedFile] = []
+        while len(self._files.files) > 1 and self._last_record(self._files.files[0]) < min_physical_offset:
+            gone.append(self._files.take_first())
+        return gone
+
+    @staticmethod
+    def _last_record(file: MappedFile) -> int:
+        at = (file.file_size - _BLANK.size) // UNIT_SIZE * UNIT_SIZE - UNIT_SIZE
+        unit = _unit(file.view, at, file.file_from_offset + at)
+        return _NOTHING_BEFORE if unit is None else unit.physical_offset
+
+    def release(self) -> None:
+        self._files.release()
+
+
+def _unit(view: memoryview, at: int, position: int) -> Unit | None:
+    size, previous, magic, write_time_ms, delay_ms, physical_offset, record, topic_hash, _ = _UNIT.unpack_from(view, at)
+    if size != UNIT_SIZE or not 0 < magic <= _KNOWN_MAGIC or physical_offset < 0 or record <= 0:
+        return None
+    return Unit(position, previous, magic, write_time_ms, delay_ms, physical_offset, record, topic_hash)

@@ -1,0 +1,457 @@
+"""TimerMessageStore: the state of the timer of one store, and its rules (TimerMessageStore.java).
+
+A message with a delivery time lies in the topic `rmq_sys_wheel_timer`, queue 0. **Enqueue** reads that queue and puts
+each message into the slot of the wheel when it is due, with one unit of the timer log. **Dequeue** goes through the
+slots as time goes on. Both are driven from outside (broker/timer); nothing here waits or reads a clock by itself, but
+for `now_ms`.
+
+Times are ms since 1970; that of a slot is a multiple of the precision, and its messages are delivered when the slot is
+over. Rules:
+
+* Everything due before `read_time_ms` was delivered; slots that were delivered are cleared. When something comes that
+  is due later than now and before the read time (the clock was set back), the read time goes back to it.
+* Slots that another broker delivered (Java's wheel, the master's of a slave) are not cleared. They are recognised by
+  `_settled`: slots before that time whose last unit lies before that position are over.
+* What is due beyond the roll window is put into a slot within it, from which its record is put into the topic again.
+* A checkpoint (`freeze`, `write`, `thaw`) is one moment's state: read time, queue offset, timer log, wheel. It is
+  written when the CommitLog is durable up to that moment, so nothing counts as delivered whose copy a power loss takes.
+  Copies of what was delivered after it lie behind `dedupe_position` in the CommitLog, where the next start finds them
+  (delivered_copies.py).
+"""
+
+import logging
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import RemoteProtocolError
+from maxq.protocol import message_const as const
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.protocol.java_hash import java_hash
+from maxq.protocol.message import MessageExt, decode_record
+from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.consume_queue import BLANK_UNIT_SIZE
+from maxq.store.message_store import MessageStore
+from maxq.store.timer.timer_checkpoint_file import FILE_NAME as CHECKPOINT_NAME
+from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
+from maxq.store.timer.timer_log import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, TimerLog, Unit
+from maxq.store.timer.timer_metrics import FILE_NAME as METRICS_NAME
+from maxq.store.timer.timer_metrics import TimerMetrics
+from maxq.store.timer.timer_recovery import TimerRecovery
+from maxq.store.timer.timer_wheel import EMPTY, SLOTS, SLOTS_PER_LAP, Slot, TimerWheel
+
+log = logging.getLogger(__name__)
+
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+WHEEL_NAME: Final = "timerwheel"
+
+_PRECISIONS: Final = (100, 200, 500, 1000)
+_BLANK_SLOTS: Final = 60
+_HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class TimerRecord:
+    """A message of the timer topic.
+
+    Attributes:
+        out_ms: the slot it is due in.
+        real_topic: where it is delivered.
+        delete_key: TIMER_DEL_UNIQKEY; it is a marker that recalls another message.
+        rolls: how often it was put into the topic again.
+    """
+
+    physical_offset: int
+    size: int
+    out_ms: int
+    real_topic: str
+    unique_key: str
+    delete_key: str | None
+    rolls: int
+    message: MessageExt
+
+    @property
+    def identity(self) -> tuple[str, str, str, int]:
+        """What its copy has, too."""
+        return self.real_topic, self.unique_key, str(self.out_ms), self.rolls
+
+
+def timer_record(message: MessageExt, physical_offset: int) -> TimerRecord | None:
+    """What the timer needs of a message; None if it is none of the timer's."""
+    properties = message.properties
+    out_ms = _number(properties.get(const.PROPERTY_TIMER_OUT_MS))
+    real_topic = properties.get(const.PROPERTY_REAL_TOPIC)
+    if message.topic != TIMER_TOPIC or out_ms is None or not real_topic:
+        return None
+    return TimerRecord(
+        physical_offset,
+        message.store_size,
+        out_ms,
+        real_topic,
+        message.uniq_key or f"{message.born_timestamp}-{message.body_crc}",
+        properties.get(const.PROPERTY_TIMER_DEL_UNIQKEY),
+        _number(properties.get(const.PROPERTY_TIMER_ROLL_TIMES)) or 0,
+        message,
+    )
+
+
+def precision_of(config: MessageStoreConfig) -> int:
+    """timerPrecisionMs, taken down to one of 100, 200, 500, 1000 ms."""
+    return max([_PRECISIONS[0], *(value for value in _PRECISIONS if value <= config.timer_precision_ms)])
+
+
+def roll_window_ms(config: MessageStoreConfig) -> int:
+    """How far ahead a message lies in the wheel at most: timerRollWindowSlot, and two thirds of fileReservedTime, for a
+    record must be put into the log again before it is cleaned away."""
+    slots = config.timer_roll_window_slot
+    if not 2 <= slots <= SLOTS_PER_LAP - _BLANK_SLOTS:
+        slots = SLOTS_PER_LAP - _BLANK_SLOTS
+    precision = precision_of(config)
+    reserved_ms = max(config.file_reserved_time * _HOUR_MS * 2 // 3, 2 * precision)
+    return min(slots * precision, reserved_ms // precision * precision)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One moment's state on its way to the disk.
+
+    Attributes:
+        log_end: the CommitLog must be durable up to here first.
+        unit_end: the timer log's end.
+    """
+
+    log_end: int
+    unit_end: int
+    pages: dict[int, bytearray]
+    values: TimerCheckpoint
+    dedupe_position: int
+
+
+class TimerMessageStore:
+    """The timer of one store; `load` comes first.
+
+    Attributes:
+        read_time_ms: everything due before was delivered.
+        queue_offset: place in the timer topic up to which the wheel is filled.
+        pending: messages in the wheel; recalled ones do not count.
+        master_queue_offset: how far the master of this slave has filled its wheel.
+        dedupe_position: copies of what was delivered since the last checkpoint lie behind it; None: nobody knows.
+        saved: the newest checkpoint on the disk.
+    """
+
+    def __init__(self, store: MessageStore, *, disk: Disk, clock: Clock) -> None:
+        self._store = store
+        self._disk = disk
+        self._clock = clock
+        root = PurePath(store.config.store_path_root_dir)
+        self.precision_ms = precision_of(store.config)
+        self.log = TimerLog(disk, root, store.config.mapped_file_size_timer_log)
+        self.metrics = TimerMetrics(disk, root / "config" / METRICS_NAME)
+        self._file = TimerCheckpointFile(disk, root / "config" / CHECKPOINT_NAME)
+        self._wheel_path = root / WHEEL_NAME
+        self.wheel: TimerWheel
+        self.read_time_ms = 0
+        self.queue_offset = 0
+        self.pending = 0
+        self.master_queue_offset = 0
+        self.dedupe_position: int | None = None
+        self.saved = TimerCheckpoint()
+        self._version = DataVersion()
+        self._known: set[int] = set()
+        self._settled = (0, 0)
+        self._stuck_on: int | None = None
+        self._open_ms: int | None = None
+
+    # --- life ---
+
+    def load(self) -> None:
+        """Find where the timer was, from whatever files there are. Blocks; the store is loaded.
+
+        Raises:
+            StoreRefusedError: a file has a wrong size, or no file of the timer log may be missing but one is.
+            OSError: the disk refuses.
+        """
+        self.metrics.load()
+        recovery = TimerRecovery(
+            self._disk, self._wheel_path, self.log, self._file, self.precision_ms, self._store.max_physical_offset
+        )
+        found = recovery.run()
+        self.wheel = found.wheel
+        self.pending = found.pending
+        self._known = found.enqueued
+        self.saved = self._file.checkpoint
+        self._version = self.saved.data_version.copy()
+        self.dedupe_position = self._file.dedupe_position
+        self.master_queue_offset = self.saved.master_timer_queue_offset
+        self.read_time_ms = found.read_time_ms
+        self._settled = (self.read_time_ms, self.log.max_offset)
+        self._set_queue_offset(min(self.saved.last_timer_queue_offset, self.master_queue_offset))
+        self._skip_to(found.earliest_ms)
+        log.info(
+            "timer: %d messages wait; everything before %d is delivered; the topic is read up to %d of %d",
+            self.pending, self.read_time_ms, self.queue_offset, self.max_queue_offset,
+        )  # fmt: skip
+
+    def _skip_to(self, earliest_ms: int | None) -> None:
+        """Go on where something waits: what lies between is empty, however long nobody was there. What was not read
+        from the topic yet may belong there, unless it is older than the wheel."""
+        now = self.write_time_ms
+        first = now if earliest_ms is None else min(now, earliest_ms)
+        if self.queue_offset < self.max_queue_offset:
+            first = min(first, now - SLOTS * self.precision_ms)
+        self.read_time_ms = max(self.read_time_ms, first)
+
+    def release(self) -> None:
+        """Give up the files; nothing is written."""
+        self.wheel.release()
+        self.log.release()
+        self._file.release()
+
+    def _set_queue_offset(self, offset: int) -> None:
+        low = max(self._store.min_offset(TIMER_TOPIC, 0), 0)
+        self.queue_offset = min(max(offset, low), self.max_queue_offset)
+
+    # --- time ---
+
+    def floor(self, time_ms: int) -> int:
+        return time_ms // self.precision_ms * self.precision_ms
+
+    @property
+    def write_time_ms(self) -> int:
+        """The slot of now: all before it are over."""
+        return self.floor(self._clock.wall_ms())
+
+    # --- enqueue ---
+
+    @property
+    def max_queue_offset(self) -> int:
+        return self._store.max_offset(TIMER_TOPIC, 0)
+
+    def next_record(self) -> TimerRecord | None:
+        """The next message of the topic that is not in the wheel yet; None if there is none. Call `enqueued` when it is
+        dealt with. What cannot be read is passed over, with a line in the log."""
+        queue = self._store.queue(TIMER_TOPIC, 0)
+        if queue is None:
+            return None
+        low = self._store.min_offset(TIMER_TOPIC, 0)
+        if self.queue_offset < low:
+            log.error("timer messages %d to %d were cleaned away before they were read", self.queue_offset, low - 1)
+            self.queue_offset = low
+        while self.queue_offset < queue.max_offset:
+            unit = queue.unit(self.queue_offset)
+            if unit is not None and unit[1] != BLANK_UNIT_SIZE and unit[0] not in self._known:
+                record = self.record_at(unit[0], unit[1])
+                if record is not None:
+                    return record
+            self.queue_offset += 1
+        return None
+
+    def enqueued(self) -> None:
+        """The message that `next_record` gave is in the wheel, or delivered."""
+        self.queue_offset += 1
+
+    def record_at(self, physical_offset: int, size: int) -> TimerRecord | None:
+        """The timer message whose record is there; None, with a line in the log, if there is none."""
+        view = self._store.select_one_message(physical_offset)
+        if view is None or len(view) != size:
+            log.error("no record of %d bytes is at physical offset %d: a timer message is lost", size, physical_offset)
+            return None
+        try:
+            record = timer_record(decode_record(view), physical_offset)
+        except RemoteProtocolError as error:
+            log.error("the timer message at physical offset %d cannot be read: %s", physical_offset, error)
+            return None
+        if record is None:
+            log.error("the record at physical offset %d is no timer message", physical_offset)
+        return record
+
+    def is_past(self, out_ms: int) -> bool:
+        """The wheel has passed this slot, and it is over: deliver at once."""
+        return out_ms < self.write_time_ms and (out_ms < self.read_time_ms or out_ms == self._open_ms)
+
+    def put(self, record: TimerRecord, *, not_before_ms: int = 0) -> bool:
+        """Into the wheel.
+
+        Args:
+            not_before_ms: a later slot than its own: it could not be delivered.
+
+        Returns:
+            False: its slot is taken by the other lap, which the wheel has not passed yet, or the disk refuses; try
+            again later.
+        """
+        now = self.write_time_ms
+        due, magic = self._slot_for(max(record.out_ms, self.floor(not_before_ms)), now)
+        if due == self._open_ms:
+            due += self.precision_ms
+        if record.delete_key is not None:
+            magic |= MAGIC_DELETE
+        slot = self._live(due)
+        if slot is None:
+            self._say_stuck(record)
+            return False
+        unit = Unit(
+            0, slot.last_position, magic, now, due - now, record.physical_offset, record.size,
+            java_hash(record.real_topic),
+        )  # fmt: skip
+        try:
+            position = self.log.append(unit)
+        except OSError as error:
+            log.error("the timer log takes no unit: %s; free space or repair the disk", error)
+            return False
+        count = -1 if record.delete_key is not None else 1
+        first = position if slot is EMPTY else slot.first_position
+        self.wheel.put(Slot(due, first, position, slot.num + count))
+        self.pending += count
+        self.read_time_ms = min(self.read_time_ms, due)
+        self._stuck_on = None
+        return True
+
+    def _slot_for(self, due: int, now: int) -> tuple[int, int]:
+        window = roll_window_ms(self._store.config)
+        beyond = due - now - window
+        if beyond < 0:
+            return due, MAGIC_DEFAULT
+        half = window // self.precision_ms // 2 * self.precision_ms
+        return now + (half if beyond < window // 3 else window), MAGIC_DEFAULT | MAGIC_ROLL  # time enough for the next
+
+    def _live(self, due: int) -> Slot | None:
+        """The slot of `due`, EMPTY if nothing is in it; None if another lap's messages still wait there."""
+        slot = self.wheel.at_index(self.wheel.slot_index(due))
+        if slot.time_ms <= 0 or self._is_over(slot):
+            return EMPTY
+        if slot.time_ms != due:
+            return None if slot.time_ms >= self.read_time_ms else EMPTY
+        return slot
+
+    def _is_over(self, slot: Slot) -> bool:
+        time_ms, position = self._settled
+        return slot.last_position < 0 or (slot.time_ms < time_ms and slot.last_position < position)
+
+    def _say_stuck(self, record: TimerRecord) -> None:
+        if self._stuck_on != record.physical_offset:
+            self._stuck_on = record.physical_offset
+            log.warning(
+                "the timer message at physical offset %d waits: its slot still holds what was due %d slots before, and "
+                "the timer is at %d", record.physical_offset, SLOTS, self.read_time_ms,
+            )  # fmt: skip
+
+    def slot_count(self, due_ms: int) -> int:
+        """Messages that wait in the slot of `due_ms`."""
+        slot = self._live(self.floor(due_ms))
+        return 0 if slot is None else slot.num
+
+    # --- dequeue ---
+
+    def next_slot(self, most: int) -> Slot | None:
+        """Move the read time over empty slots, at most `most` of them, and return the first that is over and holds
+        something; None if the read time has come to now, or to the end of `most`."""
+        now = self.write_time_ms
+        for _ in range(most):
+            if self.read_time_ms >= now:
+                return None
+            slot = self.wheel.get(self.read_time_ms)
+            if slot is not EMPTY and not self._is_over(slot):
+                return slot
+            self.read_time_ms += self.precision_ms
+        return None
+
+    def open(self, slot: Slot) -> list[Unit]:
+        """The units of a slot, oldest first. Until `finish` or `close` nothing more comes into it."""
+        self._open_ms = slot.time_ms
+        return self.units_of(slot)
+
+    def close(self) -> None:
+        """The open slot was not delivered to its end."""
+        self._open_ms = None
+
+    def units_of(self, slot: Slot) -> list[Unit]:
+        """The units of a slot, oldest first."""
+        units: list[Unit] = []
+        floor = self._settled[1] if slot.time_ms < self._settled[0] else 0
+        position = slot.last_position
+        while position >= floor:
+            unit = self.log.read(position)
+            if unit is None or unit.due_ms != slot.time_ms or unit.previous >= position:
+                return self._search_units(slot, position)
+            units.append(unit)
+            position = unit.previous
+        units.reverse()
+        return units
+
+    def _search_units(self, slot: Slot, position: int) -> list[Unit]:
+        """The chain of a slot is broken: look at every unit that may belong to it."""
+        log.error("the timer log is damaged at position %d: the units of slot %d are searched", position, slot.time_ms)
+        start = self.log.unit_position(max(slot.first_position, 0))
+        return [
+            unit
+            for unit in self.log.units(start)
+            if unit.position <= slot.last_position and unit.due_ms == slot.time_ms
+        ]
+
+    def finish(self, slot: Slot) -> None:
+        """Everything that is in the open slot is delivered, or put elsewhere."""
+        self._open_ms = None
+        self.pending -= slot.num
+        self.wheel.clear(slot.time_ms)
+        if slot.time_ms == self.read_time_ms:
+            self.read_time_ms += self.precision_ms
+
+    # --- a slave, and what it becomes ---
+
+    def adopt(self, checkpoint: TimerCheckpoint) -> None:
+        """Take over how far another broker of the group, its master or the slave that acted for it, has come."""
+        self.read_time_ms = checkpoint.last_read_time_ms
+        self.master_queue_offset = checkpoint.master_timer_queue_offset
+        self._version = checkpoint.data_version.copy()
+        self._settled = (max(self._settled[0], self.read_time_ms), self.log.max_offset)
+        self.dedupe_position = None
+
+    def take_over(self) -> None:
+        """This broker dequeues from now on: what the one before it had not read is read here."""
+        self._set_queue_offset(min(self.queue_offset, self.master_queue_offset))
+
+    # --- checkpoint ---
+
+    def freeze(self, dedupe_position: int, *, dequeues: bool) -> Checkpoint:
+        """The state of now. Call `write` when the CommitLog is durable up to its `log_end`, and then `thaw`."""
+        if dequeues:
+            self.master_queue_offset = self.queue_offset
+        before = self.saved
+        if dequeues and (before.last_read_time_ms, before.last_timer_queue_offset) != (
+            self.read_time_ms,
+            self.queue_offset,
+        ):
+            self._version.next_version(self._clock.wall_ms())
+        values = TimerCheckpoint(
+            self.read_time_ms,
+            self.log.max_offset,
+            min(self.queue_offset, self.master_queue_offset),
+            self.master_queue_offset,
+            self._version.copy(),
+        )
+        return Checkpoint(
+            self._store.max_physical_offset, self.log.max_offset, self.wheel.freeze(), values, dedupe_position
+        )
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Make it durable: timer log, wheel, checkpoint, in this order. Blocks; runs in another thread. OSError if the
+        disk refuses."""
+        self.log.flush(checkpoint.unit_end)
+        self.wheel.write(checkpoint.pages)
+        self._file.save(checkpoint.values, checkpoint.dedupe_position, self.precision_ms)
+
+    def thaw(self, checkpoint: Checkpoint, *, written: bool) -> None:
+        """`write` has ended."""
+        self.wheel.thaw(written=written)
+        if written:
+            self.saved = checkpoint.values
+            self.dedupe_position = checkpoint.dedupe_position
+
+
+def _number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    digits = text[1:] if text[:1] == "-" else text
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None

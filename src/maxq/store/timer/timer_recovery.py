@@ -1,0 +1,160 @@
+"""TimerRecovery: where the timer was, when its broker ended or died (TimerMessageStore.recover).
+
+The checkpoint names a position of the timer log up to which log and wheel were durable together. Units behind it are
+put into the wheel again, which harms none that is there already. Where the wheel points behind the end of the timer
+log (a Java broker's may, after a power loss), its slots are taken from the log instead. Without a wheel, or with one of
+another precision, all of it is built from the log.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Final
+
+from maxq.runtime.interfaces import Disk
+from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
+from maxq.store.timer.timer_log import UNIT_SIZE, TimerLog, Unit
+from maxq.store.timer.timer_wheel import EMPTY, Slot, TimerWheel
+
+log = logging.getLogger(__name__)
+
+#: A Java broker may have put as many units into the log as were not in its checkpoint's queue offset yet.
+_STEP_BACK: Final = 64 * UNIT_SIZE
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What was found.
+
+    Attributes:
+        read_time_ms: everything due before was delivered.
+        earliest_ms: the first slot that holds something; None if none does.
+        pending: messages in the wheel.
+        enqueued: physical offsets of messages that are in the wheel, though the checkpoint's queue offset may say that
+            they were not read yet.
+    """
+
+    wheel: TimerWheel
+    read_time_ms: int
+    earliest_ms: int | None = None
+    pending: int = 0
+    enqueued: set[int] = field(default_factory=set)
+
+
+class TimerRecovery:
+    """One recovery; `run` once."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        wheel_path: PurePath,
+        timer_log: TimerLog,
+        file: TimerCheckpointFile,
+        precision_ms: int,
+        log_end: int,
+    ) -> None:
+        """`log_end` is the physical end of the CommitLog."""
+        self._disk = disk
+        self._wheel_path = wheel_path
+        self._log = timer_log
+        self._file = file
+        self._precision_ms = precision_ms
+        self._log_end = log_end
+
+    def run(self) -> Recovered:
+        """Load all three files, and mend them. Blocks."""
+        self._file.load()
+        self._log.load()
+        flushed = self._adopt_snapshot()
+        if self._file.dedupe_position is None:
+            flushed -= _STEP_BACK
+        start = self._log.unit_position(flushed) if flushed <= self._log.max_offset else self._log.min_offset
+        units = self._log.recover(start, self._log_end)
+        before = self._file.precision_ms or self._precision_ms
+        wheel = self._open_wheel(before)
+        found = Recovered(wheel, self._file.checkpoint.last_read_time_ms)
+        found.enqueued = {unit.physical_offset for unit in units}
+        broken_from = self._count(found)
+        if wheel.is_new:
+            units = list(self._log.units(self._log.min_offset))
+        elif broken_from < start:
+            units = list(self._log.units(self._log.unit_position(broken_from)))
+        self._apply(found, units, before)
+        return found
+
+    def _open_wheel(self, before: int) -> TimerWheel:
+        if before != self._precision_ms and self._disk.exists(self._wheel_path):
+            log.warning("timerPrecisionMs was %d and is %d: the wheel is built anew", before, self._precision_ms)
+            self._disk.delete(self._wheel_path)
+        return TimerWheel(self._disk, self._wheel_path, self._precision_ms)
+
+    def _adopt_snapshot(self) -> int:
+        """A Java broker with timerWheelSnapshotFlush keeps the wheel in `timerwheel.<position of the timer log>`; the
+        newest one takes the wheel's place. Returns the position up to which the wheel holds the timer log."""
+        flushed = self._file.checkpoint.last_timer_log_flush_pos
+        prefix = f"{self._wheel_path.name}."
+        numbers = [
+            int(entry.name[len(prefix) :])
+            for entry in self._disk.list(self._wheel_path.parent)
+            if entry.name.startswith(prefix) and entry.name[len(prefix) :].isdigit()
+        ]
+        if not numbers:
+            return flushed
+        newest = max(numbers)
+        if newest >= flushed:
+            log.info("the wheel is taken from %s%d", prefix, newest)
+            self._disk.rename(self._wheel_path.with_name(f"{prefix}{newest}"), self._wheel_path)
+            numbers.remove(newest)
+            flushed = newest
+        for number in numbers:
+            self._disk.delete(self._wheel_path.with_name(f"{prefix}{number}"))
+        return flushed
+
+    def _count(self, found: Recovered) -> int:
+        """Count what waits. Slots that point behind the end of the timer log are cleared.
+
+        Returns:
+            The smallest first position of such a slot, or the end of the timer log.
+        """
+        end = broken_from = self._log.max_offset
+        broken: list[int] = []
+        for index, slot in found.wheel.taken(found.read_time_ms):
+            if slot.last_position >= end or slot.last_position < self._log.min_offset:
+                broken.append(index)
+                if slot.first_position >= 0:
+                    broken_from = min(broken_from, slot.first_position)
+            else:
+                self._add(found, slot.time_ms, slot.num)
+        for index in broken:
+            found.wheel.clear_index(index)
+        if broken:
+            log.warning("%d slots of the timer wheel point outside the timer log, which has [%d, %d): taken from it",
+                        len(broken), self._log.min_offset, end)  # fmt: skip
+        return broken_from
+
+    def _apply(self, found: Recovered, units: Iterable[Unit], precision_before: int) -> None:
+        for unit in units:
+            if unit.due_ms < found.read_time_ms:
+                continue
+            if precision_before != self._precision_ms:
+                unit = self._at_new_precision(unit, found.wheel, precision_before)
+            slot = found.wheel.get(unit.due_ms)
+            if slot.last_position >= unit.position:
+                continue
+            count = -1 if unit.recalls else 1
+            first = unit.position if slot is EMPTY else slot.first_position
+            found.wheel.put(Slot(unit.due_ms, first, unit.position, slot.num + count))
+            self._add(found, unit.due_ms, count)
+
+    def _at_new_precision(self, unit: Unit, wheel: TimerWheel, before: int) -> Unit:
+        """A unit whose slot is over when the one it was in would have been, or the next moment after."""
+        due = -(-(unit.due_ms + before) // self._precision_ms) * self._precision_ms - self._precision_ms
+        moved = unit._replace(previous=wheel.get(due).last_position, delay_ms=due - unit.write_time_ms)
+        return moved._replace(position=self._log.append(moved))
+
+    @staticmethod
+    def _add(found: Recovered, time_ms: int, count: int) -> None:
+        found.pending += count
+        if found.earliest_ms is None or time_ms < found.earliest_ms:
+            found.earliest_ms = time_ms

@@ -1,0 +1,166 @@
+"""TimerWheel: which messages are due in which second (TimerWheel.java, Slot.java).
+
+One file `timerwheel` of 2 × 7 × 86 400 slots of 32 bytes, 38 707 200 bytes, big-endian:
+
+    0  i64  due time / precision; tells laps apart: a slot with another value is empty
+    8  i64  position in the timer log of the first unit
+    16 i64  … of the last one; each unit names the one before it
+    24 i32  messages waiting (a marker that recalls counts −1)
+    28 i32  magic, unused
+
+Slot number: (due time / precision) mod 1 209 600. Times here are ms, and multiples of the precision.
+
+The file is only written by `write`, at a checkpoint. What changed since lies in pages in memory, so that the file never
+says that something was delivered whose copy is not on the disk yet, and a broker needs memory for what changed within
+the last second only.
+
+    _changed   pages changed since the last `freeze`
+    _frozen    pages on their way into the file; `write` runs in another thread and only reads them
+"""
+
+import struct
+from array import array
+from collections.abc import Iterator
+from pathlib import PurePath
+from sys import byteorder
+from typing import Final, NamedTuple
+
+from maxq.errors import StoreRefusedError
+from maxq.runtime.interfaces import Disk
+from maxq.store.mapped_file import OS_PAGE_SIZE, data_ranges
+
+#: Slots of one lap; the wheel has two, so that a week of downtime and a week ahead fit.
+SLOTS_PER_LAP: Final = 7 * 24 * 3600
+SLOTS: Final = 2 * SLOTS_PER_LAP
+SLOT_SIZE: Final = 32
+WHEEL_SIZE: Final = SLOTS * SLOT_SIZE
+
+_SLOT: Final = struct.Struct(">qqqii")
+_PIECE: Final = 1 << 20  # bytes looked at together by `taken`
+
+
+class Slot(NamedTuple):
+    """What is due at `time_ms`. Positions are of the timer log; −1: none."""
+
+    time_ms: int
+    first_position: int
+    last_position: int
+    num: int
+
+
+EMPTY: Final = Slot(-1, -1, -1, 0)
+
+
+class TimerWheel:
+    """The wheel of one store."""
+
+    def __init__(self, disk: Disk, path: PurePath, precision_ms: int, *, read_only: bool = False) -> None:
+        """Blocks.
+
+        Raises:
+            StoreRefusedError: the file has another length.
+            FileNotFoundError: `read_only`, and there is none.
+            OSError: the disk refuses.
+        """
+        self.precision_ms = precision_ms
+        self.is_new = not disk.exists(path)
+        if not self.is_new and not read_only and disk.stat(path).size == 0:  # a Java broker died making it
+            disk.delete(path)
+            self.is_new = True
+        try:
+            self._region = disk.map(path, WHEEL_SIZE, read_only=read_only)
+        except ValueError as error:
+            raise StoreRefusedError(
+                f"{error}: a timer wheel has {WHEEL_SIZE} bytes. Restore the file from a copy, or delete it: the wheel "
+                "is then built anew from the timer log."
+            ) from None
+        self._view = self._region.view
+        self._changed: dict[int, bytearray] = {}
+        self._frozen: dict[int, bytearray] = {}
+
+    def slot_index(self, time_ms: int) -> int:
+        return time_ms // self.precision_ms % SLOTS
+
+    def at_index(self, index: int) -> Slot:
+        """The slot of this number, of whichever lap."""
+        position = index * SLOT_SIZE
+        page, at = divmod(position, OS_PAGE_SIZE)
+        data = self._changed.get(page) or self._frozen.get(page)
+        number, first, last, count, _ = (
+            _SLOT.unpack_from(self._view, position) if data is None else _SLOT.unpack_from(data, at)
+        )
+        return Slot(number * self.precision_ms, first, last, count)
+
+    def get(self, time_ms: int) -> Slot:
+        """The slot of `time_ms`, EMPTY if it holds nothing of that time."""
+        slot = self.at_index(self.slot_index(time_ms))
+        return slot if slot.time_ms == time_ms and slot.last_position >= 0 else EMPTY
+
+    def put(self, slot: Slot) -> None:
+        """Write one slot, over whatever is there."""
+        page, at = divmod(self.slot_index(slot.time_ms) * SLOT_SIZE, OS_PAGE_SIZE)
+        number = slot.time_ms // self.precision_ms
+        _SLOT.pack_into(self._page(page), at, number, slot.first_position, slot.last_position, slot.num, 0)
+
+    def clear(self, time_ms: int) -> None:
+        """Its messages were delivered. A slot of another lap stays."""
+        index = self.slot_index(time_ms)
+        if self.at_index(index).time_ms == time_ms:
+            self.clear_index(index)
+
+    def clear_index(self, index: int) -> None:
+        page, at = divmod(index * SLOT_SIZE, OS_PAGE_SIZE)
+        self._page(page)[at : at + SLOT_SIZE] = bytes(SLOT_SIZE)
+
+    def _page(self, page: int) -> bytearray:
+        """A page that may be written."""
+        data = self._changed.get(page)
+        if data is None:
+            start = page * OS_PAGE_SIZE
+            data = bytearray(self._frozen.get(page) or self._view[start : start + OS_PAGE_SIZE])
+            self._changed[page] = data
+        return data
+
+    def taken(self, from_ms: int) -> Iterator[tuple[int, Slot]]:
+        """Number and content of every slot in the file whose time is `from_ms` or later; for a load, in the order of
+        the file. Slots that were not written since the last `write` only."""
+        assert not self._changed and not self._frozen, "looked at before anything changes"
+        least = max(from_ms // self.precision_ms, 1)
+        for start, end in data_ranges(self._region, 0, WHEEL_SIZE):
+            for piece in range(start // _PIECE * _PIECE, end, _PIECE):
+                stop = min(piece + _PIECE, WHEEL_SIZE)
+                numbers = array("q", bytes(self._view[piece:stop]))
+                if byteorder == "little":
+                    numbers.byteswap()
+                times = numbers[0::4]
+                if max(times) < least:
+                    continue
+                first = piece // SLOT_SIZE
+                for at, number in enumerate(times):
+                    if number >= least:
+                        yield first + at, self.at_index(first + at)
+
+    # --- the file ---
+
+    def freeze(self) -> dict[int, bytearray]:
+        """What changed since the last call, for `write`; call `thaw` when that has ended."""
+        assert not self._frozen, "one checkpoint at a time"
+        self._frozen, self._changed = self._changed, {}
+        return self._frozen
+
+    def write(self, pages: dict[int, bytearray]) -> None:
+        """Into the file, durably. Blocks; may run in another thread. OSError if the disk refuses."""
+        for page in sorted(pages):
+            self._region.write(page * OS_PAGE_SIZE, memoryview(pages[page]))
+        if pages:
+            self._region.flush(min(pages) * OS_PAGE_SIZE, (max(pages) + 1) * OS_PAGE_SIZE)
+
+    def thaw(self, *, written: bool) -> None:
+        """`write` has ended. What it could not write is tried again with the next one."""
+        if not written:
+            self._changed = {**self._frozen, **self._changed}
+        self._frozen = {}
+
+    def release(self) -> None:
+        self._view = memoryview(b"")
+        self._region.close()

@@ -1,0 +1,290 @@
+"""Timer messages from their send to their delivery, through restarts, crashes and jumps of the clock."""
+
+import pytest
+
+from maxq.broker.processors.refusal import Refusal
+from maxq.codes import ResponseCode
+from maxq.store.store_results import PutMessageStatus
+from tests.unit.broker.timer.timer_world import TimerWorld, in_virtual_time, through_power_losses
+
+DAY_MS = 86_400_000
+
+
+def lateness(world: TimerWorld) -> list[int]:
+    """By how many ms each delivered message was stored after its time; its body says when that was."""
+    return [message.store_timestamp - int(message.body) for message in world.delivered()]
+
+
+def test_a_message_comes_when_it_is_due_and_never_before() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        for delay in (1, 500, 999, 1000, 1001, 2500, 10_000, 61_234):
+            world.send_in(delay, str(world.clock.wall_ms() + delay))
+        await world.sleep_ms(63_000)
+        late = lateness(world)
+        assert len(late) == 8
+        assert all(0 <= value <= 1_100 for value in late), late
+        await world.close()
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+def test_each_property_sets_the_time(name: str) -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        due = world.clock.wall_ms() + 7_000
+        value = {"TIMER_DELAY_SEC": "7", "TIMER_DELAY_MS": "7000", "TIMER_DELIVER_MS": str(due)}[name]
+        world.send(str(due), **{name: value})
+        await world.sleep_ms(6_900)
+        assert world.delivered() == []
+        await world.sleep_ms(1_300)
+        assert [0 <= value <= 1_100 for value in lateness(world)] == [True]
+        await world.close()
+
+    in_virtual_time(story)
+
+
+def test_what_is_delivered_keeps_its_properties_and_says_when_it_waited() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        sent = world.clock.wall_ms()
+        world.send_in(3_000, "b", TAGS="TagA", KEYS="k")
+        await world.sleep_ms(5_000)
+        (message,) = world.delivered()
+        properties = message.properties
+        assert (properties["TAGS"], properties["KEYS"], properties["UNIQ_KEY"]) == ("TagA", "k", "ID1")
+        assert (properties["REAL_TOPIC"], properties["REAL_QID"]) == ("T", "0")
+        assert sent - 1000 <= int(properties["TIMER_ENQUEUE_MS"]) <= sent
+        assert int(properties["TIMER_DEQUEUE_MS"]) >= sent + 3_000
+        await world.close()
+
+    in_virtual_time(story)
+
+
+def test_the_past_is_now_and_the_far_future_is_refused() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        now = world.clock.wall_ms()
+        world.send("past", TIMER_DELIVER_MS=str(now - 1))
+        assert world.bodies() == ["past"]
+        for name, value in (
+            ("TIMER_DELAY_SEC", str(3 * 86_400 + 1)),
+            ("TIMER_DELAY_SEC", str((1 << 63) - 1)),
+            ("TIMER_DELAY_MS", str((1 << 63) - 1)),
+            ("TIMER_DELIVER_MS", str((1 << 63) - 1)),
+            ("TIMER_DELIVER_MS", "99999999999999999999"),
+            ("TIMER_DELAY_MS", "soon"),
+        ):
+            refusal = world.send("far", **{name: value})
+            assert isinstance(refusal, Refusal) and refusal.code == ResponseCode.MESSAGE_ILLEGAL, (name, value)
+        limit = world.send("far", TIMER_DELAY_SEC=str(3 * 86_400 + 1))
+        assert isinstance(limit, Refusal) and "259200000ms (timerMaxDelaySec)" in limit.remark
+        assert world.bodies() == ["past"]
+        await world.close()
+
+    in_virtual_time(story)
+
+
+def test_a_far_message_goes_round_and_comes_once_at_its_time() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        due = world.clock.wall_ms() + 200_000
+        world.send(str(due), TIMER_DELIVER_MS=str(due))
+        await world.sleep_ms(199_000)
+        assert world.delivered() == []
+        await world.sleep_ms(2_500)
+        assert [0 <= value <= 1_100 for value in lateness(world)] == [True]
+        assert int(world.delivered()[0].properties["TIMER_ROLL_TIMES"]) >= 3
+        assert (world.service.timer.pending, world.service.timer.metrics.counts) == (0, {"T": 0})
+        await world.close()
+
+    in_virtual_time(story, timer_roll_window_slot=60)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_marker_takes_its_message_back_in_either_form(plain: bool) -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        due = str(world.clock.wall_ms() + 5_500)
+        world.send("stays", TIMER_DELIVER_MS=due)
+        world.send("goes", TIMER_DELIVER_MS=due)
+        await world.sleep_ms(1_000)
+        world.send("marker", TIMER_DELIVER_MS=due, TIMER_DEL_UNIQKEY="ID2" if plain else "T+ID2")
+        await world.sleep_ms(8_000)
+        assert world.bodies() == ["stays"]
+        assert world.service.timer.pending == 0
+        assert world.service.timer.metrics.counts == {"T": 0}
+        await world.close()
+
+    in_virtual_time(story)
+
+
+def test_a_marker_of_another_topic_takes_nothing_back() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        due = str(world.clock.wall_ms() + 3_000)
+        world.send("stays", TIMER_DELIVER_MS=due)
+        world.send("marker", topic="U", TIMER_DELIVER_MS=due, TIMER_DEL_UNIQKEY="ID1")
+        await world.sleep_ms(5_000)
+        assert (world.bodies(), world.bodies("U")) == (["stays"], [])
+        assert world.service.timer.metrics.counts == {"T": 0, "U": 0}
+        await world.close()
+
+    in_virtual_time(story)
+
+
+def test_a_marker_without_a_time_is_refused() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        refusal = world.send("marker", TIMER_DEL_UNIQKEY="ID1")
+        assert isinstance(refusal, Refusal) and "TIMER_DELIVER_MS" in refusal.remark
+        await world.close()
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_restart_loses_nothing_and_delivers_nothing_twice(clean: bool) -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        for second in range(30):
+            for _ in range(3):
+                world.send_in(second * 1_000 + 300, str(world.clock.wall_ms() + second * 1_000 + 300))
+        for pause in (4_321, 7_050, 1_010, 2_000):
+            await world.sleep_ms(pause)
+            await (world.close() if clean else world.kill())
+            await world.sleep_ms(2_500)
+            await world.open()
+        await world.sleep_ms(30_000)
+        assert len(world.delivered()) == len({message.uniq_key for message in world.delivered()}) == 90
+        assert min(lateness(world)) >= 0
+        assert world.service.timer.metrics.counts == {"T": 0} or not clean
+        await world.close()
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_loss_loses_no_durable_message_and_delivers_nothing_twice(seed: int, flush: str) -> None:
+    async def send(world: TimerWorld) -> None:
+        await world.open()
+        for number in range(120):
+            delay = 1_000 + number * 97 % 9_000
+            world.send_in(delay, str(world.clock.wall_ms() + delay))
+        await world.store.flush()
+        await world.sleep_ms(1_500 + seed * 311)
+
+    async def go_on(world: TimerWorld) -> None:
+        await world.open()
+        await world.sleep_ms(700 + seed * 431)
+
+    async def end(world: TimerWorld) -> None:
+        await world.open()
+        await world.sleep_ms(15_000)
+        messages = world.delivered()
+        assert len({message.uniq_key for message in messages}) == 120
+        assert len(messages) == 120
+        assert min(lateness(world)) >= 0
+        await world.close()
+
+    through_power_losses([send, go_on, go_on, end], seed, flush_disk_type=flush)
+
+
+@pytest.mark.parametrize("jump", [-3_600_000, -15_000, 15_000, 3_600_000, 20 * DAY_MS])
+def test_a_clock_that_jumps_makes_nothing_early_lost_or_double(jump: int) -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        for delay in (2_000, 8_000, 20_000, 30_000):
+            world.send_in(delay, str(world.clock.wall_ms() + delay))
+        await world.sleep_ms(10_000)
+        world.clock.jump_wall_ms(jump)
+        for delay in (2_000, 12_000):
+            world.send_in(delay, str(world.clock.wall_ms() + delay))
+        await world.sleep_ms(13_500)
+        assert len({message.uniq_key for message in world.delivered()} & {"ID5", "ID6"}) == 2
+        await world.sleep_ms(30_000 + max(0, -jump))
+        late = [message.store_timestamp - int(message.body) for message in world.delivered()]
+        assert len(late) == len({message.uniq_key for message in world.delivered()}) == 6
+        assert min(late) >= 0
+        await world.close()
+
+    in_virtual_time(story)
+
+
+def test_a_clock_that_stood_still_during_a_restart_delivers_nothing_early_or_twice() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        for delay in (2_000, 6_000):
+            world.send_in(delay, str(world.clock.wall_ms() + delay))
+        await world.sleep_ms(4_000)
+        await world.close()
+        await world.sleep_ms(60_000)
+        world.clock.jump_wall_ms(-60_000)
+        await world.open()
+        await world.sleep_ms(1_000)
+        assert len(world.delivered()) == 1
+        await world.sleep_ms(3_000)
+        assert len(world.delivered()) == 2
+        assert all(0 <= value <= 1_100 for value in lateness(world))
+        await world.close()
+
+    in_virtual_time(story)
+
+
+def test_a_message_that_cannot_be_delivered_delays_no_other() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        world.failing["Bad"] = PutMessageStatus.MESSAGE_ILLEGAL
+        due = str(world.clock.wall_ms() + 2_000)
+        world.send("bad", topic="Bad", TIMER_DELIVER_MS=due)
+        world.send("good", TIMER_DELIVER_MS=due)
+        world.send_in(4_000, "later")
+        await world.sleep_ms(6_000)
+        assert world.bodies() == ["good", "later"]
+        (failure,) = world.service.failures.values()
+        assert "MESSAGE_ILLEGAL as told" in failure.reason
+        world.failing.clear()
+        await world.sleep_ms(15_000)
+        assert world.bodies("Bad") == ["bad"]
+        assert (world.service.failures, world.service.timer.pending) == ({}, 0)
+        await world.close()
+
+    in_virtual_time(story)
+
+
+def test_a_store_that_takes_nothing_delays_everything_and_loses_nothing() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        for number in range(5):
+            world.send_in(1_000 + number * 500, str(number))
+        world.failing["T"] = PutMessageStatus.SERVICE_NOT_AVAILABLE
+        await world.sleep_ms(20_000)
+        assert world.delivered() == [] and "as told" in world.service.closed
+        world.failing.clear()
+        await world.sleep_ms(2_000)
+        assert sorted(world.bodies()) == list("01234")
+        assert world.service.closed == ""
+        await world.close()
+
+    in_virtual_time(story)
+
+
+def test_too_many_messages_of_one_moment_are_refused() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        due = str(world.clock.wall_ms() + 60_500)
+        refused = 0
+        for _ in range(300):
+            refused += isinstance(world.send("x", TIMER_DELIVER_MS=due), Refusal)
+            await world.sleep_ms(25)
+        assert world.service.timer.pending == 300 - refused
+        assert 100 < world.service.timer.pending <= 201
+        refusal = world.send("x", TIMER_DELIVER_MS=due)
+        if isinstance(refusal, Refusal):
+            assert "timerCongestNumEachSlot" in refusal.remark
+        world.send_in(70_000, "free")
+        await world.close()
+
+    in_virtual_time(story, timer_congest_num_each_slot=100)

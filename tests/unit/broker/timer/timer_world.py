@@ -1,0 +1,173 @@
+"""A store with a timer on a simulated disk, in virtual time."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from maxq.broker.processors.refusal import Refusal
+from maxq.broker.timer.timer_hook import TimerHook
+from maxq.broker.timer.timer_service import TimerParts, TimerService
+from maxq.config.settings import BrokerSettings
+from maxq.protocol import message_const as const
+from maxq.protocol.message import MessageExt
+from maxq.store.log_cy import DAMAGED_TAGS_CODE
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.store_context import StoreIdentity
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import PowerLoss, SimDisk
+from maxq.testing.simulation import SimWorld, run_simulation
+
+TOPIC = "T"
+Put = Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
+
+
+class TimerWorld:
+    """One broker's store and timer, opened and ended as often as a test wants.
+
+    Attributes:
+        failing: topics whose messages cannot be put, with the status they get.
+        is_local: does this broker store what it delivers?
+    """
+
+    def __init__(self, world: SimWorld, disk: Any = None, **changes: Any) -> None:
+        self.sim = world
+        self.disk = disk or world.disk
+        self.clock = world.clock
+        self.settings = BrokerSettings()
+        self.failing: dict[str, PutMessageStatus] = {}
+        self.is_local = True
+        self._numbers = 0
+        self.configure(
+            store_path_root_dir="/store",
+            mapped_file_size_commit_log=1 << 20,
+            mapped_file_size_consume_queue=2000,
+            mapped_file_size_timer_log=5200,
+            max_hash_slot_num=100,
+            max_index_num=1000,
+            max_message_size=16_384,
+        )
+        self.configure(**changes)
+
+    def configure(self, **changes: Any) -> None:
+        self.settings.store = replace(self.settings.store, **changes)
+
+    async def open(self, *, dequeue: bool = True) -> "TimerWorld":
+        """Load store and timer, and let them run."""
+        self.store = MessageStore(
+            self.settings.store, disk=self.disk, clock=self.clock, broker=StoreIdentity(), memory_bytes=1 << 30,
+            populate_ahead=0,
+        )  # fmt: skip
+        self.store.load()
+        self.store.start()
+        self.service = TimerService(
+            TimerParts(
+                settings=self.settings,
+                store=self.store,
+                disk=self.disk,
+                clock=self.clock,
+                put=self._put,
+                is_local=lambda: self.is_local,
+                on_delivered=lambda message, result: None,
+                on_failure=self._failed,
+            )
+        )
+        self.hook = TimerHook(
+            self.settings, clock=self.clock, rng=self.sim.rng, wheel=lambda: self.service.timer, on_timed=self.service.wake
+        )
+        await self.service.load()
+        self.service.begin()
+        if dequeue:
+            self.service.start()
+        return self
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        raise error
+
+    async def _put(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        status = self.failing.get(message.topic)
+        return self.store.put_message(message) if status is None else PutMessageResult(status, remark="as told")
+
+    async def close(self) -> None:
+        await self.service.shutdown()
+        await self.store.shutdown()
+
+    async def kill(self) -> None:
+        """The process is gone; what it had put into files is there."""
+        tasks = [*self.service._tasks, *self.store._services]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.store.commit_log.settle()
+        self.store._lock.release()
+
+    def send(self, body: str = "", topic: str = TOPIC, **properties: str) -> PutMessageResult | Refusal:
+        """Through the hook, as a send goes."""
+        self._numbers += 1
+        message = MessageExtBrokerInner(
+            topic, 0, body.encode() or b"x", {const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: f"ID{self._numbers}", **properties},
+            born_timestamp=self.clock.wall_ms(), born_host=b"\x7f\0\0\1\0\0\x12\x34",
+        )  # fmt: skip
+        refusal = self.hook(message)
+        return refusal or self.store.put_message(message)
+
+    def send_in(self, delay_ms: int, body: str = "", **properties: str) -> None:
+        result = self.send(body, TIMER_DELAY_MS=str(delay_ms), **properties)
+        assert isinstance(result, PutMessageResult) and result.ok, result
+
+    def delivered(self, topic: str = TOPIC) -> list[MessageExt]:
+        """Everything in the topic's queue, in order."""
+        queue = self.store.queue(topic, 0)
+        if queue is None:
+            return []
+        units = [queue.unit(offset) for offset in range(queue.max_offset)]
+        good = [unit[0] for unit in units if unit is not None and unit[2] != DAMAGED_TAGS_CODE]
+        messages = [self.store.look_message_by_offset(offset) for offset in good]
+        return [message for message in messages if message is not None]
+
+    def bodies(self, topic: str = TOPIC) -> list[str]:
+        return [message.body.decode() for message in self.delivered(topic)]
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        await asyncio.sleep(duration_ms / 1000)
+
+
+def through_power_losses(stories: list[Callable[[TimerWorld], Awaitable[None]]], seed: int, **changes: Any) -> None:
+    """Run the stories one after the other; the power goes at the end of each but the last."""
+    disk: SimDisk | None = None
+    clock = SimClock()
+    for number, story in enumerate(stories):
+        is_last = number == len(stories) - 1
+
+        async def main(
+            world: SimWorld, story: Callable[[TimerWorld], Awaitable[None]] = story, cut: bool = not is_last
+        ) -> None:
+            await story(TimerWorld(world, **changes))
+            if cut:
+                world.disk.cut_power()
+                raise PowerLoss
+
+        if is_last:
+            run_simulation(main, seed=seed, disk=disk, clock=clock)
+            return
+        worlds: list[SimWorld] = []
+
+        async def keep(world: SimWorld, main: Callable[[SimWorld], Awaitable[None]] = main) -> None:
+            worlds.append(world)
+            await main(world)
+
+        with contextlib.suppress(PowerLoss):
+            run_simulation(keep, seed=seed + number, disk=disk, clock=clock)
+        disk = worlds[0].disk.boot()
+
+
+def in_virtual_time(story: Callable[[TimerWorld], Awaitable[None]], seed: int = 1, **changes: Any) -> None:
+    """Run a story on a world that it opens itself."""
+
+    async def main(world: SimWorld) -> None:
+        await story(TimerWorld(world, **changes))
+
+    run_simulation(main, seed=seed, time_limit_s=40 * 86_400.0, step_limit=50_000_000)
