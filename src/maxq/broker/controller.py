@@ -115,6 +115,7 @@ class BrokerController(BrokerParts):
         await run_blocking(self.store.load)  # long after a crash; the loop hears signals meanwhile
         await run_blocking(self.store_owner.record, role)
         self.topic_tails.refresh_all()
+        self.compaction_topics.refresh_all()
         self.store.start()
 
     async def _listen(self) -> None:
@@ -208,4 +209,4 @@ class BrokerController(BrokerParts):
                 log.error("%s could not be written: %s", type(table).__name__, error)
 
     def _tables(self) -> list[PersistentManager]:
-        return [self.topics, self.groups, self.offsets, self.request_modes]
+        return [self.topics, self.groups, self.offsets, self.request_modes, self.filters]

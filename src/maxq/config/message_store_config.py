@@ -173,7 +173,38 @@ class MessageStoreConfig(SettingsTable):
         3, "No further ones while the first of them has been sent again more often than this.", low=0, live=True
     )
     timer_wheel_enable: bool = setting(
-        True, "Make the topic of timer messages at start; their delivery is not built yet."
+        True, "Take messages with a delivery time, and deliver them."
+    )
+    mapped_file_size_timer_log: int = setting(
+        104_857_600, "Size of a timer log file; fixed for a store.", unit="bytes", low=68
+    )
+    timer_precision_ms: int = setting(
+        1000, "How late a message with a delivery time may be; taken down to 100, 200, 500 or 1000.", unit="ms", low=100
+    )
+    timer_roll_window_slot: int = setting(
+        172_800,
+        "Slots of that length that a message lies ahead in the timer's wheel at most; from there it goes round again.",
+        low=2,
+    )
+    timer_max_delay_sec: int = setting(
+        259_200, "Longest delay of a message; one that is due later is refused.", unit="s", low=0, live=True
+    )
+    timer_flush_interval_ms: int = setting(
+        1000, "Wait between two checkpoints of the timer.", unit="ms", low=10, live=True
+    )
+    timer_congest_num_each_slot: int = setting(
+        2_147_483_647,
+        "Messages due at the same time from which on some are refused; twice as many, and all are.",
+        low=0,
+        live=True,
+    )
+    timer_stop_enqueue: bool = setting(False, "Leave timer messages where they are, unread.", live=True)
+    timer_stop_dequeue: bool = setting(False, "Deliver no timer messages.", live=True)
+    disappear_time_after_start: int = setting(
+        -1, "Wait this long after a start before timer messages are delivered.", unit="ms", low=-1
+    )
+    append_topic_for_timer_delete_key: bool = setting(
+        False, "Recall messages in the words of RocketMQ 5.3, for brokers that read no others.", live=True
     )
     ha_listen_port: int = setting(0, "Port for slaves; 0 means listenPort + 1.", low=0, high=65_535)
     in_sync_replicas: int = setting(
@@ -269,31 +300,30 @@ class MessageStoreConfig(SettingsTable):
     store_path_epoch_file: str = parity("")
     store_path_broker_identity: str = parity("")
     read_only_commit_log_store_paths: str = parity("")
-    compaction_mapped_file_size: int = parity(104_857_600)
-    compaction_cq_mapped_file_size: int = parity(10_485_760)
-    compaction_schedule_internal: int = parity(900_000)
+    compaction_mapped_file_size: int = setting(
+        104_857_600, "Size of a log file of a compaction topic, about.", unit="bytes", low=4096
+    )
+    compaction_cq_mapped_file_size: int = setting(
+        10_485_760, "Size of the file of units beside it; at least a fifth of it goes to the log.", unit="bytes", low=460
+    )
+    compaction_schedule_internal: int = setting(
+        900_000, "Interval between two compactions of a queue.", unit="ms", low=1, live=True
+    )
     max_offset_map_size: int = parity(104_857_600)
     compaction_thread_num: int = parity(6)
-    enable_compaction: bool = parity(True)
-    mapped_file_size_timer_log: int = parity(104_857_600)
-    timer_precision_ms: int = parity(1000)
-    timer_roll_window_slot: int = parity(172_800)
-    timer_flush_interval_ms: int = parity(1000)
+    enable_compaction: bool = setting(
+        True, "Keep compaction topics compacted; if not, their messages expire as those of other topics."
+    )
     timer_get_message_thread_num: int = parity(3)
     timer_put_message_thread_num: int = parity(3)
     timer_enable_disruptor: bool = parity(False)
     timer_enable_check_metrics: bool = parity(True)
     timer_intercept_delay_level: bool = parity(False)
-    timer_max_delay_sec: int = parity(259_200)
     timer_wheel_snapshot_flush: bool = parity(False)
-    disappear_time_after_start: int = parity(-1)
-    timer_stop_enqueue: bool = parity(False)
     timer_check_metrics_when: str = parity("05")
     timer_skip_unknown_error: bool = parity(False)
     timer_warm_enable: bool = parity(False)
-    timer_stop_dequeue: bool = parity(False)
     timer_enable_retry_until_success: bool = parity(False)
-    timer_congest_num_each_slot: int = parity(2_147_483_647)
     timer_metric_small_threshold: int = parity(1_000_000)
     timer_progress_log_interval_ms: int = parity(10_000)
     timer_wheel_snapshot_interval_ms: int = parity(10_000)
@@ -406,4 +436,3 @@ class MessageStoreConfig(SettingsTable):
     spin_lock_collision_retreat_optimal_degree: int = parity(1000)
     use_abs_lock: bool = parity(False, wire="useABSLock")
     enable_log_consume_queue_repeatedly_build_when_recover: bool = parity(False)
-    append_topic_for_timer_delete_key: bool = parity(False)

@@ -14,7 +14,7 @@ file never "hangs" as it can in Java.
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from pathlib import PurePath
 
@@ -49,6 +49,7 @@ class CleanService:
 
     Attributes:
         deleted_files: CommitLog files deleted since start.
+        compacted: compaction topics, whose queues go on numbering although all their messages are gone from the log.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class CleanService:
         self._index = index
         self._queue_flusher = queue_flusher
         self._dispatch = dispatch
+        self.compacted: Collection[str] = ()
         self._manual_runs = 0
         self._cleaned_to = -1  # the log's minimum for which queues and index were cleaned
         self.deleted_files = 0
@@ -192,6 +194,7 @@ class CleanService:
         return await self._remove(
             lambda queue: (
                 not is_system_queue(queue.topic)
+                and queue.topic not in self.compacted
                 and queue.max_offset > 0
                 and queue.tail.next_queue_offset == queue.max_offset
                 and _last_physical_offset(queue) < min_offset

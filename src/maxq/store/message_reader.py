@@ -7,11 +7,12 @@ from typing import Protocol
 from maxq.protocol.enums import BoundaryType
 from maxq.store.batch_consume_queue import BatchConsumeQueue
 from maxq.store.commit_log import CommitLog
-from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, ConsumeQueue
+from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.index_service import IndexService, index_key
 from maxq.store.log_cy import UnitScan, collect
 from maxq.store.mapped_file import is_resident
+from maxq.store.property_filter import PropertyFilter, SelectedUnits, UnitSelector, UnitView
 from maxq.store.record_cy import check_chain, cut
 from maxq.store.store_context import StoreContext
 from maxq.store.store_results import ColdPart, GetMessageResult, GetMessageStatus, QueryMessageResult
@@ -57,11 +58,20 @@ class MessageReader:
         self._index = index
         self.memory_bytes = memory_bytes
         self.damaged_units = 0
+        self._selector = UnitSelector(commit_log, self._not_in_memory)
 
     # --- by queue offset ---
 
     def get_message(
-        self, topic: str, queue_id: int, offset: int, max_nums: int, subscription: TagFilter | None, max_bytes: int
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_nums: int,
+        subscription: TagFilter | None,
+        max_bytes: int,
+        wanted: PropertyFilter | None = None,
+        may_wait: bool = False,
     ) -> GetMessageResult:
         """See MessageStore.get_message."""
         batch = self._queues.batch_queues.get((topic, queue_id))
@@ -86,7 +96,7 @@ class MessageReader:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
             result.next_begin_offset = self._corrected(offset, high)
         else:
-            self._collect(queue, offset, max_nums, subscription, max_bytes, result)
+            self._collect(queue, offset, max_nums, subscription, max_bytes, result, wanted, may_wait)
         return result
 
     def _corrected(self, old: int, new: int) -> int:
@@ -101,28 +111,37 @@ class MessageReader:
         subscription: TagFilter | None,
         max_bytes: int,
         result: GetMessageResult,
+        wanted: PropertyFilter | None,
+        may_wait: bool,
     ) -> None:
-        config = self._context.config
-        units = queue.units_from(offset)
-        if units is None:
+        found = queue.units_from(offset)
+        if found is None:
             result.status = GetMessageStatus.OFFSET_FOUND_NULL
             result.next_begin_offset = self._corrected(offset, queue.next_file_index(offset))
             return
-        view, start, end = units
+        config, units = self._context.config, UnitView(*found)
         max_physical = self._commit_log.max_offset
         in_memory = self.memory_bytes * config.access_message_in_memory_max_ratio // 100
-        scan = collect(
-            view, start, end, offset, _codes(subscription), max(max_nums, 1),
-            max(_MIN_PULL_BYTES, min(max_bytes, _MAX_PULL_BYTES)), max_physical, in_memory,
-            (
-                config.max_transfer_bytes_on_message_in_memory,
-                config.max_transfer_count_on_message_in_memory,
-                config.max_transfer_bytes_on_message_in_disk,
-                config.max_transfer_count_on_message_in_disk,
-            ),
-            self._commit_log.min_offset,
-            max(config.max_filter_message_size, max_nums * CQ_STORE_UNIT_SIZE) // CQ_STORE_UNIT_SIZE,
-        )  # fmt: skip
+        max_units = max(config.max_filter_message_size, max_nums * CQ_STORE_UNIT_SIZE) // CQ_STORE_UNIT_SIZE
+        if wanted is None:
+            scan = self._scan(units, offset, tags_codes(subscription), max_nums, max_bytes, max_units, in_memory)
+        else:
+            units = units._replace(end=min(units.end, units.start + max_units * CQ_STORE_UNIT_SIZE))
+            selected = self._selector.select(
+                units,
+                wanted,
+                max(1, min(max_nums, config.max_transfer_count_on_message_in_memory)),
+                in_memory_from=max_physical - in_memory,
+                may_wait=may_wait,
+            )
+            if selected.cold:
+                result.status = GetMessageStatus.NO_MATCHED_MESSAGE
+                result.cold, result.must_read_first = selected.cold, True
+                return
+            hits = UnitView(memoryview(selected.units(units.view)), 0, len(selected.places) * CQ_STORE_UNIT_SIZE)
+            scan = self._scan(hits, 0, None, max_nums, max_bytes, max_units, in_memory)
+            self._place(scan, selected, units, offset)
+            result.filtered_count = scan.next_index - offset - scan.message_count
         buffers = self._cut(scan.ranges, max_physical)
         if buffers is None:
             self._collect_singly(queue, offset, scan, result)
@@ -137,6 +156,39 @@ class MessageReader:
         if not result.buffers:
             gone = scan.message_count > 0
             result.status = GetMessageStatus.MESSAGE_WAS_REMOVING if gone else GetMessageStatus.NO_MATCHED_MESSAGE
+
+    def _scan(
+        self,
+        units: UnitView,
+        first_index: int,
+        codes: list[int] | None,
+        max_nums: int,
+        max_bytes: int,
+        max_units: int,
+        in_memory: int,
+    ) -> UnitScan:
+        """What one pull takes of these units."""
+        config = self._context.config
+        return collect(
+            units.view, units.start, units.end, first_index, codes, max(max_nums, 1),
+            max(_MIN_PULL_BYTES, min(max_bytes, _MAX_PULL_BYTES)), self._commit_log.max_offset, in_memory,
+            (
+                config.max_transfer_bytes_on_message_in_memory,
+                config.max_transfer_count_on_message_in_memory,
+                config.max_transfer_bytes_on_message_in_disk,
+                config.max_transfer_count_on_message_in_disk,
+            ),
+            self._commit_log.min_offset, max_units,
+        )  # fmt: skip
+
+    @staticmethod
+    def _place(scan: UnitScan, selected: SelectedUnits, units: UnitView, offset: int) -> None:
+        """The scan of matching units only, told in offsets of the queue. What was not taken is examined again."""
+        taken = scan.next_index
+        end = selected.places[taken] if taken < len(selected.places) else selected.end
+        scan.next_index = offset + (end - units.start) // CQ_STORE_UNIT_SIZE
+        if taken == len(selected.places) and end > units.start:
+            scan.last_physical_offset = int(UNIT.unpack_from(units.view, end - CQ_STORE_UNIT_SIZE)[0])
 
     def _cut(self, ranges: list[tuple[int, int]], max_physical: int) -> list[memoryview] | None:
         """The bytes of `ranges`; None if some of them are no whole records."""
@@ -331,7 +383,7 @@ class MessageReader:
         return result
 
 
-def _codes(subscription: TagFilter | None) -> list[int] | None:
+def tags_codes(subscription: TagFilter | None) -> list[int] | None:
     """The tag hashes wanted; None for every message."""
     if subscription is None or subscription.sub_string == "*" or subscription.expression_type not in ("TAG", "", None):
         return None

@@ -22,6 +22,7 @@ from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.clean import CleanService
 from maxq.store.commit_log import CommitLog
+from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
 from maxq.store.consume_queue_store import ConsumeQueueStore
@@ -35,8 +36,9 @@ from maxq.store.index_service import IndexService
 from maxq.store.log_cy import QueueTail, TopicTail
 from maxq.store.log_search import records_with
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_reader import MessageReader, TagFilter
+from maxq.store.message_reader import MessageReader, TagFilter, tags_codes
 from maxq.store.message_writer import MessageWriter, RowsAppended
+from maxq.store.property_filter import PropertyFilter
 from maxq.store.queue_loader import load_queues
 from maxq.store.recovery import Recovery, RecoveryReport
 from maxq.store.replica_append import ReplicaAppender
@@ -94,6 +96,7 @@ class MessageStore:
         self.index = IndexService(context, self._on_index_full, populate_ahead // 4)
         self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self._failed)
         self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index)
+        self.compaction = CompactionStore(context, self.commit_log, self.queues)
         self._inventory_file = InventoryFile(context)
         self.seals = Seals(context, self.commit_log, self.dispatch.judge)
         self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
@@ -111,6 +114,7 @@ class MessageStore:
         self.cleaner = CleanService(
             context, self.commit_log, self.queues, self.index, self.queue_flusher, self.dispatch
         )
+        self.cleaner.compacted = self.compaction.topics
         self._lock = StoreLock(context)
         self._abort = AbortFile(context)
         self._replica: ReplicaAppender | None = None
@@ -196,6 +200,7 @@ class MessageStore:
                 context, self.commit_log, self.queues, self.index, self.dispatch, self.checkpoint,
                 self._inventory_file, queue_faults, report, self.seals,
             ).run()  # fmt: skip
+            self.compaction.load(clean_exit=report.clean_exit)
         except BaseException:
             self._lock.release()
             raise
@@ -222,6 +227,7 @@ class MessageStore:
             ("consume queue flush", self.queue_flusher.run()),
             ("clean", self.cleaner.run()),
             ("disk room", self.disk_room.run()),
+            ("compaction", self.compaction.run()),
         ):
             task = loop.create_task(run, name=f"store: {name}")
             task.add_done_callback(self._service_ended)
@@ -279,6 +285,7 @@ class MessageStore:
         if not complete:
             behind = f"dispatch is at {self.dispatch.dispatcher.dispatched_offset} of {end}"
             log.error("the abort file stays, the next start recovers: %s; %s", behind, self.flags.why())
+        self.compaction.close()
         self.checkpoint.release()
         self.commit_log.release_tail()
         self.commit_log.files.release()
@@ -336,9 +343,14 @@ class MessageStore:
 
         Returns:
             How many of rows [first, first + count) were stored. Fewer: call again for the rest; 0: row `first` must
-            take `put_message`.
+            take `put_message`. Call `appended` in the same turn of the loop: before that nobody sees them.
         """
         return self.writer.append_rows(source, scratch, rows, first, count, born_host, suffix)
+
+    def appended(self) -> None:
+        """What `append_rows` has stored goes on to slaves, to the disk and into the queues."""
+        if self._loaded:
+            self._on_appended()
 
     def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         """Call `done(True)` when everything below `end_offset` is durable, `done(False)` after syncFlushTimeout or a
@@ -476,20 +488,34 @@ class MessageStore:
         max_nums: int,
         subscription: TagFilter | None,
         max_bytes: int = _MAX_PULL_BYTES,
+        *,
+        wanted: PropertyFilter | None = None,
+        may_wait: bool = False,
     ) -> GetMessageResult:
         """Messages from queue offset `offset` on (DefaultMessageStore.getMessage; rules: store-format §19.1).
 
         Args:
             group: who asks; for the statistics.
             max_nums, max_bytes: at most so much; at least one message is returned even if it is larger.
-            subscription: tag filter; None takes every message. SQL92 is not filtered here.
+            subscription: tag filter; None takes every message.
+            wanted: filter on properties, in place of the tag filter.
+            may_wait: the caller brings in `cold` of a result that must_read_first, and asks again.
         """
-        result = self.reader.get_message(topic, queue_id, offset, max_nums, subscription, max_bytes)
+        if topic in self.compaction.topics:
+            result = self.compaction.get_message(
+                topic, queue_id, offset, max_nums, max_bytes, tags_codes(subscription), _test_of(wanted)
+            )
+        else:
+            result = self.reader.get_message(
+                topic, queue_id, offset, max_nums, subscription, max_bytes, wanted, may_wait
+            )
         self.stats.count_get(result.message_count, result.total_bytes)
         return result
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Smallest queue offset still there; -1 for an unknown queue."""
+        if topic in self.compaction.topics and (kept := self.compaction.current(topic, queue_id)) is not None:
+            return kept.min_offset
         batch = self.queues.batch_queues.get((topic, queue_id))
         if batch is not None:
             return batch.min_offset(self.commit_log.min_offset)
@@ -508,19 +534,24 @@ class MessageStore:
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
     ) -> int:
         """Queue offset for a store time in ms: LOWER the first message at or after it, UPPER the last at or before it;
-        clamped to the queue."""
+        clamped to the queue. Of a compaction topic always the first at or after it."""
+        if topic in self.compaction.topics and (kept := self.compaction.current(topic, queue_id)) is not None:
+            return kept.offset_by_time(timestamp)
         return self.reader.offset_by_time(topic, queue_id, timestamp, boundary)
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """Store time of the oldest message of a queue, ms; -1 if there is none."""
-        return self.reader.store_time_at(topic, queue_id, self.min_offset(topic, queue_id))
+        return self.store_time_at(topic, queue_id, self.min_offset(topic, queue_id))
 
     def earliest_message_time(self) -> int:
         """Store time of the oldest message of the log, ms; -1 if there is none."""
         return self.commit_log.store_timestamp(self.commit_log.min_offset)
 
     def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
-        """Store time of message `offset`, ms; -1 if there is none."""
+        """Store time of message `offset`, ms; -1 if there is none. Of a compaction topic: of the first one kept at or
+        behind it."""
+        if topic in self.compaction.topics and (kept := self.compaction.current(topic, queue_id)) is not None:
+            return kept.store_time_at(offset)
         return self.reader.store_time_at(topic, queue_id, offset)
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
@@ -600,7 +631,9 @@ class MessageStore:
     async def delete_topics(self, topics: Iterable[str]) -> int:
         """Delete all queues of these topics; their records stay in the log until it is cleaned. Returns how many
         queues were deleted."""
-        return await self.cleaner.delete_topics(set(topics))
+        doomed = set(topics)
+        await self.compaction.delete_topics(doomed)
+        return await self.cleaner.delete_topics(doomed)
 
     async def clean_unused_topics(self, keep: Iterable[str]) -> int:
         """Delete the queues of topics that are not in `keep` (system topics stay)."""
@@ -651,3 +684,10 @@ class MessageStore:
     def disk_ratios(self) -> tuple[float, float]:
         """Used share of the partitions of CommitLog and ConsumeQueue, 0…1; -1 unknown."""
         return self.cleaner.disk_ratios()
+
+
+def _test_of(wanted: PropertyFilter | None) -> Callable[[memoryview], bool] | None:
+    if wanted is None:
+        return None
+    predicate = wanted.predicate
+    return lambda record: predicate.matches_record(record, 0, len(record))

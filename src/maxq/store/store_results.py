@@ -85,6 +85,8 @@ class GetMessageResult:
         suggest_pulling_from_slave: what was read lies so far back that it is not in memory.
         last_physical_offset: of the last unit examined; 0 if none was.
         cold: parts of files that are not in memory: bring them in (`bring_in`), off the loop, before they are sent.
+        must_read_first: nothing was examined, for the properties to be tested are in `cold`: bring it in, ask again.
+        filtered_count: messages whose properties were tested and did not match.
     """
 
     status: GetMessageStatus
@@ -97,6 +99,8 @@ class GetMessageResult:
     suggest_pulling_from_slave: bool = False
     last_physical_offset: int = 0
     cold: list[ColdPart] = field(default_factory=list)
+    must_read_first: bool = False
+    filtered_count: int = 0
 
     def bring_in(self) -> None:
         """Have all of it in memory. Blocks.

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from maxq.broker.attributes import CLEANUP_POLICY, MESSAGE_TYPE, parse_attributes
+from maxq.broker.attributes import CLEANUP_POLICY, MESSAGE_TYPE, QUEUE_TYPE, parse_attributes
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.support import (
     MAX_QUEUE_NUMS,
@@ -20,6 +20,7 @@ from maxq.broker.processors.support import (
 )
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.names import TOPIC_PUT_NUMS
+from maxq.broker.topic.compaction_topics import COMPACTION
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import pop_retry_topics, validate_topic
 from maxq.codes import RequestCode, ResponseCode
@@ -126,9 +127,9 @@ class AdminTopicProcessor(RequestProcessor):
             refuse_if(f"perm of topic {topic} is {config.perm}, allowed is 0 to {_MAX_PERM}: 4 read + 2 write")
         if config.attributes.get("+" + MESSAGE_TYPE) == "MIXED" and not broker.enable_mixed_message_type:
             refuse_if("MIXED message type is not supported. Set enableMixedMessageType=true to allow it.")
-
-        if config.attributes.get("+" + CLEANUP_POLICY) == "COMPACTION":
-            refuse_if("cleanup.policy=COMPACTION is not supported: compaction is not built yet; use DELETE")
+        is_compacted = config.attributes.get("+" + CLEANUP_POLICY) == COMPACTION
+        if is_compacted and config.attributes.get("+" + QUEUE_TYPE) == "BatchCQ":
+            refuse_if(f"{CLEANUP_POLICY}=COMPACTION needs {QUEUE_TYPE}=SimpleCQ: a batch is kept or dropped as a whole")
 
     def _refuse_system_topic(self, topic: str) -> None:
         if self._settings.broker.validate_system_topic_when_update_topic and self._topics.is_system_topic(topic):

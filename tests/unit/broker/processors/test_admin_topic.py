@@ -44,7 +44,7 @@ async def test_the_same_topic_again_changes_nothing() -> None:
         ({"attributes": "message.type=FIFO"}, 1, "format is wrong"),
         ({"attributes": "-message.type"}, 1, "only add attribute is supported while creating topic"),
         ({"attributes": "+reserve.time=5"}, 1, "needs a tiered store"),
-        ({"attributes": "+cleanup.policy=COMPACTION"}, 29, "compaction is not built yet"),
+        ({"attributes": "+cleanup.policy=COMPACTION,+queue.type=BatchCQ"}, 29, "needs queue.type=SimpleCQ"),
         ({"attributes": "+message.type=MIXED"}, 29, "MIXED message type is not supported"),
         ({"readQueueNums": "65536"}, 29, "readQueueNums of topic T is 65536, allowed is 0 to 65535"),
         ({"writeQueueNums": "-1"}, 29, "allowed is 0 to 65535"),

@@ -1,0 +1,381 @@
+"""CompactionLog: one queue of a compaction topic, its segments from old to new.
+
+It follows the queue's ordinary ConsumeQueue (`catch_up`): whatever has a place there and is not here yet is copied from
+the CommitLog. So it needs no order with dispatch, and what a crash takes from it comes again. Compaction rewrites all
+segments but the one that is written: of each key the newest message stays, and none if that has an empty body.
+
+Source:
+    store/kv/CompactionLog.java.
+"""
+
+import errno
+import logging
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from hashlib import md5
+from typing import NamedTuple
+
+from maxq.errors import StoreRefusedError
+from maxq.protocol.message import decode_record
+from maxq.protocol.message_const import PROPERTY_KEYS
+from maxq.store.compaction.replacement import COMPACTING, QueueFolders, Replacement, committed
+from maxq.store.compaction.segment import UNIT_SIZE, CompactUnit, Segment
+from maxq.store.mapped_file_queue import is_offset_name
+from maxq.store.store_context import StoreContext
+from maxq.store.store_results import GetMessageResult, GetMessageStatus
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSizes:
+    """Bytes of a log file and of its file of units."""
+
+    log: int
+    units: int
+
+    @classmethod
+    def of(cls, log_size: int, unit_size: int) -> "SegmentSizes":
+        """From compactionMappedFileSize and compactionCqMappedFileSize, rounded as Java does."""
+        units = max(unit_size // UNIT_SIZE, 2) * UNIT_SIZE
+        whole, rest = divmod(log_size, units)
+        if whole < 5:
+            return cls(units * 5, units)
+        return cls(units * (whole if 0 < rest < units >> 1 else whole + 1), units)
+
+
+class _Wanted(NamedTuple):
+    tags_codes: Collection[int] | None
+    test: Callable[[memoryview], bool] | None
+
+
+class CompactionLog:
+    """One queue.
+
+    Attributes:
+        position: message offset up to which the older segments hold each key once.
+        next_offset: message offset of the ordinary queue that is copied next.
+    """
+
+    def __init__(self, context: StoreContext, folders: QueueFolders, position: int) -> None:
+        self._context = context
+        self.folders = folders
+        self.position = position
+        config = context.config
+        self._sizes = SegmentSizes.of(config.compaction_mapped_file_size, config.compaction_cq_mapped_file_size)
+        self._segments: list[Segment] = []
+        self._unflushed: set[Segment] = set()
+        self.next_offset = 0
+
+    # --- loading ---
+
+    def load(self, *, clean_exit: bool) -> None:
+        """Finish a replacement, find the segments. Blocks.
+
+        Args:
+            clean_exit: everything was flushed; else what was not compacted yet is compared record by record.
+
+        Raises:
+            StoreRefusedError: a file has another size than the settings say.
+        """
+        disk = self._context.disk
+        interrupted = committed(disk, self.folders)
+        if interrupted is not None:
+            interrupted.finish(disk)
+            self.position = max(self.position, interrupted.position)
+            interrupted.forget(disk)
+        for folder in (self.folders.log, self.folders.units):
+            disk.delete_tree(folder / COMPACTING)
+        is_whole = True
+        for base in self._bases():
+            segment = self._existing(base)
+            segment.load(verify=False)
+            if is_whole and not clean_exit and segment.last_offset > self.position:
+                is_whole = self._verify(segment)
+            elif not is_whole:  # what was cut before it comes again, and it after that
+                segment.cut(0)
+            self._keep(segment)
+        self._set_end()
+
+    def _existing(self, base: int) -> Segment:
+        try:
+            return self._segment(base)
+        except ValueError as error:
+            raise StoreRefusedError(
+                f"{error}; set compactionMappedFileSize and compactionCqMappedFileSize to what the store was written "
+                "with, or restore the file from a copy"
+            ) from None
+
+    def _verify(self, segment: Segment) -> bool:
+        before = segment.count
+        segment.load(verify=True)
+        if segment.count < before:
+            log.warning(
+                "%s: %d of %d messages are whole, the others are copied again", segment.log_path, segment.count, before
+            )
+        return segment.count == before
+
+    def _keep(self, segment: Segment) -> None:
+        if segment.count:
+            self._segments.append(segment)
+        else:
+            self._drop(segment)
+
+    def _set_end(self) -> None:
+        self.next_offset = self._segments[-1].last_offset + 1 if self._segments else 0
+
+    def cut(self, offset: int) -> None:
+        """Forget messages at or behind `offset`: a crash took them from the log they were copied from. Blocks."""
+        if self.next_offset <= offset:
+            return
+        log.warning(
+            "%s-%d: messages from %d on are not in the log and are forgotten",
+            self.folders.topic,
+            self.folders.queue_id,
+            offset,
+        )
+        segments, self._segments = self._segments, []
+        for segment in segments:
+            if segment.last_offset >= offset:
+                segment.cut(offset)
+            self._keep(segment)
+        self._set_end()
+
+    def _bases(self) -> list[int]:
+        """Of the segments that have both files; what stands alone was cut off at its birth."""
+        disk = self._context.disk
+        logs, units = (
+            {entry.name for entry in disk.list(folder) if not entry.is_dir and is_offset_name(entry.name)}
+            for folder in (self.folders.log, self.folders.units)
+        )
+        for name in sorted(logs ^ units):
+            folder = self.folders.log if name in logs else self.folders.units
+            log.warning("%s has no file beside it and is deleted", folder / name)
+            disk.delete(folder / name)
+        return sorted(int(name) for name in logs & units)
+
+    def _segment(self, base: int, subfolder: str = "") -> Segment:
+        folders, sizes = self.folders, self._sizes
+        return Segment(
+            self._context.disk, folders.log / subfolder, folders.units / subfolder, base, sizes.log, sizes.units
+        )
+
+    def _drop(self, segment: Segment) -> None:
+        segment.release()
+        for path in (segment.log_path, segment.unit_path):
+            self._context.disk.delete(path)
+
+    # --- writing ---
+
+    def append(self, record: memoryview, tags_code: int, queue_offset: int) -> None:
+        """Copy the record at `next_offset` or behind it. A record without keys is passed over: nothing could replace
+        it.
+
+        Raises:
+            OSError: no room; the same record comes again.
+        """
+        message = decode_record(record)
+        if message.properties.get(PROPERTY_KEYS):
+            if len(record) > self._sizes.log - 8:
+                log.error("a message of %d bytes of %s does not fit a segment", len(record), self.folders.topic)
+            else:
+                self._writable(len(record)).append(record, tags_code, message.store_timestamp)
+        self.next_offset = queue_offset + 1
+
+    def _writable(self, size: int) -> Segment:
+        last = self._segments[-1] if self._segments else None
+        if last is not None and last.has_room(size):
+            self._unflushed.add(last)
+            return last
+        if last is not None:
+            last.close()
+            self._unflushed.add(last)
+        fresh = self._segment(0 if last is None else last.base + self._sizes.log)
+        self._segments.append(fresh)
+        self._unflushed.add(fresh)
+        return fresh
+
+    def take_unflushed(self) -> list[Segment]:
+        """What was written since the last call, to be flushed."""
+        segments = sorted(self._unflushed, key=lambda segment: segment.base)
+        self._unflushed.clear()
+        return segments
+
+    # --- reading ---
+
+    @property
+    def min_offset(self) -> int:
+        """Of the oldest message that is kept; `next_offset` without one."""
+        return self._segments[0].first_offset if self._segments else self.next_offset
+
+    def get_message(
+        self,
+        offset: int,
+        max_nums: int,
+        max_bytes: int,
+        tags_codes: Collection[int] | None,
+        test: Callable[[memoryview], bool] | None = None,
+    ) -> GetMessageResult:
+        """Messages kept at or behind a message offset; rules as MessageStore.get_message, except that an offset below
+        the first message kept is not too small: it simply goes on there.
+
+        Args:
+            tags_codes: hashes of the tags that are wanted; None: all.
+            test: is this record wanted? None: it is.
+        """
+        high = self.next_offset
+        result = GetMessageResult(
+            GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=self.min_offset, max_offset=high
+        )
+        if high == 0:
+            result.status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
+            result.next_begin_offset = 0
+        elif offset == high:
+            result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
+        elif offset > high:
+            result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
+            result.next_begin_offset = high
+        else:
+            self._collect(offset, max_nums, max_bytes, _Wanted(tags_codes, test), result)
+        return result
+
+    def _collect(self, offset: int, max_nums: int, max_bytes: int, wanted: _Wanted, result: GetMessageResult) -> None:
+        config = self._context.config
+        max_bytes = min(max_bytes, config.max_transfer_bytes_on_message_in_memory)
+        max_nums = max(1, min(max_nums, config.max_transfer_count_on_message_in_memory))
+        result.next_begin_offset = self.next_offset  # if nothing stops us before
+        examined = 0
+        for segment, unit in self._units_from(offset):
+            if result.buffers and (result.message_count >= max_nums or result.total_bytes + unit.size > max_bytes):
+                result.next_begin_offset = unit.offset
+                break
+            examined += 1
+            if examined * UNIT_SIZE > config.max_filter_message_size:
+                result.next_begin_offset = unit.offset
+                break
+            if wanted.tags_codes is not None and unit.tags_code not in wanted.tags_codes:
+                continue
+            record = segment.record(unit)
+            if record is None:
+                log.error("%s: message %d is damaged and passed over", segment.log_path, unit.offset)
+                continue
+            if wanted.test is not None and not wanted.test(record):
+                continue
+            result.buffers.append(record)
+            result.message_count += 1
+            result.total_bytes += unit.size
+        if not result.buffers:
+            result.status = GetMessageStatus.NO_MATCHED_MESSAGE
+
+    def _units_from(self, offset: int) -> Iterator[tuple[Segment, CompactUnit]]:
+        for segment in self._segments:
+            if segment.last_offset >= offset:
+                for unit in segment.units(segment.find(offset)):
+                    yield segment, unit
+
+    def offset_by_time(self, timestamp: int) -> int:
+        """Of the first message kept that was stored at or after `timestamp`; `next_offset` if there is none."""
+        for segment in self._segments:
+            for unit in segment.units(segment.find_time(timestamp)):
+                return unit.offset
+        return self.next_offset
+
+    def store_time_at(self, offset: int) -> int:
+        """Store time in ms of the first message kept at or behind `offset`; -1 if there is none."""
+        return next((unit.store_timestamp for _, unit in self._units_from(offset)), -1)
+
+    # --- compaction ---
+
+    def plan(self) -> list[Segment]:
+        """The segments to compact; empty if there is nothing new in those that are closed."""
+        closed = self._segments[:-1]
+        return closed if closed and closed[-1].last_offset > self.position else []
+
+    def rewrite(self, closed: list[Segment]) -> tuple[Replacement, list[Segment]]:
+        """Write what stays of closed segments beside them, durably, and commit to it. Blocks; touches nothing that
+        the loop uses.
+
+        Returns:
+            What `take_over` needs.
+        """
+        disk = self._context.disk
+        for folder in (self.folders.log, self.folders.units):
+            disk.delete_tree(folder / COMPACTING)
+        newest = self._newest(closed)
+        made: list[Segment] = []
+        for segment in closed:
+            for unit in segment.units(0):
+                record = segment.record(unit)
+                if record is None or not self._stays(record, unit, newest):
+                    continue
+                if not made or not made[-1].has_room(unit.size):
+                    if made:
+                        made[-1].close()
+                    made.append(self._segment(len(made) * self._sizes.log, COMPACTING))
+                made[-1].append(record, unit.tags_code, unit.store_timestamp)
+        for segment in made:
+            segment.close()
+            segment.flush()
+            segment.release()
+        bases = tuple(segment.base for segment in made)
+        replacement = Replacement(
+            self.folders, tuple(segment.base for segment in closed), bases, closed[-1].last_offset
+        )
+        replacement.commit(disk)
+        try:
+            replacement.finish(disk)
+        except OSError as error:
+            raise OSError(
+                errno.EIO, f"the files of {self.folders.log} are half replaced, a start ends it: {error}"
+            ) from error
+        fresh = []
+        for base in bases:
+            segment = self._segment(base)
+            segment.load(verify=False)
+            fresh.append(segment)
+        return replacement, fresh
+
+    def _newest(self, closed: list[Segment]) -> dict[bytes, int]:
+        """Of each key in what was not compacted yet, the newest message offset."""
+        newest: dict[bytes, int] = {}
+        for segment in closed:
+            for unit in segment.units(segment.find(self.position + 1)):
+                record = segment.record(unit)
+                if record is not None:
+                    newest[_key(decode_record(record).properties[PROPERTY_KEYS])] = unit.offset
+        return newest
+
+    @staticmethod
+    def _stays(record: memoryview, unit: CompactUnit, newest: dict[bytes, int]) -> bool:
+        message = decode_record(record)
+        return len(message.body) > 0 and unit.offset >= newest.get(_key(message.properties[PROPERTY_KEYS]), -1)
+
+    def take_over(self, closed: list[Segment], replacement: Replacement, fresh: list[Segment]) -> None:
+        """Read the rewritten segments from now on."""
+        self._segments[: len(closed)] = fresh
+        self._unflushed.difference_update(closed)
+        self.position = replacement.position
+        for segment in closed:
+            segment.release()
+
+    # --- the end ---
+
+    def release(self) -> None:
+        """Give up all mappings."""
+        for segment in self._segments:
+            segment.release()
+        self._segments.clear()
+
+    def destroy(self) -> None:
+        """Delete everything. Blocks."""
+        self.release()
+        disk = self._context.disk
+        for folder in (self.folders.log, self.folders.units):
+            disk.delete_tree(folder)
+        if disk.exists(self.folders.replacing):
+            disk.delete(self.folders.replacing)
+
+
+def _key(keys: str) -> bytes:
+    """Keys may be long, and there may be millions of them."""
+    return md5(keys.encode(), usedforsecurity=False).digest()

@@ -1,0 +1,225 @@
+"""CompactionStore: all compacted queues of a store, and the service that keeps them.
+
+Every second what is new in the topics' ordinary queues is copied and flushed; every `compactionScheduleInternal` a
+queue with something to gain is compacted, off the loop, one at a time. Readers are brought up to date before they read.
+
+Source:
+    store/kv/{CompactionStore,CompactionService,CompactionPositionMgr}.java; store-format.md §20.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from maxq.store.commit_log import CommitLog
+from maxq.store.compaction.compaction_log import CompactionLog
+from maxq.store.compaction.replacement import QueueFolders
+from maxq.store.compaction.segment import Segment
+from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.disk_room import lacks_room
+from maxq.store.store_context import StoreContext
+from maxq.store.store_results import GetMessageResult, GetMessageStatus
+
+log = logging.getLogger(__name__)
+
+_ROUND_MS: Final = 1_000
+_SLICE: Final = 512  # records copied before others get their turn
+_POSITIONS: Final = "position-checkpoint"
+
+
+class CompactionStore:
+    """Compacted queues by topic and queue id.
+
+    Attributes:
+        topics: the compaction topics there are; the broker keeps it.
+        compactions: compactions done since start.
+    """
+
+    def __init__(self, context: StoreContext, commit_log: CommitLog, queues: ConsumeQueueStore) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._queues = queues
+        self._root = context.root / "compaction"
+        self._logs: dict[tuple[str, int], CompactionLog] = {}
+        self._positions: dict[str, int] = {}
+        self._clean_exit = True
+        self._due_ms: dict[tuple[str, int], int] = {}  # monotonic: when a queue is compacted next
+        self._lock = asyncio.Lock()  # flushing, compaction and deletion exclude each other
+        self.topics: set[str] = set()
+        self.compactions = 0
+
+    # --- life ---
+
+    def load(self, *, clean_exit: bool) -> None:
+        """Positions, and all queues that have files. Blocks."""
+        self._clean_exit = clean_exit
+        self._positions = self._read_positions()
+        disk = self._context.disk
+        for topic in disk.list(self._root / "compactionLog"):
+            for queue in disk.list(self._root / "compactionLog" / topic.name):
+                if queue.is_dir and queue.name.isascii() and queue.name.isdigit():
+                    self._open(topic.name, int(queue.name))
+        self._clean_exit = True  # queues opened from now on are new
+
+    def _read_positions(self) -> dict[str, int]:
+        try:
+            table = json.loads(self._context.disk.read(self._root / _POSITIONS))["queueOffsetMap"]
+            return {str(name): int(offset) for name, offset in table.items()}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            log.warning("%s cannot be read (%s): everything is compacted again", self._root / _POSITIONS, error)
+            return {}
+
+    def _open(self, topic: str, queue_id: int) -> CompactionLog:
+        found = self._logs.get((topic, queue_id))
+        if found is None:
+            folders = QueueFolders(self._root, topic, queue_id)
+            found = CompactionLog(self._context, folders, self._positions.get(f"{topic}_{queue_id}", -1))
+            found.load(clean_exit=self._clean_exit)
+            queue = self._queues.find(topic, queue_id)
+            if queue is not None:
+                found.cut(queue.max_offset)
+            self._logs[topic, queue_id] = found
+        return found
+
+    def close(self) -> None:
+        """Flush and give up everything. Blocks."""
+        for found in self._logs.values():
+            for segment in found.take_unflushed():
+                segment.flush()
+            found.release()
+        self._logs.clear()
+
+    async def run(self) -> None:
+        """Copy, flush and compact until cancelled."""
+        while True:
+            await asyncio.sleep(_ROUND_MS / 1000)
+            try:
+                await self._round()
+            except OSError as error:
+                if not lacks_room(error):
+                    raise
+                log.warning("compaction topics wait for room on the disk: %s", error)
+
+    async def _round(self) -> None:
+        now_ms = self._context.clock.monotonic_ms()
+        interval_ms = self._context.config.compaction_schedule_internal
+        for topic in sorted(self.topics):
+            for queue in self._queues.of_topic(topic):
+                key = (topic, queue.queue_id)
+                await self._catch_up_slowly(*key)
+                await self._flush(*key)
+                if now_ms >= self._due_ms.setdefault(key, now_ms + interval_ms):
+                    self._due_ms[key] = now_ms + interval_ms
+                    await self.compact(*key)
+
+    async def _catch_up_slowly(self, topic: str, queue_id: int) -> None:
+        for _ in iter(lambda: self.catch_up(topic, queue_id), False):
+            await asyncio.sleep(0)
+
+    async def _flush(self, topic: str, queue_id: int) -> None:
+        found = self._logs.get((topic, queue_id))
+        segments = [] if found is None else found.take_unflushed()
+        if segments:
+            async with self._lock:
+                await self._context.jobs.run(_flush_all, segments)
+
+    # --- copying ---
+
+    def catch_up(self, topic: str, queue_id: int, most: int = _SLICE) -> bool:
+        """Copy up to `most` messages that the ordinary queue has and this does not; True if there are more.
+
+        Raises:
+            OSError: no room on the disk.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return False
+        found = self._open(topic, queue_id)
+        start = max(found.next_offset, queue.min_offset(self._commit_log.min_offset))
+        end = min(queue.max_offset, start + most)
+        for offset in range(start, end):
+            unit = queue.unit(offset)
+            record = None if unit is None else self._commit_log.record(unit[0])
+            if record is None or unit is None or len(record) != unit[1]:
+                found.next_offset = offset + 1  # its place is a damaged one
+            else:
+                found.append(record, unit[2], offset)
+        found.next_offset = max(found.next_offset, start)
+        return end < queue.max_offset
+
+    # --- reading ---
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_nums: int,
+        max_bytes: int,
+        tags_codes: Collection[int] | None,
+        test: Callable[[memoryview], bool] | None,
+    ) -> GetMessageResult:
+        """See CompactionLog.get_message."""
+        found = self.current(topic, queue_id)
+        if found is None:
+            return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, next_begin_offset=0)
+        return found.get_message(offset, max_nums, max_bytes, tags_codes, test)
+
+    def current(self, topic: str, queue_id: int) -> CompactionLog | None:
+        """A queue, with what came a moment ago (a long backlog is left to the service); None: it is not known."""
+        try:
+            self.catch_up(topic, queue_id)
+        except OSError as error:
+            log.warning("%s-%d shows what it has: %s", topic, queue_id, error)
+        return self._logs.get((topic, queue_id))
+
+    # --- compaction ---
+
+    async def compact(self, topic: str, queue_id: int) -> bool:
+        """Compact one queue now; False if there was nothing to gain."""
+        async with self._lock:
+            found = self._logs.get((topic, queue_id))
+            closed = [] if found is None else found.plan()
+            if found is None or not closed:
+                return False
+            began_ms, before = self._context.clock.monotonic_ms(), sum(segment.count for segment in closed)
+            replacement, fresh = await self._context.jobs.run(found.rewrite, closed)
+            found.take_over(closed, replacement, fresh)
+            self._positions[f"{topic}_{queue_id}"] = replacement.position
+            await self._context.jobs.run(self._write_positions)
+            await self._context.jobs.run(replacement.forget, self._context.disk)
+        self.compactions += 1
+        log.info(
+            "%s-%d compacted: %d messages became %d within %d ms", topic, queue_id, before,
+            sum(segment.count for segment in fresh), self._context.clock.monotonic_ms() - began_ms,
+        )  # fmt: skip
+        return True
+
+    def _write_positions(self) -> None:
+        body = json.dumps({"queueOffsetMap": dict(self._positions)})
+        self._context.disk.replace(self._root / _POSITIONS, body.encode())
+
+    async def delete_topics(self, topics: Iterable[str]) -> None:
+        """Forget these topics and delete their files."""
+        doomed = set(topics)
+        self.topics -= doomed
+        async with self._lock:
+            if self._context.jobs.is_closed:
+                return
+            gone = [self._logs.pop(key) for key in list(self._logs) if key[0] in doomed]
+            for found in gone:
+                name = f"{found.folders.topic}_{found.folders.queue_id}"
+                self._positions.pop(name, None)
+                self._due_ms.pop((found.folders.topic, found.folders.queue_id), None)
+                await self._context.jobs.run(found.destroy)
+            if gone:
+                await self._context.jobs.run(self._write_positions)
+
+
+def _flush_all(segments: list[Segment]) -> None:
+    for segment in segments:
+        segment.flush()

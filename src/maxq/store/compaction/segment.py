@@ -1,0 +1,200 @@
+"""One segment of a compacted queue: a log file, and beside it a file of units with the same name.
+
+    log    CommitLog records back to back, closed by a BLANK record (`remaining:4, 0xCBD43194`)
+    units  46 bytes each, big-endian, ascending message offsets, closed by a unit of physical offset -1:
+           physical offset in this log:8  size:4  tags code:8  store time:8  message offset:8  batch size:2 (1)
+           compacted offset:4 (-1)  reserved:4 (0)
+
+Records keep the physical offset they have in the CommitLog (Java writes the one in this log over it, so that a consumer
+that hands such a message back names another message, or none).
+
+Source:
+    store/kv/CompactionLog.java (CompactionAppendMessageCallback), store/queue/SparseConsumeQueue.java;
+    store-format.md §20.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.message import decode_record
+from maxq.runtime.interfaces import Disk
+from maxq.store.commit_log import BLANK_MAGIC
+from maxq.store.mapped_file import clear, offset_to_file_name
+
+UNIT_SIZE: Final = 46
+_UNIT = struct.Struct(">qiqqqhii")
+_OFFSET = struct.Struct(">q")
+_SIZE = struct.Struct(">i")
+_BLANK = struct.Struct(">II")
+_END_UNIT: Final = _UNIT.pack(-1, 0, 0, 0, 0, 0, -1, 0)
+_OFFSET_AT: Final = 28  # of the message offset in a unit
+_QUEUE_OFFSET_AT: Final = 20  # in a record
+_STEP: Final = 1 << 20  # bytes of log that get blocks at a time
+
+
+class CompactUnit(NamedTuple):
+    """Where a message is: `position` in bytes from the start of the segment's log."""
+
+    position: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    offset: int
+
+
+class Segment:
+    """A pair of files.
+
+    Attributes:
+        base: offset of its first byte in the queue's log; the name of both files.
+        wrote: bytes of log that are written.
+        count: units.
+    """
+
+    def __init__(
+        self, disk: Disk, log_folder: PurePath, unit_folder: PurePath, base: int, log_size: int, unit_size: int
+    ) -> None:
+        """Maps both files; missing ones are made."""
+        name = offset_to_file_name(base)
+        self.log_path, self.unit_path = log_folder / name, unit_folder / name
+        self.base = base
+        self._log = disk.map(self.log_path, log_size)
+        self._units = disk.map(self.unit_path, unit_size)
+        self._log_size = log_size
+        self._most = unit_size // UNIT_SIZE - 1  # the last place is for the closing unit
+        self._allocated = 0
+        self.wrote = 0
+        self.count = 0
+
+    def load(self, *, verify: bool) -> None:
+        """Find the units that are there.
+
+        Args:
+            verify: compare each with its record and the record with its CRC; the first that does not fit, and all
+                behind it, are forgotten.
+        """
+        view = self._units.view
+        self.count = self.wrote = 0
+        while self.count < self._most:
+            physical, size, _, _, offset, batch, _, _ = _UNIT.unpack_from(view, self.count * UNIT_SIZE)
+            if physical < 0 or size <= 0 or offset < 0 or batch <= 0 or physical - self.base != self.wrote:
+                break
+            if self.wrote + size > self._log_size or (verify and not self._is_whole(self.wrote, size, offset)):
+                break
+            self.count += 1
+            self.wrote += size
+        self._allocated = self.wrote
+        place = self.count * UNIT_SIZE
+        if verify and bytes(view[place : place + UNIT_SIZE]) not in (_END_UNIT, bytes(UNIT_SIZE)):
+            clear(self._units, place, len(view))
+
+    def cut(self, offset: int) -> None:
+        """Forget the messages at or behind a message offset. Blocks."""
+        self.count = self.find(offset)
+        last = self._unit(self.count - 1) if self.count else None
+        self.wrote = self._allocated = 0 if last is None else last.position + last.size
+        clear(self._units, self.count * UNIT_SIZE, len(self._units.view))
+
+    def _is_whole(self, position: int, size: int, offset: int) -> bool:
+        try:
+            message = decode_record(self._log.view[position : position + size], check_crc=True)
+        except RemoteProtocolError:
+            return False
+        return message.store_size == size and message.queue_offset == offset
+
+    @property
+    def first_offset(self) -> int:
+        """Of the first message; -1 without one."""
+        return self._offset(0) if self.count else -1
+
+    @property
+    def last_offset(self) -> int:
+        """Of the last message; -1 without one."""
+        return self._offset(self.count - 1) if self.count else -1
+
+    def _offset(self, index: int) -> int:
+        offset: int = _OFFSET.unpack_from(self._units.view, index * UNIT_SIZE + _OFFSET_AT)[0]
+        return offset
+
+    def has_room(self, size: int) -> bool:
+        """Does a record of this size fit, with the BLANK behind it?"""
+        return self.count < self._most and self.wrote + size + _BLANK.size <= self._log_size
+
+    def append(self, record: memoryview, tags_code: int, store_timestamp: int) -> None:
+        """Put one record at the end; it `has_room`.
+
+        Raises:
+            OSError: the disk is full; nothing was written.
+        """
+        position, size = self.wrote, len(record)
+        end = position + size + _BLANK.size
+        if end > self._allocated:
+            stop = min(self._log_size, end + _STEP)
+            self._log.allocate(position, stop)
+            self._units.allocate(0, min(self._most + 1, self.count + _STEP // UNIT_SIZE) * UNIT_SIZE)
+            self._allocated = stop
+        offset = _OFFSET.unpack_from(record, _QUEUE_OFFSET_AT)[0]
+        self._log.view[position : position + size] = record
+        unit = (self.base + position, size, tags_code, store_timestamp, offset, 1, -1, 0)
+        _UNIT.pack_into(self._units.view, self.count * UNIT_SIZE, *unit)
+        self.wrote += size
+        self.count += 1
+
+    def close(self) -> None:
+        """Nothing more is appended. What Java needs to see that is written."""
+        if self.wrote + _BLANK.size <= self._log_size:
+            _BLANK.pack_into(self._log.view, self.wrote, self._log_size - self.wrote, BLANK_MAGIC)
+        place = self.count * UNIT_SIZE
+        self._units.view[place : place + UNIT_SIZE] = _END_UNIT
+
+    def find(self, offset: int) -> int:
+        """Index of the first unit at or behind a message offset; `count` if there is none."""
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self._offset(middle) < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def find_time(self, timestamp: int) -> int:
+        """Index of the first unit stored at or after `timestamp`; `count` if there is none."""
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self._unit(middle).store_timestamp < timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def units(self, index: int) -> Iterator[CompactUnit]:
+        """Units from `index` on."""
+        while index < self.count:
+            yield self._unit(index)
+            index += 1
+
+    def _unit(self, index: int) -> CompactUnit:
+        physical, size, tags, time, offset, _, _, _ = _UNIT.unpack_from(self._units.view, index * UNIT_SIZE)
+        return CompactUnit(physical - self.base, size, tags, time, offset)
+
+    def record(self, unit: CompactUnit) -> memoryview | None:
+        """The bytes of a unit's record; None if another one, or none, is there."""
+        view = self._log.view[unit.position : unit.position + unit.size]
+        if len(view) != unit.size or unit.size < _QUEUE_OFFSET_AT + 8 or _SIZE.unpack_from(view)[0] != unit.size:
+            return None
+        return view if _OFFSET.unpack_from(view, _QUEUE_OFFSET_AT)[0] == unit.offset else None
+
+    def flush(self) -> None:
+        """Make all of it durable. Blocks."""
+        self._log.flush(0, min(self._log_size, self.wrote + _BLANK.size))
+        self._units.flush(0, (self.count + 1) * UNIT_SIZE)
+
+    def release(self) -> None:
+        """Give up the mappings; slices that readers hold stay valid."""
+        self._log.close()
+        self._units.close()

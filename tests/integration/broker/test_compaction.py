@@ -1,0 +1,74 @@
+"""Compaction topics on a running broker."""
+
+from pathlib import Path
+
+from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.message import MessageExt
+from maxq.protocol.remoting_command import RemotingCommand
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import RunningBroker, messages_of, until
+
+SMALL = {"compactionMappedFileSize": 4_500, "compactionCqMappedFileSize": 920, "compactionScheduleInternal": 100}
+
+
+async def create(broker: RunningBroker) -> None:
+    ext = {"topic": "Prices", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
+    ext |= {"topicFilterType": "SINGLE_TAG", "order": "false", "attributes": "+cleanup.policy=COMPACTION"}
+    reply = await broker.invoke(RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
+    assert reply.code == 0, reply.remark
+
+
+async def everything(broker: RunningBroker) -> list[MessageExt]:
+    found: list[MessageExt] = []
+    offset = 0
+    while True:
+        reply = await broker.pull("Prices", offset)
+        if reply.code != ResponseCode.SUCCESS:
+            return found
+        found += messages_of(reply)
+        offset = int(reply.ext["nextBeginOffset"])
+
+
+async def latest(broker: RunningBroker) -> dict[str, bytes]:
+    return {message.keys or "": message.body for message in await everything(broker)}
+
+
+async def test_a_reader_gets_the_newest_price_of_each_key_and_few_old_ones(start_broker: Start, tmp_path: Path) -> None:
+    broker = await start_broker(**SMALL)
+    await create(broker)
+    sent: dict[str, bytes] = {}
+    for number in range(120):
+        key, body = f"k{number % 7}", b"price %d" % number
+        assert (await broker.send("Prices", body, KEYS=key)).code == 0
+        sent[key] = body
+    assert (await broker.send("Prices", b"", KEYS="k0")).code == 0  # deletes it
+    for number in range(60):
+        assert (await broker.send("Prices", b"other", KEYS=f"o{number % 2}")).code == 0
+    sent |= {"o0": b"other", "o1": b"other"}
+    del sent["k0"]
+    await until(lambda: broker.controller.store.compaction.compactions > 0)
+    assert await latest(broker) == sent
+    assert len(await everything(broker)) < 60
+    await broker.stop()
+    again = await start_broker(**SMALL)
+    assert await latest(again) == sent
+    assert (await again.send("Prices", b"new", KEYS="k1")).code == 0
+    assert await latest(again) == {**sent, "k1": b"new"}
+
+
+async def test_a_message_without_key_or_body_is_refused_where_it_makes_no_sense(start_broker: Start) -> None:
+    broker = await start_broker(**SMALL)
+    await create(broker)
+    broker.create_topic("Plain")
+    reply = await broker.send("Prices", b"x")
+    assert (reply.code, (reply.remark or "")[:32]) == (ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing:")
+    assert (await broker.send("Plain", b"", KEYS="k")).code == ResponseCode.MESSAGE_ILLEGAL
+
+
+async def test_with_compaction_switched_off_the_topic_is_an_ordinary_one(start_broker: Start) -> None:
+    broker = await start_broker(enableCompaction="false", **SMALL)
+    await create(broker)
+    for number in range(120):
+        assert (await broker.send("Prices", b"x", KEYS=f"k{number % 2}")).code == 0
+    assert len(await everything(broker)) == 120
+    assert broker.controller.store.compaction.compactions == 0

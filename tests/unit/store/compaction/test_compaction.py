@@ -1,0 +1,390 @@
+"""Compaction topics: of each key the newest message is kept, whatever crashes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import StoreRefusedError
+from maxq.protocol.message import decode_records
+from maxq.store.compaction.compaction_log import CompactionLog, SegmentSizes
+from maxq.store.compaction.replacement import QueueFolders, Replacement
+from maxq.store.compaction.segment import Segment
+from maxq.store.log_cy import jhash
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import GetMessageStatus
+from tests.unit.store.stores import TestClock, message, new_store, opened, small_config
+
+FOLDER = "compaction/compactionLog/T/0"
+
+
+def config_at(root: Path, **changes: Any) -> MessageStoreConfig:
+    values = {"compaction_mapped_file_size": 4_500, "compaction_cq_mapped_file_size": 920, **changes}
+    return small_config(root, **values)
+
+
+def compacting(root: Path, clock: TestClock | None = None, **changes: Any) -> MessageStore:
+    store = opened(config_at(root, **changes), clock)
+    store.compaction.topics.add("T")
+    return store
+
+
+def put(store: MessageStore, key: str, body: bytes, **properties: str) -> int:
+    result = store.put_message(message(body=body, KEYS=key, **properties))
+    assert result.ok, result.remark
+    return result.queue_offset
+
+
+def kept(store: MessageStore, offset: int = 0) -> list[tuple[int, str, bytes]]:
+    """Everything a reader gets from `offset` on: (queue offset, key, body)."""
+    found: list[tuple[int, str, bytes]] = []
+    while True:
+        result = store.get_message("g", "T", 0, offset, 32, None)
+        if result.status is not GetMessageStatus.FOUND:
+            assert result.next_begin_offset <= store.max_offset("T", 0)
+            if result.next_begin_offset == offset:
+                return found
+        for record in (r for buffer in result.buffers for r in decode_records(buffer, check_crc=True)):
+            found.append((record.queue_offset, record.keys or "", record.body))
+        assert result.next_begin_offset > offset
+        offset = result.next_begin_offset
+
+
+async def compacted(store: MessageStore) -> bool:
+    """Compact what can be compacted; the last segment never is."""
+    store.compaction.current("T", 0)
+    return await store.compaction.compact("T", 0)
+
+
+def fill(store: MessageStore, rounds: int = 12, keys: int = 5) -> list[tuple[int, str, bytes]]:
+    """Messages of `keys` keys, over and over; all of them as `kept` shows them."""
+    sent = []
+    for number in range(rounds):
+        for key in range(keys):
+            body = b"%d-%d-%s" % (key, number, b"x" * 100)
+            sent.append((put(store, f"key-{key}", body), f"key-{key}", body))
+    return sent
+
+
+def newest(sent: list[tuple[int, str, bytes]]) -> list[tuple[int, str, bytes]]:
+    return sorted({key: (offset, key, body) for offset, key, body in sent}.values())
+
+
+def test_segment_sizes_are_javas() -> None:
+    assert SegmentSizes.of(104_857_600, 10_485_760) == SegmentSizes(10_485_746 * 11 - 10_485_746, 10_485_746)
+    assert SegmentSizes.of(4_500, 920) == SegmentSizes(4_600, 920)
+    assert SegmentSizes.of(4_600, 920) == SegmentSizes(5_520, 920)
+    assert SegmentSizes.of(10, 100) == SegmentSizes(460, 92)
+
+
+def test_before_compaction_everything_is_read_in_order(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    sent = fill(store)
+    assert kept(store) == sent
+    assert kept(store, 7) == sent[7:]
+    names = sorted(path.name for path in (tmp_path / FOLDER).iterdir())
+    assert len(names) > 2 and names[:2] == ["0" * 20, f"{4_600:020d}"]
+    assert names == sorted(path.name for path in (tmp_path / "compaction/compactionCq/T/0").iterdir())
+    store.close()
+
+
+async def test_compaction_keeps_the_newest_of_each_key_and_what_is_being_written(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    sent = fill(store)
+    kept(store)
+    (found,) = store.compaction._logs.values()
+    active = found._segments[-1].first_offset
+    assert await compacted(store)
+    closed = [row for row in sent if row[0] < active]
+    assert kept(store) == newest(closed) + sent[active:]
+    assert not await compacted(store)  # nothing new
+    assert store.min_offset("T", 0) == newest(closed)[0][0]
+    assert store.max_offset("T", 0) == len(sent)
+    store.close()
+
+
+async def test_readers_go_on_wherever_they_are_and_never_loop(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    sent = fill(store)
+    await compacted(store)
+    everything = kept(store)
+    for offset in range(len(sent) + 1):
+        assert kept(store, offset) == [row for row in everything if row[0] >= offset]
+    too_far = store.get_message("g", "T", 0, len(sent) + 5, 32, None)
+    assert (too_far.status, too_far.next_begin_offset) == (GetMessageStatus.OFFSET_OVERFLOW_BADLY, len(sent))
+    unknown = store.get_message("g", "T", 7, 0, 32, None)
+    assert unknown.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+    store.close()
+
+
+async def test_an_empty_body_deletes_its_key(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    put(store, "gone", b"something")
+    put(store, "gone", b"")
+    fill(store, keys=2, rounds=30)
+    assert ("gone", b"") in [row[1:] for row in kept(store)]
+    await compacted(store)
+    assert "gone" not in {key for _, key, _ in kept(store)}
+    store.close()
+
+
+async def test_repeated_compaction_stays_right_and_small(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    sent: list[tuple[int, str, bytes]] = []
+    for _ in range(6):
+        sent += fill(store, rounds=6)
+        await compacted(store)
+        rows = kept(store)
+        assert rows[-5:] == sent[-5:]
+        assert newest(rows) == newest(sent)
+        assert len(rows) < 50
+    assert len(list((tmp_path / FOLDER).iterdir())) <= 3
+    store.close()
+
+
+async def test_a_clean_restart_finds_everything_as_it_was(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    fill(store)
+    await compacted(store)
+    rows = kept(store)
+    store.close()
+    positions = json.loads((tmp_path / "compaction/position-checkpoint").read_text())
+    assert positions["queueOffsetMap"]["T_0"] > 0
+    again = compacting(tmp_path)
+    assert kept(again) == rows
+    assert not await compacted(again)
+    put(again, "key-0", b"after")
+    assert kept(again) == [*rows, (len(rows) and rows[-1][0] + 1, "key-0", b"after")]
+    again.close()
+
+
+def crash(store: MessageStore) -> None:
+    """Leave the files as a killed process does."""
+    store._lock.release()
+
+
+@pytest.mark.parametrize("wipe", [1, 150, 900, 3_800])
+def test_after_a_crash_what_did_not_reach_the_disk_is_copied_again(tmp_path: Path, wipe: int) -> None:
+    store = compacting(tmp_path)
+    sent = fill(store)
+    assert kept(store) == sent
+    crash(store)
+    last = sorted((tmp_path / FOLDER).iterdir())[-2]
+    data = bytearray(last.read_bytes())
+    data[-wipe - 700 : -700] = bytes(wipe)
+    last.write_bytes(data)
+    again = compacting(tmp_path)
+    assert not again.report.clean_exit
+    assert kept(again) == sent
+    again.close()
+
+
+def test_messages_the_log_has_lost_are_forgotten(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    fill(store, rounds=2)
+    kept(store)
+    found = store.compaction.current("T", 0)
+    assert found is not None
+    for segment in found.take_unflushed():
+        segment.flush()
+    found.cut(4)
+    assert [row[0] for row in kept(store)] == list(range(10))  # the log still has them
+    found.cut(4)
+    assert found.next_offset == 4
+    store.close()
+
+
+class Crash(Exception):
+    """The process dies here."""
+
+
+@pytest.mark.parametrize("step", range(12))
+async def test_a_crash_at_any_step_of_a_replacement_loses_nothing(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = compacting(tmp_path)
+    fill(store)
+    rows = kept(store)
+    found = store.compaction.current("T", 0)
+    assert found is not None
+    last = found.plan()[-1].last_offset
+    steps = 0
+
+    def dying(method: str) -> None:
+        disk = store._context.disk
+        real = getattr(disk, method)
+
+        def call(*args: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps > step:
+                raise Crash
+            return real(*args)
+
+        monkeypatch.setattr(disk, method, call)
+
+    for method in ("replace", "rename", "delete", "delete_tree"):
+        dying(method)
+    died = False
+    try:
+        found.rewrite(found.plan())
+    except Crash:
+        died = True
+    monkeypatch.undo()
+    crash(store)
+    again = compacting(tmp_path)
+    after = kept(again)
+    assert newest(after) == newest(rows)
+    if (tmp_path / "compaction").joinpath("position-checkpoint").exists() or not died:
+        assert len(after) < len(rows)
+    assert [row for row in after if row[0] > last] == [row for row in rows if row[0] > last]
+    assert not list((tmp_path / "compaction").glob("replacing-*"))
+    assert not list((tmp_path / "compaction").rglob("compacting"))
+    again.close()
+
+
+async def test_tags_and_property_tests_filter(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    for number in range(6):
+        put(store, f"k{number}", b"x", TAGS="a" if number % 2 else "b")
+
+    class Tags:
+        sub_string, expression_type, code_set = "a", "TAG", [jhash("a")]
+
+    result = store.get_message("g", "T", 0, 0, 32, Tags())
+    assert result.message_count == 3
+    assert result.next_begin_offset == 6
+    store.close()
+
+
+async def test_times_are_those_of_what_is_kept(tmp_path: Path) -> None:
+    clock = TestClock()
+    store = compacting(tmp_path, clock)
+    for number in range(100):
+        clock.now_ms += 10
+        put(store, f"k{number % 3}", b"y" * 100)
+    start = 1_700_000_000_000
+    assert store.offset_by_time("T", 0, start + 500) == 49
+    await compacted(store)
+    first = store.min_offset("T", 0)
+    assert first > 0
+    assert store.offset_by_time("T", 0, start) == first
+    assert store.earliest_store_time("T", 0) == start + 10 * (first + 1)
+    assert store.offset_by_time("T", 0, start + 100_000) == 100
+    store.close()
+
+
+async def test_the_topic_takes_its_compacted_files_with_it(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    store.start()
+    fill(store)
+    await compacted(store)
+    await store.delete_topics(["T"])
+    assert not (tmp_path / FOLDER).exists()
+    assert "T" not in store.compaction.topics
+    assert json.loads((tmp_path / "compaction/position-checkpoint").read_text()) == {"queueOffsetMap": {}}
+    await store.shutdown()
+
+
+async def test_compacted_messages_outlive_the_log_they_came_from(tmp_path: Path) -> None:
+    clock = TestClock()
+    store = compacting(tmp_path, clock, mapped_file_size_commit_log=8_192, max_message_size=1_024)
+    store.start()
+    put(store, "old", b"kept for ever")
+    fill(store, rounds=30)
+    await compacted(store)
+    rows = kept(store)
+    for _ in range(3):
+        first = store.commit_log.files.first
+        assert first is not None
+        store.commit_log.forget_first()
+        first.destroy()
+    assert await store.clean_expired_consume_queues() == 0
+    assert kept(store) == rows
+    assert rows[0] == (0, "old", b"kept for ever")
+    await store.shutdown()
+    again = compacting(tmp_path, clock, mapped_file_size_commit_log=8_192, max_message_size=1_024)
+    assert kept(again) == rows
+    again.close()
+
+
+def test_a_record_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    fill(store, rounds=1)
+    rows = kept(store)
+    found = store.compaction.current("T", 0)
+    assert found is not None
+    segment = found._segments[0]
+    unit = next(iter(segment.units(2)))
+    segment._log.view[unit.position : unit.position + 4] = bytes(4)
+    assert kept(store) == rows[:2] + rows[3:]
+    store.close()
+
+
+def test_records_keep_their_place_in_the_commit_log(tmp_path: Path) -> None:
+    """A consumer that hands a message back names it by that."""
+    store = compacting(tmp_path)
+    put(store, "a", b"1")
+    result = store.put_message(message(body=b"2", KEYS="b"))
+    pulled = store.get_message("g", "T", 0, 1, 1, None)
+    (record,) = decode_records(pulled.buffers[0])
+    assert record.physical_offset == result.physical_offset
+    store.close()
+
+
+def test_a_segment_file_that_stands_alone_is_removed(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    fill(store, rounds=1)
+    rows = kept(store)
+    store.close()
+    alone = tmp_path / "compaction/compactionCq/T/0" / f"{4_600:020d}"
+    alone.write_bytes(bytes(920))
+    again = compacting(tmp_path)
+    assert kept(again) == rows
+    assert not alone.exists()
+    again.close()
+
+
+def test_files_of_another_size_are_refused_by_name(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    fill(store, rounds=1)
+    kept(store)
+    store.close()
+    with pytest.raises(StoreRefusedError, match=r"0{20}: .*expected 5520; set compactionMappedFileSize"):
+        compacting(tmp_path, compaction_mapped_file_size=4_600)
+
+
+def test_unreadable_positions_only_cost_work(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    fill(store)
+    rows = kept(store)
+    store.close()
+    (tmp_path / "compaction/position-checkpoint").write_text("{]")
+    again = compacting(tmp_path)
+    assert kept(again) == rows
+    again.close()
+
+
+def test_a_replacement_says_what_it_replaces(tmp_path: Path) -> None:
+    store = new_store(config_at(tmp_path))
+    folders = QueueFolders(store._context.root / "compaction", "T", 3)
+    Replacement(folders, (0, 4_600), (0,), 17).commit(store._context.disk)
+    text = (tmp_path / "compaction/replacing-T-3.json").read_text()
+    assert json.loads(text) == {"old": [0, 4_600], "new": [0], "position": 17}
+    log = CompactionLog(store._context, folders, -1)
+    log.load(clean_exit=True)
+    assert log.position == 17
+    assert not (tmp_path / "compaction/replacing-T-3.json").exists()
+
+
+def test_a_segment_takes_no_more_than_fits(tmp_path: Path) -> None:
+    store = new_store(config_at(tmp_path))
+    segment = Segment(store._context.disk, tmp_path / "l", tmp_path / "u", 0, 460, 92)
+    assert segment.has_room(452) and not segment.has_room(453)
+    segment.append(memoryview(bytearray(452)), 0, 0)
+    assert not segment.has_room(1)  # the last unit closes the file
+    segment.close()
+    assert segment._log.view[452:460] == (8).to_bytes(4, "big") + 0xCBD43194.to_bytes(4, "big")
+    segment.release()
