@@ -12,8 +12,10 @@ moved, cold data, a pending reset) is left to the processor, which asks the stor
 from typing import NamedTuple
 
 from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.pull_read_rules import ReadRules
+from maxq.broker.stats import names
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager, GetCounter
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -28,6 +30,7 @@ from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
+from maxq.store.property_filter import PropertyFilter
 from maxq.store.store_results import GetMessageStatus
 
 _COMMIT_OFFSET = 1  # bits of a pull's sysFlag
@@ -56,6 +59,7 @@ class PullPlan(NamedTuple):
     topic: TopicConfig
     group: SubscriptionGroupConfig
     subscription: SubscriptionData
+    wanted: PropertyFilter | None  # filter on properties
     from_heartbeat: bool  # the subscription is the group's, not the request's own
     counter: GetCounter
     head: str  # JSON header of the answer, but for five numbers
@@ -73,6 +77,7 @@ class PullPath:
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager,
+        filters: ConsumerFilterManager,
         stats: BrokerStatsManager,
         clock: Clock,
         rules: ReadRules,
@@ -83,6 +88,7 @@ class PullPath:
         self._groups = groups
         self._offsets = offsets
         self._consumers = consumers
+        self._filters = filters
         self._stats = stats
         self._clock = clock
         self._rules = rules
@@ -95,11 +101,17 @@ class PullPath:
         topic: TopicConfig,
         group: SubscriptionGroupConfig,
         subscription: SubscriptionData,
+        wanted: PropertyFilter | None,
     ) -> None:
         """A pull like this one passed every check and found messages."""
         broker = self._settings.broker
+        from_heartbeat = not header.sys_flag & _SUBSCRIPTION
         if (
-            not subscription.is_tag_type
+            (
+                wanted is not None
+                and from_heartbeat
+                and self._registered(header.topic, header.consumer_group) is not wanted
+            )
             or not group.consume_broadcast_enable
             or broker.reject_pull_consumer_enable
             or (self._rules.is_slave and not broker.slave_read_enable)  # it is acting master, for now
@@ -119,7 +131,8 @@ class PullPath:
             topic,
             group,
             subscription,
-            not header.sys_flag & _SUBSCRIPTION,
+            wanted,
+            from_heartbeat,
             self._stats.get_counter(header.consumer_group, header.topic, header.queue_id),
             _HEAD % (group.group_sys_flag, topic.topic_sys_flag, CURRENT_VERSION),
         )
@@ -143,12 +156,16 @@ class PullPath:
             plan.max_msg_nums,
             plan.subscription,
             max_bytes=plan.max_msg_bytes,
+            wanted=plan.wanted,
+            may_wait=True,
         )
         if result.status is not GetMessageStatus.FOUND or result.cold:
             return start
         if plan.commits:
             self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, scanner.commit_offset)
         self._offsets.commit_pull_offset(connection.remote_address, group, topic, queue_id, result.next_begin_offset)
+        if result.filtered_count:
+            self._stats.add(names.GROUP_FILTERED_NUMS, f"{topic}@{group}", result.filtered_count)
         latency_ms = self._clock.monotonic_ms() - began_ms
         if latency_ms > self._stats.longest_get_ms:
             self._stats.longest_get_ms = latency_ms
@@ -175,12 +192,19 @@ class PullPath:
             return False
         if not plan.from_heartbeat:
             return True
+        if plan.wanted is not None and self._registered(plan.topic_name, plan.group_name) is not plan.wanted:
+            return False
         info = self._consumers.get_consumer_group_info(plan.group_name)
         return (
             info is not None
             and info.find_subscription_data(plan.topic_name) is plan.subscription
             and not self._groups.is_forbidden(plan.group_name, plan.topic_name, 2)
         )
+
+    def _registered(self, topic: str, group: str) -> PropertyFilter | None:
+        """The filter that the group's heartbeats registered."""
+        entry = self._filters.get(topic, group)
+        return None if entry is None else entry.wanted
 
 
 def plan_key(header: PullMessageRequestHeader) -> bytes:

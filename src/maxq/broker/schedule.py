@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from maxq.broker.client.housekeeping import ClientHousekeepingService
 from maxq.broker.fast_failure import FastFailure
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.periodic import PeriodicTasks
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 water_mark_log = logging.getLogger("maxq.broker.watermark")
 
 _FIRST = 10.0
+_FILTER_PERSIST = 10.0
 _PROTECT_BROKER = 180.0
 _WATER_MARK = 1.0
 _STORE_SAMPLE = 1.0
@@ -48,6 +50,7 @@ class ScheduledParts:
     broker_stats: BrokerStats
     offsets: ConsumerOffsetManager
     groups: SubscriptionGroupManager
+    filters: ConsumerFilterManager
     registration: BrokerRegistration
     refresh_name_servers: Callable[[], None]
     housekeeping: ClientHousekeepingService
@@ -73,6 +76,7 @@ class BrokerSchedule:
         every("store statistics", _STORE_SAMPLE, self.sample_store)
         every("broker stats record", self._until_midnight, parts.broker_stats.record)
         every("offset persist", self._offset_interval, parts.offsets.request_persist, first=_FIRST)
+        every("filter persist", _FILTER_PERSIST, parts.filters.clean_and_persist, first=_FIRST)
         every("protect broker", _PROTECT_BROKER, self.protect_broker)
         every("water mark", _WATER_MARK, self.print_water_mark, first=_FIRST)
         every("dispatch behind", _DISPATCH_BEHIND, self.print_dispatch_behind, first=_FIRST)

@@ -82,6 +82,28 @@ class BrokerConfig(SettingsTable):
     store_reply_message_enable: bool = setting(
         True, "Store messages that answer a request as well as passing them on.", live=True
     )
+    recall_message_enable: bool = setting(False, "Let senders take back messages that are not due yet.", live=True)
+    allow_recall_when_broker_not_writeable: bool = setting(
+        True, "Let them also while brokerPermission forbids sends.", live=True
+    )
+    enable_property_filter: bool = setting(False, "Let consumers select messages by SQL92 expressions.", live=True)
+    filter_support_retry: bool = setting(
+        False, "Test retried messages by the expression for the topic they come from, if the retry topic has one.",
+        live=True,
+    )  # fmt: skip
+    filter_data_clean_time_span: int = setting(
+        86_400_000, "How long the expressions of groups that are gone are kept.", unit="ms", low=0, live=True
+    )
+    enable_calc_filter_bit_map: bool = setting(
+        False, "Mark in ConsumeQueueExt for which consumers' expressions a message is; needs enableConsumeQueueExt.",
+        live=True,
+    )  # fmt: skip
+    expect_consumer_num_use_filter: int = setting(
+        32, "Consumers of a topic for which those marks are made.", low=1, high=10_000
+    )
+    max_error_rate_of_bloom_filter: int = setting(
+        20, "Messages marked for a consumer by chance.", unit="%", low=1, high=99
+    )
     reject_transaction_message: bool = setting(False, "Refuse half messages.", live=True)
     start_accept_send_request_time_stamp: int = setting(
         0, "Refuse sends before this wall time.", unit="ms", low=0, live=True
@@ -226,12 +248,6 @@ class BrokerConfig(SettingsTable):
     account_stats_enable: bool = parity(True)
     account_stats_print_zero_values: bool = parity(True)
     transfer_msg_by_heap: bool = parity(True)
-    enable_calc_filter_bit_map: bool = parity(False)
-    expect_consumer_num_use_filter: int = parity(32)
-    max_error_rate_of_bloom_filter: int = parity(20)
-    filter_data_clean_time_span: int = parity(86_400_000)
-    filter_support_retry: bool = parity(False)
-    enable_property_filter: bool = parity(False)
     enable_net_work_flow_control: bool = parity(False)
     enable_broadcast_offset_store: bool = parity(True)
     broadcast_offset_expire_second: int = parity(120)
@@ -352,8 +368,6 @@ class BrokerConfig(SettingsTable):
     use_single_rocks_db_for_all_configs: bool = parity(
         False, wire="useSingleRocksDBForAllConfigs", unsupported="there is no RocksDB here"
     )
-    allow_recall_when_broker_not_writeable: bool = parity(True)
-    recall_message_enable: bool = parity(False)
     enable_lite_event_mode: bool = parity(True)
     lite_event_check_interval: int = parity(10_000)
     lite_ttl_check_interval: int = parity(120_000)

@@ -645,22 +645,22 @@ class OperandTextTest(Node):
 class BitMapTest:
     """What the bit maps in one ConsumeQueueExt file say about a consumer, before its expression is tested.
 
-    A unit's bit map was made when its message was dispatched, of the consumers known then: it says nothing about one
-    that came later, and only a clear bit is certain.
+    A message's bit map was made when it was dispatched, of the consumers known then: it says nothing about one that came
+    later, and only a clear bit is certain.
     """
 
     _ext = cython.declare(object)
     _file_from_offset = cython.declare(cython.longlong)
     _end = cython.declare(cython.longlong)
-    _born_time = cython.declare(cython.longlong)
+    _live_from = cython.declare(cython.longlong)
     _bit_num = cython.declare(cython.longlong)
     _positions = cython.declare(list)
 
-    def __init__(self, ext, file_from_offset, born_time, bit_num, positions):
+    def __init__(self, ext, file_from_offset, live_from, bit_num, positions):
         self._ext = memoryview(ext)
         self._file_from_offset = file_from_offset
         self._end = len(self._ext)
-        self._born_time = born_time
+        self._live_from = live_from
         self._bit_num = bit_num
         self._positions = list(positions)
         if any(not 0 <= position < bit_num for position in self._positions):
@@ -668,9 +668,9 @@ class BitMapTest:
 
     @cython.cfunc
     @cython.exceptval(-1, check=True)
-    def _rules_out(self, tags_code: cython.longlong) -> cython.bint:
+    def _rules_out(self, physical_offset: cython.longlong, tags_code: cython.longlong) -> cython.bint:
         """Is the message whose unit has this tags code certainly none for the consumer?"""
-        if tags_code > _EXT_ADDRESS_MAX:
+        if physical_offset < self._live_from or tags_code > _EXT_ADDRESS_MAX:
             return False
         ext: cython.const[cython.uchar][::1] = self._ext
         # tags_code - Long.MIN_VALUE, in two steps so that no intermediate leaves 64 bits
@@ -685,8 +685,6 @@ class BitMapTest:
         bytes_: cython.longlong = (cython.cast(cython.longlong, buf[p + 18]) << 8) | buf[p + 19]
         size: cython.longlong = (cython.cast(cython.longlong, buf[p]) << 8) | buf[p + 1]
         if size != 20 + bytes_ or bytes_ * 8 != self._bit_num or p + size > self._end:
-            return False
-        if _i64(buf, p + 10) <= self._born_time:
             return False
         position: cython.longlong
         for position in self._positions:  # noqa: SIM110 - a loop stays in C
@@ -808,7 +806,7 @@ class Predicate:
             ):
                 if physical_offset < file_from_offset or physical_offset + size > log_end:
                     break
-                if (bit_maps is None or not bit_maps._rules_out(tags_code)) and self._test_record(
+                if (bit_maps is None or not bit_maps._rules_out(physical_offset, tags_code)) and self._test_record(
                     records, physical_offset - file_from_offset, size
                 ):
                     places.append(p)

@@ -74,10 +74,11 @@ class OperandTextTest(Node):
     def __init__(self, operand: Operand, kind: int, text: str, negated: bool) -> None: ...
 
 class BitMapTest:
-    """What the bit maps in one ConsumeQueueExt file say about a consumer registered at `born_time` (ms)."""
+    """What the bit maps in one ConsumeQueueExt file say about a consumer, of messages from `live_from` (physical
+    offset) on."""
 
     def __init__(
-        self, ext: memoryview, file_from_offset: int, born_time: int, bit_num: int, positions: Sequence[int]
+        self, ext: memoryview, file_from_offset: int, live_from: int, bit_num: int, positions: Sequence[int]
     ) -> None:
         """Raises ValueError for a position that is not below `bit_num`."""
 

@@ -133,10 +133,16 @@ class RunningBroker:
         model: MessageModel = MessageModel.CLUSTERING,
         client_id: str = "client-1",
         producer: str = "PG",
+        expression_type: str = "TAG",
     ) -> RemotingCommand:
         consumers = []
         if subscriptions:
-            data = [build_subscription_data(t, e, sub_version=sub_version) for t, e in subscriptions.items()]
+            data = [
+                build_subscription_data(
+                    t, e, "TAG" if t.startswith("%RETRY%") else expression_type, sub_version=sub_version
+                )
+                for t, e in subscriptions.items()
+            ]
             consumers = [ConsumerData(group, message_model=model, subscription_data_set=data)]
         body = HeartbeatData(client_id, [ProducerData(producer)], consumers)
         return await self.invoke(RemotingCommand(RequestCode.HEART_BEAT, body=body.encode()))

@@ -11,6 +11,8 @@ from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.filter.consumer_filter_manager import FILE_NAME as FILTER_FILE
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
 from maxq.broker.processors.assembly import AdminParts, admin_processors
 from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
@@ -157,6 +159,9 @@ class BrokerWorld:
             "WireCluster", clock=clock, is_system_topic=self.topics.is_system_topic, detail=lambda: True
         )
         self.store = FakeStore()
+        self.filters = ConsumerFilterManager(
+            self.disk, CONFIG_DIR / FILTER_FILE, settings=settings, clock=clock, max_physical_offset=lambda: 0
+        )
         self.runtime: dict[str, str] = {}
         self.routes: dict[str, TopicRouteData] = {}
         self.route_error: Exception | None = None
@@ -182,6 +187,7 @@ class BrokerWorld:
             groups=self.groups,
             offsets=self.offsets,
             consumers=self.consumers,
+            filters=self.filters,
             producers=self.producers,
             locks=self.locks,
             request_modes=self.modes,

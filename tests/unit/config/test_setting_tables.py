@@ -122,7 +122,6 @@ SHOWN = {
     "endTransactionPoolQueueCapacity",
     "cgColdReadThreshold",
     "globalColdReadThreshold",
-    "enablePropertyFilter",
 }
 
 

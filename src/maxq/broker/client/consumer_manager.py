@@ -32,6 +32,7 @@ class ConsumerManager:
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._groups_of: dict[Connection, set[str]] = {}  # so that a closed connection costs only its own groups
         self._listeners: list[ConsumerChangeListener] = []
+        self._offline_listeners: list[Callable[[str], None]] = []
 
     @property
     def consumer_table(self) -> dict[str, ConsumerGroupInfo]:
@@ -40,6 +41,10 @@ class ConsumerManager:
 
     def add_change_listener(self, listener: ConsumerChangeListener) -> None:
         self._listeners.append(listener)
+
+    def add_offline_listener(self, listener: Callable[[str], None]) -> None:
+        """`listener` gets the name of a group whose last member is gone."""
+        self._offline_listeners.append(listener)
 
     def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
         return self._groups.get(group)
@@ -132,6 +137,8 @@ class ConsumerManager:
         if not info.channel_info_table:
             log.info("no member left, consumer group %s is offline", info.group_name)
             del self._groups[info.group_name]
+            for listener in self._offline_listeners:
+                listener(info.group_name)
         self._on_change(info)
 
     def _on_change(self, info: ConsumerGroupInfo) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.processors.support import RequestProcessor, body_reply, refuse_if
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.properties import parse_properties
@@ -41,11 +42,13 @@ class AdminStoreProcessor(RequestProcessor):
         settings: BrokerSettings,
         store: MessageStore,
         consumers: ConsumerManager,
+        filters: ConsumerFilterManager,
         ha_runtime_info: Callable[[], HARuntimeInfo],
     ) -> None:
         self._settings = settings
         self._store = store
         self._consumers = consumers
+        self._filters = filters
         self._ha_runtime_info = ha_runtime_info
         self._cold_read_thresholds: dict[str, int] = {}  # group → bytes; kept, shown, and not acted on yet
 
@@ -89,18 +92,43 @@ class AdminStoreProcessor(RequestProcessor):
         group = fields.opt_str("consumerGroup")
         if group is not None:
             body.subscription_data = self._consumers.find_subscription_data(group, topic)
+            entry = self._filters.get(topic, group)
             if body.subscription_data is None:
                 body.filter_data = f"{group}@{topic} is not online!"
+            elif entry is not None:
+                body.filter_data = json_dialect.dumps_pretty(entry.data.to_json()).decode()
         if not low <= index < high:
             remark = f"Index {index} of {queue_id}@{topic} is not exist!"
             return request.reply(ResponseCode.SUCCESS, remark, body=body.encode())
         body.queue_data = [
-            ConsumeQueueData(physical_offset, size, tags_code, eval=_matches(body.subscription_data, tags_code))
+            ConsumeQueueData(
+                physical_offset,
+                size,
+                tags_code,
+                eval=self._matches(group, body.subscription_data, physical_offset, size, tags_code),
+            )
             for physical_offset, size, tags_code in self._store.queue_units(
                 topic, queue_id, index, max(0, min(count, MAX_UNITS))
             )
         ]
         return body_reply(request, body)
+
+    def _matches(
+        self,
+        group: str | None,
+        subscription: SubscriptionData | None,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
+    ) -> bool:
+        """Would the group get the message?"""
+        if group is None or subscription is None:
+            return False
+        if subscription.is_tag_type:
+            return subscription.accepts_all or tags_code in subscription.code_set
+        entry = self._filters.get(subscription.topic, group)
+        record = self._store.commit_log.get(physical_offset, size)
+        return entry is not None and record is not None and entry.wanted.predicate.matches_record(record, 0, size)
 
     def get_broker_ha_status(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """907. How replication stands."""
@@ -145,9 +173,3 @@ class AdminStoreProcessor(RequestProcessor):
         if mode not in (READ_AHEAD_NORMAL, READ_AHEAD_RANDOM):
             refuse_if(f"set commitlog readahead mode param value error: {mode} is neither 0 (normal) nor 1 (random)")
         return request.reply(ResponseCode.SUCCESS, f"set commitlog readahead mode success, mode: {mode}")
-
-
-def _matches(subscription: SubscriptionData | None, tags_code: int) -> bool:
-    if subscription is None:
-        return False
-    return subscription.accepts_all or tags_code in subscription.code_set

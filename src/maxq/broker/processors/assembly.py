@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.admin_client import AdminClientProcessor
 from maxq.broker.processors.admin_config import AdminConfigProcessor
@@ -46,6 +47,7 @@ class AdminParts:
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     consumers: ConsumerManager
+    filters: ConsumerFilterManager
     producers: ProducerManager
     locks: RebalanceLockManager
     request_modes: MessageRequestModeManager
@@ -64,7 +66,13 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
     consumers, producers, stats = parts.consumers, parts.producers, parts.stats
     return [
         ClientManageProcessor(
-            settings=settings, clock=clock, topics=topics, groups=groups, consumers=consumers, producers=producers
+            settings=settings,
+            clock=clock,
+            topics=topics,
+            groups=groups,
+            consumers=consumers,
+            producers=producers,
+            filters=parts.filters,
         ),
         ConsumerManageProcessor(
             settings=settings,
@@ -84,9 +92,7 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             modes=parts.request_modes,
             topic_route=parts.topic_route,
         ),
-        AdminTopicProcessor(
-            settings=settings, clock=clock, store=store, topics=topics, offsets=offsets, stats=stats
-        ),
+        AdminTopicProcessor(settings=settings, clock=clock, store=store, topics=topics, offsets=offsets, stats=stats),
         AdminGroupProcessor(settings=settings, groups=groups, offsets=offsets, stats=stats),
         AdminOffsetProcessor(store=store, topics=topics, offsets=offsets, consumers=consumers),
         AdminTimerProcessor(settings=settings, clock=clock, store=store, files=parts.carried_files),
@@ -124,7 +130,11 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             on_permission_changed=parts.on_permission_changed,
         ),
         AdminStoreProcessor(
-            settings=settings, store=store, consumers=consumers, ha_runtime_info=parts.ha_runtime_info
+            settings=settings,
+            store=store,
+            consumers=consumers,
+            filters=parts.filters,
+            ha_runtime_info=parts.ha_runtime_info,
         ),
         UnsupportedProcessor(),
     ]

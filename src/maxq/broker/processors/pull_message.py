@@ -11,8 +11,8 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.fast_failure import FastFailure
@@ -26,6 +26,7 @@ from maxq.broker.processors.pull_subscription import (
     PullSubscriptions,
 )
 from maxq.broker.processors.refusal import FAQ, Refusal
+from maxq.broker.stats import names
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -38,6 +39,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
+from maxq.store.property_filter import PropertyFilter
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ _COMMIT_OFFSET = 1  # bits of the request's sysFlag
 _SUSPEND = 2
 _SUBSCRIPTION = 4
 _SHORT_POLLING_FLOOR_MS = 1
+_ROUNDS = 10  # reads of one parked pull for one arrival
 _MAX_BYTES = 128 << 20  # of a pull that names no limit
 
 _CODES: dict[GetMessageStatus, ResponseCode] = {
@@ -63,7 +66,9 @@ _EMPTY_QUEUE = (GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.NO_MATCHE
 _NOTHING_YET = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
 
-Learn = Callable[[PullMessageRequestHeader, TopicConfig, SubscriptionGroupConfig, SubscriptionData], None]
+Learn = Callable[
+    [PullMessageRequestHeader, TopicConfig, SubscriptionGroupConfig, SubscriptionData, PropertyFilter | None], None
+]
 
 
 def _nothing_learned(
@@ -71,6 +76,7 @@ def _nothing_learned(
     topic: TopicConfig,
     group: SubscriptionGroupConfig,
     subscription: SubscriptionData,
+    wanted: PropertyFilter | None,
 ) -> None:
     """Without a batch path every pull takes the general way."""
 
@@ -82,6 +88,7 @@ class _Pull(NamedTuple):
     group: SubscriptionGroupConfig
     topic: TopicConfig
     subscription: SubscriptionData
+    wanted: PropertyFilter | None  # filter on properties; None: by tags
     began_ms: int  # monotonic
 
 
@@ -143,13 +150,19 @@ class PullMessageProcessor:
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """The first pass: None when the pull was parked or waits for the disk."""
+        return self._first_pass(connection, request, may_wait=True)
+
+    def _first_pass(self, connection: Connection, request: RemotingCommand, may_wait: bool) -> RemotingCommand | None:
         if (refusal := self.rules.refusal()) is not None:
             return refusal.reply_to(request)
         header = PullMessageRequestHeader.decode(request.ext)
         pull = self._check(connection, request.code, header)
         if isinstance(pull, Refusal):
             return pull.reply_to(request)
-        outcome = self._read(pull, header.queue_offset)
+        outcome = self._read(pull, header.queue_offset, may_wait)
+        if outcome.result.must_read_first:
+            self._in_background(self._pass_after_reading(connection, request, outcome.result))
+            return None
         if header.sys_flag & _COMMIT_OFFSET:
             self._offsets.commit_offset(
                 connection.remote_address, header.consumer_group, header.topic, header.queue_id, header.commit_offset
@@ -159,7 +172,7 @@ class PullMessageProcessor:
         ):
             return None
         if outcome.code == ResponseCode.SUCCESS:
-            self._learn(header, pull.topic, pull.group, pull.subscription)
+            self._learn(header, pull.topic, pull.group, pull.subscription, pull.wanted)
         return self._answer(connection, request, pull, outcome)
 
     def replay(self, held: HeldPull, last: bool) -> bool:
@@ -171,10 +184,14 @@ class PullMessageProcessor:
             connection.send(pull.reply_to(request))
             return True
         outcome = self._read(pull, held.offset)
-        if not last and outcome.code in _NOTHING_YET:
+        for _ in range(_ROUNDS):  # one arrival may bring more than one read looks at
+            if last or outcome.code not in _NOTHING_YET:
+                break
             # Messages that the filter rejects are behind it now.
             held.offset = max(held.offset, outcome.result.next_begin_offset)
-            return False
+            if held.offset >= outcome.result.max_offset:
+                return False
+            outcome = self._read(pull, held.offset)
         if outcome.code == ResponseCode.PULL_NOT_FOUND and held.offset > held.first_offset:
             # Nothing for this reader, but its client's offset moves on.
             code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, GetMessageStatus.NO_MATCHED_MESSAGE.name
@@ -222,7 +239,10 @@ class PullMessageProcessor:
         subscription = self._check_subscription(connection, header, group)
         if isinstance(subscription, Refusal):
             return subscription
-        return _Pull(header, group, topic, subscription, self._clock.monotonic_ms())
+        wanted = self._subscriptions.filter_of(header, subscription)
+        if isinstance(wanted, Refusal):
+            return wanted
+        return _Pull(header, group, topic, subscription, wanted, self._clock.monotonic_ms())
 
     def _check_topic(self, connection: Connection, header: PullMessageRequestHeader) -> TopicConfig | Refusal:
         topic = self._topics.select_topic_config(header.topic)
@@ -257,14 +277,12 @@ class PullMessageProcessor:
             found = self._subscriptions.from_heartbeat(group, header.topic, header.sub_version)
         if isinstance(found, Refusal):
             return found
-        refusal = self._subscriptions.filter_supported(found)
-        if refusal is None:
-            refusal = self._subscriptions.reject_unregistered(header.consumer_group, connection)
+        refusal = self._subscriptions.reject_unregistered(header.consumer_group, connection)
         return refusal if refusal is not None else found
 
     # ---- reading ----------------------------------------------------------------------------------------------
 
-    def _read(self, pull: _Pull, offset: int) -> _Outcome:
+    def _read(self, pull: _Pull, offset: int, may_wait: bool = False) -> _Outcome:
         header = pull.header
         topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
         if self._settings.broker.use_server_side_reset_offset and not self.rules.is_slave:
@@ -273,8 +291,18 @@ class PullMessageProcessor:
                 return self._moved(pull, reset)
         most = _MAX_BYTES if header.max_msg_bytes is None else header.max_msg_bytes
         result = self._store.get_message(
-            group, topic, queue_id, offset, header.max_msg_nums, pull.subscription, max_bytes=most
+            group,
+            topic,
+            queue_id,
+            offset,
+            header.max_msg_nums,
+            pull.subscription,
+            max_bytes=most,
+            wanted=pull.wanted,
+            may_wait=may_wait,
         )
+        if result.filtered_count:
+            self._stats.add(names.GROUP_FILTERED_NUMS, f"{topic}@{group}", result.filtered_count)
         code = _response_code(result, offset)
         direction = self.rules.direct(code, pull.group, result.suggest_pulling_from_slave)
         is_ahead = offset > result.max_offset and self.rules.may_wait_for_copy(code)
@@ -346,7 +374,7 @@ class PullMessageProcessor:
         reply = request.reply(outcome.code, outcome.remark, ext, result.buffers)
         if not result.cold:
             return reply
-        self._read_from_disk(connection, reply, result)
+        self._in_background(self._send_cold(connection, reply, result))
         return None
 
     def _count(self, pull: _Pull, result: GetMessageResult) -> None:
@@ -358,22 +386,44 @@ class PullMessageProcessor:
         counter.add(result.message_count, result.total_bytes, latency_ms, bool(result.cold))
         counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
 
-    def _read_from_disk(self, connection: Connection, reply: RemotingCommand, result: GetMessageResult) -> None:
-        task = asyncio.get_running_loop().create_task(self._send_cold(connection, reply, result))
+    def _in_background(self, reading: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(reading)
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
     async def _send_cold(self, connection: Connection, reply: RemotingCommand, result: GetMessageResult) -> None:
+        """Answer when the messages are in memory."""
+        refusal = await self._bring_in(connection, reply, result)
+        connection.send(reply if refusal is None else refusal)
+
+    async def _pass_after_reading(
+        self, connection: Connection, request: RemotingCommand, result: GetMessageResult
+    ) -> None:
+        """The first pass once more, when the properties it tests are in memory."""
+        reply = await self._bring_in(connection, request, result)
+        if reply is None:
+            try:
+                reply = self._first_pass(connection, request, may_wait=False)
+            except Exception as error:  # nobody else would answer
+                log.exception("a pull of %s failed", connection.remote_address)
+                reply = request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        if reply is not None:
+            connection.send(reply)
+
+    async def _bring_in(
+        self, connection: Connection, command: RemotingCommand, result: GetMessageResult
+    ) -> RemotingCommand | None:
+        """Have what `result` points to in memory; the answer to `command` if the disk does not give it."""
         self._fast_failure.pulls.enter()
         try:
             await asyncio.get_running_loop().run_in_executor(None, result.bring_in)
         except Exception as error:  # nobody else would answer
             log.exception("messages for %s could not be read from the disk", connection.remote_address)
             remark = f"the messages could not be read from the disk: {type(error).__name__}: {error}"
-            reply = reply.reply(ResponseCode.SYSTEM_ERROR, remark)
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark)
         finally:
             self._fast_failure.pulls.leave()
-        connection.send(reply)
+        return None
 
     async def drain(self) -> None:
         """Wait for the answers whose bytes are being read from the disk."""

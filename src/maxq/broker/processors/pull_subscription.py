@@ -1,18 +1,26 @@
 """What a pull subscribes to: from its own header, or from the group's heartbeats (broker-api §10.2, rows 10 to 18)."""
 
+from collections.abc import Mapping
+
 from maxq.broker.client.consumer_group_info import ConsumerGroupInfo
 from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.filter.filter_expressions import CLASS_FILTER_REMARK, compile_expression
 from maxq.broker.processors.refusal import FAQ, Refusal
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_validator import RETRY_PREFIX
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
-from maxq.errors import LocalProtocolError
+from maxq.errors import FilterExpressionError, LocalProtocolError
+from maxq.filter.sql92 import compile_sql92
 from maxq.protocol.body.subscription import (
     SubscriptionData,
     SubscriptionGroupConfig,
     build_subscription_data,
 )
+from maxq.protocol.header.pull import PULL_FLAG_CLASS_FILTER, PULL_FLAG_SUBSCRIPTION, PullMessageRequestHeader
 from maxq.remoting.server import Connection
+from maxq.store.property_filter import PropertyFilter
 
 #: Why a reader is turned away, for clients (ForbiddenType.java).
 FORBIDDEN_BROKER = "1"
@@ -29,11 +37,19 @@ _TOOLS_GROUP = "TOOLS_CONSUMER"
 class PullSubscriptions:
     """Finds the subscription of a pull."""
 
-    def __init__(self, settings: BrokerSettings, consumers: ConsumerManager, groups: SubscriptionGroupManager) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        consumers: ConsumerManager,
+        groups: SubscriptionGroupManager,
+        filters: ConsumerFilterManager,
+    ) -> None:
         self._settings = settings
         self._consumers = consumers
         self._groups = groups
+        self._filters = filters
         self._built: dict[tuple[str, str, str], SubscriptionData] = {}
+        self._header_filters: dict[tuple[str, str], PropertyFilter] = {}  # by type and expression
 
     def from_header(self, topic: str, expression: str, expression_type: str) -> SubscriptionData | Refusal:
         """Parse the expression a pull carries. Parsed ones are kept: a consumer sends the same one every time."""
@@ -44,9 +60,7 @@ class PullSubscriptions:
         try:
             built = build_subscription_data(topic, expression, expression_type)
         except LocalProtocolError as error:
-            return Refusal(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
-            )
+            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
         if len(self._built) >= _CACHED_EXPRESSIONS:
             self._built.clear()
         self._built[key] = built
@@ -81,20 +95,69 @@ class PullSubscriptions:
             )
         return subscription
 
-    def filter_supported(self, subscription: SubscriptionData) -> Refusal | None:
-        """Only tags are filtered here."""
+    def filter_of(
+        self, header: PullMessageRequestHeader, subscription: SubscriptionData
+    ) -> PropertyFilter | Refusal | None:
+        """The filter on properties that the subscription means; None: it goes by tags."""
+        if subscription.class_filter_mode or header.sys_flag & PULL_FLAG_CLASS_FILTER:
+            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, CLASS_FILTER_REMARK)
         if subscription.is_tag_type:
             return None
-        kind = subscription.expression_type
-        if not self._settings.broker.enable_property_filter:
+        if header.sys_flag & PULL_FLAG_SUBSCRIPTION:
+            wanted = self._of_header(subscription)
+        else:
+            wanted = self._registered(header, subscription)
+        if isinstance(wanted, Refusal):
+            return wanted
+        broker = self._settings.broker
+        if not broker.enable_property_filter:
             return Refusal(
                 ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {kind} (enablePropertyFilter is false)",
+                "The broker does not support consumer to filter message by "
+                f"{subscription.expression_type}: its enablePropertyFilter is false; set it with updateBrokerConfig",
             )
-        return Refusal(
-            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            f"{kind} expressions are not supported by this MaxQ release: {subscription.sub_string!r:.200}; use TAG",
-        )
+        if broker.filter_support_retry and header.topic.startswith(RETRY_PREFIX):
+            return self._of_original_topics(header.consumer_group)
+        return wanted
+
+    def _of_header(self, subscription: SubscriptionData) -> PropertyFilter | Refusal:
+        key = (subscription.expression_type, subscription.sub_string)
+        kept = self._header_filters.get(key)
+        if kept is not None:
+            return kept
+        try:
+            kept = PropertyFilter(compile_expression(*key))
+        except FilterExpressionError as error:
+            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
+        if len(self._header_filters) >= _CACHED_EXPRESSIONS:
+            self._header_filters.clear()
+        self._header_filters[key] = kept
+        return kept
+
+    def _registered(self, header: PullMessageRequestHeader, subscription: SubscriptionData) -> PropertyFilter | Refusal:
+        """What the group's heartbeats registered."""
+        entry = self._filters.get(header.topic, header.consumer_group)
+        if entry is None:
+            return Refusal(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                "The broker's consumer filter data is not exist!Your expression may be wrong! "
+                f"{header.consumer_group} subscribes to {header.topic} by {subscription.expression_type} "
+                f"{subscription.sub_string!r:.200}",
+            )
+        if entry.data.client_version < header.sub_version:
+            return Refusal(
+                ResponseCode.FILTER_DATA_NOT_LATEST,
+                f"the consumer's consumer filter data not latest: the pull has version {header.sub_version}, the last "
+                f"heartbeat {entry.data.client_version}",
+            )
+        return entry.wanted
+
+    def _of_original_topics(self, group: str) -> PropertyFilter:
+        """filterSupportRetry: a retried message must still match what the group wants of the topic it comes from."""
+        wanted = {
+            entry.data.topic: entry.data.expression for entry in self._filters.of_group(group) if not entry.is_dead
+        }
+        return PropertyFilter(compile_sql92(retry_expression(wanted)))
 
     def reject_unregistered(self, group: str, connection: Connection) -> Refusal | None:
         """rejectPullConsumerEnable: only members that send heartbeats may read."""
@@ -125,3 +188,14 @@ class PullSubscriptions:
                 FORBIDDEN_SUBSCRIPTION,
             )
         return None
+
+
+def retry_expression(wanted: Mapping[str, str]) -> str:
+    """One expression for a group's retry topic, from those for the topics the messages come from. Messages of other
+    topics, and those that do not say where they come from, pass."""
+    if not wanted:
+        return "TRUE"
+    topics = {topic: "'" + topic.replace("'", "''") + "'" for topic in wanted}
+    parts = [f"RETRY_TOPIC = {topics[topic]} AND (\n{expression}\n)" for topic, expression in sorted(wanted.items())]
+    others = f"RETRY_TOPIC IS NULL OR RETRY_TOPIC NOT IN ({', '.join(sorted(topics.values()))})"
+    return " OR ".join([*parts, others])

@@ -1,0 +1,1 @@
+"""Filters on properties: what consumers registered, and how a pull or a dispatch applies it."""

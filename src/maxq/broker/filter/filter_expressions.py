@@ -1,0 +1,36 @@
+"""Which filter languages there are: compiling a subscription's expression, and refusing what is none."""
+
+from typing import Final
+
+from maxq.errors import FilterExpressionError
+from maxq.filter.predicates_cy import Predicate
+from maxq.filter.sql92 import compile_sql92
+from maxq.protocol.body.subscription import SubscriptionData
+
+SQL92: Final = "SQL92"
+
+CLASS_FILTER_REMARK: Final = (
+    "class filters do not exist any more: RocketMQ removed filter servers in 5.x; select by an SQL92 expression "
+    "(MessageSelector.bySql) or by tags"
+)
+
+
+def compile_expression(expression_type: str, expression: str) -> Predicate:
+    """The predicate of an expression that is none of tags.
+
+    Raises:
+        FilterExpressionError: an unknown language, or an expression that is wrong in it.
+    """
+    if expression_type != SQL92:
+        raise FilterExpressionError(
+            f"there is no filter of type {expression_type!r:.80}; expressions are of type TAG or {SQL92}"
+        )
+    return compile_sql92(expression)
+
+
+def check_subscription(subscription: SubscriptionData) -> None:
+    """Raises FilterExpressionError if its filter can not be applied."""
+    if subscription.class_filter_mode:
+        raise FilterExpressionError(CLASS_FILTER_REMARK)
+    if not subscription.is_tag_type:
+        compile_expression(subscription.expression_type, subscription.sub_string)

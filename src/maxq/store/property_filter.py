@@ -1,0 +1,152 @@
+"""A pull's filter on properties, applied to queue units: which of the next ones point to records that match.
+
+The properties are tested where they lie in the log. Records that lie far back may not be in memory; testing them would
+have the loop wait for the disk. So such units are taken in short steps, and a step whose records are not all there ends
+the examination: what has been found is the answer, or, if it is the first step, the caller has the pages brought in and
+asks again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from maxq.filter.bloom_filter import BloomFilterData
+from maxq.filter.predicates_cy import BitMapTest, Predicate
+from maxq.store.commit_log import CommitLog
+from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT
+from maxq.store.store_results import ColdPart
+
+_COLD_STEP: Final = 64 * CQ_STORE_UNIT_SIZE
+
+
+class BitMaps(NamedTuple):
+    """How ConsumeQueueExt marks the messages for a consumer: its bits, and from which physical offset on.
+
+    Java goes by time (bornTime, msgStoreTime); with a clock that went back that hides messages for good.
+    """
+
+    live_from: int
+    bits: BloomFilterData
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PropertyFilter:
+    """A compiled expression, and the consumer's mark in the bit maps of dispatch; None: it has none."""
+
+    predicate: Predicate
+    bit_maps: BitMaps | None = None
+
+
+class UnitView(NamedTuple):
+    """Queue units view[start:end]."""
+
+    view: memoryview
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class SelectedUnits:
+    """Which units match.
+
+    Attributes:
+        places: positions of the matching units in the view.
+        end: position behind the last unit examined.
+        cold: what must be brought in before anything can be examined.
+    """
+
+    places: list[int]
+    end: int
+    cold: list[ColdPart]
+
+    def units(self, view: memoryview) -> bytes:
+        """The matching units, one after the other."""
+        return b"".join(view[place : place + CQ_STORE_UNIT_SIZE] for place in self.places)
+
+
+#: The ConsumeQueueExt file that holds a logical offset: (view, offset of its first byte); None if there is none.
+ExtFile = Callable[[int], tuple[memoryview, int] | None]
+
+
+class UnitSelector:
+    """Applies PropertyFilters to the units of one store's queues."""
+
+    def __init__(self, commit_log: CommitLog, not_in_memory: Callable[[list[tuple[int, int]]], list[ColdPart]]) -> None:
+        """`not_in_memory(ranges)`: the parts of ranges of the log (physical offset, size) that are only on the disk."""
+        self._commit_log = commit_log
+        self._not_in_memory = not_in_memory
+
+    def select(
+        self,
+        units: UnitView,
+        wanted: PropertyFilter,
+        most_hits: int,
+        *,
+        in_memory_from: int,
+        may_wait: bool,
+        bit_maps: BitMapTest | None = None,
+    ) -> SelectedUnits:
+        """Examine units until `most_hits` match.
+
+        Args:
+            in_memory_from: physical offset from which on records count as being in memory.
+            may_wait: the caller can have pages brought in and ask again; else the first step is taken as it is.
+        """
+        found = SelectedUnits([], units.start, [])
+        while found.end < units.end and len(found.places) < most_hits:
+            stop = units.end
+            if self._physical_offset(units.view, found.end) < in_memory_from:
+                stop = min(stop, found.end + _COLD_STEP)
+                cold = self._not_in_memory(self._ranges(units.view, found.end, stop))
+                if cold and (may_wait or found.end > units.start):
+                    found.cold = cold if found.end == units.start else []
+                    break
+            self._examine(units.view, found, stop, wanted.predicate, most_hits, bit_maps)
+        return found
+
+    def _examine(
+        self,
+        view: memoryview,
+        found: SelectedUnits,
+        stop: int,
+        predicate: Predicate,
+        most_hits: int,
+        bit_maps: BitMapTest | None,
+    ) -> None:
+        """Examine the units up to `stop`."""
+        log, max_physical = self._commit_log, self._commit_log.max_offset
+        while found.end < stop and len(found.places) < most_hits:
+            at = found.end
+            file = log.file_at(self._physical_offset(view, at))
+            if file is not None:
+                end = min(file.end_offset, max_physical)
+                found.end = predicate.select(
+                    view,
+                    at,
+                    stop,
+                    file.view,
+                    file.file_from_offset,
+                    end,
+                    log.min_offset,
+                    most_hits,
+                    found.places,
+                    bit_maps,
+                )
+            if found.end == at:  # its record is not in the log: whoever reads the unit deals with it
+                found.places.append(at)
+                found.end += CQ_STORE_UNIT_SIZE
+
+    def _physical_offset(self, view: memoryview, position: int) -> int:
+        return int(UNIT.unpack_from(view, position)[0])
+
+    def _ranges(self, view: memoryview, start: int, stop: int) -> list[tuple[int, int]]:
+        """The records of units, neighbours joined."""
+        ranges: list[tuple[int, int]] = []
+        for physical_offset, size, _ in UNIT.iter_unpack(view[start:stop]):
+            if size <= 0 or size == BLANK_UNIT_SIZE:
+                continue
+            if ranges and sum(ranges[-1]) == physical_offset:
+                ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
+            else:
+                ranges.append((physical_offset, size))
+        return ranges
