@@ -1,12 +1,13 @@
 """What GET_BROKER_RUNTIME_INFO (28) tells: the store's numbers, and those of the broker around it.
 
-Tools read these keys by name and fail on missing ones, so the ones of what is not built (timer wheel, transient store
-pool) are told as idle.
+Tools read these keys by name and fail on missing ones, so the ones of what is not there (timer wheel while it is off,
+transient store pool) are told as idle.
 
 Source:
     broker/processor/AdminBrokerProcessor.java, prepareRuntimeInfo; broker-api.md §24.2.
 """
 
+from collections.abc import Callable
 from pathlib import PurePath
 
 from maxq.broker.fast_failure import FastFailure
@@ -40,7 +41,9 @@ class RuntimeInfo:
         hold_service: PullRequestHoldService,
         ha_service: HAService,
         log_care: LogCare,
+        timer_info: Callable[[], dict[str, str]],
     ) -> None:
+        """`timer_info` gives the timer's numbers; empty without one."""
         self._settings = settings
         self._disk = disk
         self._log_folder = PurePath(settings.store.store_path_commit_log or settings.store.store_path_root_dir)
@@ -52,6 +55,7 @@ class RuntimeInfo:
         self._hold_service = hold_service
         self._ha_service = ha_service
         self._log_care = log_care
+        self._timer_info = timer_info
         self._boot_wall_ms = clock.wall_ms()
         self._boot_ms = clock.monotonic_ms()
 
@@ -65,6 +69,7 @@ class RuntimeInfo:
             **self._queues(),
             **self._replication(),
             **self._log_care.runtime_info(),
+            **self._timer_info(),
         }
 
     def _store_numbers(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ Source:
 
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Final
+from typing import Final, Protocol
 
 from maxq.protocol import json_dialect
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
@@ -27,6 +27,26 @@ TIMER_CHECK: Final = "timercheck"
 _TIMER_CHECK_SIZE: Final = 4096
 
 
+class RunningTimer(Protocol):
+    """A timer that runs here. Called in other threads than the loop's."""
+
+    def checkpoint(self) -> TimerCheckpoint:
+        """How far it is."""
+        ...
+
+    def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:
+        """How far the other broker of the group is that delivers. False if that is known."""
+        ...
+
+    def metrics(self) -> bytes:
+        """Messages waiting, by topic."""
+        ...
+
+    def take_metrics(self, text: bytes) -> bool:
+        """What the master says of them. False if that is known."""
+        ...
+
+
 class CarriedFiles:
     """The files of one store."""
 
@@ -35,6 +55,11 @@ class CarriedFiles:
         self._folder = folder
         self._written: dict[str, bytes] = {}  # what is in the files, as far as this object wrote them
         self._delay_offsets_now: Callable[[], bytes] | None = None
+        self._timer: RunningTimer | None = None
+
+    def set_timer(self, timer: RunningTimer) -> None:
+        """`timer` has taken over both of the timer's files: it is asked and told in their place."""
+        self._timer = timer
 
     def set_delay_offsets(self, now: Callable[[], bytes] | None) -> None:
         """While the delivery of delayed messages runs here, `now` says how far it is; None: it runs elsewhere."""
@@ -57,12 +82,16 @@ class CarriedFiles:
         return None if data is None else DelayOffsetSerializeWrapper.decode(data).encode()
 
     def timer_metrics(self) -> bytes | None:
-        """Likewise."""
+        """Timer messages waiting, by topic: what the running timer says, else the file."""
+        if self._timer is not None:
+            return self._timer.metrics()
         data = self._read(TIMER_METRICS)
         return None if data is None else json_dialect.dumps(json_dialect.loads(data))
 
     def timer_checkpoint(self) -> TimerCheckpoint | None:
-        """None if the file is missing, or shorter than a checkpoint."""
+        """What the running timer says, else the file; None if that is missing, or shorter than a checkpoint."""
+        if self._timer is not None:
+            return self._timer.checkpoint()
         data = self._read(TIMER_CHECK)
         return None if data is None or len(data) < SIZE else TimerCheckpoint.decode(data)
 
@@ -71,12 +100,16 @@ class CarriedFiles:
         return self._write(DELAY_OFFSETS, text)
 
     def write_timer_metrics(self, text: bytes) -> bool:
-        """Likewise."""
+        """Likewise; a timer that runs writes it itself."""
+        if self._timer is not None:
+            return self._timer.take_metrics(text)
         return self._write(TIMER_METRICS, text)
 
     def write_timer_checkpoint(self, master: TimerCheckpoint) -> bool:
         """Take from the master's what concerns a slave: how far it has delivered and enqueued, and the version. What
-        this store's own wheel holds stays."""
+        this store's own wheel holds stays. A timer that runs writes it itself."""
+        if self._timer is not None:
+            return self._timer.take_checkpoint(master)
         own = self.timer_checkpoint() or TimerCheckpoint()
         own.last_read_time_ms = master.last_read_time_ms
         own.master_timer_queue_offset = master.master_timer_queue_offset
