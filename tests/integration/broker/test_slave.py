@@ -226,10 +226,12 @@ async def test_offsets_are_taken_by_a_slave_and_the_masters_win(
     master.controller.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
     master.controller.offsets.commit_offset("c", "G", "T", 0, 5)
     slave = await start_slave(start_broker, namesrv)
+    await slave.controller.slave_synchronize.stop()  # a round at any moment would take the master's
     for queue_id, topic, offset in ((0, "T", 3), (0, "TBW102", 3)):
         ext = {"consumerGroup": "G", "topic": topic, "queueId": str(queue_id), "commitOffset": str(offset)}
         assert (await slave.invoke(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext))).code == 0
     assert slave.controller.offsets.query_offset("G", "T", 0) == 3
+    slave.controller.slave_synchronize.start()
     await synchronized(slave)
     assert slave.controller.offsets.query_offset("G", "T", 0) == 5
     assert slave.controller.offsets.query_offset("G", "TBW102", 0) == 3
