@@ -9,7 +9,6 @@ import logging
 from maxq.client.message_sender import MessageSender
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.namespace import retry_topic, wrap
-from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, ClientError, RemotingError
 from maxq.protocol import message_const as const
 from maxq.protocol.message import Message, MessageExt
@@ -28,7 +27,6 @@ class SendBack:
         self._sender = sender
         self._group = group
         self._max_reconsume_times = DEFAULT_MAX_RECONSUME_TIMES if max_reconsume_times < 0 else max_reconsume_times
-        self._told_not_supported = False
 
     async def send_back(self, message: MessageExt, delay_level: int, broker_name: str) -> bool:
         """Ask the broker to deliver a message again later.
@@ -51,23 +49,9 @@ class SendBack:
                 max_reconsume_times=self._max_reconsume_times,
                 broker_name=broker_name,
             )
-        except BrokerError as error:
-            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                # This broker has no retry topics: an ordinary send would come back at once, for ever.
-                self._tell_not_supported(address)
-                return False
-            return await self._send_as_normal_message(message, error)
-        except (RemotingError, ClientError) as error:
+        except (BrokerError, RemotingError, ClientError) as error:
             return await self._send_as_normal_message(message, error)
         return True
-
-    def _tell_not_supported(self, address: str) -> None:
-        if not self._told_not_supported:
-            self._told_not_supported = True
-            log.warning(
-                "broker %s does not take failed messages back; group %s tries them again in this process", address,
-                self._group,
-            )  # fmt: skip
 
     async def _send_as_normal_message(self, message: MessageExt, cause: Exception) -> bool:
         log.warning("message %s could not be handed back (%s), it is sent to the retry topic", message.msg_id, cause)

@@ -1,0 +1,200 @@
+"""Delayed messages, second tries and dead letters: Java's clients and ours, at our broker and at Java's."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maxq.api import (
+    ConsumeContext,
+    ConsumeFromWhere,
+    ConsumeResult,
+    Message,
+    MessageExt,
+    async_admin,
+    async_producer,
+    async_push_consumer,
+)
+from maxq.protocol.body.topic_config import TopicConfig
+from tests.integration.cli.harness import maxq
+from tests.interop.java_driver import JavaDriver
+from tests.interop.servers import Broker, JavaBroker, MaxqBroker, MaxqNamesrv, free_port_base, stopping
+
+pytestmark = pytest.mark.interop
+LEVELS = {"messageDelayLevel": "1s 2s 1s 1s 1s 1s 1s 1s"}  # the first try comes back by level 3
+COUNT = 6
+
+
+@dataclass
+class Place:
+    """A name server of ours, a broker of either kind."""
+
+    namesrv: str
+    broker: Broker
+    kind: str
+
+
+@pytest.fixture(scope="module", params=["ours", "java"])
+def place(request: pytest.FixtureRequest, jars: Path, scratch: Path) -> Iterator[Place]:
+    kind = request.param
+    namesrv = MaxqNamesrv(scratch / f"{kind}-namesrv", free_port_base()).start()
+    with stopping(namesrv):
+        if kind == "java":
+            broker: Broker = JavaBroker(scratch / kind, free_port_base()).start(jars, namesrv.address, LEVELS)
+        else:
+            broker = MaxqBroker(scratch / kind, free_port_base()).start(namesrv.address, LEVELS)
+        with stopping(broker):
+            yield Place(namesrv.address, broker, kind)
+
+
+async def _created(place: Place, topic: str, queues: int = 1) -> str:
+    async with async_admin(place.namesrv) as admin:
+        await admin.topics.create(place.broker.address, TopicConfig(topic, queues, queues))
+    return topic
+
+
+def _row(message: MessageExt) -> dict[str, Any]:
+    return {
+        "topic": message.topic,
+        "body": bytes(message.body).decode(),
+        "msgId": message.msg_id,
+        "reconsumeTimes": message.reconsume_times,
+        "bornTimestamp": message.born_timestamp,
+        "storeTimestamp": message.store_timestamp,
+        "properties": dict(message.properties),
+    }
+
+
+class OurClients:
+    """This project's."""
+
+    async def send(self, place: Place, topic: str, level: int = 0) -> None:
+        async with async_producer(f"PG_{topic}", place.namesrv) as producer:
+            for number in range(COUNT):
+                message = Message(topic, f"{topic}|{number}|".encode())
+                if level:
+                    message.delay_level = level
+                await producer.send(message)
+
+    async def consume(
+        self,
+        place: Place,
+        topic: str,
+        count: int,
+        *,
+        fail_times: int = 0,
+        most: int = -1,
+        orderly: bool = False,
+        quiet: float = 0,
+    ) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        full = asyncio.Event()
+
+        def listen(messages: list[MessageExt], _: ConsumeContext) -> ConsumeResult:
+            rows.extend(_row(message) for message in messages)
+            if len(rows) >= count:
+                full.set()
+            if messages[0].reconsume_times >= fail_times:
+                return ConsumeResult.SUCCESS
+            return ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT if orderly else ConsumeResult.RECONSUME_LATER
+
+        consumer = async_push_consumer(
+            f"CG_{topic}", place.namesrv, listen, orderly=orderly, max_reconsume_times=most,
+            suspend_current_queue_time=50, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        )  # fmt: skip
+        consumer.subscribe(topic)
+        async with consumer:
+            async with asyncio.timeout(60):
+                await full.wait()
+            await asyncio.sleep(quiet)  # what must not come
+        return rows
+
+
+class JavaClients:
+    """Apache RocketMQ's."""
+
+    def __init__(self, driver: JavaDriver) -> None:
+        self._driver = driver
+
+    async def send(self, place: Place, topic: str, level: int = 0) -> None:
+        sent = self._driver.send(place.namesrv, topic, COUNT, **({"delayLevel": level} if level else {}))
+        assert [row["status"] for row in sent] == ["SEND_OK"] * COUNT
+
+    async def consume(
+        self,
+        place: Place,
+        topic: str,
+        count: int,
+        *,
+        fail_times: int = 0,
+        most: int = -1,
+        orderly: bool = False,
+        quiet: float = 0,
+    ) -> list[dict[str, Any]]:
+        options = {
+            "group": f"CG_{topic}", "expression": "*", "failTimes": fail_times, "maxReconsumeTimes": most,
+            "orderly": orderly, "suspendMs": 50,
+        }  # fmt: skip
+        with self._driver.client("consumer", namesrv=place.namesrv, topic=topic, **options) as consumer:
+            rows = self._driver.call("received", name=consumer, count=count, seconds=60)
+            if quiet:
+                rows = self._driver.call("received", name=consumer, count=count + 1, seconds=quiet)
+        return list(rows)
+
+
+@pytest.fixture(params=["our-clients", "java-clients"])
+def clients(request: pytest.FixtureRequest, driver: JavaDriver, place: Place) -> OurClients | JavaClients:
+    return OurClients() if request.param == "our-clients" else JavaClients(driver)
+
+
+def _name(place: Place, clients: OurClients | JavaClients, what: str) -> str:
+    return f"{what}_{type(clients).__name__}_{place.kind}"
+
+
+def _bodies(topic: str) -> list[str]:
+    return [f"{topic}|{number}|" for number in range(COUNT)]
+
+
+async def test_delayed_messages_come_once_and_not_early(place: Place, clients: OurClients | JavaClients) -> None:
+    topic = await _created(place, _name(place, clients, "Delayed"))
+    await clients.send(place, topic, level=2)
+    rows = await clients.consume(place, topic, COUNT, quiet=1)
+    assert sorted(row["body"] for row in rows) == _bodies(topic)
+    waited = [row["storeTimestamp"] - row["bornTimestamp"] for row in rows]
+    assert min(waited) >= 2000 and max(waited) < 4000
+    assert {row["properties"]["DELAY"] for row in rows} == {"2"}
+    assert {row["topic"] for row in rows} == {topic}
+
+
+async def test_failed_messages_come_again_until_they_are_handled(
+    place: Place, clients: OurClients | JavaClients
+) -> None:
+    topic = await _created(place, _name(place, clients, "Again"))
+    await clients.send(place, topic)
+    rows = await clients.consume(place, topic, 3 * COUNT, fail_times=2, quiet=2)
+    for body in _bodies(topic):
+        tries = [row for row in rows if row["body"] == body]
+        assert [row["reconsumeTimes"] for row in tries] == [0, 1, 2]
+        assert {row["topic"] for row in tries} == {topic}
+        assert len({row["msgId"] for row in tries}) == 1
+        assert tries[1]["properties"]["ORIGIN_MESSAGE_ID"] == tries[2]["properties"]["ORIGIN_MESSAGE_ID"]
+        assert tries[1]["properties"]["RETRY_TOPIC"] == topic
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "orderly"])
+async def test_message_that_always_fails_ends_as_a_dead_letter(
+    place: Place, clients: OurClients | JavaClients, orderly: bool
+) -> None:
+    topic = await _created(place, _name(place, clients, f"Dead{orderly}"))
+    await clients.send(place, topic)
+    rows = await clients.consume(place, topic, 3 * COUNT, fail_times=99, most=2, orderly=orderly, quiet=2)
+    for body in _bodies(topic):
+        assert [row["reconsumeTimes"] for row in rows if row["body"] == body] == [0, 1, 2]
+    dlq = f"%DLQ%CG_{topic}"
+    shown = maxq("dlq", "show", f"CG_{topic}", "--json", "-n", place.namesrv).json()
+    assert sorted(letter["body"] for letter in shown) == _bodies(topic)
+    assert {letter["originTopic"] for letter in shown} == {topic}
+    assert {letter["topic"] for letter in shown} == {dlq}
