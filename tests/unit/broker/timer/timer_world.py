@@ -75,8 +75,9 @@ class TimerWorld:
                 on_failure=self._failed,
             )
         )
+        service = self.service
         self.hook = TimerHook(
-            self.settings, clock=self.clock, rng=self.sim.rng, wheel=lambda: self.service.timer, on_timed=self.service.wake
+            self.settings, clock=self.clock, rng=self.sim.rng, wheel=lambda: service.timer, on_timed=service.wake
         )
         await self.service.load()
         self.service.begin()
@@ -107,8 +108,9 @@ class TimerWorld:
     def send(self, body: str = "", topic: str = TOPIC, **properties: str) -> PutMessageResult | Refusal:
         """Through the hook, as a send goes."""
         self._numbers += 1
+        properties = {const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: f"ID{self._numbers}", **properties}
         message = MessageExtBrokerInner(
-            topic, 0, body.encode() or b"x", {const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: f"ID{self._numbers}", **properties},
+            topic, 0, body.encode() or b"x", properties,
             born_timestamp=self.clock.wall_ms(), born_host=b"\x7f\0\0\1\0\0\x12\x34",
         )  # fmt: skip
         refusal = self.hook(message)
@@ -135,36 +137,37 @@ class TimerWorld:
         await asyncio.sleep(duration_ms / 1000)
 
 
-def through_power_losses(stories: list[Callable[[TimerWorld], Awaitable[None]]], seed: int, **changes: Any) -> None:
+Story = Callable[[TimerWorld], Awaitable[None]]
+
+
+def through_power_losses(stories: list[Story], seed: int, **changes: Any) -> None:
     """Run the stories one after the other; the power goes at the end of each but the last."""
     disk: SimDisk | None = None
     clock = SimClock()
-    for number, story in enumerate(stories):
-        is_last = number == len(stories) - 1
+    for number, story in enumerate(stories[:-1]):
+        disk = _until_power_loss(story, seed + number, disk, clock, changes)
 
-        async def main(
-            world: SimWorld, story: Callable[[TimerWorld], Awaitable[None]] = story, cut: bool = not is_last
-        ) -> None:
-            await story(TimerWorld(world, **changes))
-            if cut:
-                world.disk.cut_power()
-                raise PowerLoss
+    async def main(world: SimWorld) -> None:
+        await stories[-1](TimerWorld(world, **changes))
 
-        if is_last:
-            run_simulation(main, seed=seed, disk=disk, clock=clock)
-            return
-        worlds: list[SimWorld] = []
-
-        async def keep(world: SimWorld, main: Callable[[SimWorld], Awaitable[None]] = main) -> None:
-            worlds.append(world)
-            await main(world)
-
-        with contextlib.suppress(PowerLoss):
-            run_simulation(keep, seed=seed + number, disk=disk, clock=clock)
-        disk = worlds[0].disk.boot()
+    run_simulation(main, seed=seed, disk=disk, clock=clock)
 
 
-def in_virtual_time(story: Callable[[TimerWorld], Awaitable[None]], seed: int = 1, **changes: Any) -> None:
+def _until_power_loss(story: Story, seed: int, disk: SimDisk | None, clock: SimClock, changes: Any) -> SimDisk:
+    worlds: list[SimWorld] = []
+
+    async def main(world: SimWorld) -> None:
+        worlds.append(world)
+        await story(TimerWorld(world, **changes))
+        world.disk.cut_power()
+        raise PowerLoss
+
+    with contextlib.suppress(PowerLoss):
+        run_simulation(main, seed=seed, disk=disk, clock=clock)
+    return worlds[0].disk.boot()
+
+
+def in_virtual_time(story: Story, seed: int = 1, **changes: Any) -> None:
     """Run a story on a world that it opens itself."""
 
     async def main(world: SimWorld) -> None:
