@@ -5,12 +5,9 @@ Leading plain sends of the receive buffer become rows (protocol/frames_cy), the 
 server decodes that frame and gives it to the SendMessageProcessor, which knows every rule and every remark. So this
 module decides nothing; it only takes what that processor would have stored anyway.
 
-Arrivals of one turn of the loop, on whichever connections, are appended one after the other, and then go on together:
-one look whether messages may be taken, one push to slaves, one dispatch, one wait for disk and replicas
-(acknowledgement.py), and the answers.
+Under SYNC_FLUSH, and with replicas to wait for, the answers of one arrival wait together (acknowledgement.py).
 """
 
-import asyncio
 from functools import partial
 
 from maxq.broker.acknowledgement import Acknowledgement
@@ -52,11 +49,6 @@ class SendPath:
         self._store_host = store_host
         self._read_settings()
         self._scanner = SendScanner(settings.server.frame_max_length)
-        self._is_turn = False
-        self._may_append = False
-        self._end_offset = 0  # of what the turn appended
-        self._waiting: list[tuple[Connection, bytearray]] = []  # answers that wait for disk and replicas
-        self._at_once: list[tuple[Connection, bytearray]] = []  # those that do not (WAIT=false)
 
     def _read_settings(self) -> None:
         """What goes into every record and answer; read again when a live update replaced the broker's settings."""
@@ -75,12 +67,10 @@ class SendPath:
         """Take the leading plain sends of buffer[start:end]; returns the position behind the last one taken."""
         scanner = self._scanner
         taken = scanner.scan(buffer, start, end)
-        if scanner.count == 0:
+        if scanner.count == 0 or not self._may_append():
             return start
-        if not self._is_turn:
-            self._begin_turn()
-        if not self._may_append or self._fast_failure.refuse_send() is not None:
-            return start
+        if self._settings.broker is not self._broker:
+            self._read_settings()
         done = 0
         while done < scanner.count:
             appended = self._append(connection, buffer, done)
@@ -89,46 +79,18 @@ class SendPath:
                 return scanner.rows[done * ROW_WIDTH + R_FRAME]
         return taken
 
-    # --- a turn of the loop: the arrivals that were there when it looked ---
-
-    def _begin_turn(self) -> None:
+    def _may_append(self) -> bool:
         """Anything to refuse is the general processor's: it knows the remark."""
-        self._is_turn = True
-        asyncio.get_running_loop().call_soon(self._end_turn)
-        if self._settings.broker is not self._broker:
-            self._read_settings()
-        begins_ms = self._broker.start_accept_send_request_time_stamp
-        self._may_append = (
+        begins_ms = self._settings.broker.start_accept_send_request_time_stamp
+        return (
             self._store.refusal() is None
             and self._acknowledgement.refusal() is None
+            and self._fast_failure.refuse_send() is None
             and (begins_ms <= 0 or self._clock.wall_ms() >= begins_ms)
         )
 
-    def _end_turn(self) -> None:
-        """What was appended goes on its way, and who need not wait has his answer."""
-        self._is_turn = False
-        waiting, self._waiting = self._waiting, []
-        at_once, self._at_once = self._at_once, []
-        if not waiting and not at_once:
-            return
-        self._store.appended()
-        if at_once:
-            self._acknowledgement.without_waiting()
-            for connection, answers in at_once:
-                connection.write([memoryview(answers)])
-        if waiting and not self._acknowledgement.when(self._end_offset, partial(self._answer, waiting)):
-            self._answer(waiting, ResponseCode.SUCCESS)
-
-    def _answer(self, waiting: list[tuple[Connection, bytearray]], code: ResponseCode) -> None:
-        leave = self._fast_failure.sends.leave
-        for connection, answers in waiting:
-            leave()
-            connection.write([memoryview(answers if code == ResponseCode.SUCCESS else with_code(answers, code))])
-
-    # --- one arrival ---
-
     def _append(self, connection: Connection, buffer: bytearray, first: int) -> int:
-        """Append the rows from `first` on that go into one file of the log, and make their answers; how many."""
+        """Append and answer the rows from `first` on that go into one file of the log; how many."""
         scanner = self._scanner
         appended = self._store.append_rows(
             buffer, scanner.scratch, scanner.rows, first, scanner.count - first, connection.remote_host, self._suffix
@@ -142,21 +104,25 @@ class SendPath:
             self._trace_on, LanguageCode.PYTHON, CURRENT_VERSION, appended.log, appended.file_from_offset,
             ResponseCode.SUCCESS, answers,
         )  # fmt: skip
-        if self._somebody_waits(first, appended.rows):
+        if not self._somebody_waits(first, appended.rows):
+            self._acknowledgement.without_waiting()
+        elif self._acknowledgement.when(appended.end_offset, partial(self._answer, connection, answers)):
             self._fast_failure.sends.enter()
-            self._waiting.append((connection, answers))
-            self._end_offset = appended.end_offset
-        else:
-            self._at_once.append((connection, answers))
+            return appended.rows
+        connection.write([memoryview(answers)])
         return appended.rows
 
     def _somebody_waits(self, first: int, count: int) -> bool:
         """Has one of the rows not WAIT=false? It is the first one, nearly always."""
         rows = self._scanner.rows
-        for row in range(first, first + count):  # noqa: SIM110 a generator costs more than the one row
+        for row in range(first, first + count):  # noqa: SIM110 a generator costs more than the row, nearly always the first
             if not rows[row * ROW_WIDTH + R_FLAGS] & F_NO_WAIT:
                 return True
         return False
+
+    def _answer(self, connection: Connection, answers: bytearray, code: ResponseCode) -> None:
+        self._fast_failure.sends.leave()
+        connection.write([memoryview(answers if code == ResponseCode.SUCCESS else with_code(answers, code))])
 
 
 def with_code(answers: bytearray, code: ResponseCode) -> bytearray:

@@ -42,7 +42,7 @@ from maxq.store.property_filter import PropertyFilter
 from maxq.store.queue_loader import load_queues
 from maxq.store.recovery import Recovery, RecoveryReport
 from maxq.store.replica_append import ReplicaAppender
-from maxq.store.restore_places import restore_places
+from maxq.store.restore_places import restore_keys, restore_places
 from maxq.store.running_flags import RunningFlags
 from maxq.store.seals import Seals
 from maxq.store.store_checkpoint import StoreCheckpoint
@@ -343,14 +343,9 @@ class MessageStore:
 
         Returns:
             How many of rows [first, first + count) were stored. Fewer: call again for the rest; 0: row `first` must
-            take `put_message`. Call `appended` in the same turn of the loop: before that nobody sees them.
+            take `put_message`.
         """
         return self.writer.append_rows(source, scratch, rows, first, count, born_host, suffix)
-
-    def appended(self) -> None:
-        """What `append_rows` has stored goes on to slaves, to the disk and into the queues."""
-        if self._loaded:
-            self._on_appended()
 
     def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         """Call `done(True)` when everything below `end_offset` is durable, `done(False)` after syncFlushTimeout or a
@@ -446,13 +441,20 @@ class MessageStore:
         return -1 if self._replica is None else self._replica.last_record_offset
 
     def restore_places(self, physical_offset: int, size: int) -> int:
-        """A range that a start had sealed as damaged holds its records again: give them their places in the queues.
+        """A range that a start had sealed as damaged holds its records again: give them their places in the queues, and
+        index their keys.
 
         Returns:
             How many queue units were written.
         """
-        delays_ms = self.dispatch.dispatcher.delay_table
-        return restore_places(self.commit_log, self.queues, delays_ms, physical_offset, size)
+        dispatcher = self.dispatch.dispatcher
+        written = restore_places(self.commit_log, self.queues, dispatcher.delay_table, physical_offset, size)
+        if self.config.message_index_enable and physical_offset + size <= dispatcher.dispatched_offset:
+            try:
+                restore_keys(self.commit_log, self.index, dispatcher.index_tags, physical_offset, size)
+            except OSError as error:
+                log.error("what is back from physical offset %d on is not all in the index: %s", physical_offset, error)
+        return written
 
     def log_bytes(self, offset: int, limit: int) -> memoryview | None:
         """At most `limit` bytes of the mapped log from physical offset `offset` on, within one file; None if the log

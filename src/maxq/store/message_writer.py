@@ -319,6 +319,7 @@ class MessageWriter:
         assert file is not None, "something was written, so there is a file"
         took = self._took(began)
         self._flusher.appended_timestamp = now
+        self._on_appended()
         return RowsAppended(done, end, log.tail_view, file.file_from_offset, took)
 
     # --- BatchCQ topics ---
