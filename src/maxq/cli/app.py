@@ -23,6 +23,7 @@ COMMANDS = {
     "consume": Entry("maxq.cli.messages", "Print a topic's messages as a member of a group.", "consume"),
     "tail": Entry("maxq.cli.messages", "Print what arrives in a topic from now on.", "tail"),
     "admin": Entry("maxq.cli.admin", "mqadmin's commands."),
+    "dlq": Entry("maxq.cli.dlq", "Dead letters of consumer groups: list, show, export, redrive."),
     "store": Entry("maxq.cli.store", "Look into, check and recover store directories, offline."),
     "bench": Entry("maxq.cli.bench", "Generate load and measure."),
 }

@@ -1,5 +1,5 @@
-"""Admin: what operators ask name servers and brokers. Its parts: topics, groups, offsets, messages, brokers,
-name_servers.
+"""Admin: what operators ask name servers and brokers. Its parts: topics, groups, offsets, messages, dead_letters,
+brokers, name_servers.
 
 It keeps no heartbeat and no timers: a command connects, asks, and is done.
 
@@ -11,6 +11,7 @@ from typing import Self
 
 from maxq.client.admin.brokers import BrokerAdmin
 from maxq.client.admin.context import AdminContext
+from maxq.client.admin.dead_letters import DeadLetterAdmin
 from maxq.client.admin.groups import GroupAdmin
 from maxq.client.admin.messages import MessageAdmin
 from maxq.client.admin.name_servers import NameServerAdmin
@@ -55,6 +56,7 @@ class Admin:
         self.groups = GroupAdmin(self._context)
         self.offsets = OffsetAdmin(self._context)
         self.messages = MessageAdmin(self._context)
+        self.dead_letters = DeadLetterAdmin(self._context, self.messages, self.offsets, self.topics)
         self.brokers = BrokerAdmin(self._context)
         self.name_servers = NameServerAdmin(self._context)
 
