@@ -16,7 +16,6 @@ from maxq.broker.processors.put_outcome import put_refusal
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.put_hooks import PutHooks
-from maxq.broker.timer.slot_work import delete_key
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
@@ -30,6 +29,7 @@ from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
+from maxq.store.timer.timer_message_store import delete_key
 
 RECALL_MESSAGE_TAG: Final = "_RECALL_TAG_"
 _BODY: Final = b"0"

@@ -8,13 +8,8 @@ Source:
 """
 
 from maxq.store.timer.timer_log import Unit
-from maxq.store.timer.timer_message_store import TimerRecord
+from maxq.store.timer.timer_message_store import TimerRecord, delete_key
 from maxq.store.timer.timer_wheel import Slot
-
-
-def delete_key(topic: str, unique_key: str) -> str:
-    """The longer form."""
-    return f"{topic}+{unique_key}"
 
 
 class SlotWork:

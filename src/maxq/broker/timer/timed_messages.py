@@ -10,6 +10,7 @@ from maxq.broker.put_hooks import PutHooks
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.timer.recall_message import RecallMessageProcessor
+from maxq.broker.timer.timer_admin import TimerAdminProcessor
 from maxq.broker.timer.timer_hook import TimerHook
 from maxq.broker.timer.timer_service import TimerParts, TimerService
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -82,12 +83,21 @@ class TimedMessages:
             clock=parts.clock,
             hooks=parts.hooks,
         )
+        self._admin = TimerAdminProcessor(
+            settings=parts.settings,
+            store=parts.store,
+            service=self.service,
+            recall=self._recall,
+            broker=parts.own,
+            clock=parts.clock,
+        )
         if self._is_enabled:
             parts.member.services.register("timer messages", self.service)
 
     def register(self, server: RemotingServer) -> None:
-        """The codes of RecallMessageProcessor."""
+        """The codes of RecallMessageProcessor and TimerAdminProcessor."""
         self._recall.register(server)
+        self._admin.register(server)
 
     async def load(self) -> None:
         """See MessageKind. Without the wheel nothing is read."""

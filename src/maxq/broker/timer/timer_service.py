@@ -473,6 +473,25 @@ class TimerService:
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
+    def why_late(self, unit: Unit, is_late: bool) -> str:
+        """Why a message was not delivered yet; empty if it is not late."""
+        failure = self.failures.get(unit.physical_offset)
+        if failure is not None:
+            return f"could not be delivered {failure.times} times, it is tried again: {failure.reason}"
+        if not is_late:
+            return ""
+        config = self._parts.settings.store
+        if not self.is_dequeuing:
+            return "this broker does not speak for its group: the master, or who acts for it, delivers"
+        if config.timer_stop_dequeue:
+            return "timerStopDequeue is true"
+        if not self._may_dequeue():
+            return f"disappearTimeAfterStart is {config.disappear_time_after_start} ms"
+        if self.closed:
+            return f"nothing can be stored: {self.closed}"
+        behind_ms = self._parts.clock.wall_ms() - self.timer.read_time_ms
+        return f"the timer is {behind_ms} ms behind, {self.timer.pending} messages wait"
+
     def runtime_info(self) -> dict[str, str]:
         """The timer's part of GET_BROKER_RUNTIME_INFO."""
         if not self.is_loaded:

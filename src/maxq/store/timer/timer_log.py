@@ -33,6 +33,9 @@ BLANK_MAGIC: Final = -875286124  # 0xCBD43194
 
 _UNIT: Final = struct.Struct(">iqiqiqiiq")
 _BLANK: Final = struct.Struct(">iqi")
+_RECORD: Final = struct.Struct(">qi")
+_RECORD_AT: Final = 28
+_SEARCH_STEP: Final = 20_000 * UNIT_SIZE
 _KNOWN_MAGIC: Final = 0xF
 _NOTHING_BEFORE: Final = -1
 
@@ -156,6 +159,22 @@ class TimerLog:
                 if unit is None:
                     break
                 yield unit
+
+    def last_unit_of(self, physical_offset: int, size: int) -> int | None:
+        """The position of the last unit of a record; None if it has none. Reads the log from its end: blocks."""
+        needle = _RECORD.pack(physical_offset, size)
+        for file in reversed(list(self._files.files)):
+            end = file.wrote_position
+            while end > 0:
+                start = max(0, end - _SEARCH_STEP)
+                piece = bytes(file.view[start:end])
+                hit = piece.rfind(needle)
+                while hit >= 0:
+                    if (start + hit - _RECORD_AT) % UNIT_SIZE == 0:
+                        return file.file_from_offset + start + hit - _RECORD_AT
+                    hit = piece.rfind(needle, 0, hit + len(needle) - 1)
+                end = start
+        return None
 
     # --- recovery and cleaning ---
 

@@ -78,6 +78,11 @@ class TimerRecord:
         return self.real_topic, self.unique_key, str(self.out_ms), self.rolls
 
 
+def delete_key(topic: str, unique_key: str) -> str:
+    """What a marker names a message by, in the longer form; the shorter one is the unique key alone."""
+    return f"{topic}+{unique_key}"
+
+
 def timer_record(message: MessageExt, physical_offset: int) -> TimerRecord | None:
     """What the timer needs of a message; None if it is none of the timer's."""
     properties = message.properties
@@ -339,8 +344,12 @@ class TimerMessageStore:
 
     def slot_count(self, due_ms: int) -> int:
         """Messages that wait in the slot of `due_ms`."""
-        slot = self._live(self.floor(due_ms))
-        return 0 if slot is None else slot.num
+        return self.live_slot(self.floor(due_ms)).num
+
+    def live_slot(self, time_ms: int) -> Slot:
+        """The slot of a time; EMPTY if nothing in it waits."""
+        slot = self.wheel.get(time_ms)
+        return EMPTY if slot is EMPTY or self._is_over(slot) else slot
 
     # --- dequeue ---
 

@@ -1,0 +1,164 @@
+"""TimerAdminProcessor: what is due when, where it lies, why it is late; and taking it back.
+
+MaxQ's own codes, for `maxq timer`:
+
+    30060  a page of waiting messages   ext beginMs, endMs, topic, maxNum, cursor (all optional)
+    30061  one message                  ext key (UNIQ_KEY), topic (optional)
+    30062  take one message back        ext key, topic (optional)
+
+The answers are JSON objects: {"brokerName", "nowMs", "readTimeMs", "isDelivering", "pending", "unread", "closed",
+"next", "entries": [see TimerEntry.to_json]}.
+
+And 5001, which in Java changes between the wheel and RocksDB.
+
+Source:
+    broker/processor/AdminBrokerProcessor.java switchTimerEngine; changes-5.5.md §2.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.processors.support import RequestProcessor
+from maxq.broker.timer.recall_message import RecallMessageProcessor
+from maxq.broker.timer.timer_service import TimerService
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RequestRefusedError
+from maxq.protocol import json_dialect
+from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.message import decode_record
+from maxq.protocol.recall_handle import RecallHandle
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.blocking import run_blocking
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+from maxq.store.timer.timer_listing import LATE, TimerEntry, TimerListing
+from maxq.store.timer.timer_log import TimerLog
+from maxq.store.timer.timer_message_store import TIMER_TOPIC, TimerRecord, roll_window_ms, timer_record
+
+_MOST_ENTRIES: Final = 1_000
+_FOUND_MOST: Final = 32
+_ENGINE: Final = "E_T"
+_WHEEL, _ROCKS_DB = "F", "R"
+
+
+class TimerAdminProcessor(RequestProcessor):
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        service: TimerService,
+        recall: RecallMessageProcessor,
+        broker: BrokerAddress,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._service = service
+        self._recall = recall
+        self._broker = broker
+        self._clock = clock
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {
+            RequestCode.MAXQ_LIST_TIMER_MESSAGES: self.list_messages,
+            RequestCode.MAXQ_INSPECT_TIMER_MESSAGE: self.inspect_message,
+            RequestCode.MAXQ_CANCEL_TIMER_MESSAGE: self.cancel_message,
+            RequestCode.SWITCH_TIMER_ENGINE: self.switch_timer_engine,
+        }
+
+    def list_messages(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """30060. Costs some milliseconds at most, however much waits."""
+        listing = self._listing()
+        fields = HeaderFields(request.ext)
+        timer, now_ms = self._service.timer, self._clock.wall_ms()
+        last_ms = now_ms + roll_window_ms(self._settings.store) + 2 * timer.precision_ms
+        begin_ms, end_ms = fields.opt_long("beginMs"), fields.opt_long("endMs")
+        page = listing.page(
+            max(begin_ms or 0, min(timer.read_time_ms, now_ms)),
+            last_ms if end_ms is None else min(end_ms, last_ms),
+            now_ms,
+            topic=fields.opt_str("topic") or "",
+            limit=max(1, min(fields.opt_int("maxNum") or 100, _MOST_ENTRIES)),
+            cursor=fields.opt_str("cursor") or "",
+        )
+        return self._answer(request, page.entries, page.next)
+
+    async def inspect_message(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """30061. No entries: no such message waits."""
+        return self._answer(request, await self._find(request), "")
+
+    async def cancel_message(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """30062. An administrator may, whatever recallMessageEnable says."""
+        records = [entry.record for entry in await self._find(request)]
+        found = [record for record in records if record is not None and record.delete_key is None]
+        if not found:
+            raise RequestRefusedError(
+                ResponseCode.QUERY_NOT_FOUND, f"no timer message {request.ext.get('key')} waits on this broker"
+            )
+        record = max(found, key=lambda one: one.physical_offset)
+        if record.out_ms + self._service.timer.precision_ms <= self._clock.wall_ms():
+            raise RequestRefusedError(ResponseCode.ILLEGAL_OPERATION, "it is due already: it cannot be taken back")
+        handle = RecallHandle(record.real_topic, self._broker.broker_name, record.out_ms + 1, record.unique_key)
+        return await self._recall.cancel(request, handle, connection.remote_host, "")
+
+    def switch_timer_engine(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """5001. There is one engine, the wheel."""
+        engine = request.ext.get(_ENGINE, "")
+        if engine == _WHEEL:
+            return request.reply(ResponseCode.SUCCESS, "switch timer engine success")
+        why = "timerRocksDBEnable must be configured true when broker start, and there is no RocksDB here"
+        if engine != _ROCKS_DB:
+            why = f"engine type {engine!r} is neither {_WHEEL} nor {_ROCKS_DB}"
+        return request.reply(ResponseCode.INVALID_PARAMETER, why)
+
+    # ---- what they share --------------------------------------------------------------------------------------------
+
+    def _listing(self) -> TimerListing:
+        if not self._service.is_loaded:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, "this broker has no timer: timerWheelEnable is false, or it is starting"
+            )
+        timer = self._service.timer
+        return TimerListing(timer.wheel, timer.log, timer.record_at, timer.live_slot)
+
+    async def _find(self, request: RemotingCommand) -> list[TimerEntry]:
+        """The message with that unique key, found by the index."""
+        listing = self._listing()
+        fields = HeaderFields(request.ext)
+        key, topic = fields.required_str("key"), fields.opt_str("topic") or ""
+        result = self._store.query_message(TIMER_TOPIC, key, _FOUND_MOST, 0, self._clock.wall_ms())
+        records: list[TimerRecord] = []
+        for buffer in result.buffers:
+            message = decode_record(buffer)
+            record = timer_record(message, message.physical_offset)
+            if record is not None and record.unique_key == key and topic in ("", record.real_topic):
+                records.append(record)
+        positions = await run_blocking(_positions, self._service.timer.log, records)
+        return listing.entries_at(positions, self._clock.wall_ms())
+
+    def _answer(self, request: RemotingCommand, entries: list[TimerEntry], cursor: str) -> RemotingCommand:
+        timer = self._service.timer
+        body: dict[str, Any] = {
+            "brokerName": self._broker.broker_name,
+            "nowMs": self._clock.wall_ms(),
+            "readTimeMs": timer.read_time_ms,
+            "isDelivering": self._service.is_dequeuing,
+            "pending": timer.pending,
+            "unread": timer.max_queue_offset - timer.queue_offset,
+            "closed": self._service.closed,
+            "next": cursor,
+            "entries": [entry.to_json(self._service.why_late(entry.unit, entry.state == LATE)) for entry in entries],
+        }
+        return request.reply(body=json_dialect.dumps(body))
+
+
+def _positions(timer_log: TimerLog, records: list[TimerRecord]) -> list[int]:
+    """Of their newest units. Blocks."""
+    found = (timer_log.last_unit_of(record.physical_offset, record.size) for record in records)
+    return [position for position in found if position is not None]

@@ -1,0 +1,168 @@
+"""TimerListing: what the wheel holds, a page at a time and within a budget.
+
+It works on a running timer as well as on files that nobody uses (offline_timer.py). A page ends after so many messages,
+or so many slots and units looked at; its cursor (`slot:position in the timer log`) says where the next one begins.
+Within a slot the newest message comes first, as the units are chained.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol import message_const as const
+from maxq.store.timer.timer_log import TimerLog, Unit
+from maxq.store.timer.timer_message_store import TimerRecord
+from maxq.store.timer.timer_wheel import Slot, TimerWheel
+
+#: Slots looked at for one page; a page of an empty stretch of the wheel costs some milliseconds.
+SLOT_BUDGET: Final = 5_000
+#: Units looked at for one page.
+UNIT_BUDGET: Final = 1_000
+
+WAITING, ROLLING, MARKER, LATE, LOST = "WAITING", "ROLLING", "MARKER", "LATE", "LOST"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerEntry:
+    """One unit of the timer log and its message.
+
+    Attributes:
+        slot_ms: its slot; it is delivered when that is over.
+        due_ms: when it is delivered, ms since 1970: of one that rolls, when it goes round again.
+        state: WAITING; ROLLING, it goes round again, for it is due later than the wheel reaches; MARKER, it recalls
+            another message; LATE; LOST, its record is gone.
+        record: None if it is lost.
+    """
+
+    slot_ms: int
+    due_ms: int
+    state: str
+    unit: Unit
+    record: TimerRecord | None
+
+    def to_json(self, why: str = "") -> dict[str, Any]:
+        """For tools; `why` it is late."""
+        record, unit = self.record, self.unit
+        found: dict[str, Any] = {
+            "state": self.state,
+            "dueMs": self.due_ms,
+            "slotMs": self.slot_ms,
+            "physicalOffset": unit.physical_offset,
+            "size": unit.size,
+            "timerLogPosition": unit.position,
+            "enqueuedMs": unit.write_time_ms,
+        }
+        if record is not None:
+            properties = record.message.properties
+            found |= {
+                "topic": record.real_topic,
+                "queueId": int(properties.get(const.PROPERTY_REAL_QUEUE_ID, "0")),
+                "msgId": record.unique_key,
+                "timerQueueOffset": record.message.queue_offset,
+                "storedMs": record.message.store_timestamp,
+                "outMs": record.out_ms,
+                "rolls": record.rolls,
+            }
+            if record.delete_key is not None:
+                found["recalls"] = record.delete_key
+        if why:
+            found["why"] = why
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class TimerPage:
+    """`next` is the cursor of the next page; empty: there is none."""
+
+    entries: list[TimerEntry]
+    next: str
+
+
+class TimerListing:
+    """Reads; changes nothing."""
+
+    def __init__(
+        self,
+        wheel: TimerWheel,
+        timer_log: TimerLog,
+        record_at: Callable[[int, int], TimerRecord | None],
+        live_slot: Callable[[int], Slot],
+    ) -> None:
+        """
+        Args:
+            record_at: the message at a physical offset with a size.
+            live_slot: the slot of a time, EMPTY if what it holds is over.
+        """
+        self._wheel = wheel
+        self._log = timer_log
+        self._record_at = record_at
+        self._live_slot = live_slot
+
+    def page(
+        self, begin_ms: int, end_ms: int, now_ms: int, *, topic: str = "", limit: int = 100, cursor: str = ""
+    ) -> TimerPage:
+        """Messages due in slots from `begin_ms` up to, not including, `end_ms`.
+
+        Args:
+            topic: of this real topic only.
+            cursor: `next` of the page before; empty: begin.
+
+        Raises:
+            RemoteProtocolError: the cursor is none.
+        """
+        precision = self._wheel.precision_ms
+        time_ms, position = self._cursor(cursor) if cursor else (begin_ms // precision * precision, -1)
+        entries: list[TimerEntry] = []
+        slots, units = SLOT_BUDGET, UNIT_BUDGET
+        while time_ms < end_ms:
+            if slots <= 0:
+                return TimerPage(entries, f"{time_ms}:-1")
+            slots -= 1
+            if position < 0:
+                position = self._live_slot(time_ms).last_position
+            while position >= 0:
+                if units <= 0 or len(entries) >= limit:
+                    return TimerPage(entries, f"{time_ms}:{position}")
+                units -= 1
+                unit = self._log.read(position)
+                if unit is None or unit.due_ms != time_ms:
+                    break
+                entry = self._entry(unit, now_ms)
+                if not topic or (entry.record is not None and entry.record.real_topic == topic):
+                    entries.append(entry)
+                position = unit.previous if unit.previous < position else -1
+            position = -1
+            time_ms += precision
+        return TimerPage(entries, "")
+
+    def entries_at(self, positions: Iterable[int], now_ms: int) -> list[TimerEntry]:
+        """Of the units at these positions, those that still wait."""
+        units = (self._log.read(position) for position in positions)
+        return [
+            self._entry(unit, now_ms)
+            for unit in units
+            if unit is not None and self._live_slot(unit.due_ms).last_position >= unit.position
+        ]
+
+    def _entry(self, unit: Unit, now_ms: int) -> TimerEntry:
+        record = self._record_at(unit.physical_offset, unit.size)
+        due_ms = unit.due_ms + self._wheel.precision_ms
+        state = WAITING
+        if record is None:
+            state = LOST
+        elif due_ms <= now_ms:
+            state = LATE
+        elif unit.rolls:
+            state = ROLLING
+        elif record.delete_key is not None:
+            state = MARKER
+        return TimerEntry(unit.due_ms, due_ms, state, unit, record)
+
+    def _cursor(self, text: str) -> tuple[int, int]:
+        time_text, _, position_text = text.partition(":")
+        try:
+            time_ms, position = int(time_text), int(position_text)
+        except ValueError:
+            raise RemoteProtocolError(f"{text!r} is no cursor of a list of timer messages") from None
+        return time_ms // self._wheel.precision_ms * self._wheel.precision_ms, position
