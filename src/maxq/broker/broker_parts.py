@@ -47,6 +47,10 @@ from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
 from maxq.broker.slave.role_service import RoleParts, RoleService
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
+from maxq.broker.static_topic.other_brokers import OtherBrokers
+from maxq.broker.static_topic.static_topics import StaticTopics
+from maxq.broker.static_topic.topic_queue_mapping_manager import FILE_NAME as MAPPING_FILE
+from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.topic_puts import TopicPuts
@@ -115,6 +119,9 @@ class BrokerParts:
         self.topics = TopicConfigManager(disk, folder / TOPIC_FILE, settings=settings, clock=clock)
         self.groups = SubscriptionGroupManager(disk, folder / GROUP_FILE, settings=settings, clock=clock)
         self.offsets = create_consumer_offset_manager(disk, folder, settings=settings, clock=clock)
+        self.mappings = TopicQueueMappingManager(
+            disk, folder / MAPPING_FILE, broker_name=self.address.broker_name, clock=clock
+        )
         self.request_modes = MessageRequestModeManager(disk, folder / REQUEST_MODE_FILE)
         self.carried_files = CarriedFiles(disk, folder)
         self.consumers = ConsumerManager(settings=settings, clock=clock)
@@ -148,6 +155,7 @@ class BrokerParts:
             max_physical_offset=lambda: self.store.max_physical_offset,
         )
         self.consumers.add_offline_listener(self.filters.unregister)
+        self.store.set_bit_map_source(self.filters.bit_map)
         self.acknowledgement = Acknowledgement(self.store)
         self.hold_service = PullRequestHoldService(
             self.store, clock=clock, long_polling=lambda: settings.broker.long_polling_enable
@@ -191,6 +199,7 @@ class BrokerParts:
             MasterApi(self.client),
             SlaveTables(
                 topics=self.topics,
+                mappings=self.mappings,
                 groups=self.groups,
                 offsets=self.offsets,
                 request_modes=self.request_modes,
@@ -305,7 +314,15 @@ class BrokerParts:
             clock=clock,
             rules=self.pull_processor.rules,
         )
-        self.pull_processor.set_learn(pulls.learn)
+        self.static_topics = StaticTopics(
+            self.mappings,
+            OtherBrokers(self.client, self.outer_api.topic_route, lambda: settings.broker.forward_timeout),
+            registration=self.registration,
+            tails=self.topic_tails,
+            pulls=pulls,
+        )
+        self.static_topics.place(self.server)
+        self.pull_processor.set_learn(self.static_topics.learn)
         acting = self.member.acting
         self.pull_processor.rules.set_group(
             is_acting_master=lambda: acting.is_acting_master, min_broker_id=lambda: acting.min_broker_id
@@ -411,6 +428,7 @@ class BrokerParts:
             broker_address=lambda: self.address.address,
             store=self.store,
             topics=self.topics,
+            mappings=self.mappings,
             groups=self.groups,
             offsets=self.offsets,
             consumers=self.consumers,

@@ -209,4 +209,4 @@ class BrokerController(BrokerParts):
                 log.error("%s could not be written: %s", type(table).__name__, error)
 
     def _tables(self) -> list[PersistentManager]:
-        return [self.topics, self.groups, self.offsets, self.request_modes, self.filters]
+        return [self.topics, self.mappings, self.groups, self.offsets, self.request_modes, self.filters]

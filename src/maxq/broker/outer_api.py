@@ -10,7 +10,7 @@ from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.register_broker import RegisterBrokerBody
 from maxq.protocol.body.route import BrokerData, KVTable, QueueData, TopicRouteData
-from maxq.protocol.body.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper
+from maxq.protocol.body.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper, TopicQueueMappingInfo
 from maxq.protocol.header.namesrv import (
     GetRouteInfoRequestHeader,
     QueryDataVersionRequestHeader,
@@ -90,6 +90,7 @@ class BrokerOuterApi:
         topics: Mapping[str, TopicConfig],
         data_version: DataVersion,
         *,
+        mappings: Mapping[str, TopicQueueMappingInfo] | None = None,
         timeout_ms: int,
         compressed: bool = False,
         heartbeat_timeout_ms: int | None = None,
@@ -97,10 +98,12 @@ class BrokerOuterApi:
         """Tell a name server of this broker and of `topics`: all of them, or those that changed (103).
 
         Args:
+            mappings: of those of the topics that are static.
             heartbeat_timeout_ms: after so long a silence the broker counts as gone, and its slave with the smallest id
                 may act as master (enableSlaveActingMaster); None: this group has no acting masters.
         """
         wrapper = TopicConfigAndMappingSerializeWrapper(data_version=data_version)
+        wrapper.topic_queue_mapping_info_map = dict(mappings or {})
         if compressed:
             wrapper.topic_config_table = dict(topics)
             body = RegisterBrokerBody(wrapper).encode_body(compressed=True)

@@ -95,6 +95,10 @@ class PullPath:
         self._scanner = PullScanner()
         self._plans: dict[bytes, PullPlan] = {}
 
+    def forget_all(self) -> None:
+        """What was learned may be wrong now (a topic has become static)."""
+        self._plans.clear()
+
     def learn(
         self,
         header: PullMessageRequestHeader,

@@ -19,7 +19,7 @@ from maxq.broker.outer_api import BrokerOuterApi, RegisterResult
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.broker_config import BrokerConfig
 from maxq.errors import BrokerError, MaxQError
-from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig
+from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig, TopicQueueMappingInfo
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,7 @@ class BrokerRegistration:
         self._broker = broker
         self._config = config
         self._name_servers = name_servers
+        self._mappings: Callable[[Iterable[str]], dict[str, TopicQueueMappingInfo]] = lambda topics: {}
         self._on_result: Callable[[RegisterResult], None] = lambda result: None
         self._servers: dict[str, _NameServer] = {}
         self._running: set[asyncio.Task[None]] = set()
@@ -69,6 +70,10 @@ class BrokerRegistration:
     def set_isolated(self, isolated: bool) -> None:
         """While isolated nothing is registered; what changes meanwhile goes out with the next registration after."""
         self._is_isolated = isolated
+
+    def set_mappings(self, mappings: Callable[[Iterable[str]], dict[str, TopicQueueMappingInfo]]) -> None:
+        """`mappings(topics)` says what name servers learn of those of them that are static."""
+        self._mappings = mappings
 
     def set_result_listener(self, listener: Callable[[RegisterResult], None]) -> None:
         """`listener` is called with each answer to a registration: a slave learns from it where its master is."""
@@ -194,7 +199,7 @@ class BrokerRegistration:
         table = self._topics.topic_config_table
         topics = {name: table[name] for name in names if name in table}
         try:
-            if config.enable_single_topic_register and len(topics) == 1:
+            if config.enable_single_topic_register and len(topics) == 1 and not self._mappings(topics):
                 (topic,) = self._with_broker_permission(topics, config).values()
                 await self._api.register_topic(
                     server.address, self._broker, topic, timeout_ms=config.register_broker_timeout_mills
@@ -227,6 +232,7 @@ class BrokerRegistration:
             self._broker,
             self._with_broker_permission(topics, config),
             self._topics.data_version.copy(),
+            mappings=self._mappings(topics),
             timeout_ms=config.register_broker_timeout_mills,
             compressed=config.compressed_register,
             heartbeat_timeout_ms=(

@@ -72,6 +72,13 @@ class BrokerConfig(SettingsTable):
         8, "Queues of the topic that pop consumption revives messages from.", low=1, high=65_535
     )
     enable_mixed_message_type: bool = setting(False, "Take any type of message in any topic.", live=True)
+    forward_timeout: int = setting(
+        3000,
+        "Longest wait for the broker that holds another part of a static topic's queue.",
+        unit="ms",
+        low=1,
+        live=True,
+    )
     enable_topic_message_type_check: bool = setting(
         False, "Refuse messages whose type is not their topic's message.type (NORMAL where it has none).", live=True
     )
@@ -314,7 +321,6 @@ class BrokerConfig(SettingsTable):
     )
     acl_enable: bool = parity(False, unsupported="access control by plain_acl.yml is not built")
     isolate_log_enable: bool = parity(False)
-    forward_timeout: int = parity(3000)
     async_send_enable: bool = parity(True)
     delay_offset_update_version_step: int = setting(
         200, "Deliveries of delayed messages that make one new version of delayOffset.json.", low=1, live=True

@@ -78,6 +78,10 @@ class RemotingEndpoint:
         """`processor` answers requests with this code."""
         self._processors[int(code)] = processor
 
+    def processor(self, code: int) -> Processor:
+        """Who answers requests with this code; KeyError if nobody does. For one who wants to stand before him."""
+        return self._processors[int(code)]
+
     def register_default(self, processor: Processor) -> None:
         """`processor` answers what no other does."""
         self._default = processor

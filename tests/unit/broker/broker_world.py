@@ -17,6 +17,7 @@ from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offse
 from maxq.broker.processors.assembly import AdminParts, admin_processors
 from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -146,6 +147,12 @@ class BrokerWorld:
         self.settings, _ = BrokerSettings.from_properties(given, source="test")
         settings, clock = self.settings, self.clock
         self.topics = TopicConfigManager(self.disk, CONFIG_DIR / "topics.json", settings=settings, clock=clock)
+        self.mappings = TopicQueueMappingManager(
+            self.disk,
+            CONFIG_DIR / "topicQueueMapping.json",
+            broker_name=self.settings.broker.broker_name,
+            clock=self.clock,
+        )
         self.groups = SubscriptionGroupManager(
             self.disk, CONFIG_DIR / "subscriptionGroup.json", settings=settings, clock=clock
         )
@@ -184,6 +191,7 @@ class BrokerWorld:
             broker_address=lambda: "127.0.0.2:20911",
             store=cast(MessageStore, self.store),
             topics=self.topics,
+            mappings=self.mappings,
             groups=self.groups,
             offsets=self.offsets,
             consumers=self.consumers,

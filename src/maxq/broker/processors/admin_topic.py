@@ -18,6 +18,7 @@ from maxq.broker.processors.support import (
     refuse_if,
     topic_not_exist,
 )
+from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.names import TOPIC_PUT_NUMS
 from maxq.broker.topic.compaction_topics import COMPACTION
@@ -26,12 +27,12 @@ from maxq.broker.topic.topic_validator import pop_retry_topics, validate_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
-from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.offsets import TopicOffset, TopicStatsTable
 from maxq.protocol.body.topic_config import (
     CreateTopicListRequestBody,
     TopicConfig,
     TopicConfigAndMappingSerializeWrapper,
+    TopicConfigAndQueueMapping,
     TopicList,
 )
 from maxq.protocol.enums import TopicFilterType
@@ -39,7 +40,6 @@ from maxq.protocol.header_fields import HeaderFields
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
-from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -54,9 +54,9 @@ class AdminTopicProcessor(RequestProcessor):
         self,
         *,
         settings: BrokerSettings,
-        clock: Clock,
         store: MessageStore,
         topics: TopicConfigManager,
+        mappings: TopicQueueMappingManager,
         offsets: ConsumerOffsetManager,
         stats: BrokerStatsManager,
     ) -> None:
@@ -65,7 +65,7 @@ class AdminTopicProcessor(RequestProcessor):
         self._topics = topics
         self._offsets = offsets
         self._stats = stats
-        self._mapping_version = DataVersion(timestamp=clock.wall_ms())  # of static topics, of which there are none
+        self._mappings = mappings
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -143,6 +143,7 @@ class AdminTopicProcessor(RequestProcessor):
             refuse_if("The specified topic is blank.")
         self._refuse_system_topic(topic)
         doomed = [topic, *self._pop_retry_topics(topic)]
+        self._mappings.delete(doomed)
         self._topics.delete_topic_configs(doomed)
         for name in doomed:
             self._offsets.clean_offset_by_topic(name)
@@ -183,7 +184,10 @@ class AdminTopicProcessor(RequestProcessor):
         body = TopicConfigAndMappingSerializeWrapper(
             topic_config_table=page,
             data_version=self._topics.data_version,
-            mapping_data_version=self._mapping_version,
+            topic_queue_mapping_detail_map={
+                topic: detail.to_json() for topic, detail in self._mappings.table.items() if topic in page
+            },
+            mapping_data_version=self._mappings.data_version,
         )
         return body_reply(request, body, {"totalTopicNum": str(len(table))})
 
@@ -193,7 +197,11 @@ class AdminTopicProcessor(RequestProcessor):
         config = self._topics.select_topic_config(topic)
         if config is None:
             raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
-        return body_reply(request, config)
+        mapping = self._mappings.table.get(topic) if HeaderFields(request.ext).opt_bool("lo") else None
+        if mapping is None:
+            return body_reply(request, config)
+        both = TopicConfigAndQueueMapping(**vars(config), mapping_detail=mapping.to_json())
+        return body_reply(request, both)
 
     def get_system_topic_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """305."""

@@ -13,6 +13,7 @@ from maxq.broker.processors.admin_config import AdminConfigProcessor
 from maxq.broker.processors.admin_consume_stats import AdminConsumeStatsProcessor
 from maxq.broker.processors.admin_group import AdminGroupProcessor
 from maxq.broker.processors.admin_offset import AdminOffsetProcessor
+from maxq.broker.processors.admin_static_topic import AdminStaticTopicProcessor
 from maxq.broker.processors.admin_store import AdminStoreProcessor
 from maxq.broker.processors.admin_timer import AdminTimerProcessor
 from maxq.broker.processors.admin_topic import AdminTopicProcessor
@@ -24,6 +25,7 @@ from maxq.broker.processors.reset_offset import ResetOffsetProcessor
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.processors.unsupported import UnsupportedProcessor
 from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -44,6 +46,7 @@ class AdminParts:
     broker_address: Callable[[], str]  # what clients reach this broker by, `host:port`
     store: MessageStore
     topics: TopicConfigManager
+    mappings: TopicQueueMappingManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     consumers: ConsumerManager
@@ -92,7 +95,10 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             modes=parts.request_modes,
             topic_route=parts.topic_route,
         ),
-        AdminTopicProcessor(settings=settings, clock=clock, store=store, topics=topics, offsets=offsets, stats=stats),
+        AdminTopicProcessor(
+            settings=settings, store=store, topics=topics, mappings=parts.mappings, offsets=offsets, stats=stats
+        ),
+        AdminStaticTopicProcessor(settings=settings, topics=topics, mappings=parts.mappings),
         AdminGroupProcessor(settings=settings, groups=groups, offsets=offsets, stats=stats),
         AdminOffsetProcessor(store=store, topics=topics, offsets=offsets, consumers=consumers),
         AdminTimerProcessor(settings=settings, clock=clock, store=store, files=parts.carried_files),

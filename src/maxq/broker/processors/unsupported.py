@@ -45,7 +45,6 @@ _FEATURES: Final[dict[str, Iterable[RequestCode]]] = {
         RequestCode.GET_LITE_GROUP_INFO,
         RequestCode.TRIGGER_LITE_DISPATCH,
     ],
-    "static topics": [RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC],
     "RocksDB storage": [RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON],
     "replication": [
         RequestCode.GET_BROKER_EPOCH_CACHE,

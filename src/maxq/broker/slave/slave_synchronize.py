@@ -27,6 +27,7 @@ from maxq.broker.offset.slave_commits import SlaveCommit
 from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import ResponseCode
@@ -47,6 +48,7 @@ class SlaveTables:
     """Where the copies go."""
 
     topics: TopicConfigManager
+    mappings: TopicQueueMappingManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     request_modes: MessageRequestModeManager
@@ -204,6 +206,7 @@ class SlaveSynchronize:
             return
         if not table.topic_config_table:
             raise RemoteProtocolError("the table is empty, and no broker is without topics of its own")
+        self._tables.mappings.take_from_master(table.topic_queue_mapping_detail_map, table.mapping_data_version)
         topics.take_from_master(table.topic_config_table, table.data_version)
         log.info("topics of master %s taken, %d", address, len(table.topic_config_table))
 

@@ -228,6 +228,11 @@ class TopicConfigManager(PersistentManager):
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
         self.request_persist()
 
+    def announce(self, topic: str) -> None:
+        """Something that goes with a topic has changed (its static mapping): tell the listeners as if it had."""
+        for listener in self._listeners:
+            listener([self.topic_config_table[topic]], [])
+
     def _put(self, configs: list[TopicConfig]) -> None:
         for config in configs:
             self.topic_config_table[config.topic_name] = config

@@ -40,8 +40,13 @@ class TopicTails:
         self._topics = topics
         self._settings = settings
         self._tail_of = tail_of
+        self._is_static: Callable[[str], bool] = lambda topic: False
         topics.add_change_listener(self._on_topics_changed)
         settings.on_change(self._on_settings_changed)
+
+    def set_static_topics(self, is_static: Callable[[str], bool]) -> None:
+        """Topics whose queue ids are global: sends to them are translated. Call refresh_all when they change."""
+        self._is_static = is_static
 
     def refresh_all(self) -> None:
         """Once the topics and the store are loaded."""
@@ -63,6 +68,7 @@ class TopicTails:
             tail.multi_tags = config.topic_filter_type == TopicFilterType.MULTI_TAG
             tail.delay_levels = config.topic_name == SCHEDULE_TOPIC
             takes_all = not checks_types or config.attributes.get(MESSAGE_TYPE) == "MIXED"
+            takes_all = takes_all and not self._is_static(config.topic_name)
             tail.plain = takes_all and _is_plain(config, is_writable=is_writable)
 
 

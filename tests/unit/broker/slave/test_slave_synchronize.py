@@ -58,6 +58,7 @@ class Scene:
             MasterApi(cast(RemotingClient, self.client)),
             SlaveTables(
                 topics=slave.topics,
+                mappings=slave.mappings,
                 groups=slave.groups,
                 offsets=slave.offsets,
                 request_modes=slave.modes,

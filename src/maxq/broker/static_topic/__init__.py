@@ -1,0 +1,1 @@
+"""Static topics: requests about global queues become requests about physical ones."""

@@ -1,0 +1,62 @@
+"""OtherBrokers: where requests about physical queues of other brokers go.
+
+Source:
+    broker/out/BrokerOuterAPI.java (rpcClient), remoting/rpc/ClientMetadata.java.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from maxq.codes import ResponseCode
+from maxq.errors import RemotingError, RequestRefusedError
+from maxq.protocol.body.route import TopicRouteData
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
+
+#: `lo=false`: this is about a physical queue, look no further.
+_PHYSICAL: Final = "false"
+
+
+class OtherBrokers:
+    """Forwards requests. Addresses come from the topic's route and are kept until a broker cannot be reached."""
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        topic_route: Callable[[str], Awaitable[TopicRouteData | None]],
+        timeout_ms: Callable[[], int],
+    ) -> None:
+        self._client = client
+        self._topic_route = topic_route
+        self._timeout_ms = timeout_ms
+        self._addresses: dict[str, str] = {}
+
+    async def ask(self, broker_name: str, topic: str, code: int, ext: Mapping[str, str]) -> RemotingCommand:
+        """The answer of a broker's master to a request about one of its physical queues.
+
+        Raises:
+            RequestRefusedError: that broker is not known, or does not answer.
+        """
+        try:
+            address = self._addresses.get(broker_name) or await self._find(broker_name, topic)
+            request = RemotingCommand(code, {**ext, "lo": _PHYSICAL, "bname": broker_name})
+            return await self._client.invoke(address, request, self._timeout_ms())
+        except RemotingError as error:
+            self._addresses.pop(broker_name, None)
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"broker {broker_name}, which holds this part of {topic}: {error}"
+            ) from error
+
+    async def _find(self, broker_name: str, topic: str) -> str:
+        route = await self._topic_route(topic)
+        for data in route.broker_datas if route is not None else ():
+            if data.master_address is not None:
+                self._addresses[data.broker_name] = data.master_address
+        address = self._addresses.get(broker_name)
+        if address is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"part of {topic} is on broker {broker_name}, which the name server does not list with a master: start "
+                "it, or remap the topic with remappingStaticTopic",
+            )
+        return address

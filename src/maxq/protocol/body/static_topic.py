@@ -1,0 +1,132 @@
+"""Static topics: queues with global ids, each a chain of physical queues on one broker after another.
+
+An item says that messages from `logic_offset` on (of the global queue) are those from `start_offset` on of a physical
+queue. All items but the last have an end; the last one's broker leads the queue. `logic_offset` -1: the item is new and
+its place in the chain is not decided yet.
+
+Source:
+    remoting/protocol/statictopic/{LogicQueueMappingItem,TopicQueueMappingDetail,TopicQueueMappingUtils}.java;
+    broker-api.md §17.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import Final
+
+from maxq.protocol.body.topic_config import TopicQueueMappingInfo
+from maxq.protocol.json_body import JsonBody, json_body
+from maxq.protocol.message_queue import MessageQueue
+
+GLOBAL_SCOPE: Final = "__global__"
+MOCK_BROKER_PREFIX: Final = "__syslo__"
+#: Broker name of a global queue that no broker leads just now.
+NO_BROKER: Final = "__syslo__none__"
+
+
+@json_body
+class LogicQueueMappingItem(JsonBody):
+    """One physical queue of a global queue. Offsets are queue offsets; `end_offset` is excluded, -1: none yet."""
+
+    gen: int = 0  # ascending along the chain
+    queue_id: int = 0
+    bname: str = ""
+    logic_offset: int = 0
+    start_offset: int = 0
+    end_offset: int = -1
+    time_of_start: int = -1
+    time_of_end: int = -1
+
+    @property
+    def is_decided(self) -> bool:
+        """Is its place in the chain known?"""
+        return self.logic_offset >= 0
+
+    @property
+    def has_end(self) -> bool:
+        return self.end_offset > self.start_offset
+
+    @property
+    def max_logic_offset(self) -> int:
+        """Behind the last message that the item is known to hold."""
+        return self.logic_offset + max(self.end_offset - self.start_offset, 0)
+
+    def to_logic(self, physical: int) -> int:
+        """The global offset of a physical one."""
+        return self.logic_offset + max(physical - self.start_offset, 0)
+
+    def to_logic_within(self, physical: int) -> int:
+        """The same, at most the item's end; -1 while its place is not decided."""
+        if not self.is_decided:
+            return -1
+        return min(self.to_logic(physical), self.max_logic_offset) if self.end_offset >= 0 else self.to_logic(physical)
+
+    def to_physical(self, logic: int) -> int:
+        """The physical offset of a global one."""
+        return logic - self.logic_offset + self.start_offset
+
+
+@json_body
+class TopicQueueMappingDetail(TopicQueueMappingInfo):
+    """One broker's part of a static topic: the chains of all global queues that it leads or once led."""
+
+    hosted_queues: dict[int, list[LogicQueueMappingItem]] = field(default_factory=dict)
+
+    def info(self) -> TopicQueueMappingInfo:
+        """What name servers and clients learn: the queues that this broker leads."""
+        leads = {
+            global_id: items[-1].queue_id
+            for global_id, items in self.hosted_queues.items()
+            if items and items[-1].bname == self.bname
+        }
+        return TopicQueueMappingInfo(
+            self.topic, self.scope or GLOBAL_SCOPE, self.total_queues, self.bname, self.epoch, self.dirty, leads
+        )
+
+
+def decided(items: Iterable[LogicQueueMappingItem]) -> list[LogicQueueMappingItem]:
+    """The items whose place in the chain is known."""
+    return [item for item in items if item.is_decided]
+
+
+def item_at(items: Sequence[LogicQueueMappingItem], logic_offset: int) -> LogicQueueMappingItem | None:
+    """The item that holds a global offset; the first one for an offset before all; None if no place is decided."""
+    known = decided(items)
+    for item in reversed(known):
+        if logic_offset >= item.logic_offset:
+            return item
+    return known[0] if known else None
+
+
+def item_after(items: Sequence[LogicQueueMappingItem], current: LogicQueueMappingItem) -> LogicQueueMappingItem | None:
+    """The next item of the chain, if its place is decided."""
+    for item in items:
+        if item.gen > current.gen:
+            return item if item.is_decided else None
+    return None
+
+
+def mock_broker_name(scope: str) -> str:
+    """The broker name that clients give to global queues."""
+    return MOCK_BROKER_PREFIX + (scope[2:] if scope == GLOBAL_SCOPE else scope)
+
+
+def is_mock_broker(name: str) -> bool:
+    """Is this no broker, but the place of global queues?"""
+    return name.startswith(MOCK_BROKER_PREFIX)
+
+
+def global_queues(topic: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> dict[MessageQueue, str]:
+    """From a route to the global queues of a topic and the brokers that lead them; NO_BROKER where none does."""
+    found: dict[MessageQueue, tuple[int, str]] = {}
+    totals: dict[str, tuple[int, int]] = {}  # scope → (epoch, number of queues)
+    for info in mappings.values():
+        scope = info.scope or GLOBAL_SCOPE
+        totals[scope] = max(totals.get(scope, (-1, 0)), (info.epoch, info.total_queues))
+        for global_id in info.curr_id_map or {}:
+            queue = MessageQueue(topic, mock_broker_name(scope), global_id)
+            found[queue] = max(found.get(queue, (-1, "")), (info.epoch, info.bname or ""))
+    return {
+        queue: found[queue][1] if queue in found else NO_BROKER
+        for scope, (_, total) in totals.items()
+        for queue in (MessageQueue(topic, mock_broker_name(scope), number) for number in range(total))
+    }
