@@ -156,10 +156,7 @@ class DispatchService:
         if record is None:
             return physical_offset
         message = decode_record(record)
-        keys = [message.uniq_key] if message.uniq_key else []
-        keys += [key for key in (message.keys or "").split(" ") if key]
-        if self.dispatcher.index_tags and message.tags:
-            keys.append(f"T#{message.tags}")
+        keys = index_keys(message, self.dispatcher.index_tags)
         self._index.put_keys(message.topic, keys[present:], physical_offset, message.store_timestamp)
         return physical_offset + message.store_size
 
@@ -280,6 +277,15 @@ class DispatchService:
         if tail.watched:
             tail.watched = False
             self.dispatcher.arrived.append(tail)
+
+
+def index_keys(message: MessageExt, tags_too: bool) -> list[str]:
+    """What a message is found by, in the order of its index entries."""
+    keys = [message.uniq_key] if message.uniq_key else []
+    keys += [key for key in (message.keys or "").split(" ") if key]
+    if tags_too and message.tags:
+        keys.append(f"T#{message.tags}")
+    return keys
 
 
 def _number(text: str | None) -> int:

@@ -9,6 +9,7 @@ module reads.
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import PurePath
 
@@ -20,6 +21,8 @@ ENTRY_SIZE = 20
 HEADER = struct.Struct(">qqqqii")
 _ENTRY = struct.Struct(">iqii")
 _SLOT = struct.Struct(">i")
+_OFFSET = struct.Struct(">q")
+_END_OFFSET_POSITION = 24
 
 
 def index_file_size(slot_nums: int, max_index_nums: int) -> int:
@@ -85,6 +88,10 @@ class IndexFile:
         """Header of a rolled file: begin and end are the previous file's end (getAndCreateLastIndexFile)."""
         HEADER.pack_into(self.view, 0, timestamp, timestamp, physical_offset, physical_offset, 0, 1)
 
+    def set_end_physical_offset(self, physical_offset: int) -> None:
+        """The file has entries of records up to this one."""
+        _OFFSET.pack_into(self.view, _END_OFFSET_POSITION, physical_offset)
+
     def fault(self) -> str | None:
         """What is wrong with the header, if something is."""
         begin, end, begin_offset, end_offset, slots, count = self.header()
@@ -108,6 +115,20 @@ class IndexFile:
             number -= 1
             found += 1
         return found
+
+    def records_within(self, start: int, end: int) -> set[int]:
+        """Physical offsets in [start, end) of records with an entry. Entries come in the order of the log, but for
+        those of restored records; of these the newest are found, too."""
+        found: set[int] = set()
+        last = self.index_count - 1
+        while last > 0 and (offset := self.entry(last)[1]) < self.end_physical_offset:
+            found.add(offset)
+            last -= 1
+        number = bisect_left(range(1, last + 1), start, key=lambda number: self.entry(number)[1]) + 1
+        while number <= last and (offset := self.entry(number)[1]) < end:
+            found.add(offset)
+            number += 1
+        return {offset for offset in found if start <= offset < end}
 
     def overlaps(self, begin: int, end: int) -> bool:
         """Does [begin, end] meet the file's time range?"""

@@ -181,10 +181,33 @@ class IndexService:
     def put_keys(self, topic: str, keys: list[str], physical_offset: int, store_timestamp: int) -> None:
         """Index one record's keys, in this order."""
         for key in keys:
-            key_hash = index_key_hash(index_key(topic, key))
-            if not self.tail.put_key(key_hash, physical_offset, store_timestamp):
-                self.roll()
-                self.tail.put_key(key_hash, physical_offset, store_timestamp)
+            self._put_key(index_key_hash(index_key(topic, key)), physical_offset, store_timestamp)
+
+    def _put_key(self, key_hash: int, physical_offset: int, store_timestamp: int) -> None:
+        if not self.tail.put_key(key_hash, physical_offset, store_timestamp):
+            self.roll()
+            self.tail.put_key(key_hash, physical_offset, store_timestamp)
+
+    def put_restored_keys(self, topic: str, keys: list[str], physical_offset: int, store_timestamp: int) -> None:
+        """Index one record's keys behind those of later records.
+
+        The entries get the newest entry's time, for a chain of entries is read until one is older than asked for. The
+        file's end offset stays: dispatch starts from it after a crash.
+
+        Raises:
+            OSError: there is no room on the disk for a file; what was indexed before stays.
+        """
+        tail = self.tail
+        for key in keys:
+            reached, newest = tail.end_physical_offset, tail.end_timestamp
+            self._put_key(index_key_hash(index_key(topic, key)), physical_offset, max(newest, store_timestamp))
+            if reached > physical_offset:
+                tail.end_physical_offset = reached
+                self.files[-1].set_end_physical_offset(reached)
+
+    def records_within(self, start: int, end: int) -> set[int]:
+        """Physical offsets in [start, end) of records that are indexed."""
+        return {offset for file in self.files for offset in file.records_within(start, end)}
 
     def trailing_entries(self, physical_offset: int) -> int:
         """How many of the newest entries are of the record at `physical_offset`."""

@@ -1,8 +1,9 @@
-"""What a start has sealed as damaged, and queue units of messages that are right again.
+"""What a start has sealed as damaged, and queue units and index entries of messages that are right again.
 
 When a start seals damage in the log, the places of its messages in their queues become placeholders (physical offset
 and size of the filler, or of the next good message; DAMAGED_TAGS_CODE), which readers pass over. When the records are
-back, so are their units.
+back, so are their units. Their keys are indexed behind those of later messages. (A crash before that index file is full
+takes these entries away, and the start finds the messages in the log only if it builds that part anew.)
 """
 
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from maxq.protocol.message_const import (
 from maxq.store.commit_log import BLANK_MAGIC, MESSAGE_MAGICS, CommitLog
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.damage import DAMAGED_PROPERTY
+from maxq.store.dispatch import index_keys
+from maxq.store.index_service import IndexService
 from maxq.store.log_cy import DAMAGED_TAGS_CODE, jhash
 
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -58,6 +61,35 @@ def restore_places(
                 written += 1
         physical_offset += len(record)
     return written
+
+
+def restore_keys(
+    commit_log: CommitLog, index: IndexService, tags_too: bool, physical_offset: int, size: int
+) -> int:
+    """Index the records in [physical_offset, physical_offset + size) that the index does not have.
+
+    Args:
+        tags_too: indexTagEnable.
+
+    Returns:
+        How many records were indexed.
+
+    Raises:
+        OSError: there is no room on the disk for an index file.
+    """
+    indexed, end = 0, physical_offset + size
+    present = index.records_within(physical_offset, end)
+    while physical_offset < end:
+        record = commit_log.record(physical_offset)
+        if record is None:
+            break  # the BLANK at the end of a file
+        message = decode_record(record)
+        keys = index_keys(message, tags_too)
+        if keys and message.sys_flag & _TRANSACTION != _TRANSACTION and physical_offset not in present:
+            index.put_restored_keys(message.topic, keys, physical_offset, message.store_timestamp)
+            indexed += 1
+        physical_offset += len(record)
+    return indexed
 
 
 def why_not_restored(queues: ConsumeQueueStore, physical_offset: int, data: bytes) -> str:

@@ -46,7 +46,8 @@ class _Gap:
 
 
 class IndexCheck:
-    """Entries are in log order, so one pass over both is enough: call `expect` for each record, then `finish`.
+    """Entries are in log order, so one pass over both is enough: call `expect` for each record, then `finish`. Only
+    those of records that were sealed once and are here again stand behind later ones (restore_places.py).
 
     Args:
         expectation_at: of the record at a physical offset, looked up in the log; None if no record starts there.
@@ -70,7 +71,7 @@ class IndexCheck:
         self._current = next(self._stream, None)
         self._gaps: list[_Gap] = []
         self._gap_open = False
-        self._came_back = 0
+        self._came_back: set[int] = set()  # messages that were sealed once; physical offsets
         self._last: _Entry | None = None  # the entry before the current one
 
     @property
@@ -114,7 +115,7 @@ class IndexCheck:
             self._report_gap(gap)
         if self._came_back and self.enabled:
             self.notes.append(
-                f"index: {self._came_back} messages that were sealed once and are here again are not in it"
+                f"index: {len(self._came_back)} messages that were sealed once and are here again are not in it"
             )
 
     # -- entries --
@@ -150,6 +151,7 @@ class IndexCheck:
         """An entry that the pass over the log did not meet: expired, re-dispatched out of order, live, or wrong."""
         offset = found.entry.physical_offset
         if 0 <= offset < self._log_start or self._is_damaged(offset):
+            self._came_back.discard(offset)
             return
         expected = self._expectation_at(offset) if offset >= 0 else None
         if expected is None:
@@ -168,7 +170,7 @@ class IndexCheck:
     def _note_gap(self, expected: Expectation) -> None:
         first = expected.physical_offset
         if self._is_damaged(first):
-            self._came_back += 1
+            self._came_back.add(first)
             return
         if self._gap_open:
             self._gaps[-1].last_offset = first
@@ -237,7 +239,9 @@ class IndexCheck:
             newest_of_slot[slot] = number
             self.entries += 1
             first = first or entry
-            last = entry
+            offset = entry.physical_offset
+            if last is None or offset > last.physical_offset or not self._is_damaged(offset):
+                last = entry
             yield found
         self._check_header(reader, name, first, last, slots_used)
         self._check_slots(reader, name, newest_of_slot, newest)
