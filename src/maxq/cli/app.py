@@ -24,6 +24,7 @@ COMMANDS = {
     "tail": Entry("maxq.cli.messages", "Print what arrives in a topic from now on.", "tail"),
     "admin": Entry("maxq.cli.admin", "mqadmin's commands."),
     "dlq": Entry("maxq.cli.dlq", "Dead letters of consumer groups: list, show, export, redrive."),
+    "timer": Entry("maxq.cli.timer", "Messages with a delivery time: list, inspect, cancel."),
     "store": Entry("maxq.cli.store", "Look into, check and recover store directories, offline."),
     "bench": Entry("maxq.cli.bench", "Generate load and measure."),
 }

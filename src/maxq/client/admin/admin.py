@@ -16,6 +16,7 @@ from maxq.client.admin.groups import GroupAdmin
 from maxq.client.admin.messages import MessageAdmin
 from maxq.client.admin.name_servers import NameServerAdmin
 from maxq.client.admin.offsets import OffsetAdmin
+from maxq.client.admin.timers import TimerAdmin
 from maxq.client.admin.topics import TopicAdmin
 from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ClientConfig, ClientSeams
@@ -58,6 +59,7 @@ class Admin:
         self.messages = MessageAdmin(self._context)
         self.dead_letters = DeadLetterAdmin(self._context, self.messages, self.offsets, self.topics)
         self.brokers = BrokerAdmin(self._context)
+        self.timers = TimerAdmin(self._context)
         self.name_servers = NameServerAdmin(self._context)
 
     async def cluster_info(self) -> ClusterInfo:

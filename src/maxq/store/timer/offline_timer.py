@@ -28,6 +28,7 @@ class OfflineTimer:
         read_time_ms: everything due before was delivered.
         queue_offset: how far the timer's topic is in the wheel.
         pending: messages in the wheel.
+        earliest_ms, latest_ms: the first and the last slot that hold something.
     """
 
     def __init__(self, disk: Disk, root: PurePath, log_files: list[DataFile], precision_ms: int) -> None:
@@ -44,6 +45,7 @@ class OfflineTimer:
             raise StoreRefusedError(f"{root} has no timer: there is no {WHEEL_NAME}, or no config/{FILE_NAME}")
         self._disk = disk
         self._log_files = log_files
+        self._views: dict[int, memoryview] = {}
         sizes = [entry.size for entry in disk.list(root / "timerlog") if not entry.is_dir]
         self._log = TimerLog(disk, root, max(sizes, default=1 << 20))
         file = TimerCheckpointFile(disk, root / "config" / FILE_NAME)
@@ -53,6 +55,7 @@ class OfflineTimer:
         self.queue_offset = file.checkpoint.last_timer_queue_offset
         self.pending = found.pending
         self.earliest_ms = found.earliest_ms
+        self.latest_ms = found.latest_ms
         self.listing = TimerListing(found.wheel, self._log, self._record_at, self._live_slot)
 
     def _live_slot(self, time_ms: int) -> Slot:
@@ -63,9 +66,10 @@ class OfflineTimer:
         for file in self._log_files:
             at = physical_offset - file.from_offset
             if 0 <= at <= file.size - size:
-                view = self._disk.map(file.path, file.size, read_only=True).view[at : at + size]
+                if file.from_offset not in self._views:
+                    self._views[file.from_offset] = self._disk.map(file.path, file.size, read_only=True).view
                 try:
-                    return timer_record(decode_record(view), physical_offset)
+                    return timer_record(decode_record(self._views[file.from_offset][at : at + size]), physical_offset)
                 except RemoteProtocolError:
                     return None
         return None

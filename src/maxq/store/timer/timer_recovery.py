@@ -30,6 +30,7 @@ class Recovered:
     Attributes:
         read_time_ms: everything due before was delivered.
         earliest_ms: the first slot that holds something; None if none does.
+        latest_ms: the last one.
         pending: messages in the wheel.
         enqueued: physical offsets of messages that are in the wheel, though the checkpoint's queue offset may say that
             they were not read yet.
@@ -38,6 +39,7 @@ class Recovered:
     wheel: TimerWheel
     read_time_ms: int
     earliest_ms: int | None = None
+    latest_ms: int = 0
     pending: int = 0
     enqueued: set[int] = field(default_factory=set)
 
@@ -156,5 +158,6 @@ class TimerRecovery:
     @staticmethod
     def _add(found: Recovered, time_ms: int, count: int) -> None:
         found.pending += count
+        found.latest_ms = max(found.latest_ms, time_ms)
         if found.earliest_ms is None or time_ms < found.earliest_ms:
             found.earliest_ms = time_ms
