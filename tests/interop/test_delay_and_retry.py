@@ -1,6 +1,7 @@
 """Delayed messages, second tries and dead letters: Java's clients and ours, at our broker and at Java's."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,7 +195,7 @@ async def test_message_that_always_fails_ends_as_a_dead_letter(
     for body in _bodies(topic):
         assert [row["reconsumeTimes"] for row in rows if row["body"] == body] == [0, 1, 2]
     dlq = f"%DLQ%CG_{topic}"
-    shown = maxq("dlq", "show", f"CG_{topic}", "--json", "-n", place.namesrv).json()
+    shown = json.loads(maxq("dlq", "show", f"CG_{topic}", "--json", "-n", place.namesrv).out)
     assert sorted(letter["body"] for letter in shown) == _bodies(topic)
     assert {letter["originTopic"] for letter in shown} == {topic}
     assert {letter["topic"] for letter in shown} == {dlq}
