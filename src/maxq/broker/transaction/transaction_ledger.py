@@ -95,11 +95,6 @@ class TransactionLedger:
         found = self._marks.find(_OPEN, place)
         return self._base + (found if found >= 0 else len(self._marks))
 
-    def count_open(self, end: int) -> int:
-        """Open half messages below queue offset `end`."""
-        known = self._base + len(self._marks)
-        return self._marks.count(_OPEN, self.low - self._base) + max(end - max(known, self.low), 0)
-
     def skip_to(self, offset: int) -> None:
         """What is below `offset` is no longer in the store."""
         if offset <= self.low:
