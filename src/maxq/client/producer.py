@@ -18,15 +18,18 @@ from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeout
 from maxq.client.message_sender import MessageSender, PreparedMessage
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
-from maxq.client.namespace import unwrap, wrap
+from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, unwrap, wrap
 from maxq.client.produce_accumulator import ProduceAccumulator
 from maxq.client.send_result import SendResult
 from maxq.client.topic_publish_info import TopicPublishInfo
 from maxq.client.validators import DEFAULT_PRODUCER_GROUP, check_group
-from maxq.errors import ClientError
+from maxq.codes import RequestCode
+from maxq.errors import ClientError, RemoteProtocolError
 from maxq.protocol import message_const as const
+from maxq.protocol.header.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from maxq.protocol.message import Message, MessageExt
 from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.recall_handle import RecallHandle
 
 log = logging.getLogger(__name__)
 
@@ -310,6 +313,34 @@ class Producer:
         if not namespace:
             return queue
         return MessageQueue(wrap(namespace, queue.topic), queue.broker_name, queue.queue_id)
+
+    async def recall_message(self, topic: str, recall_handle: str) -> str:
+        """Take back a message with a delivery time before it is due.
+
+        Args:
+            recall_handle: `SendResult.recall_handle` of its send.
+
+        Returns:
+            Its id.
+
+        Raises:
+            ClientError: the handle is none, or the topic is one of a consumer group.
+            BrokerError: the broker does not allow it (recallMessageEnable), or it is due already.
+        """
+        sender = self._running()
+        if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            raise ClientError(f"topic {topic} is not supported: its messages were delivered before")
+        try:
+            handle = RecallHandle.decode(recall_handle)
+        except RemoteProtocolError as error:
+            raise ClientError(str(error)) from None
+        wire_topic = sender.wire_topic(topic)
+        await sender.publish_info(wire_topic)
+        address = await sender.address_of(MessageQueue(wire_topic, handle.broker_name, 0))
+        header = RecallMessageRequestHeader(wire_topic, recall_handle, self.group)
+        api, timeout_ms = sender.instance.api, self._config.send_msg_timeout
+        answer = await api.call(address, RequestCode.RECALL_MESSAGE, header.encode(), timeout_ms=timeout_ms)
+        return RecallMessageResponseHeader.decode(answer.ext).msg_id
 
     async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues messages of a topic may go to.

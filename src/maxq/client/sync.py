@@ -151,6 +151,10 @@ class Producer(_Started):
         """Send a message and wait for its reply."""
         return self._thread.run(self._running.request(message, timeout_ms=timeout_ms))
 
+    def recall_message(self, topic: str, recall_handle: str) -> str:
+        """Take back a message with a delivery time before it is due."""
+        return self._thread.run(self._running.recall_message(topic, recall_handle))
+
     def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues messages of a topic may go to."""
         return self._thread.run(self._running.fetch_publish_message_queues(topic))

@@ -98,6 +98,26 @@ class Message:
         self.properties[const.PROPERTY_DELAY_TIME_LEVEL] = str(level)
 
     @property
+    def delay_time_ms(self) -> int:
+        """Deliver so many ms after the broker got it; 0: at once. On the wire TIMER_DELAY_MS, or TIMER_DELAY_SEC."""
+        seconds = _int_property(self.properties, const.PROPERTY_TIMER_DELAY_SEC)
+        return seconds * 1000 or _int_property(self.properties, const.PROPERTY_TIMER_DELAY_MS)
+
+    @delay_time_ms.setter
+    def delay_time_ms(self, delay_ms: int) -> None:
+        self.properties.pop(const.PROPERTY_TIMER_DELAY_SEC, None)
+        self.properties[const.PROPERTY_TIMER_DELAY_MS] = str(delay_ms)
+
+    @property
+    def deliver_time_ms(self) -> int:
+        """Deliver at this moment, ms since 1970; 0: at once. A delay outranks it."""
+        return _int_property(self.properties, const.PROPERTY_TIMER_DELIVER_MS)
+
+    @deliver_time_ms.setter
+    def deliver_time_ms(self, wall_ms: int) -> None:
+        self.properties[const.PROPERTY_TIMER_DELIVER_MS] = str(wall_ms)
+
+    @property
     def wait_store_msg_ok(self) -> bool:
         """Wait for flush and replication; true unless the property says otherwise."""
         return self.properties.get(const.PROPERTY_WAIT_STORE_MSG_OK, "true").lower() == "true"
@@ -160,7 +180,7 @@ class MessageExt(Message):
 def _int_property(properties: dict[str, str], name: str) -> int:
     text = properties.get(name, "")
     digits = text[1:] if text[:1] in ("-", "+") else text
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else 0
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else 0
 
 
 # --- stored records --------------------------------------------------------------------------------------------------
