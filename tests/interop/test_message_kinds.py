@@ -35,6 +35,7 @@ SETTINGS = {
     "compactionMappedFileSize": "20000",
     "compactionCqMappedFileSize": "4600",
     "compactionScheduleInternal": "500",
+    "accessMessageInMemoryMaxRatio": "0",  # else a new group begins a young queue at 0, whatever it wants
 }
 COUNT = 24
 
@@ -401,6 +402,8 @@ async def test_both_clients_read_the_newest_of_each_key(servers: Deployment, dri
 
 def test_order_configuration_names_the_queues_of_both_clients(servers: Deployment, driver: JavaDriver) -> None:
     topic = create(driver, servers, "OrderConf")
+    switch = ["updateNamesrvConfig", "-n", servers.namesrv, "-k", "orderMessageEnable", "-v", "true"]
+    assert "success" in driver.mqadmin(*switch)
     order = ["updateOrderConf", "-n", servers.namesrv, "-t", topic, "-m", "put", "-v", "broker-a:2"]
     assert "success" in driver.mqadmin(*order)
     with driver.client("producer", group="PG_order", namesrv=servers.namesrv) as name:

@@ -253,6 +253,7 @@ class MQClientAPI:
                 int(get("minOffset", "0")),
                 int(get("maxOffset", "0")),
                 int(get("suggestWhichBrokerId", "0")),
+                None if (delta := get("offsetDelta")) is None else int(delta),
             )
         except ValueError:
             raise RemoteProtocolError(f"pull answer of {address} has a header field that is no number") from None

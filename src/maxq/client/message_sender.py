@@ -25,6 +25,7 @@ from maxq.client.validators import check_body, check_properties, check_send_topi
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError, RemotingTimeoutError
 from maxq.protocol import message_const as const
+from maxq.protocol.body.static_topic import NO_BROKER, is_mock_broker
 from maxq.protocol.compression import compress, compression_flag
 from maxq.protocol.message import Message, encode_batch, encode_properties
 from maxq.protocol.message_queue import MessageQueue
@@ -42,6 +43,7 @@ RETRY_RESPONSE_CODES = frozenset(
         ResponseCode.NO_BUYER_ID,
         ResponseCode.NOT_IN_CURRENT_UNIT,
         ResponseCode.GO_AWAY,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,  # the queue of a static topic has moved
     }
 )
 
@@ -217,18 +219,21 @@ class MessageSender:
     def select_queue(self, info: TopicPublishInfo, last_broker_name: str | None = None) -> MessageQueue:
         """The next queue in turn, not on the broker that just failed; with fault latency on an available, else a
         reachable broker if there is one."""
+        broker_of = self.instance.broker_of
         if self.faults.enabled:
             now_ms = self._clock.monotonic_ms()
             queue = info.select_one(
-                lambda q: q.broker_name != last_broker_name and self.faults.is_available(q.broker_name, now_ms)
+                lambda q: q.broker_name != last_broker_name and self.faults.is_available(broker_of(q), now_ms)
             ) or info.select_one(
-                lambda q: q.broker_name != last_broker_name and self.faults.is_reachable(q.broker_name)
+                lambda q: q.broker_name != last_broker_name and self.faults.is_reachable(broker_of(q))
             )
         elif last_broker_name is not None:
             queue = info.select_one(lambda q: q.broker_name != last_broker_name)
         else:
             queue = None
         queue = queue or info.select_one()
+        if queue is not None and is_mock_broker(queue.broker_name) and broker_of(queue) == NO_BROKER:
+            queue = info.select_one(lambda q: broker_of(q) != NO_BROKER) or queue
         assert queue is not None, "publish_info never gives an empty list"
         return queue
 
@@ -249,7 +254,7 @@ class MessageSender:
             "j": prepared.reconsume_times,
             "k": self._unit_mode,
             "m": "true" if prepared.is_batch else "false",
-            "n": queue.broker_name,
+            "n": self.instance.broker_of(queue),
         }
         if prepared.max_reconsume_times is not None:
             ext["l"] = prepared.max_reconsume_times
@@ -262,7 +267,7 @@ class MessageSender:
 
     def address(self, queue: MessageQueue) -> str | None:
         """Where to send for a queue; None if its broker has no master we know of."""
-        address = self.instance.find_broker_address_in_publish(queue.broker_name)
+        address = self.instance.find_broker_address_in_publish(self.instance.broker_of(queue))
         return None if address is None else self.instance.api.address(address)
 
     async def address_of(self, queue: MessageQueue) -> str:
@@ -276,7 +281,8 @@ class MessageSender:
             await self.instance.update_route(queue.topic)
             address = self.address(queue)
         if address is None:
-            raise ClientError(f"broker {queue.broker_name} has no master in the name server's routes")
+            broker_name = self.instance.broker_of(queue)
+            raise ClientError(f"broker {broker_name} has no master in the name server's routes")
         return address
 
     def send_kernel(
@@ -331,7 +337,8 @@ class MessageSender:
 
     def _note(self, queue: MessageQueue, started_ms: int, *, isolation: bool, reachable: bool) -> None:
         now_ms = self._clock.monotonic_ms()
-        self.faults.update(queue.broker_name, now_ms - started_ms, now_ms, isolation=isolation, reachable=reachable)
+        broker_name = self.instance.broker_of(queue)
+        self.faults.update(broker_name, now_ms - started_ms, now_ms, isolation=isolation, reachable=reachable)
 
     def result(
         self, prepared: PreparedMessage, queue: MessageQueue, response: RemotingCommand, address: str
@@ -418,7 +425,8 @@ class MessageSender:
         raise self._failure(prepared, attempts) from attempts[-1][1]
 
     async def _refreshed(self, topic: str, info: TopicPublishInfo, error: Exception) -> TopicPublishInfo:
-        if not getattr(error, "refresh_route", False):
+        is_moved = isinstance(error, BrokerError) and error.code == ResponseCode.NOT_LEADER_FOR_QUEUE
+        if not is_moved and not getattr(error, "refresh_route", False):
             return info
         try:
             await self.instance.update_route(topic)

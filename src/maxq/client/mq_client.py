@@ -27,6 +27,7 @@ from maxq.client.topic_publish_info import (
 from maxq.errors import BrokerError, ClientError, MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from maxq.protocol.body.route import MASTER_ID, TopicRouteData
+from maxq.protocol.body.static_topic import NO_BROKER, global_queues, is_mock_broker
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader
 from maxq.protocol.message import MessageExt, UniqIdGenerator
 from maxq.protocol.message_queue import MessageQueue
@@ -87,6 +88,7 @@ class MQClientInstance:
         self.ids = UniqIdGenerator(seams.pid, seams.host_ip, seams.clock, seams.rng)
         self.routes: dict[str, TopicRouteData] = {}
         self.brokers = BrokerTable(seams.clock)
+        self._leaders: dict[str, dict[MessageQueue, str]] = {}  # of static topics: who leads each global queue
         self._refreshed_ms: dict[str, int] = {}  # topic → when refresh_route_soon last asked; monotonic
         self._refreshing: set[asyncio.Task[None]] = set()
         self._publish: dict[str, TopicPublishInfo] = {}
@@ -265,6 +267,7 @@ class MQClientInstance:
             for data in route.broker_datas:
                 self.brokers.replace(data.broker_name, data.broker_addrs)
             self.routes[topic] = route
+            self._leaders[topic] = global_queues(topic, route.topic_queue_mapping_by_broker or {})
         if topic in self._publish and (changed or not self._publish[topic].queues):
             self._set_publish_info(topic, route)
         return changed
@@ -347,6 +350,12 @@ class MQClientInstance:
 
     # --- brokers ---
 
+    def broker_of(self, queue: MessageQueue) -> str:
+        """Name of the broker group that serves a queue: of a global queue of a static topic, who leads it now."""
+        if not is_mock_broker(queue.broker_name):
+            return queue.broker_name
+        return self._leaders.get(queue.topic, {}).get(queue, NO_BROKER)
+
     def find_broker_address_in_publish(self, broker_name: str) -> str | None:
         """Address of the master of a broker group."""
         return self.brokers.master(broker_name)
@@ -373,10 +382,10 @@ class MQClientInstance:
         return (await self._group_of(queue))[0].address
 
     async def _group_of(self, queue: MessageQueue) -> list[BrokerAddress]:
-        if self.brokers.master(queue.broker_name) is None:
+        if self.brokers.master(self.broker_of(queue)) is None:
             with contextlib.suppress(NoRouteError):
                 await self.update_route(queue.topic)
-        group = self.brokers.candidates(queue.broker_name)
+        group = self.brokers.candidates(self.broker_of(queue))
         if not group:
             raise ClientError(f"broker {queue.broker_name} of topic {queue.topic} is in no route of the name server")
         return group

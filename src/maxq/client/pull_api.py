@@ -126,7 +126,7 @@ class PullAPIWrapper:
             "subVersion": str(subscription.sub_version),
             "expressionType": subscription.expression_type,
             "maxMsgBytes": str(max_msg_bytes),
-            "bname": queue.broker_name,
+            "bname": self._instance.broker_of(queue),
         }
         if send_expression:
             ext["subscription"] = subscription.sub_string
@@ -146,13 +146,13 @@ class PullAPIWrapper:
 
     async def _broker_for(self, queue: MessageQueue) -> BrokerAddress:
         brokers, wanted_id = self._instance.brokers, self.recalculate_pull_from_which_node(queue)
-        broker = brokers.reader(queue.broker_name, wanted_id)
+        broker = brokers.reader(self._instance.broker_of(queue), wanted_id)
         if broker is None:
             try:
                 await self._instance.update_route(queue.topic)
             except (RemotingError, BrokerError) as error:
                 raise ClientError(f"broker {queue.broker_name} is not known, and no route came: {error}") from error
-            broker = brokers.reader(queue.broker_name, wanted_id)
+            broker = brokers.reader(self._instance.broker_of(queue), wanted_id)
         if broker is None:
             raise ClientError(f"broker {queue.broker_name} is in no route of topic {queue.topic}")
         if broker.is_slave and wanted_id == MASTER_ID:
@@ -164,13 +164,16 @@ class PullAPIWrapper:
         client asks it for ever, because only answers change where it pulls from."""
         if isinstance(error, RemotingError):
             self._instance.broker_failed(broker.address, queue.topic)
+        elif error.code == ResponseCode.NOT_LEADER_FOR_QUEUE:
+            self._instance.refresh_route_soon(queue.topic)
         elif broker.is_slave and error.code not in _KNOWS_US_NOT:
             self._instance.broker_failed(broker.address, queue.topic)
             self.update_pull_from_which_node(queue, MASTER_ID)
 
     async def _pause_without_progress(self, queue: MessageQueue, asked: BrokerAddress) -> None:
         """A slave lacks this offset and sends us to another broker. If there is none, we would ask in a circle."""
-        following = self._instance.brokers.reader(queue.broker_name, self.recalculate_pull_from_which_node(queue))
+        broker_name = self._instance.broker_of(queue)
+        following = self._instance.brokers.reader(broker_name, self.recalculate_pull_from_which_node(queue))
         if following is not None and following.address == asked.address:
             await asyncio.sleep(NO_PROGRESS_WAIT_MS / 1000)
 
@@ -178,6 +181,10 @@ class PullAPIWrapper:
         self, queue: MessageQueue, subscription: SubscriptionData, offset: int, result: PullResult
     ) -> list[MessageExt]:
         messages = result.messages
+        if result.offset_delta is not None:  # a static topic: records tell their physical places
+            for message in messages:
+                message.queue_id = queue.queue_id
+                message.queue_offset += result.offset_delta
         if any(message.sys_flag & _INNER_BATCH == _INNER_BATCH for message in messages):
             messages = [inner for message in messages for inner in unpack(message) if inner.queue_offset >= offset]
         tags = subscription.tags_set

@@ -21,11 +21,15 @@ class PullStatus(Enum):
 
 @dataclass(slots=True)
 class PullResult:
-    """One answer. Offsets are queue offsets; `min_offset` and `max_offset` are the queue's at the broker."""
+    """One answer. Offsets are queue offsets; `min_offset` and `max_offset` are the queue's at the broker.
+
+    `offset_delta`: of a global queue of a static topic, what makes the records' own offsets global ones.
+    """
 
     status: PullStatus
     next_begin_offset: int
     min_offset: int
     max_offset: int
     suggest_which_broker_id: int = 0
+    offset_delta: int | None = None
     messages: list[MessageExt] = field(default_factory=list)

@@ -221,13 +221,13 @@ class RebalanceImpl:
 
     async def lock(self, queue: MessageQueue) -> bool:
         """Lock one queue at its broker; True if it is ours."""
-        return queue in await self._lock_at(queue.broker_name, [queue])
+        return queue in await self._lock_at(self._instance.broker_of(queue), [queue])
 
     async def lock_all(self) -> None:
         """Renew the locks of all queues; those that are not ours any more are marked."""
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in self.process_queues:
-            by_broker.setdefault(queue.broker_name, []).append(queue)
+            by_broker.setdefault(self._instance.broker_of(queue), []).append(queue)
         await asyncio.gather(*(self._lock_at(name, queues) for name, queues in by_broker.items()))
 
     async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue]:
@@ -257,7 +257,8 @@ class RebalanceImpl:
     async def unlock(self, queues: Sequence[MessageQueue], *, oneway: bool) -> None:
         """Give the locks of these queues (of one broker) back; failures are logged, the broker forgets them after 60
         s."""
-        broker = self._instance.find_broker_address_in_subscribe(queues[0].broker_name, MASTER_ID, True)
+        broker_name = self._instance.broker_of(queues[0])
+        broker = self._instance.find_broker_address_in_subscribe(broker_name, MASTER_ID, True)
         if broker is None:
             return
         try:
@@ -272,5 +273,5 @@ class RebalanceImpl:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue, process_queue in self.process_queues.items():
             process_queue.locked = False
-            by_broker.setdefault(queue.broker_name, []).append(queue)
+            by_broker.setdefault(self._instance.broker_of(queue), []).append(queue)
         await asyncio.gather(*(self.unlock(queues, oneway=oneway) for queues in by_broker.values()))

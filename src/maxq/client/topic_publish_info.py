@@ -7,6 +7,7 @@ Source: apache/rocketmq client/impl/producer/TopicPublishInfo.java, client/impl/
 from collections.abc import Callable, Sequence
 
 from maxq.protocol.body.route import MASTER_ID, TopicRouteData
+from maxq.protocol.body.static_topic import global_queues
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
 from maxq.protocol.message_queue import MessageQueue
 
@@ -40,8 +41,10 @@ class TopicPublishInfo:
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     """Queues to send to.
 
-    With `orderTopicConf` (`brokerA:4;brokerB:4`): as many as it says, per listed broker. Otherwise writable brokers
-    that have a master, in order of their names."""
+    Of a static topic its global queues. With `orderTopicConf` (`brokerA:4;brokerB:4`): as many as it says, per listed
+    broker. Otherwise writable brokers that have a master, in order of their names."""
+    if route.topic_queue_mapping_by_broker:
+        return sorted(global_queues(topic, route.topic_queue_mapping_by_broker))
     if route.order_topic_conf:
         queues = []
         for entry in route.order_topic_conf.split(";"):
@@ -59,7 +62,9 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Queues to read, sorted. Readable is enough; a master is not needed."""
+    """Queues to read, sorted. Readable is enough; a master is not needed. Of a static topic its global queues."""
+    if route.topic_queue_mapping_by_broker:
+        return sorted(global_queues(topic, route.topic_queue_mapping_by_broker))
     return sorted(
         MessageQueue(topic, data.broker_name, queue_id)
         for data in route.queue_datas
@@ -80,4 +85,5 @@ def _comparable(route: TopicRouteData) -> tuple[object, ...]:
             (q.broker_name, q.read_queue_nums, q.write_queue_nums, q.perm, q.topic_sys_flag) for q in route.queue_datas
         ),
         sorted((b.broker_name, b.cluster, sorted(b.broker_addrs.items())) for b in route.broker_datas),
+        route.topic_queue_mapping_by_broker or None,
     )
