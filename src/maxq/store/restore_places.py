@@ -2,8 +2,8 @@
 
 When a start seals damage in the log, the places of its messages in their queues become placeholders (physical offset
 and size of the filler, or of the next good message; DAMAGED_TAGS_CODE), which readers pass over. When the records are
-back, so are their units. Their keys are indexed behind those of later messages. (A crash before that index file is full
-takes these entries away, and the start finds the messages in the log only if it builds that part anew.)
+back, so are their units. Their keys are indexed behind those of later messages. (A crash before that index file is
+full takes these entries away, and the start finds the messages in the log only if it builds that part anew.)
 """
 
 from collections.abc import Iterator

@@ -9,7 +9,8 @@ acknowledge nothing.
 
 A report acknowledges at most what was sent on this connection: a slave with another log cannot vouch for messages that
 it never got. And the first report acknowledges nothing: it is where a slave wants to begin, and whether what it has
-below is this log it has yet to find out. MaxQ's says so with its second, Java's repeats its first soon.
+below is this log it has yet to find out. MaxQ's says so with its second; Java's second comes with the next bytes that
+it takes, or as its heartbeat.
 
 A MaxQ slave is told of the fillers in this log before anything is sent (frames.py, `is_joint`): where it has the true
 bytes it will not join.

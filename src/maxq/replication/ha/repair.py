@@ -7,9 +7,9 @@ range counts as repaired.
 
 **Ranges that a start has sealed.** Recovery writes a filler over damage in the middle of the log, so that the log can
 be read on over it, keeps the old bytes in `damaged/<physical offset>`, and marks the places in the queues. On a slave
-these ranges are fetched too, once the master is known: the records come back, and their places in the queues are
-written again. Index entries are not: such a message is not found by its key. The old bytes stay where they are. So are
-fillers that this slave has copied from another master, which had lost what the present one has (store/seals.py).
+these ranges are fetched too, once the master is known: the records come back, their places in the queues are written
+again, and their keys indexed. The old bytes stay where they are. So are fillers that this slave has copied from another
+master, which had lost what the present one has (store/seals.py).
 
 **A master** takes back what its starts have sealed from a slave that has it and says so when it joins (frames.py), as
 long as the places in the queues are free: a message that was lost with the end of its queue has lost its place to the
