@@ -136,6 +136,12 @@ class MessageStoreConfig(SettingsTable):
         high=100,
         live=True,
     )
+    enable_consume_queue_ext: bool = setting(
+        False, "Write extension units beside the queues: for which consumers' expressions a message is."
+    )
+    mapped_file_size_consume_queue_ext: int = setting(
+        50_331_648, "Size of their files.", unit="bytes", low=1024, high=1 << 31
+    )
     max_filter_message_size: int = setting(
         16_000, "Most queue bytes that a filtered pull may look at, at least.", unit="bytes", low=1, live=True
     )
@@ -172,9 +178,7 @@ class MessageStoreConfig(SettingsTable):
     schedule_async_deliver_max_resend_num2_blocked: int = setting(
         3, "No further ones while the first of them has been sent again more often than this.", low=0, live=True
     )
-    timer_wheel_enable: bool = setting(
-        True, "Take messages with a delivery time, and deliver them."
-    )
+    timer_wheel_enable: bool = setting(True, "Take messages with a delivery time, and deliver them.")
     mapped_file_size_timer_log: int = setting(
         104_857_600, "Size of a timer log file; fixed for a store.", unit="bytes", low=68
     )
@@ -304,7 +308,10 @@ class MessageStoreConfig(SettingsTable):
         104_857_600, "Size of a log file of a compaction topic, about.", unit="bytes", low=4096
     )
     compaction_cq_mapped_file_size: int = setting(
-        10_485_760, "Size of the file of units beside it; at least a fifth of it goes to the log.", unit="bytes", low=460
+        10_485_760,
+        "Size of the file of units beside it; at least a fifth of it goes to the log.",
+        unit="bytes",
+        low=460,
     )
     compaction_schedule_internal: int = setting(
         900_000, "Interval between two compactions of a queue.", unit="ms", low=1, live=True
@@ -347,8 +354,6 @@ class MessageStoreConfig(SettingsTable):
     index_file_write_enable: bool = parity(True)
     index_file_read_enable: bool = parity(True)
     iterator_when_use_rocksdb_consume_queue: bool = parity(True)
-    enable_consume_queue_ext: bool = parity(False)
-    mapped_file_size_consume_queue_ext: int = parity(50_331_648)
     bit_map_length_consume_queue_ext: int = parity(64)
     commit_interval_commit_log: int = parity(200)
     use_reentrant_lock_when_put_message: bool = parity(True)

@@ -21,9 +21,9 @@ from pathlib import PurePath
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
-from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
 from maxq.store.disk_room import lacks_room
-from maxq.store.dispatch import LMQ_PREFIX, DispatchService
+from maxq.store.dispatch import DispatchService
 from maxq.store.index_service import IndexService
 from maxq.store.mapped_file import MappedFile
 from maxq.store.running_flags import DISK_FULL

@@ -8,6 +8,7 @@ Special units:
 
 * pre-blank `(0, 0x7FFFFFFF, 0)` from the start of the first file up to the first message of a queue that does not
   begin at 0;
+* with ConsumeQueueExt, the address of an extension unit in place of the tags code (consume_queue_ext.py);
 * a damaged message's place `(physical offset, size, DAMAGED_TAGS_CODE)`: physical offset and size are those of the
   next good message of this queue, or of the filler record over the damage (damage.py). A Java broker reads a whole
   record there, in order of offsets, so nothing in it stumbles (it may deliver that next message twice to a group that
@@ -23,6 +24,7 @@ from pathlib import PurePath
 
 from maxq.runtime.interfaces import Disk
 from maxq.store.block_reserve import UNIT_ROOM, back_units
+from maxq.store.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from maxq.store.log_cy import DAMAGED_TAGS_CODE, QueueTail
 from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile, clear, holds_data
 from maxq.store.mapped_file_queue import MappedFileQueue
@@ -30,6 +32,7 @@ from maxq.store.mapped_file_queue import MappedFileQueue
 CQ_STORE_UNIT_SIZE = 20
 BLANK_UNIT_SIZE = 0x7FFFFFFF
 UNIT = struct.Struct(">qiq")
+_LOOK_BACK = 1_000  # units in which an extension address is looked for
 _PRE_BLANK = UNIT.pack(0, BLANK_UNIT_SIZE, 0)
 
 
@@ -39,10 +42,11 @@ class ConsumeQueue:
     Attributes:
         tail: writing end; `tail.write_offset // 20` is the maximum offset that readers see, and
             `tail.next_queue_offset` the one that the next append gets (larger while a flush is awaited).
+        ext: the extension units, with enableConsumeQueueExt.
         in_flush: the executor is flushing files of this queue: they must not be unmapped.
     """
 
-    __slots__ = ("_min_checked", "_min_offset", "_on_mapped", "files", "in_flush", "queue_id", "tail", "topic")
+    __slots__ = ("_min_checked", "_min_offset", "_on_mapped", "ext", "files", "in_flush", "queue_id", "tail", "topic")
 
     def __init__(
         self,
@@ -58,6 +62,7 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self.files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
         self.tail = QueueTail(topic, queue_id, self)
+        self.ext: ConsumeQueueExt | None = None
         self.in_flush = False
         self._on_mapped = on_mapped
         self._min_offset = 0
@@ -150,6 +155,23 @@ class ConsumeQueue:
         UNIT.pack_into(self._view(file), position - file.file_from_offset, *unit)
         file.flushed_position = min(file.flushed_position, position - file.file_from_offset)
 
+    # --- extension units ---
+
+    def place_ext(self, ext: ConsumeQueueExt) -> None:
+        """Find where extension units go on, after a start: behind the newest that a unit knows."""
+        high = self.max_offset
+        low = max(self.files.min_offset // CQ_STORE_UNIT_SIZE, high - _LOOK_BACK)
+        units = (self.unit(at) for at in range(high - 1, low - 1, -1))
+        last = next((unit[2] for unit in units if unit is not None and is_ext_address(unit[2])), None)
+        ext.place(last, is_new=last is None and low == self.files.min_offset // CQ_STORE_UNIT_SIZE)
+
+    def with_tags(self, unit: tuple[int, int, int]) -> tuple[int, int, int]:
+        """The unit with its tags code in place of an address; as it is if that cannot be read."""
+        if self.ext is None or not is_ext_address(unit[2]):
+            return unit
+        found = self.ext.get(unit[2])
+        return unit if found is None else (unit[0], unit[1], found.tags_code)
+
     def _start_at(self, target: int) -> None:
         file_size = self.files.file_size
         position = target % file_size
@@ -236,17 +258,23 @@ class ConsumeQueue:
                 found.append((file, start, stop))
             elif file.is_full:
                 break  # older files were flushed when this one was
+        if self.ext is not None:
+            found += self.ext.unflushed(least_pages * OS_PAGE_SIZE)
         return found
 
     def release(self) -> None:
         """Give up all mappings; what was written stays. The next use maps again."""
         self.tail.attach(None, 0, 0)
         self.files.release()
+        if self.ext is not None:
+            self.ext.release()
 
     def destroy(self) -> None:
         """Delete the files and forget the units; numbering starts anew. Blocks."""
         self.tail.attach(None, 0, 0)
         self.files.destroy()
+        if self.ext is not None:
+            self.ext.destroy()
         self.forget()
 
     def clear_rest(self) -> None:
@@ -262,6 +290,8 @@ class ConsumeQueue:
         tail.attach(None, 0, 0)
         self.files.release()
         files, self.files.files = self.files.files, []
+        if self.ext is not None:
+            self.ext.forget()
         tail.write_offset = tail.next_queue_offset = 0
         tail.max_physical_offset = -1
         self.reset_min()
@@ -279,7 +309,13 @@ class ConsumeQueue:
             gone.append(self.files.take_first())
         if gone:
             self.reset_min()
+            gone += self._expired_ext()
         return gone
+
+    def _expired_ext(self) -> list[MappedFile]:
+        """Files of extension units that only units deleted now have known."""
+        first = self.unit(self.files.min_offset // CQ_STORE_UNIT_SIZE)
+        return [] if self.ext is None or first is None else self.ext.take_expired(first[2])
 
     def _view(self, file: MappedFile) -> memoryview:
         if not file.is_mapped:

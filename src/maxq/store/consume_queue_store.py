@@ -11,6 +11,7 @@ from pathlib import PurePath
 
 from maxq.store.batch_consume_queue import BatchConsumeQueue
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
+from maxq.store.consume_queue_ext import ConsumeQueueExt
 from maxq.store.log_cy import QueueTail, TopicTail
 from maxq.store.mapped_file import MappedFile
 from maxq.store.store_context import StoreContext
@@ -22,6 +23,8 @@ MAX_MAPPED_QUEUES = 6000
 _LOOK_AT = 4
 
 BATCH_UNIT_NAME = "batchconsumequeue"
+EXT_NAME = "consumequeue_ext"
+LMQ_PREFIX = "%LMQ%"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
@@ -60,6 +63,7 @@ class ConsumeQueueStore:
             tail = self.topics[name] = TopicTail(topic)
             tail.delay_levels = topic == DELAY_TOPIC
             tail.batch = self.is_batch_topic(topic)
+            tail.hooked = self._context.config.enable_consume_queue_ext  # each record gets an extension unit
         return tail
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -75,6 +79,15 @@ class ConsumeQueueStore:
             return found
         folder = self._context.consume_queue_folder
         queue = ConsumeQueue(self._context.disk, folder, topic, queue_id, self.file_size, self._note_mapped)
+        config = self._context.config
+        if config.enable_consume_queue_ext and not topic.startswith(LMQ_PREFIX):
+            queue.ext = ConsumeQueueExt(
+                self._context.disk,
+                self._context.root / EXT_NAME,
+                topic,
+                queue_id,
+                config.mapped_file_size_consume_queue_ext,
+            )
         self.topic_tail(topic).set_queue(queue_id, queue.tail)
         return queue
 

@@ -20,7 +20,8 @@ from maxq.protocol.message_const import (
 from maxq.store.batch_consume_queue import BatchUnit
 from maxq.store.commit_log import MIN_RECORD_SIZE, CommitLog
 from maxq.store.consume_queue import ConsumeQueue
-from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.consume_queue_ext import CqExtUnit, is_ext_address
+from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
 from maxq.store.damage import DAMAGED_PROPERTY, DAMAGED_TOPIC
 from maxq.store.index_service import IndexService
 from maxq.store.log_cy import DAMAGED_TAGS_CODE, Dispatcher, QueueTail, jhash
@@ -30,7 +31,6 @@ from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 
-LMQ_PREFIX = "%LMQ%"
 _INNER_BATCH = 0x80
 _ROLLBACK = 0xC
 
@@ -73,6 +73,7 @@ class DispatchService:
         self.faults: list[str] = []
         self.hooks: dict[str, Callable[[DispatchRequest], None]] = {}
         self.on_arrival: Callable[[list[QueueTail]], None] | None = None
+        self.bit_map_of: Callable[[str, memoryview], bytes] | None = None  # of (topic, record), for its extension unit
         self._at = 0  # physical offset of the record for which the Dispatcher called last
         self._half_done = False  # the disk took only a part of that record's entries
 
@@ -224,9 +225,31 @@ class DispatchService:
             self._put_batch_unit(message, physical_offset, size)
         if PROPERTY_INNER_MULTI_DISPATCH in properties and self._context.config.enable_multi_dispatch:
             self._multi_dispatch(message, physical_offset, size)
+        if self._context.config.enable_consume_queue_ext:
+            self._extend(message, physical_offset, view[position : position + size])
         hook = self.hooks.get(message.topic)
         if hook is not None:
             hook(DispatchRequest(message, physical_offset, size))
+
+    def _extend(self, message: MessageExt, physical_offset: int, record: memoryview) -> None:
+        """Put an extension unit behind the queue unit of a record, if that was written just now."""
+        queue = self._queues.find(message.topic, message.queue_id)
+        if queue is None or queue.ext is None or queue.max_offset == 0:
+            return
+        place = queue.max_offset - 1
+        unit = queue.unit(place)
+        if unit is None or unit[:2] != (physical_offset, len(record)) or is_ext_address(unit[2]):
+            return
+        bit_map = b"" if self.bit_map_of is None else self.bit_map_of(message.topic, record)
+        try:
+            if not queue.ext.is_placed:
+                queue.place_ext(queue.ext)
+            address = queue.ext.put(CqExtUnit(unit[2], message.store_timestamp, bit_map))
+        except OSError as error:  # the queue goes on with tags codes, which say the same
+            log.error("%s: an extension unit could not be written: %s", queue.ext.folder, error)
+            return
+        if address is not None:
+            queue.put_unit(place, (physical_offset, len(record), address))
 
     def _put_batch_unit(self, message: MessageExt, physical_offset: int, size: int) -> None:
         base, count = message.queue_offset, 1  # a single message in a batch queue

@@ -12,7 +12,7 @@ from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.index_service import IndexService, index_key
 from maxq.store.log_cy import UnitScan, collect
 from maxq.store.mapped_file import is_resident
-from maxq.store.property_filter import PropertyFilter, SelectedUnits, UnitSelector, UnitView
+from maxq.store.property_filter import PropertyFilter, SelectedUnits, UnitSelector, UnitView, with_tags
 from maxq.store.record_cy import check_chain, cut
 from maxq.store.store_context import StoreContext
 from maxq.store.store_results import ColdPart, GetMessageResult, GetMessageStatus, QueryMessageResult
@@ -124,7 +124,10 @@ class MessageReader:
         in_memory = self.memory_bytes * config.access_message_in_memory_max_ratio // 100
         max_units = max(config.max_filter_message_size, max_nums * CQ_STORE_UNIT_SIZE) // CQ_STORE_UNIT_SIZE
         if wanted is None:
-            scan = self._scan(units, offset, tags_codes(subscription), max_nums, max_bytes, max_units, in_memory)
+            codes = tags_codes(subscription)
+            if codes is not None and queue.ext is not None:
+                units = with_tags(units, queue.ext, max_units)
+            scan = self._scan(units, offset, codes, max_nums, max_bytes, max_units, in_memory)
         else:
             units = units._replace(end=min(units.end, units.start + max_units * CQ_STORE_UNIT_SIZE))
             selected = self._selector.select(
@@ -133,6 +136,7 @@ class MessageReader:
                 max(1, min(max_nums, config.max_transfer_count_on_message_in_memory)),
                 in_memory_from=max_physical - in_memory,
                 may_wait=may_wait,
+                ext=queue.ext,
             )
             if selected.cold:
                 result.status = GetMessageStatus.NO_MATCHED_MESSAGE
@@ -304,7 +308,7 @@ class MessageReader:
         if queue is None or offset < 0:
             return []
         found = (queue.unit(at) for at in range(offset, min(offset + count, queue.max_offset)))
-        return [unit for unit in found if unit is not None and unit[1] != BLANK_UNIT_SIZE]
+        return [queue.with_tags(unit) for unit in found if unit is not None and unit[1] != BLANK_UNIT_SIZE]
 
     def _time(self, queue: ConsumeQueue, offset: int) -> int:
         unit = queue.unit(offset)

@@ -468,6 +468,10 @@ class MessageStore:
         self.commit_log.settle(file.file_from_offset + stop)
         return file.view[position:stop]
 
+    def set_bit_map_source(self, source: Callable[[str, memoryview], bytes]) -> None:
+        """`source(topic, record)` gives the bit map of a record's extension unit, empty for none."""
+        self.dispatch.bit_map_of = source
+
     def set_append_listener(self, listener: Callable[[], None]) -> None:
         """`listener` is called after each append to the log, before dispatch: it wakes what sends to slaves."""
         self._on_append = listener

@@ -15,9 +15,9 @@ from maxq.protocol.message_const import (
 from maxq.protocol.message_id import offset_message_id
 from maxq.protocol.message_properties import encode_properties
 from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
-from maxq.store.consume_queue_store import DELAY_TOPIC, ConsumeQueueStore
+from maxq.store.consume_queue_store import DELAY_TOPIC, LMQ_PREFIX, ConsumeQueueStore
 from maxq.store.disk_room import DiskRoom, lacks_room
-from maxq.store.dispatch import LMQ_PREFIX, DispatchService
+from maxq.store.dispatch import DispatchService
 from maxq.store.flush import CommitLogFlusher
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_cy import crc31

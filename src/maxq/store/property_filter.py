@@ -14,6 +14,7 @@ from maxq.filter.bloom_filter import BloomFilterData
 from maxq.filter.predicates_cy import BitMapTest, Predicate
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT
+from maxq.store.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from maxq.store.store_results import ColdPart
 
 _COLD_STEP: Final = 64 * CQ_STORE_UNIT_SIZE
@@ -64,10 +65,6 @@ class SelectedUnits:
         return b"".join(view[place : place + CQ_STORE_UNIT_SIZE] for place in self.places)
 
 
-#: The ConsumeQueueExt file that holds a logical offset: (view, offset of its first byte); None if there is none.
-ExtFile = Callable[[int], tuple[memoryview, int] | None]
-
-
 class UnitSelector:
     """Applies PropertyFilters to the units of one store's queues."""
 
@@ -84,15 +81,17 @@ class UnitSelector:
         *,
         in_memory_from: int,
         may_wait: bool,
-        bit_maps: BitMapTest | None = None,
+        ext: ConsumeQueueExt | None = None,
     ) -> SelectedUnits:
         """Examine units until `most_hits` match.
 
         Args:
             in_memory_from: physical offset from which on records count as being in memory.
+            ext: the queue's extension units, whose bit maps spare tests.
             may_wait: the caller can have pages brought in and ask again; else the first step is taken as it is.
         """
         found = SelectedUnits([], units.start, [])
+        bit_maps = _bit_map_test(units, wanted.bit_maps, ext)
         while found.end < units.end and len(found.places) < most_hits:
             stop = units.end
             if self._physical_offset(units.view, found.end) < in_memory_from:
@@ -150,3 +149,23 @@ class UnitSelector:
             else:
                 ranges.append((physical_offset, size))
         return ranges
+
+
+def _bit_map_test(units: UnitView, marks: BitMaps | None, ext: ConsumeQueueExt | None) -> BitMapTest | None:
+    """The test of the extension file that the first unit points to; None if there is nothing to be tested."""
+    if marks is None or ext is None or units.start >= units.end:
+        return None
+    file = ext.file_of(UNIT.unpack_from(units.view, units.start)[2])
+    if file is None:
+        return None
+    return BitMapTest(file.view, file.file_from_offset, marks.live_from, marks.bits.bit_num, marks.bits.bit_pos)
+
+
+def with_tags(units: UnitView, ext: ConsumeQueueExt, most: int) -> UnitView:
+    """A copy of the first `most` units with tags codes where they have addresses of extension units."""
+    stop = min(units.end, units.start + most * CQ_STORE_UNIT_SIZE)
+    copy = bytearray(units.view[units.start : stop])
+    for at, (physical_offset, size, tags_code) in enumerate(UNIT.iter_unpack(units.view[units.start : stop])):
+        if is_ext_address(tags_code) and (unit := ext.get(tags_code)) is not None:
+            UNIT.pack_into(copy, at * CQ_STORE_UNIT_SIZE, physical_offset, size, unit.tags_code)
+    return UnitView(memoryview(copy), 0, len(copy))

@@ -6,7 +6,9 @@ import json
 import pytest
 
 from maxq.codes import RequestCode
+from maxq.filter.bloom_filter import has_bits
 from maxq.protocol import json_dialect
+from maxq.protocol.java_hash import java_hash
 from maxq.protocol.remoting_command import RemotingCommand
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of, until
@@ -225,3 +227,72 @@ async def test_units_of_a_queue_say_whether_the_group_takes_them(broker: Running
     answer = json.loads(reply.body_bytes)
     assert [unit["eval"] for unit in answer["queueData"]] == [False, True, False]
     assert json.loads(answer["filterData"])["expression"] == "n = 1"
+
+
+# ---- bit maps -----------------------------------------------------------------------------------------------------
+
+EXT = ON | {"enableConsumeQueueExt": "true", "enableCalcFilterBitMap": "true", "mappedFileSizeConsumeQueueExt": "2048"}
+
+
+async def with_bit_maps(start_broker: Start) -> RunningBroker:
+    """m0 … m299, the first hundred before group G registered `n < 150`; tags TagA and TagB in turn."""
+    broker = await start_broker(**EXT)
+    broker.create_topic("T", queues=1)
+    for number in range(300):
+        if number == 100:
+            await by_heartbeat(broker, "n < 150")
+        await broker.send("T", b"m%d" % number, n=str(number), TAGS="TagB" if number % 2 else "TagA")
+    return broker
+
+
+async def all_of(broker: RunningBroker, **more: object) -> list[bytes]:
+    got: list[bytes] = []
+    offset = 0
+    while offset < broker.controller.store.max_offset("T", 0):
+        reply = await broker.pull("T", offset, **more)  # type: ignore[arg-type]
+        got += bodies(reply)
+        offset = int(reply.ext["nextBeginOffset"])
+    return got
+
+
+async def test_bit_maps_change_nothing_about_what_comes(start_broker: Start) -> None:
+    broker = await with_bit_maps(start_broker)
+    small = [b"m%d" % number for number in range(150)]
+    assert await all_of(broker, tags=None, sys_flag=0) == small
+    assert await all_of(broker, tags="n < 150", expression_type="SQL92", group="Other") == small
+    assert await all_of(broker, tags="TagA") == [b"m%d" % number for number in range(0, 300, 2)]
+    await by_heartbeat(broker, "n >= 150", version=2)  # the bit maps are of the expression before
+    assert await all_of(broker, tags=None, sys_flag=0) == [b"m%d" % number for number in range(150, 300)]
+
+
+async def test_bit_maps_spare_tests_of_what_came_since_the_group_registered(start_broker: Start) -> None:
+    broker = await with_bit_maps(start_broker)
+    queue = broker.controller.store.queue("T", 0)
+    assert queue is not None and queue.ext is not None
+    entry = broker.controller.filters.get("T", "G")
+    assert entry is not None
+    marked = []
+    for number in range(300):
+        unit = queue.unit(number)
+        assert unit is not None
+        extension = queue.ext.get(unit[2])
+        assert extension is not None
+        marked.append(bool(extension.bit_map) and has_bits(extension.bit_map, entry.bits))
+        assert queue.with_tags(unit)[2] == extension.tags_code == java_hash("TagB" if number % 2 else "TagA")
+    assert marked == [100 <= number < 150 for number in range(300)]
+
+
+async def test_extension_units_outlive_a_restart(start_broker: Start) -> None:
+    broker = await with_bit_maps(start_broker)
+    await broker.stop()
+    again = RunningBroker(broker.folder, EXT)
+    await again.start()
+    try:
+        await by_heartbeat(again, "n < 150")
+        for number in range(300, 310):
+            await again.send("T", b"m%d" % number, n="7", TAGS="TagA")
+        wanted = [b"m%d" % number for number in (*range(150), *range(300, 310))]
+        assert await all_of(again, tags=None, sys_flag=0) == wanted
+        assert len(await all_of(again, tags="TagB")) == 150
+    finally:
+        await again.stop()

@@ -18,7 +18,7 @@ from maxq.broker.filter.filter_expressions import compile_expression
 from maxq.broker.persistent_manager import PersistentManager
 from maxq.config.settings import BrokerSettings
 from maxq.errors import FilterExpressionError
-from maxq.filter.bloom_filter import BloomFilter, BloomFilterData
+from maxq.filter.bloom_filter import BloomFilter, BloomFilterData, set_bits
 from maxq.protocol.body.consumer_filter import (
     BloomFilterBits,
     ConsumerFilterData,
@@ -89,6 +89,18 @@ class ConsumerFilterManager(PersistentManager):
         for entries in self._entries.values():
             if group in entries:
                 yield entries[group]
+
+    def bit_map(self, topic: str, record: memoryview) -> bytes:
+        """The bits of all groups whose expression is true of a record; empty if none is registered for its topic, or
+        bit maps are off."""
+        entries = self._entries.get(topic)
+        if not entries or not self._settings.broker.enable_calc_filter_bit_map:
+            return b""
+        bits = bytearray(self.bloom_filter.m // 8)
+        for entry in entries.values():
+            if entry.wanted.predicate.matches_record(record, 0, len(record)):
+                set_bits(bits, entry.bits)
+        return bytes(bits)
 
     # --- heartbeats ---
 
