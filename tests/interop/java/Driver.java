@@ -66,6 +66,7 @@ public class Driver {
         HANDLERS.put("close", Driver::close);
         HANDLERS.put("mqadmin", Driver::mqadmin);
         Kinds.register();
+        Timers.register();
         HANDLERS.put("transactionProducer", Transactions::start);
         HANDLERS.put("sendInTransaction", Transactions::send);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
