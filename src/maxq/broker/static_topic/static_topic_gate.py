@@ -30,7 +30,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.server import RemotingServer
 
-_COMMIT_AND_SUSPEND: Final = 3  # bits of a pull's sysFlag that are not for another broker
+_COMMIT, _SUSPEND = 1, 2  # bits of a pull's sysFlag
 _END: Final = 1 << 62
 
 Rewrite = Callable[[RemotingCommand], RemotingCommand]
@@ -143,7 +143,7 @@ class StaticTopicGate:
         if not _leads(detail, items):
             raise RequestRefusedError(
                 ResponseCode.NOT_LEADER_FOR_QUEUE,
-                f"{detail.topic}-{global_id} does not exit in request process of current broker {detail.bname}",
+                f"{detail.topic}-{global_id} does not exist in request process of current broker {detail.bname}",
             )
         return GlobalQueue(detail, global_id, items)
 
@@ -176,12 +176,16 @@ class StaticTopicGate:
 
         if queue.is_here(item):
             commit = fields.opt_int("commitOffset")
-            if commit and (item.has_end or commit < item.logic_offset):  # of another part: the reader commits by itself
-                ext["sysFlag"] = str(fields.required_int("sysFlag") & ~1)
-            elif commit:
-                ext["commitOffset"] = str(max(item.to_physical(commit), 0))
+            flags = fields.required_int("sysFlag")
+            if item is not queue.leader:  # it never grows: what is not there is elsewhere
+                flags &= ~_SUSPEND
+            if commit and commit >= item.logic_offset:
+                ext["commitOffset"] = str(item.to_physical(commit))
+            else:  # of another part: the reader commits it by itself
+                flags &= ~_COMMIT
+            ext["sysFlag"] = str(flags)
             return self._here(connection, request, ext, rewrite)
-        ext["sysFlag"] = str(fields.required_int("sysFlag") & ~_COMMIT_AND_SUSPEND)
+        ext["sysFlag"] = str(fields.required_int("sysFlag") & ~(_COMMIT | _SUSPEND))
         return self._elsewhere(item, request, ext, rewrite)
 
     # --- offsets ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,10 @@ _MODULES = {
         "updateOrderConf": "Get, put or delete the order configuration of a topic.",
         "allocateMQ": "How the queues of a topic would be shared out.",
     },
+    "static_topics": {
+        "updateStaticTopic": "Make a static topic, or give one more queues.",
+        "remappingStaticTopic": "Move the queues of a static topic to other brokers.",
+    },
     "groups": {
         "updateSubGroup": "Create or change a consumer group.",
         "updateSubGroupList": "Create or change the consumer groups of a JSON file.",

@@ -16,6 +16,7 @@ from maxq.client.admin.groups import GroupAdmin
 from maxq.client.admin.messages import MessageAdmin
 from maxq.client.admin.name_servers import NameServerAdmin
 from maxq.client.admin.offsets import OffsetAdmin
+from maxq.client.admin.static_topics import StaticTopicAdmin
 from maxq.client.admin.timers import TimerAdmin
 from maxq.client.admin.topics import TopicAdmin
 from maxq.client.client_api import MQClientAPI
@@ -54,6 +55,7 @@ class Admin:
         self._context = AdminContext(api, name_servers, seams.clock)
         self.api = api
         self.topics = TopicAdmin(self._context)
+        self.static_topics = StaticTopicAdmin(self._context)
         self.groups = GroupAdmin(self._context)
         self.offsets = OffsetAdmin(self._context)
         self.messages = MessageAdmin(self._context)

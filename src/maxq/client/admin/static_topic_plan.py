@@ -1,0 +1,150 @@
+"""Plans for static topics: which broker is to lead which global queue, and the mappings that say so. Pure.
+
+Source:
+    remoting/protocol/statictopic/TopicQueueMappingUtils.java (createTopicConfigMapping, remappingStaticTopic).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from maxq.errors import ClientError
+from maxq.protocol.body.static_topic import GLOBAL_SCOPE, LogicQueueMappingItem, TopicQueueMappingDetail
+from maxq.protocol.body.topic_config import TopicConfig
+
+#: Logic offsets of a new item begin at a multiple of this, behind the end of the old one.
+BLOCK_SEQ_SIZE = 10_000
+
+
+@dataclass(slots=True)
+class BrokerPart:
+    """What one broker has of a static topic."""
+
+    config: TopicConfig
+    mapping: TopicQueueMappingDetail
+
+    def add_queue(self) -> int:
+        """One more physical queue; its id."""
+        self.config.read_queue_nums += 1
+        self.config.write_queue_nums += 1
+        return self.config.write_queue_nums - 1
+
+
+@dataclass(slots=True)
+class Plan:
+    """The parts as they are to be.
+
+    Attributes:
+        parts: by broker name.
+        map_in, map_out: brokers that get queues from others, and that give some.
+    """
+
+    topic: str
+    parts: dict[str, BrokerPart]
+    map_in: set[str] = field(default_factory=set)
+    map_out: set[str] = field(default_factory=set)
+
+
+def leaders(parts: Mapping[str, BrokerPart]) -> dict[int, str]:
+    """Global queue id → broker that leads it.
+
+    Raises:
+        ClientError: the parts contradict each other.
+    """
+    if len({(part.mapping.epoch, part.mapping.total_queues, part.mapping.scope) for part in parts.values()}) > 1:
+        raise ClientError("the brokers' mappings differ in epoch, scope or number of queues: repeat the last command")
+    found: dict[int, str] = {}
+    for name, part in parts.items():
+        for global_id, items in part.mapping.hosted_queues.items():
+            if items and items[-1].bname == name:
+                if global_id in found:
+                    raise ClientError(f"queue {global_id} is led by {found[global_id]} and by {name}")
+                found[global_id] = name
+    return found
+
+
+def plan_queues(topic: str, total: int, targets: Iterable[str], parts: dict[str, BrokerPart], *, now_ms: int) -> Plan:
+    """A static topic of `total` queues, new or grown, on the target brokers, evenly.
+
+    Args:
+        parts: what there is of it; changed.
+
+    Raises:
+        ClientError: it has as many or more queues, or is on a broker that is not a target.
+    """
+    names = sorted(set(targets))
+    led = leaders(parts)
+    if missing := sorted({name for name, part in parts.items() if part.mapping.hosted_queues} - set(names)):
+        raise ClientError(f"the topic is on {', '.join(missing)} too: name all its brokers")
+    if total <= len(led):
+        raise ClientError(f"the topic has {len(led)} queues: a static topic can only get more, {total} were asked for")
+    load = {name: sum(leader == name for leader in led.values()) for name in names}
+    epoch = max([now_ms, *(part.mapping.epoch + 1_000 for part in parts.values())])
+    for global_id in range(total):
+        if global_id in led:
+            continue
+        name = min(names, key=lambda candidate: (load[candidate], candidate))
+        load[name] += 1
+        part = parts.setdefault(name, empty_part(topic, name))
+        part.mapping.hosted_queues[global_id] = [LogicQueueMappingItem(0, part.add_queue(), name)]
+    _stamp(parts, epoch, total)
+    return Plan(topic, parts)
+
+
+def plan_remapping(topic: str, targets: Iterable[str], parts: dict[str, BrokerPart], *, now_ms: int) -> Plan:
+    """All queues of a static topic on the target brokers, evenly, moving as few as possible.
+
+    Args:
+        parts: what there is of it; changed.
+
+    Raises:
+        ClientError: the topic is not static, or its parts contradict each other.
+    """
+    names = sorted(set(targets))
+    led = leaders(parts)
+    if not led:
+        raise ClientError(f"topic {topic} is not static: make it with updateStaticTopic")
+    share, more = divmod(len(led), len(names))
+    now = {name: sum(leader == name for leader in led.values()) for name in names}
+    by_load = sorted(names, key=lambda name: (-now[name], name))  # who has most keeps one more
+    room = {name: share + (place < more) for place, name in enumerate(by_load)}
+    moving = []
+    for global_id, leader in sorted(led.items()):
+        if room.get(leader, 0) > 0:
+            room[leader] -= 1
+        else:
+            moving.append(global_id)
+    plan = Plan(topic, parts)
+    for global_id in moving:
+        name = next(name for name in names if room[name] > 0)
+        room[name] -= 1
+        _move(plan, global_id, led[global_id], name)
+    total = max(part.mapping.total_queues for part in parts.values())
+    _stamp(parts, max([now_ms, *(part.mapping.epoch + 1_000 for part in parts.values())]), total)
+    return plan
+
+
+def _move(plan: Plan, global_id: int, source: str, target: str) -> None:
+    part = plan.parts.setdefault(target, empty_part(plan.topic, target))
+    items = list(plan.parts[source].mapping.hosted_queues[global_id])
+    items.append(LogicQueueMappingItem(items[-1].gen + 1, part.add_queue(), target, -1))
+    part.mapping.hosted_queues[global_id] = items
+    plan.parts[source].mapping.hosted_queues[global_id] = items  # the same items: both learn their places
+    plan.map_in.add(target)
+    plan.map_out.add(source)
+
+
+def empty_part(topic: str, broker_name: str) -> BrokerPart:
+    """Of a broker that has nothing of the topic yet."""
+    return BrokerPart(TopicConfig(topic, 0, 0), TopicQueueMappingDetail(topic, GLOBAL_SCOPE, 0, broker_name))
+
+
+def _stamp(parts: Mapping[str, BrokerPart], epoch: int, total: int) -> None:
+    for part in parts.values():
+        part.mapping.epoch, part.mapping.total_queues = epoch, total
+
+
+def round_up(offset: int, block: int = BLOCK_SEQ_SIZE) -> int:
+    """Where a new item begins when the old one ends at `offset`: at least half a block behind it, for what was still
+    on its way."""
+    whole, rest = divmod(offset, block)
+    return (whole + (1 if rest < block // 2 else 2)) * block
