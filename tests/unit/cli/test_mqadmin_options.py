@@ -17,6 +17,8 @@ OPTIONS = {
     "topicList": "c",
     "updateOrderConf": "t v m",
     "allocateMQ": "t i",
+    "updateStaticTopic": "b c t",
+    "remappingStaticTopic": "b c t",
     "updateSubGroup": "b c g s m d o q r p i w a",
     "updateSubGroupList": "b c f",
     "setConsumeMode": "b c t g m q",

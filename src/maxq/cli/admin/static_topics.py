@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from maxq.cli.admin.command import Topic, command
+from maxq.cli.admin.topics import is_true
 from maxq.cli.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.client.admin.static_topic_plan import Plan
@@ -15,7 +16,8 @@ app = typer.Typer(rich_markup_mode=None)
 Brokers = Annotated[str | None, typer.Option("-b", "--brokers", help="Broker names, separated by commas.")]
 Clusters = Annotated[str | None, typer.Option("-c", "--clusters", help="Clusters, separated by commas.")]
 Force = Annotated[
-    bool, typer.Option("-fr", "--forceReplace", help="Replace what brokers have, whatever it is. For repairs.")
+    str,
+    typer.Option("-fr", "--forceReplace", metavar="true|false", help="Replace what brokers have. For repairs."),
 ]
 
 
@@ -26,20 +28,20 @@ async def update_static_topic(
     queues: Annotated[int, typer.Option("-qn", "--totalQueueNum", min=1, help="Global queues.")],
     brokers: Brokers = None,
     clusters: Clusters = None,
-    force: Force = False,
+    force: Force = "false",
 ) -> Report:
     """Make a static topic, or give one more queues: they keep their numbers when brokers come and go."""
     names = await _names(admin, brokers, clusters)
-    return _report(await admin.static_topics.create(topic, queues, names, force=force))
+    return _report(await admin.static_topics.create(topic, queues, names, force=is_true("-fr", force)))
 
 
 @command(app, "remappingStaticTopic")
 async def remapping_static_topic(
-    admin: Admin, topic: Topic, brokers: Brokers = None, clusters: Clusters = None, force: Force = False
+    admin: Admin, topic: Topic, brokers: Brokers = None, clusters: Clusters = None, force: Force = "false"
 ) -> Report:
     """Move the queues of a static topic to these brokers; readers and writers follow."""
     names = await _names(admin, brokers, clusters)
-    return _report(await admin.static_topics.remap(topic, names, force=force))
+    return _report(await admin.static_topics.remap(topic, names, force=is_true("-fr", force)))
 
 
 async def _names(admin: Admin, brokers: str | None, clusters: str | None) -> list[str]:
