@@ -42,8 +42,10 @@ class RuntimeInfo:
         ha_service: HAService,
         log_care: LogCare,
         timer_info: Callable[[], dict[str, str]],
+        subscribing_differently: Callable[[], list[str]],
     ) -> None:
-        """`timer_info` gives the timer's numbers; empty without one."""
+        """`timer_info` gives the numbers of the timer and of the delay levels. `subscribing_differently` names the
+        consumer groups whose members do not subscribe alike."""
         self._settings = settings
         self._disk = disk
         self._log_folder = PurePath(settings.store.store_path_commit_log or settings.store.store_path_root_dir)
@@ -56,6 +58,7 @@ class RuntimeInfo:
         self._ha_service = ha_service
         self._log_care = log_care
         self._timer_info = timer_info
+        self._subscribing_differently = subscribing_differently
         self._boot_wall_ms = clock.wall_ms()
         self._boot_ms = clock.monotonic_ms()
 
@@ -70,6 +73,7 @@ class RuntimeInfo:
             **self._replication(),
             **self._log_care.runtime_info(),
             **self._timer_info(),
+            "consumerGroupsSubscribingDifferently": ",".join(self._subscribing_differently()),
         }
 
     def _store_numbers(self) -> dict[str, str]:

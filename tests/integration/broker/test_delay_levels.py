@@ -8,6 +8,7 @@ import pytest
 from maxq.broker.controller import BrokerController
 from maxq.codes import RequestCode
 from maxq.protocol.message import Message, encode_batch
+from maxq.protocol.remoting_command import RemotingCommand
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 
@@ -85,7 +86,30 @@ async def test_what_waits_survives_a_restart_and_comes_once(start_broker: Start)
     second = await start_broker(messageDelayLevel=SHORT)
     await until(lambda: second.controller.store.max_offset("T", 0) == 2)
     assert _delivered(second.controller, "T") == [b"before", b"after"]
-    assert second.controller.delayed.service.runtime_info() == {"scheduleMessageOffset_1": "2,2"}
+    info = json.loads((await second.invoke(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))).body_bytes)["table"]
+    assert info["scheduleMessageOffset_1"] == "2,2"
+
+
+async def test_slaves_are_told_how_far_delivery_is(start_broker: Start) -> None:
+    broker = await start_broker(messageDelayLevel=SHORT)
+    broker.create_topic("T")
+    await broker.send("T", b"x", DELAY="1")
+    await until(lambda: broker.controller.store.max_offset("T", 0) == 1)
+    answer = await broker.invoke(RemotingCommand(RequestCode.GET_ALL_DELAY_OFFSET))
+    table = json.loads(answer.body_bytes)
+    assert table["offsetTable"] == {"1": 1}
+    assert table["physicalOffset"] == broker.controller.store.max_physical_offset
+
+
+async def test_sync_flush_delivers_too_and_writes_the_table_after_the_log(start_broker: Start) -> None:
+    broker = await start_broker(messageDelayLevel=SHORT, flushDiskType="SYNC_FLUSH", flushDelayOffsetInterval=20)
+    broker.create_topic("T")
+    await broker.send("T", b"x", DELAY="1")
+    store = broker.controller.store
+    file = broker.folder / "config" / "delayOffset.json"
+    await until(lambda: file.exists() and json.loads(file.read_bytes())["offsetTable"].get("1") == 1)
+    assert json.loads(file.read_bytes())["physicalOffset"] <= store.flushed_offset
+    assert _delivered(broker.controller, "T") == [b"x"]
 
 
 async def test_deliveries_after_the_last_write_of_the_file_are_not_repeated(
