@@ -13,11 +13,9 @@ from maxq.errors import ConfigError, StoreRefusedError
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol import json_dialect
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
-from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.route import TopicRouteData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
-from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 from tests.integration.broker.conftest import Start
@@ -250,24 +248,30 @@ async def test_tables_of_more_than_a_page_come_whole(
     assert slave.controller.groups.subscription_group_table == master.controller.groups.subscription_group_table
 
 
-async def test_delay_offsets_and_the_timers_files_of_a_java_store_go_on_to_the_slave(
+async def test_delay_offsets_and_timer_metrics_of_a_java_store_go_on_to_the_slave(
     start_broker: Start, namesrv: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "master" / "config"
     config.mkdir(parents=True)
     (config / "delayOffset.json").write_text('{\n\t"dataVersion":{"counter":2},\n\t"offsetTable":{1:3,2:7\n\t}\n}')
     (config / "timermetrics").write_text('{"dataVersion":{"counter":7},"timingCount":{}}')
-    checkpoint = TimerCheckpoint(1_700_000_000_000, 312, 7, 0)
-    (config / "timercheck").write_bytes(checkpoint.encode().ljust(4096, b"\0"))
-    await start_broker("master", namesrvAddr=namesrv)
+    master = await start_broker("master", namesrvAddr=namesrv)
     slave = await start_slave(start_broker, namesrv)
-    copied = slave.folder / "config"
-    delayed = DelayOffsetSerializeWrapper.decode((copied / "delayOffset.json").read_bytes())
-    assert delayed == DelayOffsetSerializeWrapper({1: 3, 2: 7}, DataVersion(2))
-    assert (copied / "timermetrics").read_text() == '{"dataVersion":{"counter":7},"timingCount":{}}'
-    await until(lambda: (copied / "timercheck").exists())
-    taken = TimerCheckpoint.decode((copied / "timercheck").read_bytes())
-    assert (taken.last_read_time_ms, taken.last_timer_log_flush_pos) == (1_700_000_000_000, 0)
+    copied = DelayOffsetSerializeWrapper.decode((slave.folder / "config" / "delayOffset.json").read_bytes())
+    assert copied == DelayOffsetSerializeWrapper.decode(await said(master, RequestCode.GET_ALL_DELAY_OFFSET))
+    assert copied.offset_table == {1: 0, 2: 0}  # the master has seen that its log has none of these messages
+    metrics = await said(master, RequestCode.GET_TIMER_METRICS)
+    assert json_dialect.loads(metrics)["dataVersion"]["counter"] == 7
+
+    async def has_metrics() -> bool:
+        return await said(slave, RequestCode.GET_TIMER_METRICS) == metrics
+
+    await until(has_metrics)
+
+
+async def said(broker: RunningBroker, code: RequestCode) -> bytes:
+    """The body of the answer to a request without fields."""
+    return (await broker.invoke(RemotingCommand(code))).body_bytes
 
 
 async def test_a_master_that_is_away_leaves_the_copies_as_they_are(
