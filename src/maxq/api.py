@@ -21,6 +21,7 @@ from maxq.client.client_config import (
     PushConsumerConfig,
 )
 from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
+from maxq.client.message_selector import MessageSelector
 from maxq.client.request_reply import create_reply_message
 from maxq.client.send_result import SendResult, SendStatus
 from maxq.client.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
@@ -40,6 +41,7 @@ __all__ = [
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "MessageSelector",
     "Producer",
     "PushConsumer",
     "SendResult",

@@ -17,6 +17,7 @@ from dataclasses import replace
 from maxq.client.client_config import ClientSeams, LitePullConsumerConfig
 from maxq.client.group_consumer import GroupConsumer
 from maxq.client.lite_pull_buffer import AssignedQueue, FetchBuffer, Fetched
+from maxq.client.message_selector import MessageSelector, expression_of
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
 from maxq.client.namespace import unwrap, wrap
@@ -107,8 +108,11 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
 
     # --- what to read ---
 
-    async def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
+    async def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
         """Share a topic's queues with the other members of the group.
+
+        Args:
+            expression: as PushConsumer.subscribe takes it.
 
         Raises:
             ClientError: illegal topic, or queues were assigned before.
@@ -118,7 +122,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
             raise ClientError("subscribe and assign exclude each other, and assign was called before")
         wire = wrap(self._config.namespace, topic)
         self._wanted[wire] = build_subscription_data(
-            wire, expression, expression_type, sub_version=self._clock.wall_ms()
+            wire, *expression_of(expression, expression_type), sub_version=self._clock.wall_ms()
         )
         if self._instance is not None:
             await self._announce()

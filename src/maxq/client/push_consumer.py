@@ -21,6 +21,7 @@ from maxq.client.flow_control import FlowControl
 from maxq.client.group_consumer import GroupConsumer
 from maxq.client.hooks import ConsumeHooks
 from maxq.client.listener_caller import ListenerCaller, reset_retry_topic
+from maxq.client.message_selector import MessageSelector, expression_of
 from maxq.client.message_sender import MessageSender
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
@@ -97,18 +98,19 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
 
     # --- life ---
 
-    def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
         """Take messages of a topic.
 
         Args:
-            expression: `*`, or tags separated by `||`; with another `expression_type` (SQL92) that language's text.
+            expression: `*`, or tags separated by `||`; with another `expression_type` (SQL92) that language's text; or
+                a MessageSelector.
 
         Raises:
             ClientError: illegal topic.
             LocalProtocolError: an expression without a tag.
         """
         check_topic(topic)
-        self._subscribe(wrap(self._config.namespace, topic), expression, expression_type)
+        self._subscribe(wrap(self._config.namespace, topic), *expression_of(expression, expression_type))
 
     def _subscribe(self, topic: str, expression: str, expression_type: str = TAG) -> None:
         data = build_subscription_data(topic, expression, expression_type, sub_version=self._clock.wall_ms())

@@ -23,6 +23,7 @@ from maxq.client.client_config import (
 from maxq.client.consume_result import MessageListener
 from maxq.client.errors import NotRunningError
 from maxq.client.loop_thread import LoopFactory, LoopThread
+from maxq.client.message_selector import MessageSelector
 from maxq.client.producer import Arg, QueueSelector
 from maxq.client.send_result import SendResult, SendStatus
 from maxq.client.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
@@ -225,7 +226,7 @@ class PushConsumer(_Started):
         self._client = push_consumer.PushConsumer(config, seams, listener, orderly=orderly, executor=self._pool)
         self._is_started = False
 
-    def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
         """Take messages of a topic."""
         self._on_loop(lambda: self._client.subscribe(topic, expression, expression_type))
 
@@ -327,7 +328,7 @@ class LitePullConsumer(_Started):
         else:
             self._thread.run(work(self._client))
 
-    def subscribe(self, topic: str, expression: str = "*", expression_type: str = TAG) -> None:
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
         """Share a topic's queues with the group; before or after `start`."""
         self._now_or_at_start(lambda client: client.subscribe(topic, expression, expression_type))
 

@@ -19,6 +19,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -203,6 +204,12 @@ public class Driver {
         return row;
     }
 
+    /** By `sql` if there is one, else by the tags of `expression`. */
+    static MessageSelector selector(JSONObject request) {
+        String sql = request.getString("sql");
+        return sql == null ? MessageSelector.byTag(request.getString("expression")) : MessageSelector.bySql(sql);
+    }
+
     static Object startConsumer(JSONObject request) throws Exception {
         Client client = new Client();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
@@ -216,7 +223,7 @@ public class Driver {
         if (request.getBooleanValue("broadcast")) {
             consumer.setMessageModel(MessageModel.BROADCASTING);
         }
-        consumer.subscribe(request.getString("topic"), request.getString("expression"));
+        consumer.subscribe(request.getString("topic"), selector(request));
         consumer.setMaxReconsumeTimes(request.getIntValue("maxReconsumeTimes", -1));
         consumer.setSuspendCurrentQueueTimeMillis(request.getIntValue("suspendMs", 1000));
         int failTimes = request.getIntValue("failTimes", 0); // a message is handled when it has failed so often
@@ -264,7 +271,7 @@ public class Driver {
             consumer.start();
             consumer.assign(consumer.fetchMessageQueues(request.getString("topic")));
         } else {
-            consumer.subscribe(request.getString("topic"), request.getString("expression"));
+            consumer.subscribe(request.getString("topic"), selector(request));
             consumer.start();
         }
         Client client = new Client();

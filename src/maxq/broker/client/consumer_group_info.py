@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable
 
 from maxq.broker.client.client_channel_info import ClientChannelInfo
+from maxq.broker.client.member_subscriptions import MemberSubscriptions
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel
@@ -25,6 +26,7 @@ class ConsumerGroupInfo:
         self.message_model: MessageModel = data.message_model
         self.consume_from_where: ConsumeFromWhere = data.consume_from_where
         self.subscription_table: dict[str, SubscriptionData] = {}  # by topic
+        self.members = MemberSubscriptions(data.group_name)  # what each of them subscribes to
         self.channel_info_table: dict[Connection, ClientChannelInfo] = {}
         self.heartbeat_fingerprint: int = 0  # of the last heartbeat that named the group
         self.notify_enabled: bool = True  # notifyConsumerIdsChangedEnable of the group, as of the last heartbeat

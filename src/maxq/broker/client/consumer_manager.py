@@ -7,7 +7,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.broker.client.consumer_group_info import ConsumerGroupInfo
@@ -62,6 +62,10 @@ class ConsumerManager:
         info = self._groups.get(group)
         return 0 if info is None else len(info.subscription_table)
 
+    def subscribing_differently(self) -> list[str]:
+        """The groups whose members do not subscribe alike."""
+        return sorted(name for name, info in self._groups.items() if info.members.is_different)
+
     def query_topic_consume_by_who(self, topic: str) -> set[str]:
         """The online groups that subscribe to the topic."""
         return {name for name, info in self._groups.items() if topic in info.subscription_table}
@@ -70,7 +74,7 @@ class ConsumerManager:
         self,
         data: ConsumerData,
         channel: ClientChannelInfo,
-        subscriptions: Iterable[SubscriptionData] | None,
+        subscriptions: Sequence[SubscriptionData] | None,
         *,
         notify: bool,
         fingerprint: int = 0,
@@ -93,8 +97,9 @@ class ConsumerManager:
         info.heartbeat_fingerprint = fingerprint
         changed = info.update_channel(channel, data)
         self._groups_of.setdefault(channel.connection, set()).add(group)
-        if subscriptions is not None and info.update_subscription(subscriptions):
-            changed = True
+        if subscriptions is not None:
+            info.members.update(channel, subscriptions)
+            changed |= info.update_subscription(subscriptions)
         if changed:
             self._on_change(info)
         return changed
@@ -128,6 +133,7 @@ class ConsumerManager:
         channel = info.channel_info_table.pop(connection, None)
         if channel is None:
             return
+        info.members.remove(connection)
         log.info("unregister a consumer from group %s: %s", info.group_name, channel)
         groups = self._groups_of.get(connection)
         if groups is not None:

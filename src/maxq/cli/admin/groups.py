@@ -16,7 +16,7 @@ from maxq.errors import BrokerError, ClientError, ConfigError, RemoteProtocolErr
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
 from maxq.protocol.body.heartbeat import Connection, ConsumerConnection
 from maxq.protocol.body.offsets import ConsumeStats
-from maxq.protocol.body.subscription import GroupRetryPolicy, SubscriptionGroupConfig
+from maxq.protocol.body.subscription import GroupRetryPolicy, SubscriptionGroupConfig, subscription_text
 from maxq.protocol.enums import ConsumeType, MessageModel, MessageRequestMode
 from maxq.protocol.json_body import to_plain
 from maxq.protocol.json_dialect import java_text
@@ -287,16 +287,29 @@ async def consumer_status(
         notes = ["", *(f"{name} = {value}" for name, value in sorted(info.properties.items()))]
         return Report(columns, rows, value=to_plain(info), notes=[*notes, *([info.jstack] if info.jstack else [])])
     members = await admin.groups.connections(group, broker)
-    subscriptions = set()
+    subscriptions: dict[str, dict[str, str]] = {}
     member_rows = []
     for number, (name, address, _, version) in enumerate(_connection_rows(members.connection_set), 1):
         info = await admin.groups.running_info(group, name)
-        subscriptions.add(frozenset((data.topic, data.sub_string) for data in info.subscription_set))
+        subscriptions[name] = {data.topic: subscription_text(data) for data in info.subscription_set}
         member_rows.append((f"{number:03d}", name, address, version, len(info.mq_table)))
-    same = len(subscriptions) <= 1
-    note = f"{'Same' if same else 'WARN: Different'} subscription in the same group of consumer"
+    notes = _compared(subscriptions)
     columns = {"index": "#Index", "clientId": "#ClientId", "clientAddr": "#ClientAddr", "version": "#Version"}
-    return Report(columns | {"queues": "#Queues"}, member_rows, notes=["", note])
+    return Report(columns | {"queues": "#Queues"}, member_rows, notes=["", *notes])
+
+
+def _compared(subscriptions: dict[str, dict[str, str]]) -> list[str]:
+    """Do the members, by client id, subscribe alike? Who wants what, if not."""
+    topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
+    lines = [
+        f"  {topic}: {name} wants {wanted.get(topic, 'nothing')}"
+        for topic in topics
+        if len({wanted.get(topic) for wanted in subscriptions.values()}) > 1
+        for name, wanted in sorted(subscriptions.items())
+    ]
+    if not lines:
+        return ["Same subscription in the same group of consumer"]
+    return ["WARN: Different subscription in the same group of consumer!!! Messages are lost to it:", *lines]
 
 
 @command(app, "producerConnection")

@@ -45,6 +45,13 @@ def is_tag_type(expression_type: str | None) -> bool:
     return not expression_type or expression_type == TAG
 
 
+def subscription_text(subscription: SubscriptionData) -> str:
+    """What a subscription selects, equal for subscriptions that select the same by the same text."""
+    if not subscription.is_tag_type:
+        return f"{subscription.expression_type} {subscription.sub_string!r}"
+    return " || ".join(sorted(subscription.tags_set)) or subscription.sub_string or SUB_ALL
+
+
 def build_subscription_data(
     topic: str, expression: str | None, expression_type: str | None = TAG, *, sub_version: int = 0
 ) -> SubscriptionData:

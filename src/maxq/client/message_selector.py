@@ -1,0 +1,34 @@
+"""MessageSelector: which messages of a topic a consumer wants (client/consumer/MessageSelector.java)."""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from maxq.protocol.body.subscription import TAG
+
+SQL92: Final = "SQL92"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSelector:
+    """An expression and its language. Made by `by_sql` or `by_tag`."""
+
+    expression_type: str
+    expression: str
+
+    @classmethod
+    def by_sql(cls, sql: str) -> Self:
+        """Messages whose properties an SQL92 expression is true of, as `price BETWEEN 10 AND 20 AND color = 'red'`.
+        The broker needs enablePropertyFilter; it refuses an expression that is wrong when the consumer starts."""
+        return cls(SQL92, sql)
+
+    @classmethod
+    def by_tag(cls, tags: str) -> Self:
+        """Messages with one of the tags, separated by `||`; `*` takes all."""
+        return cls(TAG, tags)
+
+
+def expression_of(selection: str | MessageSelector, expression_type: str) -> tuple[str, str]:
+    """Expression and language of what a caller of `subscribe` gave: a selector, or a text in `expression_type`."""
+    if isinstance(selection, MessageSelector):
+        return selection.expression, selection.expression_type
+    return selection, expression_type
