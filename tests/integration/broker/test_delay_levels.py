@@ -16,7 +16,7 @@ SHORT = "1s 1s 2s 1h"
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 
-def _delivered(controller: BrokerController, topic: str, queue_id: int = 0) -> list[bytes]:
+def delivered(controller: BrokerController, topic: str, queue_id: int = 0) -> list[bytes]:
     store = controller.store
     bodies = []
     for offset in range(store.max_offset(topic, queue_id)):
@@ -70,7 +70,7 @@ async def test_order_of_a_level_is_kept_and_levels_do_not_wait_for_each_other(st
     for number in range(300):
         await broker.send("T", b"%d" % number, DELAY="1")
     await until(lambda: broker.controller.store.max_offset("T", 0) == 301)
-    assert _delivered(broker.controller, "T") == [b"%d" % number for number in range(300)] + [b"slow"]
+    assert delivered(broker.controller, "T") == [b"%d" % number for number in range(300)] + [b"slow"]
 
 
 async def test_what_waits_survives_a_restart_and_comes_once(start_broker: Start) -> None:
@@ -85,7 +85,7 @@ async def test_what_waits_survives_a_restart_and_comes_once(start_broker: Start)
     assert table["offsetTable"]["1"] == 1
     second = await start_broker(messageDelayLevel=SHORT)
     await until(lambda: second.controller.store.max_offset("T", 0) == 2)
-    assert _delivered(second.controller, "T") == [b"before", b"after"]
+    assert delivered(second.controller, "T") == [b"before", b"after"]
     info = json.loads((await second.invoke(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))).body_bytes)["table"]
     assert info["scheduleMessageOffset_1"] == "2,2"
 
@@ -109,7 +109,7 @@ async def test_sync_flush_delivers_too_and_writes_the_table_after_the_log(start_
     file = broker.folder / "config" / "delayOffset.json"
     await until(lambda: file.exists() and json.loads(file.read_bytes())["offsetTable"].get("1") == 1)
     assert json.loads(file.read_bytes())["physicalOffset"] <= store.flushed_offset
-    assert _delivered(broker.controller, "T") == [b"x"]
+    assert delivered(broker.controller, "T") == [b"x"]
 
 
 async def test_deliveries_after_the_last_write_of_the_file_are_not_repeated(
@@ -128,8 +128,8 @@ async def test_deliveries_after_the_last_write_of_the_file_are_not_repeated(
     monkeypatch.undo()
     second = await start_broker(messageDelayLevel=SHORT)
     await until(lambda: second.controller.store.max_offset("T", 0) >= 21)
-    assert len(_delivered(second.controller, "T")) == 21
-    assert sorted(set(_delivered(second.controller, "T"))) == sorted(_delivered(second.controller, "T"))
+    assert len(delivered(second.controller, "T")) == 21
+    assert sorted(set(delivered(second.controller, "T"))) == sorted(delivered(second.controller, "T"))
 
 
 async def test_damaged_table_is_made_anew_from_the_log(start_broker: Start) -> None:
@@ -143,7 +143,7 @@ async def test_damaged_table_is_made_anew_from_the_log(start_broker: Start) -> N
         (first.folder / "config" / name).write_bytes(b"{ not json")
     second = await start_broker(messageDelayLevel=SHORT)
     await until(lambda: second.controller.store.max_offset("T", 0) == 2)
-    assert _delivered(second.controller, "T") == [b"one", b"two"]
+    assert delivered(second.controller, "T") == [b"one", b"two"]
 
 
 async def test_offset_outside_its_queue_is_moved_into_it(start_broker: Start) -> None:
@@ -168,7 +168,7 @@ async def test_message_that_cannot_be_delivered_harms_only_itself(start_broker: 
     settings.store = replace(settings.store, max_message_size=1000)
     controller.store.update_config(settings.store)
     await until(lambda: controller.store.max_offset("T", 0) == 2)
-    assert _delivered(controller, "T") == [b"a", b"b"]
+    assert delivered(controller, "T") == [b"a", b"b"]
     assert controller.delayed.service.given_up == 1
 
 

@@ -98,6 +98,11 @@ class ScheduleMessageService:
         if self._task is not None:
             await asyncio.wait([self._task])
 
+    @property
+    def is_running(self) -> bool:
+        """Is there anything that delivers, or has not ended yet?"""
+        return self._task is not None and not self._task.done()
+
     def wake(self, level: int) -> None:
         """A message of this level is about to be stored."""
         delivery = self._levels.get(level)
