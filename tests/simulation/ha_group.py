@@ -8,7 +8,7 @@
   slave with other bytes there is apart. If the master lost its end, or such a range, the log of a slave that has more
   does not grow until somebody decides, or the master has taken it back.
 * A start seals nothing that was sure, and changes nothing that it keeps. One thing is left open: a record of which a
-  part of the properties is missing within one sector. No check sum covers properties (unless forceVerifyPropCRC is on),
+  part of the properties is missing within one sector. No check sum covers properties (except with forceVerifyPropCRC),
   and Java keeps such a record as well; disks write whole sectors, and a missing whole one is found (log_scanner.py).
   Such a story ends there.
 * Who makes a slave the master, or empties one, chooses between logs: what is left behind then was on as many nodes as
