@@ -52,6 +52,7 @@ class TimerCheckpointFile:
             self._disk.replace(self._path, data[:FILE_SIZE].ljust(FILE_SIZE, b"\0"))
         data = data.ljust(FILE_SIZE, b"\0")
         self.checkpoint = TimerCheckpoint.decode(data)
+        self.dedupe_position = self.precision_ms = None
         position, precision, crc = _OWN.unpack_from(data, _OWN_AT)
         if crc == zlib.crc32(data[:_OWN_CRC_AT]):
             self.dedupe_position, self.precision_ms = position, precision

@@ -1,0 +1,222 @@
+"""Wheel, log and checkpoint: Java's bytes, and what is left of them after accidents."""
+
+import struct
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+import pytest
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import StoreRefusedError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.protocol.java_hash import java_hash
+from maxq.runtime.system import SystemDisk
+from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
+from maxq.store.timer.timer_log import MAGIC_DEFAULT, TimerLog, Unit
+from maxq.store.timer.timer_message_store import precision_of, roll_window_ms
+from maxq.store.timer.timer_recovery import TimerRecovery
+from maxq.store.timer.timer_wheel import EMPTY, SLOTS, WHEEL_SIZE, Slot, TimerWheel
+
+NOW = 1_700_000_000_000
+
+
+def unit(due_ms: int, physical_offset: int, previous: int = -1, size: int = 300) -> Unit:
+    return Unit(0, previous, MAGIC_DEFAULT, NOW, due_ms - NOW, physical_offset, size, java_hash("TopicTest"))
+
+
+def written(wheel: TimerWheel) -> None:
+    pages = wheel.freeze()
+    wheel.write(pages)
+    wheel.thaw(written=True)
+
+
+def test_a_slot_has_javas_bytes(tmp_path: Path) -> None:
+    wheel = TimerWheel(SystemDisk(), PurePath(tmp_path / "timerwheel"), 1000)
+    wheel.put(Slot(1_700_000_060_000, 520, 572, 2))
+    written(wheel)
+    data = (tmp_path / "timerwheel").read_bytes()
+    assert len(data) == WHEEL_SIZE == 38_707_200
+    at = 1_700_000_060 % SLOTS * 32
+    assert data[at : at + 32].hex() == "000000006553f13c0000000000000208000000000000023c0000000200000000"
+
+
+def test_a_unit_has_javas_bytes(tmp_path: Path) -> None:
+    log = TimerLog(SystemDisk(), PurePath(tmp_path), 5200)
+    log.load()
+    assert log.append(unit(NOW + 60_000, 2000)) == 0
+    data = (tmp_path / "timerlog" / f"{0:020}").read_bytes()[:52]
+    assert data.hex() == (
+        "00000034ffffffffffffffff000000010000018bcfe568000000ea6000000000000007d00000012c8e9876410000000000000000"
+    )
+
+
+def test_files_of_the_log_end_with_javas_blank_and_go_on(tmp_path: Path) -> None:
+    log = TimerLog(SystemDisk(), PurePath(tmp_path), 200)
+    log.load()
+    positions = [log.append(unit(NOW + 1000, 100 + number)) for number in range(7)]
+    assert positions == [0, 52, 104, 200, 252, 304, 400]
+    assert (tmp_path / "timerlog" / f"{0:020}").read_bytes()[156:172] == struct.pack(">iqI", 44, 0, 0xCBD43194)
+    again = TimerLog(SystemDisk(), PurePath(tmp_path), 200)
+    again.load()
+    assert [found.physical_offset for found in again.recover(0, 1 << 40)] == list(range(100, 107))
+    assert again.append(unit(NOW, 1)) == 452
+
+
+def test_units_whose_records_the_log_lost_count_for_nothing(tmp_path: Path) -> None:
+    log = TimerLog(SystemDisk(), PurePath(tmp_path), 5200)
+    log.load()
+    for offset in (0, 300, 600):
+        log.append(unit(NOW, offset))
+    again = TimerLog(SystemDisk(), PurePath(tmp_path), 5200)
+    again.load()
+    assert len(again.recover(0, 600)) == 2
+    assert again.max_offset == 104
+    assert not any((tmp_path / "timerlog" / f"{0:020}").read_bytes()[104:])
+
+
+def test_a_wheel_of_another_length_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "timerwheel").write_bytes(bytes(100))
+    with pytest.raises(StoreRefusedError, match="38707200"):
+        TimerWheel(SystemDisk(), PurePath(tmp_path / "timerwheel"), 1000)
+
+
+def test_an_unwritten_wheel_shows_its_changes_and_keeps_the_file_as_it_was(tmp_path: Path) -> None:
+    wheel = TimerWheel(SystemDisk(), PurePath(tmp_path / "timerwheel"), 1000)
+    wheel.put(Slot(NOW, 0, 0, 1))
+    pages = wheel.freeze()
+    wheel.put(Slot(NOW + 1000, 52, 52, 1))
+    assert (wheel.get(NOW).num, wheel.get(NOW + 1000).num) == (1, 1)
+    assert not any((tmp_path / "timerwheel").read_bytes())
+    wheel.write(pages)
+    wheel.thaw(written=True)
+    other = TimerWheel(SystemDisk(), PurePath(tmp_path / "timerwheel"), 1000)
+    assert (other.get(NOW).num, other.get(NOW + 1000)) == (1, EMPTY)
+
+
+def test_the_next_lap_is_another_slot(tmp_path: Path) -> None:
+    wheel = TimerWheel(SystemDisk(), PurePath(tmp_path / "timerwheel"), 1000)
+    wheel.put(Slot(NOW, 0, 0, 1))
+    assert wheel.get(NOW + SLOTS * 1000) is EMPTY
+    assert wheel.slot_index(NOW + SLOTS * 1000) == wheel.slot_index(NOW)
+
+
+def test_the_checkpoint_has_javas_56_bytes_and_own_ones_that_java_makes_void(tmp_path: Path) -> None:
+    path = tmp_path / "timercheck"
+    file = TimerCheckpointFile(SystemDisk(), PurePath(path))
+    file.load()
+    assert file.is_new and file.dedupe_position is None
+    values = TimerCheckpoint(1, 2, 3, 4, DataVersion(7, 5, 6))
+    file.save(values, 4711, 1000)
+    data = path.read_bytes()
+    assert len(data) == 4096
+    assert struct.unpack(">7q", data[:56]) == (1, 2, 3, 4, 5, 6, 7)
+    again = TimerCheckpointFile(SystemDisk(), PurePath(path))
+    again.load()
+    assert (again.checkpoint, again.dedupe_position, again.precision_ms) == (values, 4711, 1000)
+    path.write_bytes(struct.pack(">q", 9) + data[8:])
+    again.load()
+    assert (again.checkpoint.last_read_time_ms, again.dedupe_position) == (9, None)
+
+
+class Files:
+    """The three files of one timer, filled and recovered."""
+
+    def __init__(self, folder: Path, precision_ms: int = 1000) -> None:
+        self.folder = folder
+        self.log = TimerLog(SystemDisk(), PurePath(folder), 5200)
+        self.file = TimerCheckpointFile(SystemDisk(), PurePath(folder / "config" / "timercheck"))
+        self._precision_ms = precision_ms
+
+    def recover(self, log_end: int = 1 << 40) -> TimerWheel:
+        path = PurePath(self.folder / "timerwheel")
+        recovery = TimerRecovery(SystemDisk(), path, self.log, self.file, self._precision_ms, log_end)
+        self.found = recovery.run()
+        return self.found.wheel
+
+    def save(self, wheel: TimerWheel, flushed: int, read_ms: int = NOW) -> None:
+        written(wheel)
+        self.file.save(TimerCheckpoint(read_ms, flushed, 0, 0, DataVersion()), 0, self._precision_ms)
+
+
+def test_units_behind_the_checkpoint_are_put_into_the_wheel_once(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    wheel = files.recover()
+    for number in range(5):
+        files.log.append(unit(NOW + 5000, number, previous=52 * number - 52))
+    wheel.put(Slot(NOW + 5000, 0, 156, 4))  # all but the last are in the wheel, the checkpoint knows of two
+    files.save(wheel, 104)
+    again = Files(tmp_path)
+    wheel = again.recover()
+    assert wheel.get(NOW + 5000) == Slot(NOW + 5000, 0, 208, 5)
+    assert (again.found.pending, again.found.earliest_ms) == (5, NOW + 5000)
+    assert again.found.enqueued == {2, 3, 4}
+
+
+def test_without_its_wheel_a_timer_has_everything_from_the_log(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    wheel = files.recover()
+    for number in range(150):
+        files.log.append(unit(NOW + number * 1000, number))
+    files.save(wheel, files.log.max_offset, NOW + 50_000)
+    (tmp_path / "timerwheel").unlink()
+    again = Files(tmp_path)
+    again.recover()
+    assert again.found.pending == 100
+
+
+def test_slots_that_point_behind_the_log_are_taken_from_it(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    wheel = files.recover()
+    for number in range(3):
+        files.log.append(unit(NOW + 1000, number, previous=52 * number - 52))
+    wheel.put(Slot(NOW + 1000, 0, 5_000, 90))
+    wheel.put(Slot(NOW + 2000, 4_000, 5_000, 9))
+    files.save(wheel, 156)
+    again = Files(tmp_path)
+    wheel = again.recover()
+    assert wheel.get(NOW + 1000) == Slot(NOW + 1000, 0, 104, 3)
+    assert wheel.get(NOW + 2000) is EMPTY
+
+
+def test_javas_newest_snapshot_takes_the_wheels_place(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    wheel = files.recover()
+    for number in range(4):
+        files.log.append(unit(NOW + 1000, number, previous=52 * number - 52))
+    files.save(wheel, 0)
+    snapshot = TimerWheel(SystemDisk(), PurePath(tmp_path / "timerwheel.156"), 1000)
+    snapshot.put(Slot(NOW + 1000, 0, 104, 3))
+    written(snapshot)
+    (tmp_path / "timerwheel.52").write_bytes(b"older")
+    again = Files(tmp_path)
+    assert again.recover().get(NOW + 1000) == Slot(NOW + 1000, 0, 156, 4)
+    assert sorted(path.name for path in tmp_path.glob("timerwheel*")) == ["timerwheel"]
+
+
+@pytest.mark.parametrize(("before", "after", "slot"), [(1000, 100, NOW + 5900), (100, 1000, NOW + 5000)])
+def test_another_precision_moves_slots_but_never_to_an_earlier_end(
+    tmp_path: Path, before: int, after: int, slot: int
+) -> None:
+    files = Files(tmp_path, before)
+    wheel = files.recover()
+    due = NOW + 5000 if before == 1000 else NOW + 5300
+    files.log.append(unit(due, 1))
+    wheel.put(Slot(due, 0, 0, 1))
+    files.save(wheel, 52)
+    again = Files(tmp_path, after)
+    found = again.recover().get(slot)
+    assert found.num == 1
+    moved = again.log.read(found.last_position)
+    assert moved is not None and moved.due_ms == slot and slot + after >= due + before
+
+
+@pytest.mark.parametrize(("given", "precision"), [(100, 100), (150, 100), (499, 200), (999, 500), (5000, 1000)])
+def test_the_precision_is_taken_down(given: int, precision: int) -> None:
+    assert precision_of(replace(MessageStoreConfig(), timer_precision_ms=given)) == precision
+
+
+@pytest.mark.parametrize(("hours", "slots", "window_s"), [(72, 172_800, 172_800), (24, 172_800, 57_600), (72, 60, 60)])
+def test_a_message_goes_round_before_its_record_is_cleaned_away(hours: int, slots: int, window_s: int) -> None:
+    config = replace(MessageStoreConfig(), file_reserved_time=hours, timer_roll_window_slot=slots)
+    assert roll_window_ms(config) == window_s * 1000
