@@ -273,6 +273,8 @@ def test_a_list_that_mixes_light_and_ordinary_queues_is_refused(servers: Deploym
 @pytest.mark.parametrize("client", ["java", "ours"])
 async def test_a_new_group_starts_at_a_time(servers: Deployment, driver: JavaDriver, client: str) -> None:
     """Java's setting has a precision of a second."""
+    if servers.mixture != "ours":
+        pytest.skip("a Java broker starts every new group of a young queue at 0: all of it is in memory")
     topic = create(driver, servers, f"FromTime{client}", queues=2)
     driver.send(servers.namesrv, topic, 8, text="before")
     newest = await _newest_store_time(servers, topic, 8)
