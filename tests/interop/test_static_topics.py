@@ -1,6 +1,7 @@
 """Static topics: mqadmin's updateStaticTopic and remappingStaticTopic, RocketMQ's Java client and ours, two brokers."""
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from maxq.api import ConsumeContext, ConsumeFromWhere, Message, MessageExt, async_producer, async_push_consumer
+from tests.integration.cli.harness import maxq
 from tests.interop.java_driver import JavaDriver
 from tests.interop.servers import JavaBroker, JavaNamesrv, MaxqBroker, MaxqNamesrv, free_port_base
 
@@ -162,6 +164,24 @@ async def test_remapped_queues_go_on_where_they_were(servers: TwoBrokers, driver
             assert [m.queue_offset for m in seen] == sorted(m.queue_offset for m in seen)
     rows = await loop.run_in_executor(None, lambda: driver.consume(servers.namesrv, topic, 2 * COUNT))
     assert sorted({row["body"] for row in rows}) == bodies
+
+
+def test_our_command_line_makes_and_remaps_them(servers: TwoBrokers, driver: JavaDriver) -> None:
+    topic = "OurCommands"
+    made = maxq(
+        "admin", "updateStaticTopic", "-t", topic, "-qn", "3", "-b", "broker-a", "--json", namesrv=servers.namesrv
+    )
+    assert [(row["queue"], row["broker"]) for row in json.loads(made.out)] == [(n, "broker-a") for n in range(3)], (
+        made.err
+    )
+    driver.send(servers.namesrv, topic, COUNT, text="before")
+    remapped = maxq("admin", "remappingStaticTopic", "-t", topic, "-b", "broker-b", "--json", namesrv=servers.namesrv)
+    rows = json.loads(remapped.out)
+    assert [(row["broker"], row["logicOffset"], row["generation"]) for row in rows] == [("broker-b", 10_000, 1)] * 3
+    sent = driver.send(servers.namesrv, topic, COUNT, text="after")
+    assert {row["broker"] for row in sent} == {"broker-b"}
+    received = driver.consume(servers.namesrv, topic, 2 * COUNT)
+    assert len({row["body"] for row in received}) == 2 * COUNT
 
 
 def test_a_static_topic_outlives_a_restart_and_is_deleted(servers: TwoBrokers, driver: JavaDriver) -> None:

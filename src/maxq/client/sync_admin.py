@@ -13,6 +13,7 @@ from maxq.client.admin.groups import GroupAdmin
 from maxq.client.admin.messages import MessageAdmin
 from maxq.client.admin.name_servers import NameServerAdmin
 from maxq.client.admin.offsets import OffsetAdmin
+from maxq.client.admin.static_topics import StaticTopicAdmin
 from maxq.client.admin.topics import TopicAdmin
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.loop_thread import LoopFactory, LoopThread
@@ -70,6 +71,13 @@ class BlockingTopics(_Part[TopicAdmin]):
     stats = _Method(TopicAdmin.stats)
     consumed_by = _Method(TopicAdmin.consumed_by)
     consumed_by_group = _Method(TopicAdmin.consumed_by_group)
+
+
+class BlockingStaticTopics(_Part[StaticTopicAdmin]):
+    """Blocking `admin.static_topics`."""
+
+    create = _Method(StaticTopicAdmin.create)
+    remap = _Method(StaticTopicAdmin.remap)
 
 
 class BlockingGroups(_Part[GroupAdmin]):
@@ -155,6 +163,7 @@ class Admin(Blocking):
         self._thread.start()
         self._client = self._thread.run(_make_admin(config, seams))
         self.topics = BlockingTopics(self._thread, self._client.topics)
+        self.static_topics = BlockingStaticTopics(self._thread, self._client.static_topics)
         self.groups = BlockingGroups(self._thread, self._client.groups)
         self.offsets = BlockingOffsets(self._thread, self._client.offsets)
         self.messages = BlockingMessages(self._thread, self._client.messages)

@@ -10,7 +10,14 @@ EXAMPLES = re.findall(r"^## ([^\n]+)\n.*?```python\n(.*?)```", MANUAL.read_text(
 
 
 def test_every_section_has_an_example() -> None:
-    assert [title for title, _ in EXAMPLES] == ["Send", "Consume", "Read at will", "Ask", "In an event loop"]
+    assert [title for title, _ in EXAMPLES] == [
+        "Send",
+        "Consume",
+        "Read at will",
+        "Ask",
+        "In an event loop",
+        "Hooks, threads, flow control",
+    ]
 
 
 @pytest.mark.parametrize(("title", "code"), EXAMPLES, ids=[title for title, _ in EXAMPLES])
