@@ -320,6 +320,7 @@ class BrokerParts:
             registration=self.registration,
             tails=self.topic_tails,
             pulls=pulls,
+            hold_service=self.hold_service,
         )
         self.static_topics.place(self.server)
         self.pull_processor.set_learn(self.static_topics.learn)

@@ -79,7 +79,7 @@ class _Rewriting:
         return getattr(self._connection, name)
 
     def __eq__(self, other: object) -> bool:
-        return other is self._connection or other is self
+        return (other._connection if isinstance(other, _Rewriting) else other) is self._connection
 
     def __hash__(self) -> int:
         return hash(self._connection)

@@ -1,5 +1,6 @@
 """StaticTopics: what a broker needs for static topics, put together."""
 
+from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.pull_path import PullPath
 from maxq.broker.registration import BrokerRegistration
 from maxq.broker.static_topic.other_brokers import OtherBrokers
@@ -28,10 +29,12 @@ class StaticTopics:
         registration: BrokerRegistration,
         tails: TopicTails,
         pulls: PullPath,
+        hold_service: PullRequestHoldService,
     ) -> None:
         self._mappings = mappings
         self._tails = tails
         self._pulls = pulls
+        self._hold_service = hold_service
         self._gate = StaticTopicGate(mappings, others)
         registration.set_mappings(mappings.infos)
         tails.set_static_topics(mappings.is_static)
@@ -45,6 +48,7 @@ class StaticTopics:
     def _on_mappings_changed(self) -> None:
         self._tails.refresh_all()
         self._pulls.forget_all()
+        self._hold_service.notify_all()  # who waits for a queue that has moved asks again, and learns it
 
     def learn(
         self,

@@ -7,7 +7,7 @@ import pytest
 
 from maxq.broker.static_topic.other_brokers import OtherBrokers
 from maxq.broker.static_topic.pull_answers import global_pull_answer
-from maxq.broker.static_topic.static_topic_gate import StaticTopicGate
+from maxq.broker.static_topic.static_topic_gate import StaticTopicGate, _Rewriting
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
@@ -229,6 +229,15 @@ class World:
 
 def led() -> list[Item]:
     return [Item(0, 3, B, 0), Item(1, 7, A, 10_000)]
+
+
+def test_late_answers_of_one_connection_are_known_as_its_own() -> None:
+    """Held pulls are dropped when their connection closes."""
+    real = connection(FakeConnection())
+    one, two = (_Rewriting(real, lambda reply: reply) for _ in range(2))
+    held = {one: "held"}
+    assert (held.get(two), held.get(real)) == ("held", "held")  # type: ignore[call-overload]
+    assert _Rewriting(connection(FakeConnection()), lambda reply: reply) not in held
 
 
 @pytest.mark.parametrize("late", [False, True])
