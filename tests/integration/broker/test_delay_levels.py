@@ -178,3 +178,14 @@ async def test_batch_with_a_delayed_message_is_refused(broker: RunningBroker) ->
     reply = await broker.invoke(broker.send_request("T", body, code=RequestCode.SEND_BATCH_MESSAGE, batch=True))
     assert reply.code == 13
     assert "DELAY=3" in (reply.remark or "")
+
+
+async def test_levels_that_the_table_no_longer_has_are_delivered_when_they_are_due(start_broker: Start) -> None:
+    first = await start_broker(messageDelayLevel=SHORT)
+    first.create_topic("T")
+    await first.send("T", b"third level", DELAY="3")
+    await first.stop()
+    second = await start_broker(messageDelayLevel="1s")
+    await until(lambda: second.controller.store.max_offset("T", 0) == 1)
+    (came,) = await second.pull_messages("T")
+    assert came.store_timestamp - came.born_timestamp >= 1000

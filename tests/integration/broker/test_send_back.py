@@ -98,6 +98,22 @@ async def test_dead_letter_is_readable_from_the_first_one(broker: RunningBroker)
         assert item is not None and item.value == 1
 
 
+async def test_order_flag_of_the_retry_topic_stays(broker: RunningBroker) -> None:
+    broker.create_topic("%RETRY%G", queues=1, order=True)
+    assert (await _give_back(broker, await _sent(broker))).code == 0
+    config = broker.controller.topics.select_topic_config("%RETRY%G")
+    assert config is not None and config.order
+
+
+async def test_copy_is_durable_when_the_consumer_is_told(start_broker: Start) -> None:
+    broker = await start_broker(flushDiskType="SYNC_FLUSH")
+    sent = await _sent(broker)
+    assert (await _give_back(broker, sent)).code == 0
+    store = broker.controller.store
+    assert store.flushed_offset == store.max_physical_offset
+    assert store.max_offset(SCHEDULE, 2) == 1
+
+
 async def test_group_without_second_tries_gets_none(broker: RunningBroker) -> None:
     broker.controller.groups.update_subscription_group_config(SubscriptionGroupConfig("G", retry_queue_nums=0))
     assert (await _give_back(broker, await _sent(broker))).code == 0

@@ -1,0 +1,161 @@
+"""One message that cannot be delivered, and several that are under way at a time."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
+from maxq.broker.schedule_message.delivery import Delivery
+from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.protocol.message import MessageExt
+from maxq.runtime.system import SystemClock
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
+
+UNIT = DelayedUnit(0, 0, 100, 0)
+OK = PutMessageResult(PutMessageStatus.PUT_OK)
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_AGAIN_STEP", "_AFTER_FAILURE"):
+        monkeypatch.setattr(f"maxq.broker.schedule_message.delivery.{name}", 0.0)
+
+
+def _delayed(number: int = 0, **properties: str) -> MessageExt:
+    given = {"REAL_TOPIC": "T", "REAL_QID": "3", "DELAY": "1", **properties}
+    return MessageExt("SCHEDULE_TOPIC_XXXX", b"%d" % number, {name: text for name, text in given.items() if text})
+
+
+class _Store:
+    """Answers puts from a list, and keeps what it was given."""
+
+    def __init__(self, *answers: PutMessageResult | Exception) -> None:
+        self.answers = list(answers)
+        self.given: list[MessageExtBrokerInner] = []
+
+    async def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        self.given.append(message)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        PutMessageStatus.SERVICE_NOT_AVAILABLE,
+        PutMessageStatus.OS_PAGE_CACHE_BUSY,
+        PutMessageStatus.CREATE_MAPPED_FILE_FAILED,
+        PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL,
+    ],
+)
+async def test_what_the_store_cannot_take_now_is_tried_again(status: PutMessageStatus) -> None:
+    store = _Store(*[PutMessageResult(status)] * 7, OK)
+    assert await Delivery(1, UNIT, lambda _: _delayed(), store.put).run() is OK
+    assert len(store.given) == 8
+    assert (store.given[0].topic, store.given[0].queue_id) == ("T", 3)
+    assert "DELAY" not in store.given[0].properties and b"DELAY" in store.given[0].encoded_properties()
+
+
+@pytest.mark.parametrize("status", [PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED])
+async def test_what_the_store_will_never_take_is_given_up_at_once(
+    status: PutMessageStatus, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = _Store(PutMessageResult(status, remark="too large"))
+    assert await Delivery(4, UNIT, lambda _: _delayed(), store.put).run() is None
+    assert "delayed message 0 of level 4 (physical offset 0, 100 bytes) is not delivered" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        None,
+        _delayed(REAL_TOPIC=""),
+        _delayed(REAL_QID=""),
+        _delayed(REAL_QID="-1"),
+        _delayed(REAL_TOPIC="RMQ_SYS_TRANS_HALF_TOPIC"),
+        _delayed(REAL_TOPIC="SCHEDULE_TOPIC_XXXX"),
+        _delayed(MAXQ_DAMAGED="100"),
+    ],
+)
+async def test_record_that_does_not_say_where_to_is_given_up(record: MessageExt | None) -> None:
+    assert await Delivery(1, UNIT, lambda _: record, _Store().put).run() is None
+
+
+async def test_failure_of_ours_is_tried_three_times() -> None:
+    store = _Store(*[RuntimeError("bug")] * 5)
+    assert await Delivery(1, UNIT, lambda _: _delayed(), store.put).run() is None
+    assert len(store.given) == 3
+
+
+class _Queue:
+    """Messages 0 … count - 1, all due."""
+
+    min_offset = 0
+
+    def __init__(self, count: int) -> None:
+        self.max_offset = count
+
+    def unit(self, offset: int) -> tuple[int, int, int]:
+        return offset, 100, 0
+
+
+class _Remote:
+    """A broker elsewhere: answers when told to, in any order."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, asyncio.Future[PutMessageResult]] = {}
+        self.done: list[int] = []
+        self.changed = asyncio.Event()
+
+    async def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        future = self.waiting[int(bytes(message.body))] = asyncio.get_running_loop().create_future()
+        self.changed.set()
+        return await future
+
+    def delivered(self, level: int, next_offset: int, result: PutMessageResult | None) -> None:
+        self.done.append(next_offset)
+        self.changed.set()
+
+    async def until_waiting(self, *numbers: int) -> None:
+        async with asyncio.timeout(5):
+            while self.waiting.keys() != set(numbers):
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def until_done(self, *offsets: int) -> None:
+        async with asyncio.timeout(5):
+            while self.done != list(offsets):
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_messages_under_way_to_another_broker(together: bool) -> None:
+    config = replace(
+        MessageStoreConfig(), enable_schedule_async_deliver=together, schedule_async_deliver_max_pending_limit=3
+    )
+    remote = _Remote()
+    ports = DeliveryPorts(lambda: config, _delayed, remote.put, lambda: False, remote.delivered)
+    level = LevelDelivery(1, DelayLevelQueue(_Queue(5), 1000, SystemClock(), 0), ports)
+    task = asyncio.create_task(level.run())
+    try:
+        if not together:
+            await remote.until_waiting(0)
+            remote.waiting.pop(0).set_result(OK)
+            await remote.until_waiting(1)
+            assert remote.done == [1]
+            return
+        await remote.until_waiting(0, 1, 2)  # as many as may be
+        remote.waiting.pop(1).set_result(OK)
+        assert remote.done == []  # the first is not there: the offset stays
+        remote.waiting.pop(0).set_result(OK)
+        await remote.until_done(1, 2)
+        await remote.until_waiting(2, 3, 4)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
