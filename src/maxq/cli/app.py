@@ -25,6 +25,7 @@ COMMANDS = {
     "admin": Entry("maxq.cli.admin", "mqadmin's commands."),
     "dlq": Entry("maxq.cli.dlq", "Dead letters of consumer groups: list, show, export, redrive."),
     "timer": Entry("maxq.cli.timer", "Messages with a delivery time: list, inspect, cancel."),
+    "transaction": Entry("maxq.cli.transaction", "Transactions: list, inspect, resume."),
     "store": Entry("maxq.cli.store", "Look into, check and recover store directories, offline."),
     "bench": Entry("maxq.cli.bench", "Generate load and measure."),
 }

@@ -2,10 +2,14 @@
 
 import importlib.util
 from collections import Counter
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
+from maxq.protocol.transaction_view import Verdict
+from maxq.runtime.system import SystemDisk
+from maxq.store.tools.store_files import StoreFiles
+from maxq.store.tools.transactions import OfflineTransactions
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.transaction_world import COMMIT, HALF, TransactionClient
 
@@ -55,3 +59,13 @@ async def test_open_transactions_of_a_java_store_are_asked_for_and_end_once(
     delivered = [m for queue in range(4) for m in await client.messages("Gd_Trans", queue)]
     assert max(Counter(message.uniq_key for message in delivered).values()) == 1
     assert broker.controller.transactions.metrics.open_transactions() == {"Gd_Trans": 0}
+
+
+def test_tools_find_the_same_open_transactions_in_the_files(tmp_path: Path) -> None:
+    restore(tmp_path / "store")
+    transactions = OfflineTransactions(StoreFiles(SystemDisk(), PurePath(tmp_path / "store")))
+    halves = transactions.open()
+    assert Counter(half.properties["REAL_TOPIC"] for half in halves) == {"Gd_Trans": 5}
+    verdicts = Counter(transactions.history(half.offset_msg_id)[0] for half in halves)
+    assert verdicts == {Verdict.OPEN: 5}
+    transactions.close()

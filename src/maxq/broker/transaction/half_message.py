@@ -21,6 +21,7 @@ from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_
 from maxq.protocol import message_const as const
 from maxq.protocol.message import MessageExt, encode_record
 from maxq.protocol.message_sys_flag import MessageSysFlag, with_transaction_type
+from maxq.protocol.transaction_view import number, origin_of
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 
 #: Half messages have one queue.
@@ -56,11 +57,6 @@ def turn_away(message: MessageExtBrokerInner) -> bool:
     message.topic = TRANS_HALF_TOPIC
     message.queue_id = HALF_QUEUE_ID
     return True
-
-
-def origin_of(half: MessageExt) -> int:
-    """Queue offset of the first half message of the transaction."""
-    return number(half.properties, _ORIGIN, half.queue_offset)
 
 
 def copy_of(half: MessageExt, check_times: int | None = None) -> MessageExtBrokerInner:
@@ -141,10 +137,3 @@ def _inner(half: MessageExt, topic: str, queue_id: int, properties: dict[str, st
         store_host=half.store_host,
         reconsume_times=half.reconsume_times,
     )
-
-
-def number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """A property that is a number; `default` if it is absent or none."""
-    text = properties.get(name, "")
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else default

@@ -29,15 +29,13 @@ from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
 from maxq.config.broker_config import BrokerConfig
 from maxq.protocol import message_const as const
 from maxq.protocol.message import decode_record
+from maxq.protocol.transaction_view import PROPERTY_COPIED, REMOVE_TAG, SEPARATOR, half_offsets
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-REMOVE_TAG: Final = "d"
-SEPARATOR: Final = ","
-_COPIED: Final = "MAXQ_COPIED"
 _YIELD_EVERY: Final = 100
 
 
@@ -65,11 +63,6 @@ class Progress(NamedTuple):
     half: int
     op: int
     log_end: int
-
-
-def half_offsets(body: bytes) -> list[int]:
-    """The queue offsets that an op message names. Old brokers wrote one, without a comma."""
-    return [int(text) for text in body.decode("ascii", "replace").split(SEPARATOR) if text.isascii() and text.isdigit()]
 
 
 class OpMessages:
@@ -190,7 +183,7 @@ class OpMessages:
         body = "".join([f"{finished.queue_offset}{SEPARATOR}" for finished in batch]).encode()
         properties = {const.PROPERTY_TAGS: REMOVE_TAG, const.PROPERTY_WAIT_STORE_MSG_OK: "false"}
         if batch[0].is_copied:
-            properties[_COPIED] = "true"
+            properties[PROPERTY_COPIED] = "true"
         message = MessageExtBrokerInner(
             TRANS_OP_HALF_TOPIC,
             HALF_QUEUE_ID,
@@ -227,7 +220,7 @@ class OpMessages:
     def _take_back(self, op_offset: int, record: memoryview) -> None:
         message = decode_record(record)
         offsets = half_offsets(message.body) if message.tags == REMOVE_TAG else []
-        how = Ending.COPIED if _COPIED in message.properties else Ending.REMEMBERED
+        how = Ending.COPIED if PROPERTY_COPIED in message.properties else Ending.REMEMBERED
         for offset in offsets:
             if self._ledger.is_open(offset):
                 self._ledger.finish(offset, how)

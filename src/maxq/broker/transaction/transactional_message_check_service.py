@@ -32,7 +32,7 @@ from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC
-from maxq.broker.transaction.half_message import HALF_QUEUE_ID, check_body, number, opened_again
+from maxq.broker.transaction.half_message import HALF_QUEUE_ID, check_body, opened_again
 from maxq.broker.transaction.transactional_message_service import TransactionalMessageService
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
@@ -40,6 +40,7 @@ from maxq.protocol import message_const as const
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader
 from maxq.protocol.message import MessageExt
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.transaction_view import number
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner

@@ -28,14 +28,7 @@ from maxq.broker.put_hooks import PutHooks
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from maxq.broker.transaction.committed_before import CommittedBefore
-from maxq.broker.transaction.half_message import (
-    HALF_QUEUE_ID,
-    copy_of,
-    final_message,
-    given_up,
-    number,
-    origin_of,
-)
+from maxq.broker.transaction.half_message import HALF_QUEUE_ID, copy_of, final_message, given_up
 from maxq.broker.transaction.op_messages import Finished, OpMessages
 from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
 from maxq.broker.transaction.transaction_metrics import TransactionMetrics
@@ -44,6 +37,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.protocol import message_const as const
 from maxq.protocol.header.send import EndTransactionRequestHeader
 from maxq.protocol.message import MAGIC_V2, MessageExt, decode_record
+from maxq.protocol.transaction_view import number, origin_of
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore

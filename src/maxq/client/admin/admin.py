@@ -19,6 +19,7 @@ from maxq.client.admin.offsets import OffsetAdmin
 from maxq.client.admin.static_topics import StaticTopicAdmin
 from maxq.client.admin.timers import TimerAdmin
 from maxq.client.admin.topics import TopicAdmin
+from maxq.client.admin.transactions import TransactionAdmin
 from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.mq_client_manager import client_tls
@@ -62,6 +63,7 @@ class Admin:
         self.dead_letters = DeadLetterAdmin(self._context, self.messages, self.offsets, self.topics)
         self.brokers = BrokerAdmin(self._context)
         self.timers = TimerAdmin(self._context)
+        self.transactions = TransactionAdmin(self._context, self.messages)
         self.name_servers = NameServerAdmin(self._context)
 
     async def cluster_info(self) -> ClusterInfo:

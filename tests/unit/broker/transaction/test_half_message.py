@@ -8,12 +8,12 @@ from maxq.broker.transaction.half_message import (
     final_message,
     given_up,
     opened_again,
-    origin_of,
     turn_away,
 )
 from maxq.broker.transaction.transactional_message_service import stored_properties
 from maxq.protocol.message import MessageExt, decode_record, encode_record
 from maxq.protocol.message_properties import encode_properties
+from maxq.protocol.transaction_view import origin_of
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
