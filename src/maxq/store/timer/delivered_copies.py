@@ -39,9 +39,9 @@ def first_position(store: MessageStore, read_time_ms: int) -> int:
 
 def copies_behind(store: MessageStore, start: int) -> Iterator[list[Identity]]:
     """The copies that lie at or behind physical offset `start`, at which a record begins, a part of the log at a
-    time."""
+    time, up to where the log ends now."""
     store.settle()
-    for offsets in records_with(store.commit_log, _NEEDLE, start):
+    for offsets in records_with(store.commit_log, _NEEDLE, start, store.max_physical_offset):
         messages = (store.look_message_by_offset(offset) for offset in offsets)
         copies = (copy_of(message) for message in messages if message is not None)
         yield [copy for copy in copies if copy is not None]
