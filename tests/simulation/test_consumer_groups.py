@@ -44,7 +44,7 @@ class Group:
         self.world = world
         self.orderly = orderly
         self.bodies: set[bytes] = set()
-        self.consumed: dict[int, set[int]] = defaultdict(set)  # queue id → offsets
+        self.consumed: dict[int, set[int]] = defaultdict(set)  # queue id → offsets, those sent back included
         self.first_seen: dict[int, list[int]] = defaultdict(list)  # queue id → offsets in the order of first delivery
         self.members: list[PushConsumer] = []
         self._count = 0
@@ -78,9 +78,16 @@ class Group:
         rng = self.world.rng
         await asyncio.sleep(rng.uniform(0, 0.02))
         if rng.chance(0.02):
-            return ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT if self.orderly else ConsumeResult.RECONSUME_LATER
+            if self.orderly:
+                return ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
+            for message in messages:  # they come again from the retry topic
+                if not message.reconsume_times:
+                    self.consumed[message.queue_id].add(message.queue_offset)
+            return ConsumeResult.RECONSUME_LATER
         for message in messages:
             self.bodies.add(message.body)
+            if message.reconsume_times and not self.orderly:
+                continue  # its queue is the retry topic's
             if message.queue_offset not in self.consumed[message.queue_id]:
                 self.consumed[message.queue_id].add(message.queue_offset)
                 self.first_seen[message.queue_id].append(message.queue_offset)

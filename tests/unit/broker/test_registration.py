@@ -43,6 +43,7 @@ class NameServers:
         timeout_ms: int,
         compressed: bool = False,
         heartbeat_timeout_ms: int | None = None,
+        mappings: object = None,
     ) -> RegisterResult:
         await asyncio.sleep(0)
         if address in self.failing:

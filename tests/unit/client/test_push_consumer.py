@@ -465,32 +465,6 @@ def test_ack_index_and_delay_level_of_the_context_are_obeyed() -> None:
     simulate(story)
 
 
-def test_when_the_broker_has_no_retry_the_message_is_tried_again_here_and_nothing_is_committed_past_it() -> None:
-    async def story(cluster: MockCluster) -> None:
-        await start(cluster, 3)
-        cluster.broker.scripts[SEND_BACK] = lambda request: request.reply(3, " request type 36 not supported")
-        tries: list[int] = []
-
-        def answer(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
-            if message.body == b"1":
-                tries.append(cluster.world.clock.monotonic_ms())
-                if len(tries) < 3:
-                    return ConsumeResult.RECONSUME_LATER
-            return ConsumeResult.SUCCESS
-
-        async with make(cluster, Got(answer)) as consumer:
-            await until(lambda: len(tries) == 2, "the second try")
-            await consumer.persist_consumer_offset()
-            await asyncio.sleep(0.1)
-            assert cluster.broker.committed["G", Q0] == 1
-            await until(lambda: len(tries) == 3, "the third try")
-        assert [round((b - a) / 1000) for a, b in pairwise(tries)] == [5, 5]
-        assert not cluster.broker.requests(RequestCode.SEND_MESSAGE_V2)
-        assert cluster.broker.committed["G", Q0] == 3
-
-    simulate(story)
-
-
 def test_when_sending_back_fails_a_copy_goes_to_the_retry_topic() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 1)
