@@ -92,7 +92,7 @@ async def test_our_producer(broker: MaxqBroker | JavaBroker, driver: JavaDriver,
             assert result.end_error is None
         received = await asyncio.to_thread(driver.consume, namesrv, topic, 2)
         async with asyncio.timeout(60):
-            while len(local.checked) < 2:
+            while len(local.checked) < 2:  # noqa: ASYNC110 - the listener is asked on a thread
                 await asyncio.sleep(0.01)
     assert bodies(received) == DELIVERED
     assert sorted(message.body.decode() for message in local.checked) == TEXTS[2:]

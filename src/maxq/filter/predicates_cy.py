@@ -645,7 +645,7 @@ class OperandTextTest(Node):
 class BitMapTest:
     """What the bit maps in one ConsumeQueueExt file say about a consumer, before its expression is tested.
 
-    A message's bit map was made when it was dispatched, of the consumers known then: it says nothing about one that came
+    A message's bit map was made when it was dispatched, of the consumers known then: it says nothing of one that came
     later, and only a clear bit is certain.
     """
 

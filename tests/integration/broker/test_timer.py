@@ -13,7 +13,9 @@ from tests.integration.broker.harness import RunningBroker, until
 QUICK = {"timerPrecisionMs": "100", "timerFlushIntervalMs": "50"}
 
 
-async def send_in(broker: RunningBroker, delay_ms: int, body: bytes = b"b", **more: object) -> SendMessageResponseHeader:
+async def send_in(
+    broker: RunningBroker, delay_ms: int, body: bytes = b"b", **more: object
+) -> SendMessageResponseHeader:
     reply = await broker.send("T", body, TIMER_DELAY_MS=str(delay_ms), UNIQ_KEY=body.decode(), **more)
     assert reply.code == 0, reply.remark
     return SendMessageResponseHeader.decode(reply.ext)

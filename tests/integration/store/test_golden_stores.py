@@ -221,7 +221,7 @@ def test_the_second_start_finds_nothing_to_do(name: str, tmp_path: Path) -> None
 
 
 def test_extension_units_built_anew_are_byte_equal_to_javas(tmp_path: Path) -> None:
-    folders, javas = ("consumequeue", "consumequeue_ext"), GOLDEN / "stores" / "lmq-cqext"
+    folders = ("consumequeue", "consumequeue_ext")
     golden = Golden("lmq-cqext", tmp_path, without=folders)
     golden.store.close()
     compared = 0

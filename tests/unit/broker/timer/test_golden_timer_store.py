@@ -12,7 +12,7 @@ from maxq.testing.sim_clock import SimClock
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.broker.timer.timer_world import TimerWorld
 
-GOLDEN = Path("/work/shared/golden")
+GOLDEN = Path(__file__).resolve().parents[5] / "shared" / "golden"
 ENDED_MS = 1_795_229_025_000  # lastReadTimeMs of its checkpoint
 SETTINGS = {
     "mapped_file_size_commit_log": 262_144,
