@@ -107,7 +107,8 @@ def test_the_master_is_killed_and_comes_back(pair: Pair, driver: JavaDriver) -> 
         assert check_acknowledged(rows, pair.slave) == acknowledged
     assert log_of(pair.slave).first_difference(log_of(pair.master)) is None
     pair.start_master()
-    pair.join(driver)  # the logs are equal already: a Java slave connects again within 10 s, longer than slaveTimeout
+    driver.send(pair.namesrv, "Load", 1, size=SIZE)  # the logs were equal: a new message tells that there is a link,
+    pair.wait_for_link()  # and a Java slave connects again after 5 s, longer than slaveTimeout
     again = driver.send(pair.namesrv, "Load", 20, size=SIZE)
     assert {row["status"] for row in again} == {"SEND_OK"}
     pair.check_logs()
