@@ -176,6 +176,21 @@ class TimerLog:
                 end = start
         return None
 
+    def units_of_records(self, physical_offset: int) -> list[Unit]:
+        """The units of records that lie at or behind this physical offset."""
+        found: list[Unit] = []
+        for file in reversed(list(self._files.files)):
+            units = list(self.units(file.file_from_offset)) if file is self._files.last else self._of_file(file)
+            found += [unit for unit in units if unit.physical_offset >= physical_offset]
+            if units and units[0].physical_offset < physical_offset:
+                break
+        return found
+
+    def _of_file(self, file: MappedFile) -> list[Unit]:
+        stop = (file.file_size - _BLANK.size) // UNIT_SIZE * UNIT_SIZE
+        units = (_unit(file.view, at, file.file_from_offset + at) for at in range(0, stop, UNIT_SIZE))
+        return [unit for unit in units if unit is not None]
+
     # --- recovery and cleaning ---
 
     def unit_position(self, position: int) -> int:

@@ -418,8 +418,17 @@ class TimerMessageStore:
         self.dedupe_position = None
 
     def take_over(self) -> None:
-        """This broker dequeues from now on: what the one before it had not read is read here."""
-        self._set_queue_offset(min(self.queue_offset, self.master_queue_offset))
+        """This broker dequeues from now on: what the one before it had not read is read here, but for what is in this
+        wheel."""
+        before = self.queue_offset
+        self._set_queue_offset(min(before, self.master_queue_offset))
+        queue = self._store.queue(TIMER_TOPIC, 0)
+        unit = None if queue is None or self.queue_offset >= before else queue.unit(self.queue_offset)
+        if unit is not None:
+            units = self.log.units_of_records(unit[0])
+            self._known |= {
+                one.physical_offset for one in units if self.live_slot(one.due_ms).last_position >= one.position
+            }
 
     # --- checkpoint ---
 
