@@ -173,7 +173,6 @@ class BrokerController(BrokerParts):
         if self._registering is not None:
             self._registering.cancel()
         await self.member.acting.shutdown()
-        await self.kinds.shutdown()
         await self.registration.unregister()
         await self.role.stop()
         await self.schedule.stop()
@@ -181,6 +180,8 @@ class BrokerController(BrokerParts):
         await self.hold_service.stop()
         await self.send_processor.drain()
         await self.pull_processor.drain()
+        await self.server.shutdown()
+        await self.kinds.shutdown()
         await self._close()
         log.info("broker %s has ended", self.address.broker_name)
 

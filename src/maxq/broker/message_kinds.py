@@ -4,9 +4,12 @@ A part is one assembly object, built once the address of the broker is known. It
 services to SpecialServices itself; what is left to the controller is here.
 """
 
+import logging
 from typing import Protocol
 
 from maxq.remoting.server import RemotingServer
+
+log = logging.getLogger(__name__)
 
 
 class MessageKind(Protocol):
@@ -22,7 +25,8 @@ class MessageKind(Protocol):
         """Begin what every broker of a group does. What only the speaker of the group does, SpecialServices starts."""
 
     async def shutdown(self) -> None:
-        """End everything and write its files; the store is still open, and the special services were told to stop."""
+        """End everything and write its files; no request comes any more, the store is still open, and the special
+        services were told to stop."""
 
 
 class MessageKinds:
@@ -45,6 +49,9 @@ class MessageKinds:
             kind.start()
 
     async def shutdown(self) -> None:
-        """In the reverse order."""
+        """In the reverse order. One that fails is logged: the others, and the store, are closed all the same."""
         for kind in reversed(self._kinds):
-            await kind.shutdown()
+            try:
+                await kind.shutdown()
+            except Exception:
+                log.exception("%s did not end in good order", type(kind).__name__)
