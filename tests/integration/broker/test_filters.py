@@ -10,6 +10,7 @@ from maxq.filter.bloom_filter import has_bits
 from maxq.protocol import json_dialect
 from maxq.protocol.java_hash import java_hash
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.store.store_results import GetMessageResult
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of, until
 
@@ -296,3 +297,40 @@ async def test_extension_units_outlive_a_restart(start_broker: Start) -> None:
         assert len(await all_of(again, tags="TagB")) == 150
     finally:
         await again.stop()
+
+
+# ---- records that are not in memory ---------------------------------------------------------------------------------
+
+
+async def test_records_on_the_disk_are_brought_in_before_they_are_tested(
+    start_broker: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await start_broker(**ON, accessMessageInMemoryMaxRatio="0")
+    broker.create_topic("T", queues=1)
+    for number in range(200):
+        await broker.send("T", b"m%d" % number, n=str(number))
+    brought_in = 0
+
+    def bring_in(self: GetMessageResult) -> None:
+        nonlocal brought_in
+        brought_in += 1
+
+    monkeypatch.setattr("maxq.store.message_reader.is_resident", lambda region, start, end: False)
+    monkeypatch.setattr(GetMessageResult, "bring_in", bring_in)
+    assert await all_of(broker, tags="n >= 195", expression_type="SQL92") == [b"m%d" % n for n in range(195, 200)]
+    assert brought_in >= 3  # 64 units at a time, and once for the messages themselves
+
+
+# ---- retry topics ---------------------------------------------------------------------------------------------------
+
+
+async def test_with_filter_support_retry_the_original_topics_expression_decides(start_broker: Start) -> None:
+    broker = await start_broker(**ON, filterSupportRetry="true")
+    broker.create_topic("T", queues=1)
+    await broker.heartbeat("G", {"T": "n < 3"}, expression_type="SQL92")
+    for number in range(5):
+        await broker.send("%RETRY%G", b"m%d" % number, n=str(number), RETRY_TOPIC="T")
+    await broker.send("%RETRY%G", b"other", n="9", RETRY_TOPIC="It's another")
+    by_sql = await broker.pull("%RETRY%G", tags="TRUE", expression_type="SQL92")
+    assert bodies(by_sql) == [b"m0", b"m1", b"m2", b"other"]
+    assert len(bodies(await broker.pull("%RETRY%G", tags="*"))) == 6
