@@ -206,7 +206,9 @@ async def test_start_that_is_cancelled_during_recovery_leaves_a_store_that_was_c
 async def test_failed_service_of_the_store_stops_the_broker(start_broker: Start) -> None:
     broker = await start_broker()
     broker.controller._on_failure("store: commit log flush", OSError("the disk is gone"))
-    await until(lambda: not broker.controller.server.connections and not broker.controller._running)
+    stopping = broker.controller._stopping
+    assert stopping is not None
+    await stopping
     with pytest.raises(RemotingError):
         await broker.send("T", b"x")
 
