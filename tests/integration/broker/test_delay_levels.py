@@ -146,17 +146,6 @@ async def test_damaged_table_is_made_anew_from_the_log(start_broker: Start) -> N
     assert delivered(second.controller, "T") == [b"one", b"two"]
 
 
-async def test_offset_outside_its_queue_is_moved_into_it(start_broker: Start) -> None:
-    first = await start_broker(messageDelayLevel=SHORT)
-    first.create_topic("T")
-    await first.stop()
-    (first.folder / "config" / "delayOffset.json").write_text('{"offsetTable":{1:500,"2":-3}}')
-    second = await start_broker(messageDelayLevel=SHORT)
-    await second.send("T", b"x", DELAY="1")
-    await second.send("T", b"y", DELAY="2")
-    await until(lambda: second.controller.store.max_offset("T", 0) == 2)
-
-
 async def test_message_that_cannot_be_delivered_harms_only_itself(start_broker: Start) -> None:
     broker = await start_broker(messageDelayLevel=SHORT)
     broker.create_topic("T")
