@@ -1,6 +1,8 @@
 """Timer messages through a running broker: sent, delivered, taken back."""
 
+import asyncio
 import base64
+from typing import Any
 
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol import json_dialect
@@ -109,3 +111,65 @@ async def test_the_broker_tells_how_far_its_timer_is(start_broker: Start) -> Non
     assert (table["timerCongestNum"], table["timerOffsetBehind"], table["timerReadBehind"]) == ("1", "0", "0")
     reply = await broker.invoke(RemotingCommand(RequestCode.GET_TIMER_METRICS, {}))
     assert json_dialect.loads(reply.body)["timingCount"]["T"]["count"] == 1
+
+
+async def timers(broker: RunningBroker, code: int, **ext: str) -> dict[str, Any]:
+    reply = await broker.invoke(RemotingCommand(code, ext))
+    assert reply.code == 0, reply.remark
+    found: dict[str, Any] = json_dialect.loads(reply.body) if reply.body else {}
+    return found
+
+
+async def test_an_operator_sees_what_is_due_when_page_by_page(start_broker: Start) -> None:
+    broker = await start_broker(**QUICK)
+    for topic in ("T", "U"):
+        broker.create_topic(topic)
+    for number in range(5):
+        await send_in(broker, 60_000 + number * 1_000, f"m{number}".encode(), queue_id=1)
+    await broker.send("U", b"other", TIMER_DELAY_MS="62000")
+    await until(lambda: broker.controller.timed.service.timer.pending == 6)
+    code, cursor, ids = RequestCode.MAXQ_LIST_TIMER_MESSAGES, "", []
+    while True:
+        page = await timers(broker, code, topic="T", maxNum="2", cursor=cursor)
+        assert len(page["entries"]) <= 2 and page["pending"] == 6 and page["isDelivering"]
+        ids += [(entry["msgId"], entry["queueId"], entry["state"]) for entry in page["entries"]]
+        cursor = page["next"]
+        if not cursor:
+            break
+    assert ids == [(f"m{number}", 1, "WAITING") for number in range(5)]
+
+
+async def test_an_operator_is_told_why_a_message_is_late(start_broker: Start) -> None:
+    broker = await start_broker(timerStopDequeue="true", **QUICK)
+    broker.create_topic("T")
+    await send_in(broker, 200, b"late")
+    code = RequestCode.MAXQ_INSPECT_TIMER_MESSAGE
+    async with asyncio.timeout(10):
+        while True:
+            entries = (await timers(broker, code, key="late"))["entries"]
+            if entries and entries[0]["state"] == "LATE":
+                break
+            await asyncio.sleep(0.02)
+    assert entries[0]["why"] == "timerStopDequeue is true"
+
+
+async def test_an_operator_takes_a_message_back_without_its_handle(start_broker: Start) -> None:
+    broker = await start_broker(**QUICK)
+    broker.create_topic("T")
+    await send_in(broker, 800, b"gone")
+    await send_in(broker, 900, b"stays")
+    await until(lambda: broker.controller.timed.service.timer.pending == 2)
+    await timers(broker, RequestCode.MAXQ_CANCEL_TIMER_MESSAGE, key="gone")
+    reply = await broker.invoke(RemotingCommand(RequestCode.MAXQ_CANCEL_TIMER_MESSAGE, {"key": "unknown"}))
+    assert reply.code == ResponseCode.QUERY_NOT_FOUND
+    await until(lambda: broker.controller.store.max_offset("T", 0) == 1)
+    (message,) = await broker.pull_messages("T")
+    assert message.body == b"stays"
+
+
+async def test_there_is_one_timer_engine(start_broker: Start) -> None:
+    broker = await start_broker()
+    assert (await broker.invoke(RemotingCommand(RequestCode.SWITCH_TIMER_ENGINE, {"E_T": "F"}))).code == 0
+    reply = await broker.invoke(RemotingCommand(RequestCode.SWITCH_TIMER_ENGINE, {"E_T": "R"}))
+    assert reply.code == ResponseCode.INVALID_PARAMETER
+    assert "timerRocksDBEnable must be configured true when broker start" in (reply.remark or "")

@@ -1,13 +1,17 @@
 """The store of a Java broker with timer messages in flight (golden `timer`): taken over, and delivered."""
 
 import importlib.util
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from maxq.runtime.overlay_disk import OverlayDisk
 from maxq.runtime.system import SystemDisk
+from maxq.store.timer.offline_timer import OfflineTimer
 from maxq.store.timer.timer_log import TimerLog
+from maxq.store.tools.store_files import StoreFiles
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.broker.timer.timer_world import TimerWorld
@@ -85,6 +89,24 @@ def test_it_is_taken_over_as_java_left_it(golden: Path) -> None:
     log.load()
     assert len(log.recover(0, 1 << 40)) == 40
     assert log.max_offset == 2_080
+
+
+def test_it_can_be_looked_into_and_stays_as_it_is(golden: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in golden.rglob("*") if path.is_file()}
+    disk = OverlayDisk(golden, tmp_path / "upper", private_from=1 << 20)
+    timer = OfflineTimer(disk, golden, StoreFiles(SystemDisk(), golden).log, 1000)
+    assert (timer.pending, timer.read_time_ms, timer.earliest_ms) == (PENDING, ENDED_MS, 1_795_232_602_000)
+    listing, entries, cursor = timer.listing, [], ""
+    while True:
+        page = listing.page(ENDED_MS, timer.latest_ms + 1, ENDED_MS, limit=3, cursor=cursor)
+        entries += page.entries
+        cursor = page.next
+        if not cursor:
+            break
+    assert [entry.slot_ms for entry in entries] == sorted(entry.slot_ms for entry in entries)
+    assert Counter(entry.state for entry in entries) == {"WAITING": 17, "ROLLING": 3}
+    assert len({entry.unit.physical_offset for entry in entries}) == PENDING
+    assert before == {path: path.read_bytes() for path in golden.rglob("*") if path.is_file()}
 
 
 def test_nothing_comes_before_its_time(golden: Path) -> None:
