@@ -21,6 +21,7 @@ from maxq.store.mapped_file import MappedFile, data_ranges
 _ROWS = 4096
 _SECTOR = 512
 _NO_SECTOR = bytes(_SECTOR)
+_PROPERTIES_LENGTH = 2  # bytes between topic and properties
 _STOP_LOST_SECTOR = 100  # beside the scanner's codes
 _REASONS = {
     record_cy.STOP_ZERO: "zeros",
@@ -199,6 +200,18 @@ def _place(record: memoryview) -> DamagedPlace | None:
         return DamagedPlace(topic.decode(), rows[record_cy.C_QUEUE_ID], rows[record_cy.C_QUEUE_OFFSET])
     except UnicodeDecodeError:
         return None
+
+
+def lacks_its_end(file: MappedFile, position: int, end: int) -> bool:
+    """Is the record in [position, end) one that may have arrived, or been written, without its last bytes? All but the
+    properties would not agree with themselves then; properties do not end with a zero byte."""
+    rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
+    count, after, _ = record_cy.scan(
+        file.view, position, file.file_size, file.file_from_offset, rows, check_crc=False, check_offset=False
+    )
+    if count != 1 or after != end or file.view[end - 1]:
+        return False
+    return end > rows[record_cy.C_TOPIC_POSITION] + rows[record_cy.C_TOPIC_SIZE] + _PROPERTIES_LENGTH
 
 
 def first_store_timestamp(file: MappedFile) -> int:

@@ -25,7 +25,7 @@ from maxq.store.dispatch import DispatchService
 from maxq.store.index_file import IndexFile
 from maxq.store.index_service import IndexService
 from maxq.store.log_cy import DAMAGED_TAGS_CODE, Dispatcher
-from maxq.store.log_scanner import LogScan, LogScanner, first_store_timestamp
+from maxq.store.log_scanner import LogScan, LogScanner, first_store_timestamp, lacks_its_end
 from maxq.store.mapped_file import clear
 from maxq.store.queue_loader import QueueFault
 from maxq.store.queue_rebuild import QueueRebuild, cut_point
@@ -197,6 +197,17 @@ class Recovery:
                 scan.torn_reason = f"{damage.reason}; the rest comes again from the master"
                 del scan.damages[number:]
                 return
+        self._leave_the_last_record(scan)
+
+    def _leave_the_last_record(self, scan: LogScan) -> None:
+        """A slave is killed while a record arrives: what was there of it may look whole."""
+        start = scan.last_record_offset
+        file = self._commit_log.files.find(start) if start >= 0 else None
+        if file is not None and scan.end_offset <= file.end_offset:
+            base = file.file_from_offset
+            if lacks_its_end(file, start - base, scan.end_offset - base):
+                scan.end_offset = start
+                scan.torn_reason = "the last record may lack its end; it comes again from the master"
 
     def _first_file(self) -> int:
         """Number of the file from which the log is checked."""

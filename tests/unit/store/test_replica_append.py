@@ -1,6 +1,7 @@
 """A slave's copy of its master's log."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,26 @@ def test_a_slave_that_becomes_master_writes_on_behind_the_last_whole_record(log:
     result = copy.put_message(message())
     assert result.ok and result.physical_offset == first
     copy.close()
+
+
+@pytest.mark.parametrize("missing", [0, 1, 6])
+def test_a_record_of_which_the_end_was_still_to_come_when_the_slave_died_is_not_taken_for_whole(
+    tmp_path: Path, missing: int
+) -> None:
+    master = opened(small_config(tmp_path / "master"))
+    for body in (b"first", b"second"):
+        assert master.put_message(message("T", 0, body, KEYS="a-key")).ok
+    log = stored(master)
+    master.close()
+    first = int.from_bytes(log[:4], "big")
+    copy = slave(tmp_path / "slave")
+    copy.append_from_master(0, memoryview(log)[: len(log) - missing])
+    shutil.copytree(tmp_path / "slave", tmp_path / "killed")
+    copy.close()
+    killed = slave(tmp_path / "killed")
+    assert not killed.report.clean_exit
+    start = first if missing else len(log)
+    assert (killed.max_physical_offset, killed.max_offset("T", 0)) == (start, 2 if start > first else 1)
+    killed.append_from_master(start, memoryview(log)[start:])
+    assert stored(killed) == log and killed.max_offset("T", 0) == 2
+    killed.close()
