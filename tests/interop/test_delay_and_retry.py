@@ -199,3 +199,37 @@ async def test_message_that_always_fails_ends_as_a_dead_letter(
     assert sorted(letter["body"] for letter in shown) == _bodies(topic)
     assert {letter["originTopic"] for letter in shown} == {topic}
     assert {letter["topic"] for letter in shown} == {dlq}
+
+
+def test_what_waits_goes_on_in_a_store_that_changes_hands(driver: JavaDriver, jars: Path, tmp_path: Path) -> None:
+    """Ours, Java's, ours: what was delivered does not come again, what waits comes once and not early."""
+    settings = {"messageDelayLevel": "1s 8s"}
+    namesrv = MaxqNamesrv(tmp_path / "namesrv", free_port_base()).start()
+    ours = MaxqBroker(tmp_path / "broker", free_port_base())
+    java = JavaBroker(ours.folder, ours.port)
+    wanted: list[str] = []
+
+    def send(text: str, level: int) -> None:
+        rows = driver.send(namesrv.address, "Hands", COUNT, text=text, delayLevel=level)
+        assert [row["status"] for row in rows] == ["SEND_OK"] * COUNT
+        wanted.extend(f"{text}|{number}|" for number in range(COUNT))
+
+    def received() -> list[dict[str, Any]]:
+        return driver.consume(namesrv.address, "Hands", len(wanted), group=f"CG_hands_{len(wanted)}")
+
+    with stopping(java, ours, namesrv):
+        ours.start(namesrv.address, settings)
+        send("first", 1)
+        received()
+        send("from-ours", 2)
+        ours.stop()
+        java.start(jars, namesrv.address, settings)
+        assert sorted(row["body"] for row in received()) == sorted(wanted)
+        send("from-java", 2)
+        java.stop()
+        ours.start(namesrv.address, settings)
+        rows = received()
+        assert sorted(row["body"] for row in rows) == sorted(wanted)
+        for row in rows:
+            level = 1000 if row["body"].startswith("first") else 8000
+            assert row["storeTimestamp"] - row["bornTimestamp"] >= level
