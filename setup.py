@@ -8,10 +8,26 @@ import os
 from setuptools import Extension, setup
 
 HOT_MODULES = [
+    "maxq.auth.signing_cy",
+    "maxq.filter.comparisons_cy",
+    "maxq.filter.nodes_cy",
     "maxq.filter.predicates_cy",
-    "maxq.protocol.frames_cy",
-    "maxq.store.record_cy",
+    "maxq.pipeline.records.arrow_cy",
+    "maxq.pipeline.sink.batch_encode_cy",
+    "maxq.protocol.frame_scanner_cy",
+    "maxq.protocol.replies_cy",
+    "maxq.protocol.request_scanners_cy",
+    "maxq.protocol.send_scanner_cy",
+    "maxq.remoting.socket_io_cy",
+    "maxq.runtime.metric_rows_cy",
+    "maxq.store.dispatch_cy",
+    "maxq.store.dledger.entries_cy",
+    "maxq.store.gather_cy",
     "maxq.store.log_cy",
+    "maxq.store.record_copy_cy",
+    "maxq.store.record_cy",
+    "maxq.store.tails_cy",
+    "maxq.store.unit_scan_cy",
 ]
 
 

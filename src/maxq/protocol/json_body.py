@@ -70,7 +70,9 @@ class JsonBody:
         members: dict[str, Any] = {}
         for name, wire in _MEMBERS.get(type(self)) or _members(type(self)):
             member = getattr(self, name)
-            if member is not None:
+            if type(member) in _AS_IS:  # most members of tables with thousands of rows
+                members[wire] = member
+            elif member is not None:
                 members[wire] = to_plain(member)
         return members
 
@@ -104,7 +106,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, JsonBody | MessageQueue):
         return value.to_json()
     if isinstance(value, Mapping):
-        return {key: to_plain(member) for key, member in value.items()}
+        return {key: member if type(member) in _AS_IS else to_plain(member) for key, member in value.items()}
     if isinstance(value, set | frozenset):
         return [to_plain(item) for item in sorted(value)]
     if isinstance(value, list | tuple):
@@ -112,6 +114,7 @@ def to_plain(value: Any) -> Any:
     return base64.b64encode(value).decode()
 
 
+_AS_IS: Final = frozenset((str, int, float, bool))
 _MEMBERS: Final[dict[type[JsonBody], tuple[tuple[str, str], ...]]] = {}
 _READERS: Final[dict[type[JsonBody], tuple[tuple[str, str, _Reader], ...]]] = {}
 

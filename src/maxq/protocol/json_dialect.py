@@ -37,6 +37,7 @@ _WORD: Final = re.compile(r"[^\s:,{}\[\]\"'/]+")
 _PLAIN: Final = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
 _KEY_AND_BLANK: Final = re.compile(rb'^(\t*"(?:[^"\\]|\\.)*":) ', re.MULTILINE)
 _HEX: Final = re.compile(r"[0-9a-fA-F]+")
+_ROWS: Final = 1000  # of a table that are written at once
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
@@ -343,7 +344,27 @@ def dumps_pretty(value: Any) -> bytes:
     Raises:
         LocalProtocolError: a value that has no JSON form.
     """
-    return _pretty_by_orjson(value) or _Writer(quote_integers=False, indent="\t").write(value)
+    return _pretty_in_slices(value) or _Writer(quote_integers=False, indent="\t").write(value)
+
+
+def _pretty_in_slices(value: Any) -> bytes | None:
+    """The same text as in one go, a thousand rows of a table at a time: files are encoded beside a loop that answers
+    requests, and no step may keep the interpreter for long."""
+    if not isinstance(value, dict) or not any(isinstance(one, dict) and len(one) > _ROWS for one in value.values()):
+        return _pretty_by_orjson(value)
+    parts = []
+    for name, member in value.items():
+        rows = list(member.items()) if isinstance(member, dict) and len(member) > _ROWS else None
+        slices = [member] if rows is None else [dict(rows[at : at + _ROWS]) for at in range(0, len(rows), _ROWS)]
+        texts = [_pretty_by_orjson({name: one}) for one in slices]
+        if None in texts:
+            return None
+        key = b"\t" + orjson.dumps(name) + b":"
+        inner = [text[2 + len(key) : -2] for text in texts if text is not None]  # between "{\n…:" and "\n}"
+        if rows is not None:
+            inner = [b"{\n" + b",\n".join([one[2:-3] for one in inner]) + b"\n\t}"]
+        parts.append(key + inner[0])
+    return b"{\n" + b",\n".join(parts) + b"\n}"
 
 
 def _pretty_by_orjson(value: Any) -> bytes | None:
@@ -363,6 +384,8 @@ def _pretty_by_orjson(value: Any) -> bytes | None:
     for level in range(depth - 1, 0, -1):
         blanks, tabs = b"\n" + b"  " * level, b"\n" + b"\t" * level
         data = data.replace(blanks + b'"', tabs + b'"').replace(blanks + b"}", tabs + b"}")
+    if b'\\": ' not in data:  # no quote inside a string is taken for the end of a key
+        return data.replace(b'": ', b'":')
     return _KEY_AND_BLANK.sub(rb"\1", data)
 
 

@@ -12,6 +12,7 @@ Source:
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -80,9 +81,21 @@ class RemotingClient(RemotingEndpoint):
             self._forget(address, again)
         raise RemotingSendError(f"send request to <{address}> failed: it goes away", address=address)
 
+    async def connect(self, address: str, timeout_ms: int) -> Connection:
+        """The connection to `host:port`, made if there is none. For one who sends many requests on it.
+
+        Raises:
+            RemotingConnectError: no connection within the time (or connectTimeoutMillis).
+        """
+        return await self._connection(address, timeout_ms)
+
     async def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int = 3000) -> None:
         """Send a request that is not answered. Raises RemotingConnectError after `timeout_ms` without connection."""
         connection = await self._connection(address, timeout_ms)
+        connection.send_oneway(command)
+
+    def send_oneway(self, connection: Connection, command: RemotingCommand) -> None:
+        """Send a request that is not answered on a connection of ours: where a request came from, say."""
         connection.send_oneway(command)
 
     async def _invoke_on(
@@ -148,7 +161,7 @@ class RemotingClient(RemotingEndpoint):
             text = f"connect to <{address}> failed: no connection within {limit_ms} ms (connectTimeoutMillis)"
             raise RemotingConnectError(text, address=address) from None
         except (OSError, RemotingSendError) as error:
-            raise RemotingConnectError(f"connect to <{address}> failed: {error}", address=address) from None
+            raise RemotingConnectError(f"connect to <{address}> failed: {_reason(error)}", address=address) from None
         return connection
 
     def _make_connection(self) -> Connection:
@@ -244,3 +257,9 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port[:6]) > 65535:
         raise LocalProtocolError(f"an address is host:port, not {address!r:.100}")
     return host.strip("[]"), int(port)
+
+
+def _reason(error: OSError | RemotingSendError) -> str:
+    """asyncio's own text repeats the address and begins with a number."""
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number) if number is not None and number > 0 else getattr(error, "strerror", None) or str(error)

@@ -25,15 +25,17 @@ from maxq.protocol.message_id import encode_host, host_and_port
 from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand, decode_frame
 from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
 from maxq.remoting.tls_channel import TlsChannel
+from maxq.runtime.refusals import Cause, explain
 
 log: Final = logging.getLogger("maxq.remoting")
 
 #: Bytes of the buffer all connections of an endpoint receive into.
 RECEIVE_BUFFER_SIZE: Final = 256 * 1024
 _OWN_BUFFER_START: Final = 64 * 1024
-_FLUSH_AT: Final = 512 * 1024  # bytes of answers after which an arrival is flushed before it is worked off
+_FLUSH_AT: Final = 512 * 1024  # bytes of answers that are sent before an arrival is worked off
 
 _TLS_RECORD: Final = 0x16
+_PLAIN_ARRIVALS: Final = 4  # so many in a row, and a connection is one that sends
 
 #: (connection, buffer, start, end) → new start: takes the leading frames it understands.
 BatchPath = Callable[["Connection", bytearray, int, int], int]
@@ -42,9 +44,22 @@ BatchPath = Callable[["Connection", bytearray, int, int], int]
 Processor = Callable[["Connection", RemotingCommand], RemotingCommand | Awaitable[RemotingCommand | None] | None]
 
 
+class Reader(Protocol):
+    """Who reads connections instead of their transports (arrivals.py)."""
+
+    def offer(self, connection: "Connection") -> None: ...
+
+    def withdraw(self, connection: "Connection") -> None: ...
+
+    def adopt(self, connection: "Connection", fd: int) -> bool: ...
+
+    def drop(self, fd: int) -> None: ...
+
+
 class Endpoint(Protocol):
     """What a connection needs of the server or client it belongs to."""
 
+    turn_seconds: float  # processors work on requests of one arrival so long, then other connections get their turn
     receive_buffer: bytearray
     receive_view: memoryview
     frame_limit: int  # bytes of a whole frame
@@ -52,6 +67,11 @@ class Endpoint(Protocol):
     write_marks: tuple[int, int]  # bytes: stop reading above the first, go on below the second
     request_limit: int  # requests of ours that may wait for answers on one connection
     batch_path: BatchPath | None
+
+    @property
+    def arrivals(self) -> Reader:
+        """Reads connections on which only plain sends come."""
+        ...
 
     def next_opaque(self) -> int: ...
 
@@ -70,14 +90,32 @@ class Endpoint(Protocol):
     def request_received(self, connection: "Connection", command: RemotingCommand) -> None: ...
 
 
+class ReplySlot:
+    """Where the answer to a request of `Connection.request` goes; one slot may serve many requests."""
+
+    __slots__ = ("_on_reply",)
+
+    def __init__(self, on_reply: Callable[[RemotingCommand | None], None]) -> None:
+        self._on_reply = on_reply
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, command: RemotingCommand) -> None:
+        self._on_reply(command)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._on_reply(None)
+
+
 class Connection(asyncio.BufferedProtocol):
     """One connection. `attributes` belongs to whoever owns the connection (client id and the like)."""
 
     __slots__ = (
-        "_detecting", "_endpoint", "_in_pass", "_loop", "_out", "_out_size", "_own", "_own_filled", "_partial",
-        "_paused", "_pending", "_remote_host", "_tls", "_transport", "active", "arrivals", "attributes",
-        "close_reason", "excluded_codes", "idle_ticks", "is_closed", "local_address", "opened_ms", "ready",
-        "remote_address",
+        "_detecting", "_endpoint", "_in_pass", "_loop", "_out", "_out_size", "_own_filled", "_paused", "_pending",
+        "_plain_arrivals", "_remote_host", "_resting", "_socket", "_tls", "_transport", "active", "arrivals",
+        "attributes", "close_reason", "excluded_codes", "idle_ticks", "is_closed", "local_address", "opened_ms",
+        "own_buffer", "partial", "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -99,15 +137,18 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._detecting = detect
         self._tls = tls
-        self._partial = b""
-        self._own: bytearray | None = None
+        self.partial = b""
+        self.own_buffer: bytearray | None = None
         self._own_filled = 0
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._in_pass = False
         self._paused = False
-        self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._resting = False
+        self._pending: dict[int, asyncio.Future[RemotingCommand] | ReplySlot] = {}
         self._remote_host: bytes | None = None
+        self._plain_arrivals = 0  # in a row
+        self._socket = -1  # where the endpoint's Arrivals reads it; -1: its transport does
         self.excluded_codes = excluded_codes
         self.attributes: dict[str, Any] = {}
         self.remote_address = ""
@@ -132,6 +173,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._remote_host
 
     @property
+    def is_held_back(self) -> bool:
+        """The peer does not read, or is gone: what it sent waits."""
+        return self._paused or self.is_closed
+
+    @property
     def unsent_bytes(self) -> int:
         """What the peer has not taken yet."""
         transport = self._transport
@@ -146,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._out.extend(buffers)
         self._out_size += sum(map(len, buffers))
-        if not self._in_pass:
+        if not self._in_pass or self._out_size > _FLUSH_AT:
             self._flush()
 
     def send(self, command: RemotingCommand) -> None:
@@ -177,6 +223,26 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             timer.cancel()
             self._pending.pop(opaque, None)
+
+    def request(self, command: RemotingCommand, on_reply: Callable[[RemotingCommand | None], None]) -> int:
+        """Send a request without a task and a timer of its own. `on_reply` is called with the response, or with None
+        when the connection breaks; whoever asks watches the time, and calls `forget`.
+
+        Returns:
+            The request's opaque.
+
+        Raises:
+            RemotingSendError: the connection is closed, or too many requests wait on it.
+        """
+        self._check_can_request()
+        opaque = command.opaque = self._endpoint.next_opaque()
+        self._pending[opaque] = ReplySlot(on_reply)
+        self.send(command)
+        return opaque
+
+    def forget(self, opaque: int) -> None:
+        """Nobody waits any more for the answer to this request."""
+        self._pending.pop(opaque, None)
 
     def _check_can_request(self) -> None:
         address = self.remote_address
@@ -214,7 +280,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _shut(self, *, abort: bool) -> None:
         self.is_closed = True
-        self._out, self._out_size, self._partial, self._own = [], 0, b"", None
+        self._drop_socket()
+        self._endpoint.arrivals.withdraw(self)
+        self._out, self._out_size, self.partial, self.own_buffer = [], 0, b"", None
         if self._transport is not None:
             if abort:
                 self._transport.abort()
@@ -235,13 +303,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True
+        self._drop_socket()
+        self._endpoint.arrivals.withdraw(self)
         self.close_reason = self.close_reason or (f"broken: {error}" if error else "closed by the peer")
-        self._partial, self._own, self._out = b"", None, []
+        self.partial, self.own_buffer, self._out = b"", None, []
         broken = RemotingSendError(
             f"the channel <{self.remote_address}> closed before the answer came: {self.close_reason}",
             address=self.remote_address,
         )
-        for future in list(self._pending.values()):
+        pending, self._pending = self._pending, {}
+        for future in pending.values():
             if not future.done():
                 future.set_exception(broken)
         if self.ready is not None and not self.ready.done():
@@ -267,57 +338,120 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._paused = True
+        self._drop_socket()
         if self._transport is not None and not self.is_closed:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._paused = False
         self.active = True
+        if not self._resting:
+            self._go_on()
+
+    def _rest(self) -> None:
+        """This connection had its turn: the others' arrivals go first, then what is left of this one."""
+        self._resting = True
+        self._drop_socket()
+        if self._transport is not None:
+            self._transport.pause_reading()
+        self._loop.call_soon(self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+        if not self._paused:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Work off the frames that were held back, and read on."""
         if self.is_closed or self._transport is None:
             return
-        if len(self._partial) >= 4:
-            held, self._partial = bytearray(self._partial), b""
-            self._work(held, 0, len(held))
-        if not self._paused and not self.is_closed:
+        if len(self.partial) >= 4:
+            held, self.partial = bytearray(self.partial), b""
+            self.work(held, 0, len(held))
+        if not (self._paused or self._resting or self.is_closed or self._socket >= 0):
             self._transport.resume_reading()
+
+    # --- read together with others -----------------------------------------------------------------------------------
+
+    def took_plain_sends(self) -> None:
+        """All of an arrival was plain sends. After some of these it may be read together with others like it."""
+        self._plain_arrivals += 1
+        if self._plain_arrivals == _PLAIN_ARRIVALS:
+            self._endpoint.arrivals.offer(self)
+
+    def join_arrivals(self) -> None:
+        """Be read together with others, if that can be now; else after some more arrivals."""
+        self._plain_arrivals = 0
+        arrivals, transport = self._endpoint.arrivals, self._transport
+        if transport is None or self._socket >= 0 or self._tls is not None:
+            return
+        if self._paused or self._resting or self.is_closed:
+            return
+        socket = transport.get_extra_info("socket")
+        if socket is None or socket.fileno() < 0:  # none of the system's
+            return
+        transport.pause_reading()
+        if arrivals.adopt(self, socket.fileno()):
+            self._socket = socket.fileno()
+        else:
+            transport.resume_reading()
+
+    def leave_arrivals(self) -> None:
+        """Let the transport read it again."""
+        if self._socket >= 0:
+            self._drop_socket()
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def _drop_socket(self) -> None:
+        if self._socket >= 0:
+            self._endpoint.arrivals.drop(self._socket)
+            self._socket = -1
+
+    def direct_socket(self) -> int:
+        """A socket that takes bytes now, before anybody else's of this connection; -1: use `write`."""
+        transport = self._transport
+        if self._socket < 0 or self._out or transport is None or transport.is_closing():
+            return -1
+        return -1 if transport.get_write_buffer_size() else self._socket
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def _window(self) -> memoryview:
         """Where the next bytes of the stream of frames go: behind those that are kept."""
-        own = self._own
+        own = self.own_buffer
         if own is None:
-            kept = len(self._partial)
+            kept = len(self.partial)
             if kept <= RECEIVE_BUFFER_SIZE // 2:
                 view = self._endpoint.receive_view
                 if kept:
-                    view[:kept] = self._partial
+                    view[:kept] = self.partial
                     return view[kept:]
                 return view
             # frames held back while the peer does not read, and bytes that arrive in spite of pause_reading
-            own = self._own = bytearray(kept + _OWN_BUFFER_START)
-            own[:kept] = self._partial
-            self._own_filled, self._partial = kept, b""
+            own = self.own_buffer = bytearray(kept + _OWN_BUFFER_START)
+            own[:kept] = self.partial
+            self._own_filled, self.partial = kept, b""
         return memoryview(own)[self._own_filled :]
 
     def _received(self, count: int) -> None:
         """`count` bytes of frames were put into the window."""
-        own = self._own
+        own = self.own_buffer
         if own is None:
-            end = len(self._partial) + count
-            self._partial = b""
-            self._work(self._endpoint.receive_buffer, 0, end)
+            end = len(self.partial) + count
+            self.partial = b""
+            self.work(self._endpoint.receive_buffer, 0, end)
             return
         filled = self._own_filled = self._own_filled + count
         total = 4 + int.from_bytes(own[:4], "big")
         if filled >= total or total > self._endpoint.frame_limit:
-            self._own = None
-            self._work(own, 0, filled)
+            self.own_buffer = None
+            self.work(own, 0, filled)
         elif filled == len(own):
-            self._own = bytearray(min(total, 2 * filled))
-            self._own[:filled] = own
+            self.own_buffer = bytearray(min(total, 2 * filled))
+            self.own_buffer[:filled] = own
 
-    def _work(self, buffer: bytearray, start: int, end: int) -> None:
+    def work(self, buffer: bytearray, start: int, end: int) -> None:
         """Work off the whole frames of buffer[start:end], keep the rest, send the answers."""
         self._in_pass = True
         try:
@@ -340,10 +474,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _frames(self, buffer: bytearray, position: int, end: int) -> int:
         endpoint = self._endpoint
+        turn_ends = self._loop.time() + endpoint.turn_seconds
         while not self._paused:
             if endpoint.batch_path is not None:
                 position = endpoint.batch_path(self, buffer, position, end)
-            if end - position < 4:
+            if end - position < 4 or self._paused or self.is_closed or self._turn_is_over(turn_ends):
                 break
             behind = position + 4 + int.from_bytes(buffer[position : position + 4], "big")
             if behind - position > endpoint.frame_limit:
@@ -357,20 +492,27 @@ class Connection(asyncio.BufferedProtocol):
             self._command(command)
             if self.is_closed:
                 break
-            if self._out_size > _FLUSH_AT:
-                self._flush()
+            if position < end and self._turn_is_over(turn_ends):
+                break
         return position
+
+    def _turn_is_over(self, turn_ends: float) -> bool:
+        """It then rests. Behind TLS all is worked off at once, for the peer's end of it may have come already."""
+        if self._tls is not None or self._loop.time() <= turn_ends:
+            return False
+        self._rest()
+        return True
 
     def _keep(self, buffer: bytearray, position: int, end: int) -> None:
         kept = end - position
-        if not self._paused and kept >= 4:
+        if not (self._paused or self._resting) and kept >= 4:
             total = 4 + int.from_bytes(buffer[position : position + 4], "big")
             if total > RECEIVE_BUFFER_SIZE // 2:
-                self._own = bytearray(min(total, max(2 * kept, _OWN_BUFFER_START)))
-                self._own[:kept] = memoryview(buffer)[position:end]
+                self.own_buffer = bytearray(min(total, max(2 * kept, _OWN_BUFFER_START)))
+                self.own_buffer[:kept] = memoryview(buffer)[position:end]
                 self._own_filled = kept
                 return
-        self._partial = bytes(memoryview(buffer)[position:end])
+        self.partial = bytes(memoryview(buffer)[position:end])
 
     def _command(self, command: RemotingCommand) -> None:
         if not command.is_response:
@@ -398,25 +540,28 @@ class Connection(asyncio.BufferedProtocol):
         else:
             transport.writelines(out)
         if self._paused and (unsent := transport.get_write_buffer_size()) > self._endpoint.unsent_limit:
-            log.warning(
-                "%s does not read its answers: %d bytes unsent, the limit is %d (maxUnsentBytes); disconnected",
-                self.remote_address, unsent, self._endpoint.unsent_limit,
-            )  # fmt: skip
-            self.abort("does not read its answers")
+            reason = explain(
+                Cause.UNREAD_ANSWERS,
+                f"does not read its answers: {unsent} bytes unsent",
+                limit=f"{self._endpoint.unsent_limit} (maxUnsentBytes)",
+                remedy="disconnected; a client that asks must read",
+            )
+            log.warning("%s %s", self.remote_address, reason)
+            self.abort(reason)
 
     # --- PROXY protocol and TLS --------------------------------------------------------------------------------------
 
     def _detect(self, count: int) -> None:
         """Look at the first bytes of the connection."""
-        end = len(self._partial) + count
-        self._partial = b""
+        end = len(self.partial) + count
+        self.partial = b""
         buffer = self._endpoint.receive_buffer
         position = 0
         try:
             if looks_like_proxy_header(buffer[: min(16, end)]):
                 header = parse_proxy_header(bytes(memoryview(buffer)[:end]))
                 if header is None:
-                    self._partial = bytes(memoryview(buffer)[:end])
+                    self.partial = bytes(memoryview(buffer)[:end])
                     return
                 self._take_proxy_header(header)
                 position = header.size
@@ -438,7 +583,7 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._endpoint.plain_allowed():
             raise RemoteProtocolError("a connection without TLS where tls.server.mode is enforcing")
         else:
-            self._work(buffer, position, end)
+            self.work(buffer, position, end)
 
     def _take_proxy_header(self, header: ProxyHeader) -> None:
         self.attributes.update(header.attributes())

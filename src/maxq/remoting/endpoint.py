@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from maxq.codes import MQVersion, ResponseCode
 from maxq.errors import LocalProtocolError, MaxQError
 from maxq.protocol.remoting_command import RESPONSE_FLAG, RemotingCommand
+from maxq.remoting.arrivals import Arrivals
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
 from maxq.runtime.interfaces import Clock
 
@@ -20,9 +21,17 @@ log: Final = logging.getLogger("maxq.remoting")
 
 _LOOKS_PER_IDLE_TIME: Final = 12
 _CLOSE_WAIT_SECONDS: Final = 1.0  # how long shutdown waits for peers to take what was sent to them
+_TURN_SECONDS: Final = 0.001  # longer than many plain requests take, shorter than what other connections notice
 
 #: (connection, request) → why it is refused (answered SYSTEM_BUSY with this remark), or None.
 Gate = Callable[[Connection, RemotingCommand], str | None]
+
+#: (request, response, milliseconds from one to the other).
+AnswerListener = Callable[[RemotingCommand, RemotingCommand, int], None]
+
+
+#: (connection, request) → the answer that refuses it, or None. Asked before everything else, about every request.
+Guard = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 
 
 class ConnectionListener(Protocol):
@@ -54,6 +63,7 @@ class RemotingEndpoint:
         """See connection.Endpoint for the limits; all in bytes but `request_limit`."""
         self._clock = clock
         self._one_closed = asyncio.Event()
+        self.turn_seconds = _TURN_SECONDS
         self.receive_buffer = bytearray(RECEIVE_BUFFER_SIZE)
         self.receive_view = memoryview(self.receive_buffer)
         self.frame_limit = frame_limit
@@ -61,7 +71,10 @@ class RemotingEndpoint:
         self.write_marks = write_marks
         self.request_limit = request_limit
         self.batch_path: BatchPath | None = None
+        self.arrivals = Arrivals()
         self.gate: Gate | None = None
+        self.guard: Guard | None = None
+        self.on_answer: AnswerListener | None = None  # told of what processors answer at once or by a coroutine
         self.connections: set[Connection] = set()
         self._processors: dict[int, Processor] = {}
         self._default: Processor | None = None
@@ -147,17 +160,18 @@ class RemotingEndpoint:
         """Called after each look, for what else is done now and then."""
 
     async def close_all(self, reason: str) -> None:
-        """End answers under way, close every connection, and wait until they are closed."""
+        """Close every connection, end answers under way, and wait until all connections are closed."""
         if self._look_timer is not None:
             self._look_timer.cancel()
             self._look_timer = None
+        for connection in list(self.connections):
+            connection.close(reason)
+        await asyncio.sleep(0)  # those of the last turn begin: a task that has not cannot end its coroutine
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.gather(*tasks, return_exceptions=True)
-        for connection in list(self.connections):
-            connection.close(reason)
         # A transport reports its end some turns of the loop later, once it has sent what it held.
         try:
             async with asyncio.timeout(_CLOSE_WAIT_SECONDS):
@@ -166,6 +180,7 @@ class RemotingEndpoint:
             for connection in list(self.connections):
                 connection.kill()
             await self._wait_until_closed()
+        self.arrivals.close()
 
     async def _wait_until_closed(self) -> None:
         while self.connections:
@@ -176,7 +191,11 @@ class RemotingEndpoint:
 
     def request_received(self, connection: Connection, command: RemotingCommand) -> None:
         """Answer one request: refuse it, or hand it to its processor."""
+        if self.guard is not None and (refused := self.guard(connection, command)) is not None:
+            self._reply(connection, command, refused)
+            return
         code = command.code
+        began_ms = 0 if self.on_answer is None else self._clock.monotonic_ms()
         processor = self._processors.get(code, self._default)
         if processor is None or code in connection.excluded_codes:
             text = f" request type {code} not supported"
@@ -191,24 +210,35 @@ class RemotingEndpoint:
         try:
             result = processor(connection, command)
         except Exception as error:
-            self._reply(connection, command, self._failure(command, error))
+            self._answer(connection, command, self._failure(command, error), began_ms)
             return
         if isinstance(result, RemotingCommand):
-            self._reply(connection, command, result)
+            self._answer(connection, command, result, began_ms)
         elif result is not None:
-            task = asyncio.ensure_future(self._reply_later(connection, command, result))
+            task = asyncio.ensure_future(self._reply_later(connection, command, result, began_ms))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _reply_later(
-        self, connection: Connection, command: RemotingCommand, result: Awaitable[RemotingCommand | None]
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        result: Awaitable[RemotingCommand | None],
+        began_ms: int,
     ) -> None:
         try:
             response = await result
         except Exception as error:
             response = self._failure(command, error)
         if response is not None:
-            self._reply(connection, command, response)
+            self._answer(connection, command, response, began_ms)
+
+    def _answer(
+        self, connection: Connection, command: RemotingCommand, response: RemotingCommand, began_ms: int
+    ) -> None:
+        if self.on_answer is not None:
+            self.on_answer(command, response, self._clock.monotonic_ms() - began_ms)
+        self._reply(connection, command, response)
 
     def _reply(self, connection: Connection, command: RemotingCommand, response: RemotingCommand) -> None:
         if command.is_oneway:

@@ -1,7 +1,8 @@
 """TLS settings of server and client, and the contexts made from them.
 
-Files are watched: a new context is made when the trusted certificates changed, or when key and certificate both did
-(one without the other is a change half done). Connections that exist keep the context they began with.
+Files are watched: a new context is made when one of them changed and they go together. A key and a certificate that do
+not, or a file that cannot be read, are a change half done: the old context stays until they change again. Connections
+that exist keep the context they began with.
 
 Source:
     remoting/netty/{TlsHelper,TlsSystemConfig}.java, srvutil/FileWatchService.java; remoting.md §12.
@@ -53,6 +54,7 @@ class ServerTls:
         client asks for it, because few ever do."""
         if self._config.tls_server_mode == "disabled":
             return None
+        self.reload_if_changed()
         if self._context is None:
             if not self._config.tls_test_mode_enable and not self._has_key:
                 return None
@@ -67,7 +69,7 @@ class ServerTls:
             self._context = self._make()
             log.info("TLS files changed, the new ones are used from now on")
         except ConfigError as error:
-            log.error("TLS files changed and cannot be used: %s", error)
+            log.error("TLS files changed and cannot be used, the old ones stay until they change again: %s", error)
 
     def _make(self) -> ssl.SSLContext:
         config = self._config
@@ -157,7 +159,7 @@ def _load_test_certificate(context: ssl.SSLContext) -> None:
 
 
 class _Watch:
-    """Modification times of key, certificate and trusted certificates."""
+    """Times and sizes of key, certificate and trusted certificates."""
 
     def __init__(self, disk: Disk, key: str, certificate: str, trust: str) -> None:
         self._disk = disk
@@ -165,21 +167,18 @@ class _Watch:
         self._seen = self._look()
 
     def changed(self) -> bool:
-        """Did the trusted certificates change, or key and certificate both? Says so once."""
-        now = self._look()
-        key, certificate, trust = (new != old for new, old in zip(now, self._seen, strict=True))
-        if not (trust or (key and certificate)):
-            return False
-        self._seen = now
-        return True
+        """Are they others than at the last call?"""
+        before, self._seen = self._seen, self._look()
+        return self._seen != before
 
-    def _look(self) -> tuple[int, ...]:
-        return tuple(self._modified(path) for path in self._paths)
+    def _look(self) -> tuple[tuple[int, int], ...]:
+        return tuple(self._facts(path) for path in self._paths)
 
-    def _modified(self, path: str) -> int:
+    def _facts(self, path: str) -> tuple[int, int]:
         if not path:
-            return 0
+            return 0, 0
         try:
-            return self._disk.stat(PurePath(path)).modified_ms
+            facts = self._disk.stat(PurePath(path))
         except OSError:
-            return -1
+            return -1, -1
+        return facts.modified_ms, facts.size

@@ -83,6 +83,11 @@ class MappedRegion(Protocol):
         """Back [start, end) with real pages ahead of use; a hint, and blocking."""
         ...
 
+    def forget(self, start: int, end: int) -> None:
+        """[start, end) is durable, and nobody will look at it soon: its memory is for what comes next. A hint, and
+        blocking."""
+        ...
+
     def allocate(self, start: int, end: int) -> None:
         """Give [start, end) blocks of the file system, so that writing there cannot fail for lack of room; contents
         stay as they are. OSError (ENOSPC, EDQUOT) if there is no room. Milliseconds at most."""
@@ -120,9 +125,10 @@ class Disk(Protocol):
         """Create or overwrite in place; durable on return (file and folder), not atomic."""
         ...
 
-    def replace(self, path: PurePath, data: bytes) -> None:
+    def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
         """Atomic and durable: temporary file, sync, rename over `path`, sync of the folder. One at a time for one path:
-        the temporary name is fixed, so that what a crash leaves behind is overwritten."""
+        the temporary name is fixed, so that what a crash leaves behind is overwritten. `private`: nobody but the user
+        who runs this may read the file."""
         ...
 
     def rename(self, source: PurePath, target: PurePath) -> None:

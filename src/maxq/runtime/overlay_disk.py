@@ -42,6 +42,9 @@ class PrivateRegion:
     def write(self, position: int, data: memoryview) -> None:
         self._view[position : position + len(data)] = data
 
+    def forget(self, start: int, end: int) -> None:
+        pass
+
     def populate(self, start: int, end: int) -> None:
         pass
 
@@ -122,8 +125,8 @@ class OverlayDisk:
     def write(self, path: PurePath, data: bytes) -> None:
         self._disk.write(self._above(path), data)
 
-    def replace(self, path: PurePath, data: bytes) -> None:
-        self._disk.replace(self._above(path), data)
+    def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
+        self._disk.replace(self._above(path), data, private=private)
 
     def rename(self, source: PurePath, target: PurePath) -> None:
         above = self._above(source)

@@ -7,6 +7,7 @@ import fcntl
 import mmap
 import os
 import random
+import resource
 import shutil
 import struct
 import time
@@ -15,6 +16,8 @@ from pathlib import Path, PurePath
 from typing import ClassVar
 
 from maxq.runtime.interfaces import DiskUsage, FileInfo
+from maxq.runtime.kernel_sync import Done
+from maxq.runtime.loop_syncs import LoopSyncs
 from maxq.runtime.ring_memory import ring_memory
 
 _PAGE = mmap.PAGESIZE
@@ -27,6 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)  # mmap.madvise keeps the interpreter 
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 _UNREADABLE = (errno.EFAULT, 133)  # what populating says where a touch would be SIGBUS; 133 is EHWPOISON
 _scratch = memoryview(bytearray(1 << 18))  # what is read to learn whether it is in memory; nobody looks at it
+_KEPT_DESCRIPTORS = 256  # that mappings leave to sockets, and to what makes files durable so that they can be unmapped
 _REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
 
 
@@ -59,9 +63,12 @@ class SystemRng:
 class SystemMappedRegion:
     """A shared mmap and the descriptor that `fdatasync` needs."""
 
-    def __init__(self, path: Path, size: int, *, read_only: bool) -> None:
+    def __init__(self, path: Path, size: int, *, read_only: bool, syncs: LoopSyncs | None = None) -> None:
+        """`syncs`: for `flush_at_once` and `flush_soon`; None: neither is possible."""
+        self._syncs = syncs
         self._unsynced_folders: list[Path] = []
         unsynced: list[Path] = []  # folders that do not yet hold the new entries durably
+        _check_descriptors(path)
         try:  # most files are there already: folders are only looked at for those that are not
             self._fd = os.open(path, (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -80,6 +87,7 @@ class SystemMappedRegion:
             self._map = mmap.mmap(self._fd, size, access=access)
         except BaseException:
             os.close(self._fd)
+            self._fd = -1
             raise
         if size < _READ_AROUND_FROM:
             # a fault in a sparse file would otherwise zero the pages around it, up to megabytes for one queue unit
@@ -99,8 +107,17 @@ class SystemMappedRegion:
         # fdatasync writes the dirty pages of the shared mapping too, and one call covers the size change.
         if start < end:
             os.fdatasync(self._fd)
-            while self._unsynced_folders:  # without its name a file that was synced is lost all the same
-                _sync_folder(self._unsynced_folders.pop())
+            for folder in self._unsynced_folders:  # without its name a file that was synced is lost all the same
+                _sync_folder(folder)
+            self._unsynced_folders = []  # replaced, never changed: several threads may be here
+
+    def flush_at_once(self) -> bool:
+        """See SyncingRegion (store/mapped_file.py)."""
+        return self._syncs is not None and not self._unsynced_folders and self._syncs.at_once(self._fd)
+
+    def flush_soon(self, done: Done) -> bool:
+        """See SyncingRegion (store/mapped_file.py)."""
+        return self._syncs is not None and not self._unsynced_folders and self._syncs.begin(self._fd, done)
 
     def write(self, position: int, data: memoryview) -> None:
         while len(data):
@@ -121,6 +138,15 @@ class SystemMappedRegion:
             _libc.madvise(ctypes.c_void_p(here), ctypes.c_size_t(last - first), _POPULATE_WRITE)
         if self._is_writer and last == len(self._view):
             self._map.madvise(mmap.MADV_NORMAL)  # the writer has all he needs; who reads later may read ahead
+
+    def forget(self, start: int, end: int) -> None:
+        # What is mapped cannot leave the page cache, so the mapping forgets it first. Whoever looks at it all the same
+        # has it read from the device again.
+        first, last = -(-start // _PAGE) * _PAGE, end - end % _PAGE
+        if first < last:
+            here = ctypes.addressof(ctypes.c_char.from_buffer(self._view, first))
+            _libc.madvise(ctypes.c_void_p(here), ctypes.c_size_t(last - first), mmap.MADV_DONTNEED)
+            os.posix_fadvise(self._fd, first, last - first, os.POSIX_FADV_DONTNEED)
 
     def is_resident(self, start: int, end: int) -> bool:
         """Is all of [start, end) in the page cache? It is asked for without waiting for the device: 1 µs, and 0.1 µs a
@@ -198,6 +224,29 @@ class SystemMappedRegion:
         with contextlib.suppress(BufferError):  # readers hold slices: the mapping goes with the last of them
             self._map.close()
 
+    def __del__(self) -> None:
+        # Whoever embeds a broker may drop it without shutting it down; select() in the same process ends at 1024.
+        if getattr(self, "_fd", -1) >= 0:
+            os.close(self._fd)
+
+
+def _check_descriptors(path: Path) -> None:
+    """The system hands out the lowest number that is free, so a high one says that few are left.
+
+    Raises:
+        OSError: EMFILE, before anything was made. What is mapped can still be made durable, and unmapped then.
+    """
+    descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.close(descriptor)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit != resource.RLIM_INFINITY and descriptor >= limit - min(_KEPT_DESCRIPTORS, limit // 4):
+        raise OSError(
+            errno.EMFILE,
+            f"{descriptor} files and connections are open, the limit of the process is {limit} and some are kept for "
+            "others; raise the limit (ulimit -n, LimitNOFILE)",
+            str(path),
+        )
+
 
 class SystemDiskLock:
     """A POSIX record lock on byte 0, as Java's FileChannel.tryLock takes it.
@@ -265,8 +314,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def _write_synced(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
+def _write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -275,8 +324,11 @@ def _write_synced(path: Path, data: bytes) -> None:
 class SystemDisk:
     """The file system."""
 
+    def __init__(self) -> None:
+        self._syncs = LoopSyncs()
+
     def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
-        return SystemMappedRegion(Path(path), size, read_only=read_only)
+        return SystemMappedRegion(Path(path), size, read_only=read_only, syncs=self._syncs)
 
     def ring(self, size: int, window: int) -> memoryview:
         return ring_memory(size, window)
@@ -290,11 +342,13 @@ class SystemDisk:
         _write_synced(target, data)
         _sync_folder(target.parent)
 
-    def replace(self, path: PurePath, data: bytes) -> None:
+    def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(target.name + ".tmp")
-        _write_synced(temporary, data)
+        if private:
+            temporary.unlink(missing_ok=True)  # what a crash left behind may be open to all
+        _write_synced(temporary, data, 0o600 if private else 0o666)
         os.replace(temporary, target)
         _sync_folder(target.parent)
 

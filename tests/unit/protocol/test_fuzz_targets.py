@@ -13,7 +13,7 @@ from maxq.errors import RemoteProtocolError
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_any_bytes_give_a_value_or_the_targets_own_error(target: Target) -> None:
-    assert fuzz(target, random.Random(7), seconds=60, inputs=300) == 300
+    assert fuzz(target, random.Random(7), seconds=600, inputs=300) == 300
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)

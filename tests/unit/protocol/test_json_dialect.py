@@ -77,10 +77,10 @@ def test_deep_nesting_is_refused_before_the_stack_ends(opener: str) -> None:
      "," * 200_000, "[" + "," * 200_000, "{b:{\"$ref\":\"$" + ".a" * 50_000 + "\"}}"],
 )  # fmt: skip
 def test_long_rubbish_ends_quickly(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(RemoteProtocolError):
         loads(text)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_references_of_fastjson_1_are_resolved() -> None:
@@ -149,9 +149,9 @@ def test_many_references_into_a_big_table_end_quickly() -> None:
     rows = ",".join(f'{{"brokerName":"a","queueId":{i},"topic":"T"}}:{i}' for i in range(5000))
     path = "$.t.MessageQueue \\\\[topic=T, brokerName=a, queueId=4999\\\\]"
     text = '{"t":{' + rows + '},"r":[' + ",".join([f'{{"$ref":"{path}"}}'] * 5000) + "]}"
-    started = time.perf_counter()
+    started = time.process_time()
     assert loads(text)["r"] == [4999] * 5000
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.skipif(not STORES.is_dir(), reason=f"no golden stores at {STORES}")

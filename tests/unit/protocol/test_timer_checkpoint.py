@@ -4,7 +4,7 @@ import pytest
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
-from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.protocol.body.timer_checkpoint import MovedMessage, TimerCheckpoint
 
 #: Answer of a Java broker to 60 (golden wire/broker/json/000060).
 GOLDEN = bytes.fromhex(
@@ -30,3 +30,14 @@ def test_what_follows_the_form_is_not_looked_at() -> None:
 def test_other_lengths_are_refused(size: int) -> None:
     with pytest.raises(RemoteProtocolError, match=f"32 or 56 bytes, not {size}"):
         TimerCheckpoint.decode(GOLDEN[:size])
+
+
+def test_what_maxqs_brokers_tell_each_other_follows_javas_bytes_and_is_whole_or_nothing() -> None:
+    checkpoint = TimerCheckpoint.decode(GOLDEN)
+    checkpoint.moved = (MovedMessage(4711, 300, 0x1A1FC053878), MovedMessage(9000, 301, 0x1A1FC053C60))
+    checkpoint.log_end = 12_345
+    data = checkpoint.encode_answer()
+    assert data[:56] == GOLDEN
+    assert TimerCheckpoint.decode(data) == checkpoint
+    for broken in (data[:-1], data[:60], bytes([*data[:-1], data[-1] ^ 1])):
+        assert TimerCheckpoint.decode(broken).moved is None

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import gc
+import time
 import tracemalloc
 
 import pytest
@@ -18,6 +19,7 @@ from tests.unit.remoting.peers import ECHO, SILENT, FakeTransport, arrive, echo,
 
 def make_server(**settings: int) -> RemotingServer:
     server = RemotingServer(dataclasses.replace(NettyServerConfig(), **settings), clock=SystemClock())
+    server.turn_seconds = 60  # however slow this machine is
     server.register(ECHO, echo)
     server.register(SILENT, silent)
     return server
@@ -53,7 +55,7 @@ async def test_frames_larger_than_the_shared_buffer_are_received_and_their_memor
         arrive(connection, before + RemotingCommand(ECHO, body=bytes(size)).encode() + after)
         answers = frames_of(b"".join(transport.writes))
         assert [answer.body_length for answer in answers] == [6, size, 5]
-        assert (connection._own, connection._partial) == (None, b"")
+        assert (connection.own_buffer, connection.partial) == (None, b"")
         transport.writes.clear()
 
 
@@ -144,6 +146,31 @@ async def test_a_peer_that_does_not_read_is_not_read_and_its_frames_wait() -> No
     assert answered == [*range(20), 0]
 
 
+async def test_an_arrival_that_takes_long_lets_others_go_first() -> None:
+    server = make_server()
+    server.turn_seconds = 0.001
+    (long, long_transport), (short, _) = open_connection(server), open_connection(server)
+    seen: list[tuple[str, int]] = []
+
+    def slow(connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        seen.append(("long" if connection is long else "short", command.opaque))
+        ends = time.perf_counter() + (0.003 if connection is long else 0)
+        while time.perf_counter() < ends:
+            pass
+        return command.reply()
+
+    server.register(9, slow)
+    frames = [RemotingCommand(9, opaque=i).encode() for i in range(4)]
+    arrive(long, b"".join(frames) + frames[0][:7])
+    assert seen == [("long", 0)] and not long_transport.reading
+    arrive(long, frames[0][7:])  # in spite of the pause: it stays behind
+    arrive(short, frames[3])
+    await until(lambda: len(seen) == 6 and long_transport.reading, "the rest is worked off")
+    assert seen.index(("short", 3)) < seen.index(("long", 2))
+    assert [opaque for name, opaque in seen if name == "long"] == [0, 1, 2, 3, 0]
+    assert len(frames_of(b"".join(long_transport.writes))) == 5
+
+
 async def test_bytes_that_arrive_in_spite_of_a_pause_are_kept_in_order() -> None:
     server = make_server()
     connection, transport = open_connection(server)
@@ -168,7 +195,7 @@ async def test_a_peer_that_does_not_read_is_closed_above_the_limit_and_the_reaso
     transport.held = 65537
     connection.send(RemotingCommand(40))
     assert (transport.state, connection.is_closed) == ("aborted", True)
-    assert connection.close_reason == "does not read its answers"
+    assert connection.close_reason.startswith("[UNREAD_ANSWERS]does not read its answers")
     assert "65537 bytes unsent, the limit is 65536 (maxUnsentBytes)" in caplog.text
 
 

@@ -220,11 +220,31 @@ async def test_shutdown_ends_answers_under_way_and_leaves_no_task() -> None:
         assert await peer.ended() == b""
 
 
+@pytest.mark.filterwarnings("error")
+async def test_a_request_of_the_last_turn_before_shutdown_begins_and_ends() -> None:
+    seen: list[str] = []
+
+    async def never(connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        seen.append("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("ended")
+        raise AssertionError
+
+    async with serving(lambda server: server.register(LATER, never)) as server, connected(server.port) as peer:
+        assert (await peer.ask(RemotingCommand(ECHO))).code == 0
+        (connection,) = server.connections
+        server.request_received(connection, RemotingCommand(LATER))
+        await server.shutdown()
+        assert seen == ["begun", "ended"]
+
+
 async def test_shutdown_does_not_wait_for_a_client_that_does_not_read() -> None:
     async with serving() as server, connected(server.port, limit=1 << 16) as peer:
         peer.send(*[RemotingCommand(ECHO, body=bytes(100_000)) for _ in range(200)])
         await until(lambda: server.connections and next(iter(server.connections)).unsent_bytes > 500_000, "stuck")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await server.shutdown()
         assert not server.connections
 

@@ -176,7 +176,7 @@ def common_name(peer: Any) -> Any:
     return dict(item[0] for item in certificate["subject"])["commonName"]
 
 
-async def test_new_files_are_used_when_key_and_certificate_both_changed(tmp_path: Path) -> None:
+async def test_new_files_are_used_when_key_and_certificate_go_together(tmp_path: Path) -> None:
     files = Files(tmp_path)
     files.issue("old")
     tls = files.server()
@@ -199,12 +199,42 @@ async def test_new_files_are_used_when_key_and_certificate_both_changed(tmp_path
         server.looked()
         async with connected(server.port, ssl=checking) as peer:
             assert common_name(peer) == "new"
-        files.key.write_text("rubbish")
+        files.issue("newest")
+        whole = files.cert.read_bytes()
+        files.cert.write_bytes(whole[: len(whole) // 2])
         later(files.key)
         later(files.cert)
-        server.looked()  # cannot be used: logged, the old ones stay
+        server.looked()  # seen while it is written: logged, the old ones stay,
         async with connected(server.port, ssl=checking) as peer:
             assert common_name(peer) == "new"
+        files.cert.write_bytes(whole)  # and the end of the writing is a change again
+        server.looked()
+        async with connected(server.port, ssl=checking) as peer:
+            assert common_name(peer) == "newest"
+
+
+def test_a_certificate_that_is_renewed_for_the_same_key_counts(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    tls = files.server()
+    before = tls.context()
+    assert tls.context() is before
+    files.cert.write_bytes(files.cert.read_bytes() + files.authority.cert_pem.bytes())
+    assert tls.context() is not before
+
+
+async def test_connections_go_on_when_the_files_change_and_the_next_one_has_the_new_certificate(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.issue("old")
+    checking = ssl.create_default_context(cafile=str(files.trust))
+    checking.check_hostname = False
+    async with serving(tls=files.server()) as server, connected(server.port, ssl=checking) as before:
+        files.issue("new")
+        later(files.key)
+        later(files.cert)
+        async with connected(server.port, ssl=checking) as after:
+            assert (common_name(before), common_name(after)) == ("old", "new")
+            for peer in (before, after):
+                assert (await peer.ask(RemotingCommand(ECHO, body=b"x"))).body == b"x"
 
 
 def later(path: Path) -> None:

@@ -1,13 +1,20 @@
 """The real disk and the simulated one keep the same promises."""
 
+import errno
+import gc
 import os
+import resource
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 
 import pytest
 
 from maxq.runtime import system
 from maxq.runtime.interfaces import Disk
-from maxq.runtime.system import SystemDisk, SystemDiskLock, SystemMappedRegion
+from maxq.runtime.system import SystemDisk, SystemMappedRegion
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
@@ -98,36 +105,24 @@ def test_who_looks_sees_whether_a_lock_is_held(disk: Disk, tmp_path: Path) -> No
     assert disk.read(path) == b"lock"
 
 
+def elsewhere(code: str, path: Path) -> str:
+    """The last line that code on `path` says in a process of its own, to which fcntl locks of this one are foreign."""
+    head = "import pathlib, sys\nfrom maxq.runtime.system import SystemDisk\npath = pathlib.Path(sys.argv[1])\n"
+    command = [sys.executable, "-c", head + code, str(path)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+    return done.stdout.splitlines()[-1]
+
+
 def test_a_look_from_outside_sees_the_lock_of_another_process_and_leaves_it(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     lock = SystemDisk().lock(path, b"lock")
-    read_end, write_end = os.pipe()
-    if os.fork() == 0:
-        SystemDiskLock._held.clear()  # what the parent holds, the child does not
-        os.write(write_end, b"%d%d" % (SystemDisk().is_locked(path), SystemDisk().is_locked(path)))
-        os._exit(0)
-    os.wait()
-    assert os.read(read_end, 10) == b"11"
-    os.close(read_end)
-    os.close(write_end)
+    assert elsewhere("print(SystemDisk().is_locked(path), SystemDisk().is_locked(path))", path) == "True True"
     lock.release()
 
 
 def test_lock_is_held_against_other_processes(tmp_path: Path) -> None:
     lock = SystemDisk().lock(tmp_path / "lock", b"lock")
-    read_end, write_end = os.pipe()
-    if os.fork() == 0:  # fcntl locks belong to a process
-        try:
-            SystemDisk().lock(tmp_path / "lock", b"lock")
-            os.write(write_end, b"got it")
-        except BlockingIOError:
-            os.write(write_end, b"blocked")
-        finally:
-            os._exit(0)
-    os.wait()
-    assert os.read(read_end, 10) == b"blocked"
-    os.close(read_end)
-    os.close(write_end)
+    assert elsewhere("SystemDisk().lock(path, b'lock')", tmp_path / "lock").startswith("BlockingIOError: ")
     lock.release()
 
 
@@ -149,4 +144,70 @@ def test_a_region_says_whether_its_pages_are_in_memory(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "preadv", first_only)
     assert not region.is_resident(0, 1 << 20)
     assert [flags for _, flags in asked] == [os.RWF_NOWAIT] * 2
+    region.close()
+
+
+def test_a_mapped_file_that_is_dropped_without_closing_leaves_no_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "dropped"
+    region = SystemDisk().map(path, 4096)
+    kept = region.view[:8]
+    del region
+    gc.collect()
+    kept[:] = b"readers!"  # what readers hold stays mapped
+    kept.release()
+    gc.collect()
+    open_files = [os.path.realpath(f"/proc/self/fd/{descriptor}") for descriptor in os.listdir("/proc/self/fd")]
+    assert str(path) not in open_files
+
+
+def test_mappings_leave_descriptors_for_what_makes_them_durable(tmp_path: Path) -> None:
+    """With none left a broker could not sync the folders of its new queue files, nor unmap them after that."""
+    limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    mapped: list[SystemMappedRegion] = []
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 100, hard))
+    try:
+        with pytest.raises(OSError, match="raise the limit") as refused:
+            for number in range(highest + 100):
+                mapped.append(SystemMappedRegion(tmp_path / str(number) / "0", 4096, read_only=False))
+        assert refused.value.errno == errno.EMFILE
+        assert not (tmp_path / str(len(mapped))).exists()  # nothing was made
+        for region in mapped:
+            region.view[0] = 1
+            region.flush(0, 1)
+            region.close()
+        SystemMappedRegion(tmp_path / "more" / "0", 4096, read_only=False).close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        for region in mapped:
+            region.close()
+
+
+def test_two_threads_may_make_a_new_file_durable_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=10)
+    monkeypatch.setattr(system, "_sync_folder", lambda folder: both.wait())
+    region = SystemMappedRegion(tmp_path / "0", 4096, read_only=False)
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(region.flush, 0, 4096) for _ in range(2)]:
+            done.result(timeout=20)
+    region.flush(0, 4096)  # there is no folder left, so nobody waits
+    region.close()
+
+
+def test_a_folder_that_could_not_be_synced_is_synced_by_the_next_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[Path] = []
+
+    def sync(folder: Path) -> None:
+        tries.append(folder)
+        if len(tries) == 1:
+            raise OSError(errno.EMFILE, "none left")
+
+    region = SystemMappedRegion(tmp_path / "new" / "0", 4096, read_only=False)
+    monkeypatch.setattr(system, "_sync_folder", sync)
+    with pytest.raises(OSError, match="none left"):
+        region.flush(0, 1)
+    region.flush(0, 1)
+    assert tries[0] == tries[1] and set(tries) == {tmp_path / "new", tmp_path}
     region.close()

@@ -9,6 +9,8 @@ Source:
 from dataclasses import field
 from typing import Any, ClassVar
 
+import orjson
+
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.json_body import JsonBody, json_body, read_int
@@ -139,6 +141,21 @@ class ConsumeStats(JsonBody):
         """Messages behind, over all queues."""
         return sum(wrapper.broker_offset - wrapper.consumer_offset for wrapper in self.offset_table.values())
 
+    def encode(self) -> bytes:
+        """The same bytes as by the general way, which takes 100 µs for a queue: tools ask for thousands of groups."""
+        rows = [
+            b'%b:{"brokerOffset":%d,"consumerOffset":%d,"lastTimestamp":%d,"pullOffset":%d}'
+            % (
+                orjson.dumps(queue.to_json()),
+                offsets.broker_offset,
+                offsets.consumer_offset,
+                offsets.last_timestamp,
+                offsets.pull_offset,
+            )
+            for queue, offsets in self.offset_table.items()
+        ]
+        return b'{"consumeTps":%b,"offsetTable":{%b}}' % (orjson.dumps(self.consume_tps), b",".join(rows))
+
     @property
     def inflight_total_diff(self) -> int:
         """Messages pulled and not yet consumed, over all queues."""
@@ -153,6 +170,17 @@ class ConsumeStatsList(JsonBody):
     broker_addr: str | None = None
     total_diff: int = 0
     total_inflight_diff: int = 0
+
+    @staticmethod
+    def encode_row(group: str, stats: list[ConsumeStats]) -> bytes:
+        """One item of the list, for `encode_with`."""
+        return b"{%b:[%b]}" % (orjson.dumps(group), b",".join([one.encode() for one in stats]))
+
+    def encode_with(self, rows: list[bytes]) -> bytes:
+        """This object with items that are encoded already: with 20 000 groups, that is done in turns."""
+        return b'{"brokerAddr":%b,"consumeStatsList":[%b],"totalDiff":%d,"totalInflightDiff":%d}' % (
+            orjson.dumps(self.broker_addr), b",".join(rows), self.total_diff, self.total_inflight_diff,
+        )  # fmt: skip
 
 
 @json_body

@@ -6,12 +6,24 @@
     24 i64  masterTimerQueueOffset    the same of the master, on a slave
     32 i64  stateVersion, 40 i64 timestamp, 48 i64 counter: DataVersion; absent in the answers of old brokers
 
+MaxQ's brokers tell each other more behind it, which Java's do not look at: which log it speaks of, for a slave must not
+take for delivered what its log does not have; and messages that lie in another slot of the wheel than their records
+say, for they could not be delivered when they were due.
+
+    0  4 B  "MXQM"
+    4  i32  how many
+    8  i32  CRC-32 of what follows
+    12 i64  physical end of the CommitLog
+    20      of each: i64 physical offset of its record, i32 size of that, i64 its slot, ms
+
 Source:
     store/timer/TimerCheckpoint.java; store-format.md §16.4.
 """
 
 import struct
+import zlib
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
@@ -19,22 +31,44 @@ from maxq.protocol.body.data_version import DataVersion
 _OFFSETS = struct.Struct(">4q")
 _VERSION = struct.Struct(">3q")
 
-#: Bytes of the whole form.
+_MOVED_HEAD = struct.Struct(">4siI")
+_LOG_END = struct.Struct(">q")
+_MOVED = struct.Struct(">qiq")
+_MOVED_MAGIC = b"MXQM"
+
+#: Bytes of Java's form.
 SIZE = _OFFSETS.size + _VERSION.size
+
+
+class MovedMessage(NamedTuple):
+    """A message that lies in another slot of the wheel than its record says, where nobody else finds it."""
+
+    physical_offset: int
+    size: int
+    slot_ms: int
+
+
 
 
 @dataclass(slots=True)
 class TimerCheckpoint:
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        moved: None if nobody knows: a Java broker says nothing of it.
+        log_end: what it calls delivered lies before this physical offset; 0: nobody knows.
+    """
 
     last_read_time_ms: int = 0
     last_timer_log_flush_pos: int = 0
     last_timer_queue_offset: int = 0
     master_timer_queue_offset: int = 0
     data_version: DataVersion = field(default_factory=DataVersion)
+    moved: tuple[MovedMessage, ...] | None = None
+    log_end: int = 0
 
     def encode(self) -> bytes:
-        """56 bytes."""
+        """Java's 56 bytes."""
         version = self.data_version
         return _OFFSETS.pack(
             self.last_read_time_ms,
@@ -43,9 +77,32 @@ class TimerCheckpoint:
             self.master_timer_queue_offset,
         ) + _VERSION.pack(version.state_version, version.timestamp, version.counter)
 
+    def encode_answer(self) -> bytes:
+        """What a broker is told: MaxQ's part follows, where it is known."""
+        return self.encode() + self.encode_own()
+
+    def encode_own(self) -> bytes:
+        """MaxQ's part; empty where it is not known."""
+        if self.moved is None:
+            return b""
+        content = _LOG_END.pack(self.log_end) + b"".join(_MOVED.pack(*message) for message in self.moved)
+        return _MOVED_HEAD.pack(_MOVED_MAGIC, len(self.moved), zlib.crc32(content)) + content
+
+    def decode_own(self, data: bytes | bytearray | memoryview) -> None:
+        """Take MaxQ's part, if `data` begins with it as a whole."""
+        if len(data) < _MOVED_HEAD.size:
+            return
+        magic, count, crc = _MOVED_HEAD.unpack_from(data)
+        size = _LOG_END.size + count * _MOVED.size
+        content = data[_MOVED_HEAD.size : _MOVED_HEAD.size + max(size, 0)]
+        if magic != _MOVED_MAGIC or count < 0 or len(content) != size or crc != zlib.crc32(content):
+            return
+        (self.log_end,) = _LOG_END.unpack_from(content)
+        self.moved = tuple(MovedMessage._make(entry) for entry in _MOVED.iter_unpack(content[_LOG_END.size :]))
+
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> "TimerCheckpoint":
-        """From 32 bytes or at least 56; what follows is not looked at.
+        """From 32 bytes or at least 56; what follows and is not MaxQ's part is not looked at.
 
         Raises:
             RemoteProtocolError: another length.
@@ -56,4 +113,5 @@ class TimerCheckpoint:
         if len(data) >= SIZE:
             state_version, timestamp, counter = _VERSION.unpack_from(data, _OFFSETS.size)
             made.data_version = DataVersion(counter, state_version, timestamp)
+            made.decode_own(memoryview(data)[SIZE:])
         return made

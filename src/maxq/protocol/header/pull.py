@@ -18,7 +18,14 @@ PULL_FLAG_LITE = 0x10
 
 @header
 class PullMessageRequestHeader(CommandHeader):
-    """11, 361. Times in ms."""
+    """11, 361. Times in ms.
+
+    Attributes:
+        maxq_max_bytes: an extension of MaxQ's: the reader takes an answer of so many bytes and as many messages as
+            maxMsgNums says, whatever the limits of ordinary pulls are. Java's brokers ignore it.
+        maxq_omit: what the reader does not want of each record: `body`, `body,properties`, or `records` (only the
+            places are told). Records without them are records still, of less bytes.
+    """
 
     consumer_group: str
     topic: str
@@ -35,11 +42,18 @@ class PullMessageRequestHeader(CommandHeader):
     request_source: int | None = None
     proxy_froward_client_id: str | None = None
     lite_topic: str | None = None
+    maxq_max_bytes: int | None = None
+    maxq_omit: str | None = None
 
 
 @header
 class PullMessageResponseHeader(CommandHeader):
-    """Answer to 11, 361."""
+    """Answer to 11, 361.
+
+    Attributes:
+        maxq_count: messages from the asked offset to next_begin_offset that match; only in answers to maxq_max_bytes.
+        maxq_bytes: what they take in the log.
+    """
 
     suggest_which_broker_id: Long
     next_begin_offset: Long
@@ -49,6 +63,8 @@ class PullMessageResponseHeader(CommandHeader):
     topic_sys_flag: int | None = None
     group_sys_flag: int | None = None
     forbidden_type: int | None = None
+    maxq_count: int | None = None
+    maxq_bytes: Long | None = None
 
 
 @header

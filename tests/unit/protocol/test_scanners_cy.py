@@ -2,16 +2,19 @@
 
 import json
 import struct
+from array import array
 from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import maxq.store.log_cy as columns
-from tests.unit.both_forms import both
+from maxq.protocol import send_rows as columns
+from tests.unit.both_forms import both_together
 
-FORMS = both("maxq.protocol.frames_cy")
+FORMS = both_together(
+    "maxq.protocol.send_scanner_cy", "maxq.protocol.request_scanners_cy", "maxq.protocol.replies_cy"
+)
 HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 PROPERTIES = "TAGS\x01TagA\x02UNIQ_KEY\x017F0001\x02WAIT\x01true\x02color\x01ж😀\x02"
 
@@ -148,7 +151,7 @@ def test_a_plain_send_is_read_as_it_stands(form: ModuleType, make) -> None:
         json_frame(fields(i=PROPERTIES + "UNIQ_KEY\x01again")),
         json_frame(fields(i='UNIQ_KEY\x01a"b')),
         json_frame(fields(ns="space")),
-        json_frame(fields(Signature="s")),
+        json_frame(fields(Signatur="s")),
         json_frame(fields(), body=b""),
         json_frame(fields(h="1e3")),
         json_frame(fields(i="UNIQ_KEY\x01" + "k" * 129)),
@@ -182,6 +185,53 @@ def test_a_full_row_buffer_or_scratch_ends_the_run_and_the_next_call_goes_on(for
     assert scan.scan(buffer, 2 * len(frame), len(buffer)) == 4 * len(frame)
     scan = scanner(form, scratch_size=2 * len(PROPERTIES.encode()) + 100)
     assert 0 < scan.scan(buffer, 0, len(buffer)) < len(buffer)
+
+
+def arrivals_of(form: ModuleType, *arrivals: bytes) -> tuple[bytearray, "array[int]"]:
+    buffer, table = bytearray(), array("q")
+    for data in arrivals:
+        table.extend((len(buffer), len(buffer) + len(data), 0, 0, 0))
+        buffer += data
+    return buffer, table
+
+
+def test_each_arrival_is_scanned_within_its_own_bytes(form: ModuleType) -> None:
+    """A frame that is announced and not there yet does not reach into what another connection sent."""
+    one, two = json_frame(fields(e="1")), binary_frame(fields(e="2"))
+    hurried = json_frame(fields(i="UNIQ_KEY\x01a\x02WAIT\x01false"))
+    half = json_frame(fields(i="UNIQ_KEY\x01a\x02TRAN_MSG\x01true\x02PGROUP\x01P"))
+    for last in (b"", one[:-1], one[:3], hurried, json_frame(fields(), flag=2), half, json_frame({}, code=11)):
+        arrivals = [one + last, two, last, two + one + last, one]
+        buffer, table = arrivals_of(form, *arrivals)
+        scan = scanner(form)
+        scan.takes_halves = True
+        scan.scan_arrivals(buffer, table, len(arrivals))
+        taken, first = [1, 1, 0, 2, 1], 0
+        for number, rows in enumerate(taken):
+            start, end, position, found_first, found = table[number * 5 : number * 5 + 5]
+            assert (found_first, found) == (first, rows)
+            frames = [one, two, b"", two + one, one][number]
+            assert position == start + len(frames)
+            assert end == start + len(arrivals[number])
+            first += rows
+        assert scan.count == first
+        assert [texts(scan, buffer, number)["queue"] for number in range(3)] == [1, 2, 2]
+
+
+def test_a_full_row_buffer_leaves_the_later_arrivals(form: ModuleType) -> None:
+    frame = json_frame(fields())
+    buffer, table = arrivals_of(form, frame * 2, frame * 2, frame)
+    scan = scanner(form, capacity=3)
+    scan.scan_arrivals(buffer, table, 3)
+    assert [table[number * 5 + 4] for number in range(3)] == [2, 1, 0]
+    assert [table[number * 5 + 2] for number in range(3)] == [2 * len(frame), 3 * len(frame), 4 * len(frame)]
+
+
+def test_arrivals_outside_the_buffer_or_over_each_other_are_refused(form: ModuleType) -> None:
+    buffer = bytearray(json_frame(fields()))
+    for table in ([0, len(buffer) + 1, 0, 0, 0], [-1, 5, 0, 0, 0], [0, 10, 0, 0, 0, 9, 20, 0, 0, 0]):
+        with pytest.raises(ValueError, match="arrival"):
+            scanner(form).scan_arrivals(buffer, array("q", table), len(table) // 5)
 
 
 def test_one_way_batch_and_no_wait_are_flags(form: ModuleType) -> None:
@@ -270,6 +320,23 @@ def test_binary_requests_get_binary_answers(form: ModuleType) -> None:
     }
 
 
+def test_a_row_that_was_not_stored_has_no_answer(form: ModuleType) -> None:
+    frame = json_frame(fields())
+    buffer = bytearray(frame * 3)
+    scan = scanner(form)
+    scan.scan(buffer, 0, len(buffer))
+    for number, count in enumerate((1, 0, 1)):
+        scan.rows[number * columns.ROW_WIDTH + columns.R_OPAQUE] = number
+        scan.rows[number * columns.ROW_WIDTH + columns.R_COUNT] = count
+    out = bytearray()
+    form.encode_replies(
+        scan.rows, 0, 3, buffer, scan.scratch, HOST, b"R", b"true", 3, 479, memoryview(bytes(10)), 0, 0, out
+    )
+    first = 4 + int.from_bytes(out[:4], "big")
+    assert b'"opaque":0,' in out[:first] and b'"opaque":2,' in out[first:]
+    assert len(out) == first + 4 + int.from_bytes(out[first : first + 4], "big")
+
+
 def test_a_batch_answer_lists_every_id_and_one_way_has_none(form: ModuleType) -> None:
     log = struct.pack(">i", 20) + bytes(16) + struct.pack(">i", 24) + bytes(40)
     answer = answered(form, json_frame(fields(m="true")), 1000, 3, log)
@@ -344,3 +411,50 @@ def test_any_bytes_give_the_same_rows_in_both_forms(data: st.DataObject) -> None
     used = scans[0].count * columns.ROW_WIDTH
     assert scans[0].rows[:used] == scans[1].rows[:used]
     assert scans[0].scratch == scans[1].scratch or scans[0].count == 0
+
+
+END = {
+    "producerGroup": "G", "tranStateTableOffset": "5", "commitLogOffset": "900", "commitOrRollback": "8",
+    "msgId": "M", "transactionId": "U", "fromTransactionCheck": "false", "topic": "T", "bname": "broker-a",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_end_scanner_reads_one_way_ends(form: ModuleType, binary: bool) -> None:
+    frame = binary_frame(END, b"", 37, 7, 2) if binary else json_frame(END, b"", code=37, flag=2)
+    scanner = form.EndScanner()
+    assert scanner.scan(bytearray(frame + frame), len(frame), 2 * len(frame)) == 2 * len(frame)
+    found = (scanner.tran_state_table_offset, scanner.commit_log_offset, scanner.commit_or_rollback)
+    assert (*found, scanner.producer_group) == (5, 900, 8, b"G")
+    for cut in range(len(frame)):
+        assert scanner.scan(bytearray(frame[:cut]), 0, cut) == 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_bytes_give_the_same_end_in_both_forms(data: st.DataObject) -> None:
+    base = data.draw(st.sampled_from([json_frame(END, b"", code=37, flag=2), binary_frame(END, b"", 37, 7, 2)]))
+    mutated = bytearray(base)
+    for _ in range(data.draw(st.integers(0, 4))):
+        mutated[data.draw(st.integers(0, len(mutated) - 1))] = data.draw(st.integers(0, 255))
+    scans = [form.EndScanner() for form in FORMS]
+    ends = [scan.scan(mutated, 0, len(mutated)) for scan in scans]
+    assert ends[0] == ends[1]
+    if ends[0]:
+        names = ["commit_or_rollback", "commit_log_offset", "tran_state_table_offset", "producer_group"]
+        assert [getattr(scans[0], name) for name in names] == [getattr(scans[1], name) for name in names]
+
+
+def test_end_scanner_leaves_all_others(form: ModuleType) -> None:
+    others = [
+        json_frame(END, b"", code=37),  # wants an answer
+        json_frame(END, b"", code=310, flag=2),
+        json_frame(END | {"fromTransactionCheck": "true"}, b"", code=37, flag=2),
+        json_frame(END | {"commitLogOffset": "-1"}, b"", code=37, flag=2),
+        json_frame(END | {"producerGroup": None}, b"", code=37, flag=2),
+        json_frame(END | {"newField": "x"}, b"", code=37, flag=2),
+        json_frame({k: v for k, v in END.items() if k != "msgId"}, b"", code=37, flag=2),
+        json_frame({k: v for k, v in END.items() if k != "producerGroup"}, b"", code=37, flag=2),
+    ]
+    for frame in others:
+        assert form.EndScanner().scan(bytearray(frame), 0, len(frame)) == 0, frame

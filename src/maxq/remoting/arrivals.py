@@ -1,0 +1,117 @@
+"""Arrivals: what came on many connections in one turn of the loop, received, worked off and answered in one pass.
+
+With one request in flight on each of many connections an arrival is one small frame, and a transport's way of
+delivering it (a callback, a window, a call, a write) costs more than the broker's work. So a connection on which only
+plain sends come is read here: its transport stops reading, its socket is watched by an epoll of ours, which the loop
+watches as one reader, and each turn receives on all readable sockets, one arrival behind the other in one buffer
+(socket_io_cy). The group path takes their leading plain sends together; whatever else came goes the connection's own
+way, as if its transport had delivered it. A connection that ends, fails, is not read by its peer or gets a very large
+frame goes back to its transport, which knows what to do.
+
+Only connections with a socket of this process are read so: not TLS, not the simulator's, and not without epoll.
+"""
+
+import asyncio
+import logging
+import select
+from array import array
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from maxq.protocol.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
+from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, Connection
+from maxq.remoting.socket_io_cy import receive, send, untaken
+
+log: Final = logging.getLogger("maxq.remoting")
+
+_MOST: Final = 256  # arrivals of one turn
+_FEW: Final = 3  # connections that send; with fewer there is little to take together, and a transport is 1 µs faster
+
+
+class Arrivals:
+    """One per server.
+
+    Attributes:
+        buffer: holds the arrivals of this turn, one behind the other.
+        table: a row for each (columns A_… of protocol/send_rows). Whoever takes frames of one says so there.
+        connections, hosts: whom they are of, and the peers' addresses as records have them.
+        path: takes the leading plain sends of all arrivals.
+    """
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(RECEIVE_BUFFER_SIZE)
+        self.table = array("q", bytes(8 * ARRIVAL_WIDTH * _MOST))
+        self.connections: list[Connection] = []
+        self.hosts: list[bytes] = []
+        self.path: Callable[[Arrivals], None] | None = None
+        self._offered: set[Connection] = set()
+        self._by_fd: dict[int, Connection] = {}
+        self._epoll: Any = None
+
+    def __len__(self) -> int:
+        """Connections that are read here."""
+        return len(self._by_fd)
+
+    def offer(self, connection: Connection) -> None:
+        """Only plain sends come on this connection: it may join, once there are some like it."""
+        self._offered.add(connection)
+        if len(self._offered) + len(self._by_fd) >= _FEW:
+            offered, self._offered = self._offered, set()
+            for one in offered:
+                one.join_arrivals()
+
+    def withdraw(self, connection: Connection) -> None:
+        """It ends."""
+        self._offered.discard(connection)
+
+    def adopt(self, connection: Connection, fd: int) -> bool:
+        """Read this connection from now on, whose transport has stopped. False: that cannot be."""
+        if self._epoll is None:
+            if not hasattr(select, "epoll"):
+                return False
+            self._epoll = select.epoll()
+            asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._readable)
+        self._by_fd[fd] = connection
+        self._epoll.register(fd, select.EPOLLIN)
+        return True
+
+    def drop(self, fd: int) -> None:
+        """Read it no longer."""
+        if self._by_fd.pop(fd, None) is not None:
+            with suppress(OSError):  # closed already: the kernel has forgotten it
+                self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        """The server ends."""
+        if self._epoll is not None:
+            asyncio.get_running_loop().remove_reader(self._epoll.fileno())
+            self._epoll.close()
+            self._epoll = None
+
+    def answer(self, answers: bytearray, table: "array[int]", connections: list[Connection]) -> None:
+        """Send each connection its answers (socket_io_cy.send)."""
+        send(answers, table, connections)
+
+    def _readable(self) -> None:
+        self.connections, self.hosts = [], []
+        odd: list[Connection] = []
+        events = self._epoll.poll(0, _MOST)
+        count = receive(events, self._by_fd, self.buffer, self.table, self.connections, self.hosts, odd)
+        if count:
+            self._work(count)
+        for connection in odd:
+            connection.leave_arrivals()
+
+    def _work(self, count: int) -> None:
+        if self.path is not None:
+            try:
+                self.path(self)
+            except Exception:
+                log.exception("the arrivals of a turn could not be worked off; their connections are closed")
+                for connection in self.connections:
+                    connection.abort("internal error")
+        table = self.table
+        for number in untaken(table, count):
+            row = number * ARRIVAL_WIDTH
+            self.connections[number].work(self.buffer, table[row + A_TAKEN], table[row + A_END])

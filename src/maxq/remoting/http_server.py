@@ -1,0 +1,194 @@
+"""HttpServer: a few pages over HTTP/1.1 on a server's own loop, for Prometheus and for probes.
+
+GET and HEAD only, no TLS, no query strings that mean anything. A long page is made and sent in slices: between two of
+them the loop turns, so the server's real work does not notice, and never more than a slice waits for a reader who is
+slow. Who is silent, sends too much, or does not read is closed. Long pages are compressed for who takes gzip, which
+costs less than sending them: the text of metrics becomes a fiftieth.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from isal import isal_zlib
+
+from maxq.runtime.interfaces import Clock
+
+log: Final = logging.getLogger("maxq.remoting")
+
+_HEAD_LIMIT: Final = 8 * 1024  # bytes of a request
+_IDLE_SECONDS: Final = 75.0  # between two requests of a connection; Prometheus keeps its own open for a minute
+_ANSWER_SECONDS: Final = 30.0
+_CONNECTIONS: Final = 32
+_SLICE_NS: Final = 500_000  # work on a page between two turns of the loop
+_SLICE_BYTES: Final = 64 * 1024
+_GZIP_LEVEL: Final = 1
+_GZIP_FORMAT: Final = 31  # zlib's window of 2^15, with gzip's frame around it
+_REASONS: Final = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed",
+                   500: "Internal Server Error", 503: "Service Unavailable"}  # fmt: skip
+TEXT: Final = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer: a whole text, or one that comes in pieces."""
+
+    body: str | Iterator[str]
+    status: int = 200
+    content_type: str = TEXT
+
+
+#: Makes the page of one path, when somebody asks for it.
+PageMaker = Callable[[], Page]
+
+
+class HttpServer:
+    """Serves pages by path."""
+
+    def __init__(self, pages: Mapping[str, PageMaker], *, clock: Clock) -> None:
+        self._pages = dict(pages)
+        self._clock = clock
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port. OSError if it is in use."""
+        self._server = await asyncio.start_server(self._accept, host, port, limit=_HEAD_LIMIT)
+        taken: int = self._server.sockets[0].getsockname()[1]
+        return taken
+
+    async def shutdown(self) -> None:
+        """Stop listening and close every connection."""
+        if self._server is None:
+            return
+        self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._server = None
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= _CONNECTIONS:
+            log.warning("an HTTP connection is closed: %d are open, which is the limit", len(self._tasks))
+            writer.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The requests of one connection, one after the other."""
+        try:
+            goes_on = True
+            while goes_on:
+                async with asyncio.timeout(_IDLE_SECONDS):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    goes_on = await self._answer(head, writer)
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            pass  # gone, silent, or no HTTP
+        finally:
+            writer.close()
+
+    async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request; does the connection go on?"""
+        request_line, *lines = head.decode("latin-1").split("\r\n")
+        words = request_line.split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            await self._send(Page("this is an HTTP/1.1 server\n", 400), writer, _Manner(False, False, True))
+            return False
+        method, target, version = words
+        headers = {name.strip().lower(): value.strip().lower() for name, _, value in (x.partition(":") for x in lines)}
+        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        keeps = version == "HTTP/1.1" and headers.get("connection") != "close" and not has_body
+        page = self._page(method, target.partition("?")[0])
+        manner = _Manner(keeps, _takes_gzip(headers.get("accept-encoding", "")), method != "HEAD")
+        await self._send(page, writer, manner)
+        return keeps
+
+    def _page(self, method: str, path: str) -> Page:
+        maker = self._pages.get(path)
+        if maker is None:
+            return Page(f"no such page; there are: {' '.join(sorted(self._pages))}\n", 404)
+        if method not in ("GET", "HEAD"):
+            return Page("only GET and HEAD\n", 405)
+        try:
+            return maker()
+        except Exception:
+            log.exception("the page %s failed", path)
+            return Page("the page failed, the server's log says why\n", 500)
+
+    async def _send(self, page: Page, writer: asyncio.StreamWriter, manner: "_Manner") -> None:
+        chunked = manner.chunked
+        head = [f"HTTP/1.1 {page.status} {_REASONS[page.status]}", f"Content-Type: {page.content_type}"]
+        if not chunked:
+            head.append("Connection: close")
+        body = page.body.encode() if isinstance(page.body, str) else None
+        if body is not None:
+            head.append(f"Content-Length: {len(body)}")
+        else:
+            head.append("Vary: Accept-Encoding")
+            if chunked:
+                head.append("Transfer-Encoding: chunked")
+            if manner.gzip:
+                head.append("Content-Encoding: gzip")
+        writer.write(("\r\n".join(head) + "\r\n\r\n").encode("latin-1"))
+        if not manner.with_body:
+            pass
+        elif body is not None:
+            writer.write(body)
+        else:
+            assert not isinstance(page.body, str)
+            pieces = slices(page.body, self._clock)
+            async for piece in compressed(pieces) if manner.gzip else pieces:
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                await writer.drain()
+            if chunked:
+                writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+
+class _Manner(NamedTuple):
+    """How an answer is sent."""
+
+    chunked: bool  # and the connection goes on
+    gzip: bool
+    with_body: bool
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """By its Accept-Encoding, in lower case."""
+    for part in accepted.split(","):
+        name, _, weight = part.replace(" ", "").partition(";")
+        if name == "gzip":
+            return weight not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+async def compressed(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same as a gzip stream."""
+    compressor = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_FORMAT)
+    async for piece in pieces:
+        if small := compressor.compress(piece):
+            yield small
+    yield compressor.flush()
+
+
+async def slices(pieces: Iterator[str], clock: Clock) -> AsyncIterator[bytes]:
+    """`pieces` put together to some 64 KiB, with a turn of the loop after each half millisecond of work on them."""
+    gathered: list[str] = []
+    size = 0
+    began_ns = clock.monotonic_ns()
+    for piece in pieces:
+        gathered.append(piece)
+        size += len(piece)
+        if size >= _SLICE_BYTES:
+            yield "".join(gathered).encode()
+            gathered, size = [], 0
+        if clock.monotonic_ns() - began_ns >= _SLICE_NS:
+            await asyncio.sleep(0)
+            began_ns = clock.monotonic_ns()
+    if gathered:
+        yield "".join(gathered).encode()

@@ -1,0 +1,148 @@
+"""Many small arrivals at once: receive on all sockets that are readable, send all answers, without an object per
+message. The sockets belong to transports of the running loop, which do not read meanwhile (remoting/arrivals.py).
+
+Columns of the table, one row an arrival: protocol/send_rows, A_….
+"""
+
+import os
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from maxq.runtime import cython  # type: ignore[no-redef]
+
+if cython.compiled:
+    from cython.cimports.libc.errno import EAGAIN, EINTR, errno
+    from cython.cimports.posix.unistd import read, write
+
+_IN = 1  # EPOLLIN
+_LEAST_WINDOW = cython.declare(cython.Py_ssize_t, 16384)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _read(fd: cython.int, buffer: cython.uchar[::1], p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Bytes that came; 0 at the end of the stream, -1 for nothing now, -2 for an error."""
+    count: cython.Py_ssize_t
+    if cython.compiled:
+        count = read(fd, cython.address(buffer[p]), end - p)
+        if count < 0:
+            return -1 if errno == EAGAIN or errno == EINTR else -2
+        return count
+    try:
+        return os.readv(fd, [memoryview(buffer)[p:end]])
+    except (BlockingIOError, InterruptedError):
+        return -1
+    except OSError:
+        return -2
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _write(fd: cython.int, data: cython.uchar[::1], p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Bytes that the kernel took, or a negative number."""
+    if cython.compiled:
+        return write(fd, cython.address(data[p]), end - p)
+    try:
+        return os.write(fd, memoryview(data)[p:end])
+    except OSError:
+        return -1
+
+
+def receive(
+    events: list,
+    by_fd: dict,
+    buffer: cython.uchar[::1],
+    table: cython.longlong[::1],
+    connections: list,
+    hosts: list,
+    odd: list,
+):
+    """See socket_io_cy.pyi."""
+    size: cython.Py_ssize_t = buffer.shape[0] if cython.compiled else len(buffer)
+    most: cython.Py_ssize_t = (table.shape[0] if cython.compiled else len(table)) // 5
+    p: cython.Py_ssize_t = 0
+    q: cython.Py_ssize_t
+    got: cython.Py_ssize_t
+    r: cython.Py_ssize_t
+    count: cython.Py_ssize_t = 0
+    kept: bytes
+    fd: cython.int
+    flags: cython.int
+    for fd, flags in events:
+        connection = by_fd.get(fd)
+        if connection is None:
+            continue
+        if flags & ~_IN or connection.is_closed or connection.own_buffer is not None:
+            odd.append(connection)
+            continue
+        kept = connection.partial
+        q = p + len(kept)
+        if count == most or (count and q + _LEAST_WINDOW > size):
+            break  # the others are still readable in the next turn
+        got = _read(fd, buffer, q, size)
+        if got <= 0:
+            if got != -1:
+                odd.append(connection)
+            continue
+        if kept:
+            memoryview(buffer)[p:q] = kept
+            connection.partial = b""
+        connection.active = True
+        connection.arrivals += 1
+        q += got
+        r = count * 5
+        table[r] = p
+        table[r + 1] = q
+        table[r + 2] = p
+        table[r + 3] = table[r + 4] = 0
+        connections.append(connection)
+        hosts.append(connection.remote_host)
+        p = q
+        count += 1
+    return count
+
+
+def untaken(table: cython.longlong[::1], count: cython.Py_ssize_t):
+    """The arrivals of which something was not taken."""
+    found: list = []
+    number: cython.Py_ssize_t
+    for number in range(count):
+        if table[number * 5 + 2] < table[number * 5 + 1]:
+            found.append(number)
+    return found
+
+
+def send(answers: cython.uchar[::1], table: cython.longlong[::1], connections: list):
+    """See socket_io_cy.pyi."""
+    p: cython.Py_ssize_t = 0
+    q: cython.Py_ssize_t
+    sent: cython.Py_ssize_t
+    number: cython.Py_ssize_t
+    _row: cython.longlong
+    fd: cython.int
+    for number in range(len(connections)):
+        q = p
+        for _row in range(table[number * 5 + 4]):
+            q += 4 + (
+                (cython.cast(cython.Py_ssize_t, answers[q]) << 24)
+                | (cython.cast(cython.Py_ssize_t, answers[q + 1]) << 16)
+                | (cython.cast(cython.Py_ssize_t, answers[q + 2]) << 8)
+                | cython.cast(cython.Py_ssize_t, answers[q + 3])
+            )
+        if p == q:
+            continue
+        connection = connections[number]
+        fd = connection.direct_socket()
+        if fd >= 0:
+            sent = _write(fd, answers, p, q)
+            if sent > 0:
+                p += sent
+        if p < q:
+            connection.write([memoryview(answers)[p:q]])
+        p = q
+
+
+def is_compiled() -> bool:
+    """Which form runs."""
+    return cython.compiled

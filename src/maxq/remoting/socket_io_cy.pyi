@@ -1,0 +1,31 @@
+"""Typed face of receiving and sending on many sockets. See socket_io_cy.py."""
+
+from array import array
+
+from maxq.remoting.connection import Connection
+
+def receive(
+    events: list[tuple[int, int]],
+    by_fd: dict[int, Connection],
+    buffer: bytearray,
+    table: array[int],
+    connections: list[Connection],
+    hosts: list[bytes],
+    odd: list[Connection],
+) -> int:
+    """Receive once on each readable socket into `buffer`, one arrival behind the other, each behind what its connection
+    kept; returns how many there are. The table, `connections` and `hosts` (the peers, packed) tell of them.
+
+    Args:
+        events: what epoll said: descriptor and flags.
+        odd: gets those that ended, failed, or expect a frame that needs a buffer of its own.
+    """
+
+def untaken(table: array[int], count: int) -> list[int]:
+    """The arrivals of which something was not taken."""
+
+def send(answers: bytearray, table: array[int], connections: list[Connection]) -> None:
+    """Send each connection its A_ROWS answers, which follow each other in `answers`; what a socket does not take at
+    once goes by its transport."""
+
+def is_compiled() -> bool: ...

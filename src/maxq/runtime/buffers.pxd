@@ -1,0 +1,51 @@
+# The compiled form of buffers.py: the same functions, inline in each module that imports them.
+from libc.string cimport memcmp, memcpy
+
+
+cdef inline unsigned int u32(const unsigned char *buf, Py_ssize_t p) noexcept nogil:
+    return (
+        (<unsigned int> buf[p] << 24) | (<unsigned int> buf[p + 1] << 16) | (<unsigned int> buf[p + 2] << 8) | buf[p + 3]
+    )
+
+
+cdef inline int i32(const unsigned char *buf, Py_ssize_t p) noexcept nogil:
+    return <int> u32(buf, p)
+
+
+cdef inline long long i64(const unsigned char *buf, Py_ssize_t p) noexcept nogil:
+    return <long long> ((<unsigned long long> u32(buf, p) << 32) | u32(buf, p + 4))
+
+
+cdef inline int i16(const unsigned char *buf, Py_ssize_t p) noexcept nogil:
+    return <short> ((<int> buf[p] << 8) | buf[p + 1])
+
+
+cdef inline void put32(unsigned char *buf, Py_ssize_t p, long long value) noexcept nogil:
+    buf[p] = (value >> 24) & 0xFF
+    buf[p + 1] = (value >> 16) & 0xFF
+    buf[p + 2] = (value >> 8) & 0xFF
+    buf[p + 3] = value & 0xFF
+
+
+cdef inline void put64(unsigned char *buf, Py_ssize_t p, long long value) noexcept nogil:
+    put32(buf, p, value >> 32)
+    put32(buf, p + 4, value)
+
+
+cdef inline void copy_bytes(
+    unsigned char *target, Py_ssize_t p, const unsigned char *source, Py_ssize_t q, Py_ssize_t size
+) noexcept nogil:
+    memcpy(target + p, source + q, size)
+
+
+cdef inline Py_ssize_t put_bytes(unsigned char *target, Py_ssize_t p, bytes data) noexcept:
+    memcpy(target + p, <const char *> data, len(data))
+    return p + len(data)
+
+
+cdef inline bytes take_bytes(const unsigned char *buf, Py_ssize_t p, Py_ssize_t size):
+    return (<const char *> buf + p)[:size]
+
+
+cdef inline bint same_bytes(const unsigned char *buf, Py_ssize_t p, Py_ssize_t size, bytes word) noexcept:
+    return size == len(word) and memcmp(buf + p, <const char *> word, size) == 0

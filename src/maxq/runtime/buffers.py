@@ -1,0 +1,54 @@
+"""Numbers in network byte order, and bytes, in a buffer: for the modules that run compiled and uncompiled.
+
+Compiled they take the functions of the same names in buffers.pxd, inline and on byte pointers; uncompiled these, on
+the memoryview itself. `p` counts bytes from the start of the buffer. Nothing is checked: who calls knows the bounds.
+"""
+
+from typing import TypeAlias
+
+Buffer: TypeAlias = memoryview | bytearray
+
+
+def u32(buf: Buffer | bytes, p: int) -> int:
+    return int.from_bytes(buf[p : p + 4], "big")
+
+
+def i32(buf: Buffer | bytes, p: int) -> int:
+    return int.from_bytes(buf[p : p + 4], "big", signed=True)
+
+
+def i64(buf: Buffer | bytes, p: int) -> int:
+    return int.from_bytes(buf[p : p + 8], "big", signed=True)
+
+
+def i16(buf: Buffer | bytes, p: int) -> int:
+    return int.from_bytes(buf[p : p + 2], "big", signed=True)
+
+
+def put32(buf: Buffer, p: int, value: int) -> None:
+    """The lowest 32 bits of `value`, which may be one of numpy's."""
+    buf[p : p + 4] = (int(value) & 0xFFFFFFFF).to_bytes(4, "big")
+
+
+def put64(buf: Buffer, p: int, value: int) -> None:
+    """The lowest 64 bits of `value`."""
+    buf[p : p + 8] = (int(value) & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big")
+
+
+def copy_bytes(target: Buffer, p: int, source: Buffer | bytes, q: int, size: int) -> None:
+    target[p : p + size] = source[q : q + size]
+
+
+def put_bytes(target: Buffer, p: int, data: bytes) -> int:
+    """The position behind them."""
+    target[p : p + len(data)] = data
+    return p + len(data)
+
+
+def take_bytes(buf: Buffer | bytes, p: int, size: int) -> bytes:
+    return bytes(buf[p : p + size])
+
+
+def same_bytes(buf: Buffer | bytes, p: int, size: int, word: bytes) -> bool:
+    """Is buf[p : p + size] this word?"""
+    return size == len(word) and buf[p : p + size] == word

@@ -1,0 +1,193 @@
+"""Connections that are read together, on real sockets: each does what it does when its transport reads it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
+from maxq.remoting.arrivals import Arrivals
+from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
+from maxq.remoting.server import Connection, RemotingServer
+from tests.unit.remoting.peers import ECHO, RawPeer, connected, serving, until
+
+
+def adopt(server: RemotingServer) -> list[Connection]:
+    """Have all connections read together."""
+    for connection in server.connections:
+        connection.join_arrivals()
+    assert len(server.arrivals) == len(server.connections)
+    return list(server.connections)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[RemotingServer]:
+    async with serving() as running:
+        yield running
+
+
+async def greeted(server: RemotingServer, peer: RawPeer) -> None:
+    """The first bytes of a connection are looked at before it can be read with others."""
+    assert (await peer.ask(RemotingCommand(ECHO, body=b"hello"))).body == b"hello"
+
+
+async def test_what_nobody_takes_is_answered_as_ever(server: RemotingServer) -> None:
+    async with connected(server.port) as one, connected(server.port) as other:
+        for peer in (one, other):
+            await greeted(server, peer)
+        adopt(server)
+        for number in range(20):
+            one.send(*(RemotingCommand(ECHO, body=b"%d.%d" % (number, i)) for i in range(5)))
+            assert (await other.ask(RemotingCommand(ECHO, body=b"o%d" % number))).body == b"o%d" % number
+            assert [(await one.receive()).body for _ in range(5)] == [b"%d.%d" % (number, i) for i in range(5)]
+
+
+@pytest.mark.parametrize("step", [1, 7, 100])
+async def test_frames_may_come_in_any_pieces(server: RemotingServer, step: int) -> None:
+    async with connected(server.port) as peer:
+        await greeted(server, peer)
+        (connection,) = adopt(server)
+        stream = b"".join(RemotingCommand(ECHO, body=b"b" * size).encode() for size in range(1, 4))
+        for at in range(0, len(stream), step):
+            seen = connection.arrivals
+            peer.send(stream[at : at + step])
+            await until(lambda seen=seen: connection.arrivals > seen, "the piece arrived")  # type: ignore[misc]
+        assert [(await peer.receive()).body for _ in range(3)] == [b"b", b"bb", b"bbb"]
+
+
+async def test_a_very_large_frame_goes_back_to_the_transport_and_is_answered(server: RemotingServer) -> None:
+    async with connected(server.port, limit=1 << 23) as peer:
+        await greeted(server, peer)
+        adopt(server)
+        for size in (RECEIVE_BUFFER_SIZE // 2 + 1, 3_000_000):
+            body = bytes(size)
+            assert (await peer.ask(RemotingCommand(ECHO, body=body))).body == body
+        assert len(server.arrivals) == 0
+        assert (await peer.ask(RemotingCommand(ECHO, body=b"after"))).body == b"after"
+        adopt(server)
+        assert (await peer.ask(RemotingCommand(ECHO, body=b"again"))).body == b"again"
+
+
+async def test_a_peer_that_leaves_is_gone_at_once(server: RemotingServer) -> None:
+    async with connected(server.port) as stays:
+        await greeted(server, stays)
+        async with connected(server.port) as leaves:
+            await greeted(server, leaves)
+            adopt(server)
+            leaves.writer.close()
+            await until(lambda: len(server.connections) == 1, "the end was seen")
+        async with connected(server.port) as breaks:
+            await greeted(server, breaks)
+            adopt(server)
+            breaks.writer.transport.abort()
+            await until(lambda: len(server.connections) == 1, "the break was seen")
+        assert len(server.arrivals) == 1
+        assert (await stays.ask(RemotingCommand(ECHO, body=b"still"))).body == b"still"
+
+
+async def test_a_connection_that_is_closed_is_watched_no_longer(server: RemotingServer) -> None:
+    async with connected(server.port) as peer:
+        await greeted(server, peer)
+        (connection,) = adopt(server)
+        connection.close()
+        assert len(server.arrivals) == 0
+        assert await peer.ended() == b""
+
+
+async def test_what_is_not_the_protocol_ends_the_connection(server: RemotingServer) -> None:
+    async with connected(server.port) as peer:
+        await greeted(server, peer)
+        adopt(server)
+        peer.send(b"\x00\x00\x00\x08nonsense")
+        assert await peer.ended() == b""
+        assert len(server.arrivals) == 0
+
+
+async def test_a_peer_that_does_not_read_is_not_read() -> None:
+    async with (
+        serving(write_buffer_high_water_mark=50_000, max_unsent_bytes=10_000_000) as server,
+        connected(server.port, limit=1000) as peer,
+    ):
+        await greeted(server, peer)
+        (connection,) = adopt(server)
+        body = bytes(100_000)
+        sender = asyncio.create_task(send_many(peer, body, 200))
+        await until(lambda: len(server.arrivals) == 0, "its transport has it back")
+        assert connection.unsent_bytes < 2_000_000
+        assert [(await peer.receive()).body == body for _ in range(200)] == [True] * 200
+        await sender
+
+
+async def send_many(peer: RawPeer, body: bytes, count: int) -> None:
+    for _ in range(count):
+        peer.send(RemotingCommand(ECHO, body=body))
+        await peer.writer.drain()
+
+
+async def test_answers_keep_their_order_when_some_go_by_the_transport(server: RemotingServer) -> None:
+    """Small answers go to the socket at once unless the transport still holds bytes of this connection."""
+
+    def echo_all(arrivals: Arrivals) -> None:
+        answers, table = bytearray(), arrivals.table
+        for number in range(len(arrivals.connections)):
+            row = number * ARRIVAL_WIDTH
+            data = arrivals.buffer[table[row] : table[row + A_END]]
+            if len(data) < 1000:  # the others go the connection's own way
+                answers += data
+                table[row + A_TAKEN] = table[row + A_END]
+                table[row + 4] = 1
+        arrivals.answer(answers, table, arrivals.connections)
+
+    server.arrivals.path = echo_all
+    async with connected(server.port, limit=1 << 24) as peer:
+        await greeted(server, peer)
+        (connection,) = adopt(server)
+        sizes = [100_000, 10, 100_000, 20, 100_000, 30] * 10
+        for size in sizes:
+            seen = connection.arrivals
+            peer.send(RemotingCommand(ECHO, body=bytes(size)))
+            await until(lambda seen=seen: connection.arrivals > seen and not connection.partial, "arrived")  # type: ignore[misc]
+        assert [(await peer.receive()).body_length for _ in sizes] == sizes
+
+
+async def test_a_path_that_fails_ends_the_connections_of_the_turn_only(server: RemotingServer) -> None:
+    def fails(arrivals: Arrivals) -> None:
+        raise ZeroDivisionError
+
+    async with connected(server.port) as one, connected(server.port) as other:
+        await greeted(server, one)
+        await greeted(server, other)
+        adopt(server)
+        server.arrivals.path = fails
+        one.send(RemotingCommand(ECHO))
+        assert await one.ended() == b""
+        server.arrivals.path = None
+        assert (await other.ask(RemotingCommand(ECHO, body=b"fine"))).body == b"fine"
+
+
+async def test_a_connection_joins_when_there_are_others_that_send(server: RemotingServer) -> None:
+    async with connected(server.port) as one, connected(server.port) as two, connected(server.port) as three:
+        for peer in (one, two, three):
+            await greeted(server, peer)
+        sending = list(server.connections)
+        for number, connection in enumerate(sending):
+            for _ in range(4):
+                assert len(server.arrivals) == 0, f"before the fourth arrival of number {number}"
+                connection.took_plain_sends()
+        assert len(server.arrivals) == 3
+        for peer in (one, two, three):
+            assert (await peer.ask(RemotingCommand(ECHO, body=b"fine"))).body == b"fine"
+
+
+async def test_a_connection_that_ended_before_there_were_others_never_joins(server: RemotingServer) -> None:
+    async with connected(server.port) as one, connected(server.port) as two, connected(server.port) as three:
+        for peer in (one, two, three):
+            await greeted(server, peer)
+        gone, *others = server.connections
+        for connection in (gone, *others):
+            if connection is others[0]:
+                gone.close()
+            for _ in range(4):
+                connection.took_plain_sends()
+        assert len(server.arrivals) == 0

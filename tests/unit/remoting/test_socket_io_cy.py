@@ -1,0 +1,161 @@
+"""Receiving and sending on many sockets at once, in both forms."""
+
+import socket
+from array import array
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from maxq.protocol.send_rows import A_END, A_ROWS, A_START, A_TAKEN, ARRIVAL_WIDTH
+from tests.unit.both_forms import both
+
+
+class Peered:
+    """A stand-in for a connection, with the other end of its socket."""
+
+    def __init__(self) -> None:
+        self.socket, self.peer = socket.socketpair()
+        self.socket.setblocking(False)
+        self.is_closed = self.active = False
+        self.own_buffer: bytearray | None = None
+        self.partial = b""
+        self.arrivals = 0
+        self.remote_host = bytes([len(str(self.socket.fileno()))] * 8)
+        self.is_direct = True
+        self.written: list[bytes] = []
+
+    def direct_socket(self) -> int:
+        return self.socket.fileno() if self.is_direct else -1
+
+    def write(self, buffers: list[memoryview]) -> None:
+        self.written += [bytes(buffer) for buffer in buffers]
+
+
+@pytest.fixture(params=both("maxq.remoting.socket_io_cy"), ids=["uncompiled", "installed"])
+def form(request: pytest.FixtureRequest) -> ModuleType:
+    module: ModuleType = request.param
+    return module
+
+
+@pytest.fixture
+def three() -> Iterator[list[Peered]]:
+    made = [Peered() for _ in range(3)]
+    yield made
+    for one in made:
+        one.socket.close()
+        one.peer.close()
+
+
+class Received:
+    def __init__(self, form: ModuleType, peers: list[Peered], size: int = 65536, rows: int = 8, flags: int = 1) -> None:
+        self.buffer, self.table = bytearray(size), array("q", bytes(8 * ARRIVAL_WIDTH * rows))
+        self.connections: list[Peered] = []
+        self.hosts: list[bytes] = []
+        self.odd: list[Peered] = []
+        by_fd = {peer.socket.fileno(): peer for peer in peers}
+        self.count = form.receive(
+            [(fd, flags) for fd in by_fd], by_fd, self.buffer, self.table, self.connections, self.hosts, self.odd
+        )
+
+    def arrival(self, number: int) -> bytes:
+        row = number * ARRIVAL_WIDTH
+        assert self.table[row + A_TAKEN] == self.table[row + A_START]
+        return bytes(self.buffer[self.table[row + A_START] : self.table[row + A_END]])
+
+
+def test_each_arrival_lies_behind_the_one_before(form: ModuleType, three: list[Peered]) -> None:
+    for number, one in enumerate(three):
+        one.peer.send(b"abc"[number : number + 1] * (number + 1))
+    got = Received(form, three)
+    assert [got.arrival(number) for number in range(got.count)] == [b"a", b"bb", b"ccc"]
+    assert bytes(got.buffer[:7]) == b"abbccc\0"
+    assert (got.connections, got.odd, got.hosts) == (three, [], [one.remote_host for one in three])
+    assert all(one.active and one.arrivals == 1 for one in three)
+
+
+def test_what_a_connection_kept_comes_before_what_arrives(form: ModuleType, three: list[Peered]) -> None:
+    three[1].partial = b"kept"
+    three[0].peer.send(b"x")
+    three[1].peer.send(b"new")
+    got = Received(form, three[:2])
+    assert [got.arrival(0), got.arrival(1)] == [b"x", b"keptnew"]
+    assert three[1].partial == b""
+
+
+def test_a_connection_that_cannot_be_read_so_is_told_apart_and_keeps_what_it_kept(
+    form: ModuleType, three: list[Peered]
+) -> None:
+    ended, expecting, fine = three
+    ended.partial = b"half"
+    ended.peer.close()
+    expecting.own_buffer = bytearray(10)
+    expecting.peer.send(b"more of it")
+    fine.peer.send(b"y")
+    got = Received(form, three)
+    assert (got.count, got.arrival(0), got.odd) == (1, b"y", [ended, expecting])
+    assert ended.partial == b"half"
+    assert expecting.socket.recv(100) == b"more of it"
+    fine.peer.send(b"z")
+    broken = Received(form, [fine], flags=0x11)  # EPOLLHUP
+    assert (broken.count, broken.odd) == (0, [fine])
+
+
+def test_nothing_to_read_is_no_arrival(form: ModuleType, three: list[Peered]) -> None:
+    three[0].partial = b"kept"
+    got = Received(form, three)
+    assert (got.count, got.connections, got.odd, three[0].partial) == (0, [], [], b"kept")
+
+
+def test_what_has_no_room_stays_in_its_socket(form: ModuleType, three: list[Peered]) -> None:
+    for one in three:
+        one.peer.send(bytes(20000))
+    narrow = Received(form, three, size=30000)
+    assert (narrow.count, narrow.connections) == (1, three[:1])
+    assert len(three[1].socket.recv(30000)) == 20000
+    few = Received(form, three[2:] + three[:2], rows=1)
+    assert (few.count, len(few.arrival(0))) == (1, 20000)
+
+
+def test_untaken_names_the_arrivals_of_which_something_is_left(form: ModuleType) -> None:
+    table = array("q", [0, 10, 10, 0, 1, 10, 30, 20, 1, 1, 30, 31, 30, 2, 0])
+    assert form.untaken(table, 3) == [1, 2]
+    assert form.untaken(table, 1) == []
+
+
+def frame(text: bytes) -> bytes:
+    return len(text).to_bytes(4, "big") + text
+
+
+def table_of(*counts: int) -> "array[int]":
+    table = array("q", bytes(8 * ARRIVAL_WIDTH * len(counts)))
+    for number, count in enumerate(counts):
+        table[number * ARRIVAL_WIDTH + A_ROWS] = count
+    return table
+
+
+def test_each_connection_gets_its_own_answers(form: ModuleType, three: list[Peered]) -> None:
+    answers = bytearray(frame(b"one") + frame(b"two" * 100) + frame(b"three"))
+    form.send(answers, table_of(2, 0, 1), three)
+    assert three[0].peer.recv(1000) == frame(b"one") + frame(b"two" * 100)
+    assert three[2].peer.recv(1000) == frame(b"three")
+    assert [one.written for one in three] == [[], [], []]
+    with pytest.raises(BlockingIOError):
+        three[1].peer.recv(1, socket.MSG_DONTWAIT)
+
+
+def test_what_a_socket_does_not_take_goes_by_the_transport(form: ModuleType, three: list[Peered]) -> None:
+    full, busy, gone = three
+    busy.is_direct = False
+    gone.peer.close()
+    big = frame(b"x" * 4_000_000)
+    form.send(bytearray(big + frame(b"busy") + frame(b"gone")), table_of(1, 1, 1), three)
+    got = full.peer.recv(5_000_000, socket.MSG_DONTWAIT)
+    while True:
+        try:
+            got += full.peer.recv(5_000_000, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            break
+    assert 0 < len(got) < len(big)
+    assert got + full.written[0] == big
+    assert (busy.written, gone.written) == ([frame(b"busy")], [frame(b"gone")])

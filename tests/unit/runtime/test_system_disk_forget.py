@@ -1,0 +1,33 @@
+"""A part of a file that leaves memory is read from the device again, the same."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from maxq.runtime.system import SystemDisk
+
+SIZE, STEP = 16 << 20, 8 << 20
+
+
+def test_what_was_forgotten_is_as_it_was(tmp_path: Path) -> None:
+    region = SystemDisk().map(tmp_path / "file", SIZE)
+    data = os.urandom(SIZE)
+    region.write(0, memoryview(data))
+    assert bytes(region.view[100_000:100_010]) == data[100_000:100_010]  # mapped, too
+    region.flush(0, SIZE)
+    region.forget(0, STEP)
+    if region.is_resident(STEP // 4, STEP // 2):  # large pages of the cache at the border stay
+        pytest.skip("this file system keeps its pages")
+    assert region.is_resident(SIZE - 4096, SIZE), "what is not of the range stays"
+    assert bytes(region.view) == data
+    region.close()
+
+
+def test_nothing_is_forgotten_of_less_than_a_page(tmp_path: Path) -> None:
+    region = SystemDisk().map(tmp_path / "file", SIZE)
+    region.write(0, memoryview(bytes(8192)))
+    region.flush(0, 8192)
+    region.forget(100, 4000)
+    assert region.is_resident(0, 8192)
+    region.close()
