@@ -62,7 +62,7 @@ async def member(root: Path, role: str, master: str = "", port: int = 0, **chang
         store.close()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     """Turn the loop until `condition` holds."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - what is waited for is another store

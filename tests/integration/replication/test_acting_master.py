@@ -20,6 +20,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageStatus
 from tests.integration.broker.harness import RunningBroker, until
+from tests.integration.broker.pop_world import batch_ack, bodies, popped
 from tests.integration.client.helpers import FROM_FIRST, Collector
 from tests.integration.namesrv.harness import asking_route, name_server
 
@@ -276,3 +277,25 @@ async def test_what_an_acting_master_must_write_escapes_to_another_group(make_gr
     assert (stored.body, stored.flag, stored.reconsume_times) == (b"escaped", 3, 2)
     assert (stored.properties["KEYS"], stored.properties["TAGS"]) == ("k", "a")
     assert one.controller.store.max_offset(TOPIC, 0) == MESSAGES
+
+
+async def test_pops_go_on_at_the_acting_master_and_nothing_acknowledged_comes_back(make_group: Make) -> None:
+    """What is open there when the master comes back is given again: a slave keeps it in memory alone."""
+    group = await make_group()
+    master, one = group.brokers["master"], group.brokers["one"]
+    assert (await batch_ack(master, await popped(master, max_msg_nums=4))).code == ResponseCode.SUCCESS
+    await until(lambda: one.controller.store.max_physical_offset == master.controller.store.max_physical_offset)
+    await group.stop("master")
+    await until(lambda: one.controller.member.acting.is_acting_master)
+    await until(lambda: one.controller.popping.service.not_ready() is None)
+    there = await popped(one, max_msg_nums=3)
+    assert bodies(there) == _numbers(11, 14)
+    assert (await batch_ack(one, there)).code == ResponseCode.SUCCESS
+    assert bodies(await popped(one, max_msg_nums=2)) == _numbers(14, 16)
+    master = await group.start("master")
+    await until(lambda: master.controller.popping.service.not_ready() is None)
+    assert bodies(await popped(master)) == _numbers(14, MESSAGES)
+
+
+def _numbers(first: int, end: int) -> list[bytes]:
+    return sorted(b"%d" % number for number in range(first, end))

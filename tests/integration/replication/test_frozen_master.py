@@ -16,7 +16,8 @@ from maxq.codes import RequestCode
 from maxq.errors import MaxQError
 from maxq.protocol.body.route import BrokerData, TopicRouteData
 from tests.integration.client.helpers import FROM_FIRST, Collector, eventually
-from tests.integration.ha_torture_cluster import MASTER, SLAVE, BrokerProcess, Process
+from tests.integration.ha_torture_cluster import MASTER, SLAVE, BrokerProcess
+from tests.integration.maxq_process import Process
 from tests.interop.servers import free_port_base
 
 TOPIC = "Frozen"

@@ -237,7 +237,7 @@ async def test_what_a_start_sealed_comes_back_with_its_place_in_the_queue(
 
 async def test_the_newest_part_is_asked_for_when_no_sender_waits_for_it_any_more(tmp_path: Path) -> None:
     async with pair(tmp_path) as (_, slave):
-        slave.set(slave_timeout=150)
+        slave.set(slave_timeout=500)
         asked_at: list[float] = []
         loop = asyncio.get_running_loop()
 
@@ -251,7 +251,7 @@ async def test_the_newest_part_is_asked_for_when_no_sender_waits_for_it_any_more
         began = loop.time()
         assert await care.scrub.check_all() == []
         first, second = asked_at
-        assert first - began >= 0.29 and second - first < 0.29  # the wait covers all that was there
+        assert first - began >= 0.99 and second - first < 0.99  # the wait covers all that was there
 
 
 async def test_the_rate_of_a_scrub_is_kept(tmp_path: Path) -> None:
@@ -274,4 +274,5 @@ async def test_files_deleted_under_a_scrub_are_no_damage(tmp_path: Path, caplog:
         for _ in range(2):
             slave.store.commit_log.forget_first().destroy()
         assert await scrub == []
-        assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+        errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+        assert not [record for record in errors if record.name.startswith("maxq.")]

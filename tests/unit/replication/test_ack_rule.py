@@ -44,7 +44,7 @@ def test_auto_waits_for_what_is_in_sync_between_minimum_and_number(in_sync: int,
 def test_with_an_acting_master_too_few_in_sync_refuse_before_anything_is_stored() -> None:
     remark = rule(1, acting=True, inSyncReplicas="2").refusal()
     assert remark is not None
-    assert remark.startswith("in-sync replicas not enough: 1 of the needed 2")
+    assert remark.startswith("[REPLICAS]in-sync replicas not enough: 1 of the needed 2")
     assert rule(2, acting=True, inSyncReplicas="2").refusal() is None
     assert rule(1, acting=True, inSyncReplicas="1").refusal() is None
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from maxq.config.settings import BrokerSettings
+from maxq.replication.ha.ha_client import FirstOffset
 from maxq.replication.ha.ha_service import HAService
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
@@ -23,7 +24,9 @@ class Brokers:
         self.world = world
         self.running: list[HAService] = []
 
-    async def start(self, host: str, role: str, master: str = "") -> tuple[HAService, MessageStore]:
+    async def start(
+        self, host: str, role: str, master: str = "", first_offset: FirstOffset | None = None
+    ) -> tuple[HAService, MessageStore]:
         world = self.world
         config = small_config(Path("/store"), broker_role=role, ha_master_address=master)
         disk = SimDisk(world.rng.fork(f"disk {host}"), world.clock)
@@ -31,7 +34,7 @@ class Brokers:
             config, disk=disk, clock=world.clock, broker=StoreIdentity(), memory_bytes=1 << 30, populate_ahead=0
         )
         store.load()
-        service = HAService(BrokerSettings(store=config), store, world.clock)
+        service = HAService(BrokerSettings(store=config), store, world.clock, first_offset=first_offset)
         with world.network.on_host(host):
             await asyncio.create_task(service.start(host, PORT))
         self.running.append(service)
@@ -111,6 +114,50 @@ def test_a_slave_tries_again_every_second_until_there_is_a_master() -> None:
     simulated(story)
 
 
+class CountedAttempts:
+    """A first offset that is asked for before each attempt to connect."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def choose(self) -> int:
+        self.count += 1
+        return 0
+
+    def nothing_there(self, reported: int) -> bool:
+        return False
+
+
+def test_attempts_become_seldom_down_to_one_a_second() -> None:
+    async def story(brokers: Brokers) -> None:
+        attempts = CountedAttempts()
+        await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}", attempts)
+        await asyncio.sleep(1)
+        assert 3 <= attempts.count <= 5
+        await asyncio.sleep(11)
+        assert 13 <= attempts.count <= 17
+
+    simulated(story)
+
+
+def test_a_slave_whose_log_does_not_join_asks_again_every_five_seconds() -> None:
+    async def story(brokers: Brokers) -> None:
+        _, theirs = await brokers.start(OTHER, "ASYNC_MASTER")
+        end = put(theirs)
+        await asyncio.sleep(1)  # so that the store times differ
+        _, store = await brokers.start(MASTER, "ASYNC_MASTER")
+        put(store)
+        slave, copy = await brokers.start(SLAVE, "SLAVE")
+        slave.update_master_ha_address(f"{OTHER}:{PORT}")
+        await brokers.until(lambda: copy.max_physical_offset == end)
+        slave.update_master_ha_address(f"{MASTER}:{PORT}")
+        await brokers.until(lambda: slave.client.refused == 1)
+        assert 9.9 < await brokers.until(lambda: slave.client.refused == 3) < 11
+        assert copy.max_physical_offset == end
+
+    simulated(story)
+
+
 def test_a_slave_follows_its_master_to_another_address_at_once() -> None:
     async def story(brokers: Brokers) -> None:
         first, _ = await brokers.start(MASTER, "ASYNC_MASTER")
@@ -148,6 +195,44 @@ def test_senders_are_told_after_the_timeout_that_no_slave_has_it() -> None:
         await brokers.until(lambda: bool(told))
         assert told == [False]
         assert 2.99 < brokers.world.loop.time() - began < 3.1
+
+    simulated(story)
+
+
+def test_nobody_waits_for_slaves_of_a_master_that_becomes_a_slave_or_ends() -> None:
+    async def story(brokers: Brokers) -> None:
+        told: list[bool] = []
+        for host in (MASTER, OTHER):
+            master, store = await brokers.start(host, "SYNC_MASTER")
+            assert master.when(put(store), told.append)
+            if host == MASTER:
+                master.change_to_slave("")
+                assert told == [False]
+            else:
+                await master.shutdown()
+                assert told == [False, False]
+
+    simulated(story)
+
+
+def test_a_slave_that_began_with_the_last_file_has_no_copy_of_what_is_before_it() -> None:
+    async def story(brokers: Brokers) -> None:
+        master, store = await brokers.start(MASTER, "SYNC_MASTER")
+        told: list[bool] = []
+        first = put(store)
+        assert master.when(first, told.append)
+        while store.max_physical_offset < store.commit_log.files.file_size + first:
+            put(store)
+        _, copy = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        await brokers.until(lambda: master.push2_slave_max_offset == store.max_physical_offset)
+        assert copy.min_physical_offset >= first
+        assert told == []
+        await brokers.until(lambda: bool(told))
+        assert told == [False]
+        told.clear()
+        assert master.when(put(store), told.append)
+        await brokers.until(lambda: bool(told))
+        assert told == [True]  # what comes now it has
 
     simulated(story)
 

@@ -7,6 +7,7 @@ here a SYNC_MASTER without an explicit number waits for one slave, as RocketMQ 4
 from collections.abc import Callable
 
 from maxq.config.settings import BrokerSettings
+from maxq.runtime.refusals import Cause
 
 #: What a SYNC_MASTER waits for if inSyncReplicas is not given: itself and one slave.
 COPIES_OF_SYNC_MASTER = 2
@@ -43,7 +44,8 @@ class AckRule:
         if needed <= in_sync:
             return None
         return (
-            f"in-sync replicas not enough: {in_sync} of the needed {needed} copies are in sync, this broker included; "
+            f"[{Cause.REPLICAS}]in-sync replicas not enough: {in_sync} of the needed {needed} copies are in sync, "
+            "this broker included; "
             "start the slaves, or set inSyncReplicas or enableAutoInSyncReplicas"
         )
 

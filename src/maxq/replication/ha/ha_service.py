@@ -149,6 +149,10 @@ class HAService:
     def connection_count(self) -> int:
         return len(self._links)
 
+    def copied_by_all(self) -> int | None:
+        """Physical offset below which every connected slave has the log; None: no slave is connected."""
+        return min((connection.slave_ack_offset for connection in self.connections), default=None)
+
     @property
     def suspended(self) -> list[str]:
         """Why slaves that are connected get nothing, one sentence each."""

@@ -1,0 +1,57 @@
+"""Committer: what is committed is told to the store (readers see it), then to who listens, then to who waits for it.
+
+A leader does so at once. On a follower nobody waits for it but readers, while the leader waits for the answer to the
+push that said so: there it is done when this turn's flush has begun or ended.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from maxq.errors import MaxQError
+from maxq.replication.dledger.commit_waiters import CommitWaiters
+from maxq.store.dledger.interfaces import LedgerStore
+
+
+class Committer:
+    """Of one member.
+
+    Attributes:
+        waiters: who waits for what.
+    """
+
+    def __init__(self, store: LedgerStore, fail: Callable[[BaseException], None]) -> None:
+        """`fail(error)`: a commit of `soon` found that the store cannot go on."""
+        self.waiters = CommitWaiters()
+        self._store = store
+        self._fail = fail
+        self._listeners: list[Callable[[int], None]] = []
+        self._due = -1  # index that is committed and not told yet; -1: none
+
+    def add_listener(self, listener: Callable[[int], None]) -> None:
+        """`listener(index)`: everything up to `index` is committed, and readers of the store see it."""
+        self._listeners.append(listener)
+
+    def at_once(self, index: int) -> None:
+        """Everything up to `index` is committed."""
+        self._due = -1
+        self._store.commit(index)
+        for listener in self._listeners:
+            listener(index)
+        self.waiters.committed(self._store.committed_position)
+
+    def soon(self, index: int) -> None:
+        """The same, behind what this turn of the loop has begun already."""
+        if self._due < 0:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._due = index
+
+    def finish(self) -> None:
+        """What was said `soon` is done now, before something that builds on it."""
+        if self._due >= 0:
+            self.at_once(self._due)
+
+    def _tell(self) -> None:
+        try:
+            self.finish()
+        except (MaxQError, OSError) as error:
+            self._fail(error)

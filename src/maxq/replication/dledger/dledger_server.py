@@ -1,0 +1,419 @@
+"""DLedgerServer: one member of a group. Feeds the core (replication/raft) with requests, answers, time and what the
+store has made durable, and does what the core then wants, in its order: sends, stores terms, commits.
+
+    store = open_ledger(…)                                  # store/dledger: one for the bare server, or the broker's
+    server = DLedgerServer(config, store, clock=clock, rng=rng)
+    server.set_role_listener(…)
+    await server.start(host, port)
+    server.when_committed(store.append(body), done)
+
+Order of things. A member's own appends reach the peers once in a turn of the loop, however many arrivals there were in
+it; what the store syncs meanwhile, it syncs meanwhile. What is committed is told by
+the committer (committer.py). Nothing is answered before what it promises is durable: the core keeps such answers back.
+
+Source:
+    openmessaging/dledger DLedgerServer.java, DLedgerRpcNettyService.java; dledger.md §3, §7, §9–§12.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.config.netty_server_config import NettyServerConfig
+from maxq.errors import MaxQError
+from maxq.protocol.dledger_messages import DLedgerResponseCode, Reply, Request, TransferRequest
+from maxq.remoting.client import RemotingClient
+from maxq.remoting.server import RemotingServer
+from maxq.replication.dledger.commit_waiters import Done
+from maxq.replication.dledger.committer import Committer
+from maxq.replication.dledger.config import DLedgerConfig
+from maxq.replication.dledger.member_port import MemberPort, answer_token
+from maxq.replication.dledger.peer_link import PeerLink
+from maxq.replication.dledger.term_writer import TermWriter
+from maxq.replication.raft.ledger import HardState
+from maxq.replication.raft.node import RaftNode
+from maxq.replication.raft.outputs import (
+    Alarm,
+    Answer,
+    BarrierWanted,
+    Commit,
+    Output,
+    ReadReady,
+    Role,
+    RoleChange,
+    SendRequest,
+    StoreTerm,
+)
+from maxq.runtime.interfaces import Clock, Rng
+from maxq.store.disk_room import lacks_room
+from maxq.store.dledger.interfaces import LedgerStore
+
+log: Final = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 0.25
+_RESIGN_SECONDS: Final = 1.0
+
+_T = TypeVar("_T")
+RoleListener = Callable[[RoleChange], None]
+
+
+class DLedgerServer:
+    """One member; see the module.
+
+    Attributes:
+        port: where it listens; 0 before.
+        member_port: what comes in there.
+    """
+
+    def __init__(
+        self,
+        config: DLedgerConfig,
+        store: LedgerStore,
+        *,
+        clock: Clock,
+        rng: Rng,
+        server_config: NettyServerConfig | None = None,
+        client_config: NettyClientConfig | None = None,
+    ) -> None:
+        """`store` is loaded, and this server its only user from now on."""
+        self.config = config
+        self.store = store
+        self._clock = clock
+        raft = config.raft()
+        state = store.term_state
+        self.node = RaftNode(raft, store, HardState(state.term, state.voted_for), rng, clock.monotonic_ms())
+        self.server = RemotingServer(server_config or NettyServerConfig(), clock=clock)
+        self.client = RemotingClient(client_config or NettyClientConfig(), clock=clock, rng=rng)
+        self._links = {
+            peer: PeerLink(
+                peer, config.peers[peer], self.client, clock,
+                timeout_ms=raft.rpc_timeout_ms, on_reply=self._replied, on_lost=self.peer_lost,
+            )
+            for peer in raft.others
+        }  # fmt: skip
+        self._committer = Committer(store, self._fail)
+        self.waiters = self._committer.waiters
+        self._reads: dict[object, Callable[[DLedgerResponseCode, int], None]] = {}
+        self._role_listeners: list[RoleListener] = []
+        self._on_failure: Callable[[str, BaseException], None] = _stop_nothing
+        self._appended: tuple[int, int] | None = None  # first and last own entry the core has not been told of
+        self._is_draining = False
+        self._is_running = False
+        self._terms = TermWriter(store, self._term_stored, self._fail)
+        self._lacks_barrier = False  # this leader's disk had no room for the first entry of its term
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._look: asyncio.TimerHandle | None = None
+        self.port = 0
+        store.set_listeners(self._own_appended, self._durable)
+        self.member_port = MemberPort(config, self, self.server)
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and take part in the group from now on. Returns the port, a free one for 0.
+
+        Raises:
+            OSError: the port is in use.
+        """
+        self.port = await self.server.start(host, port)
+        self._is_running = True
+        log.info(
+            "DLedger: %s of group %s listens on %s:%d; term %d, entries %d … %d, committed %d", self.config.self_id,
+            self.config.group, host, self.port, self.store.term_state.term, self.store.begin_index,
+            self.store.end_index, self.store.committed_index,
+        )  # fmt: skip
+        self._drain()
+        self._look_later()
+        return self.port
+
+    async def shutdown(self) -> None:
+        """Leave the group: who waits here hears that nobody knows. The store stays open."""
+        self._is_running = False
+        self._committer.finish()
+        for handle in (self._timer, self._look):
+            if handle is not None:
+                handle.cancel()
+        await self._terms.close()
+        for link in self._links.values():
+            await link.close()
+        self.waiters.fail(DLedgerResponseCode.TERM_CHANGED)
+        await self.server.shutdown()
+        await self.client.close()
+
+    def set_role_listener(self, listener: RoleListener) -> None:
+        """`listener` hears of every change of role, term or leader, in order, on the loop."""
+        self._role_listeners.append(listener)
+
+    def set_commit_listener(self, listener: Callable[[int], None]) -> None:
+        """`listener(index)`: everything up to `index` is committed, and readers of the store see it."""
+        self._committer.add_listener(listener)
+
+    def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
+        """`callback(name, error)` is told that this member cannot go on (its disk refuses): the process should stop."""
+        self._on_failure = callback
+
+    # --- what a client or the broker may ask --------------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        return self.node.role
+
+    @property
+    def is_leader(self) -> bool:
+        return self.node.role is Role.LEADER
+
+    @property
+    def leader_id(self) -> str | None:
+        """Who leads, as far as this member knows."""
+        return self.node.leader_id
+
+    @property
+    def leader_address(self) -> str:
+        """`host:port` of the leader's DLedger server; empty while nobody leads."""
+        return self.config.peers.get(self.node.leader_id or "", "")
+
+    def append_refusal(self) -> DLedgerResponseCode | None:
+        """Why nothing may be appended here now; None: go on."""
+        return self.node.append_refusal(self._clock.monotonic_ms())
+
+    def when_committed(self, end_position: int, done: Done) -> bool:
+        """Call `done(SUCCESS)` when the entry that ends at this position of the log is committed, `done(code)` when
+        nobody can say within maxWaitAckTimeMs, or any more. False: it is committed, and `done` is not called."""
+        if self.store.committed_position >= end_position:
+            return False
+        self.waiters.wait(end_position, self._clock.monotonic_ms() + self.config.max_wait_ack_time_ms, done)
+        return True
+
+    async def commit_outcome(self, end_position: int) -> DLedgerResponseCode:
+        """`when_committed` for a coroutine."""
+        future: asyncio.Future[DLedgerResponseCode] = asyncio.get_running_loop().create_future()
+        if not self.when_committed(end_position, lambda code: _settle(future, code)):
+            return DLedgerResponseCode.SUCCESS
+        return await future
+
+    async def read_index(self) -> tuple[DLedgerResponseCode, int]:
+        """The index that a linearizable read must show (ReadIndex); code NOT_LEADER if this member cannot say."""
+        future: asyncio.Future[tuple[DLedgerResponseCode, int]] = asyncio.get_running_loop().create_future()
+        token = object()
+        self._reads[token] = lambda code, index: _settle(future, (code, index))
+        self._before_input()
+        self.node.read_index(token, self._clock.monotonic_ms())
+        self._drain()
+        return await future
+
+    async def transfer(self, transferee: str) -> DLedgerResponseCode:
+        """Hand the leadership over to a member. SUCCESS: it leads."""
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        own = self.config.self_id
+        request = TransferRequest(
+            group=self.config.group, remote_id=own, local_id=own, leader_id=self.node.leader_id, term=self.node.term,
+            transfer_id=own, transferee_id=transferee,
+        )  # fmt: skip
+        self._before_input()
+        self.node.request(future, request, self._clock.monotonic_ms())
+        self._drain()
+        return (await future).code
+
+    async def resign(self) -> None:
+        """Before this member goes: if it leads, have the follower that has most lead, if one lives. Takes a second at
+        most; if nothing came of it, the others elect when they miss this one."""
+        status = self.status()
+        live = [peer for peer in self._links if status.get(f"live.{peer}") == "true"]
+        if self.is_leader and live:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RESIGN_SECONDS):
+                    await self.transfer(max(live, key=self.node.mark))
+
+    def status(self) -> dict[str, str]:
+        """What an operator asks for: role, term, leader, indexes, and of each peer what this member knows."""
+        status = {key: str(value) for key, value in self.node.status().items()}
+        for link in self._links.values():
+            status[f"{link.peer}.connected"] = str(link.is_connected).lower()
+        return status
+
+    # --- inputs -------------------------------------------------------------------------------------------------------
+
+    def requested(self, token: object, request: Request) -> None:
+        """See Member (member_port.py)."""
+        self._before_input()
+        self.node.request(token, request, self._clock.monotonic_ms())
+        self._drain()
+
+    def _replied(self, request_id: int, reply: Reply | None) -> None:
+        if self._is_running:
+            self._before_input()
+            self.node.reply(request_id, reply, self._clock.monotonic_ms())
+            self._drain()
+
+    def peer_lost(self, peer: str) -> None:
+        """See Member; or this member's connection to another one broke."""
+        if self._is_running:
+            self._before_input()
+            self.node.peer_lost(peer, self._clock.monotonic_ms())
+            self._drain()
+
+    def _own_appended(self, first: int, last: int) -> None:
+        """Called from within an append: the core hears of it when this turn of the loop is over, or before anything
+        else that it hears."""
+        if self._appended is None:
+            self._appended = first, last
+            asyncio.get_running_loop().call_soon(self._tell_appended)
+        else:
+            self._appended = self._appended[0], last
+
+    def _tell_appended(self) -> None:
+        if self._appended is not None:
+            self._before_input()
+            self._drain()
+
+    def _before_input(self) -> None:
+        if self._appended is not None:
+            (first, last), self._appended = self._appended, None
+            self.node.appended(first, last, self._clock.monotonic_ms())
+
+    def _durable(self, index: int) -> None:
+        self._before_input()
+        self.node.durable(index, self._clock.monotonic_ms())
+        self._drain()
+
+    # --- outputs ------------------------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Do what the core wants; what that leads it to want is done after it."""
+        if self._is_draining or not self._is_running:
+            return
+        self._is_draining = True
+        try:
+            while True:
+                self._before_input()
+                outputs = self.node.take()
+                if not outputs:
+                    break
+                for output in outputs:
+                    self._do(output)
+        except (MaxQError, OSError) as error:
+            self._fail(error)
+        finally:
+            self._is_draining = False
+        self._arm_timer()
+
+    def _do(self, output: Output) -> None:
+        match output:
+            case SendRequest(peer, request_id, message):
+                self._links[peer].send(request_id, message)
+            case Answer(token, reply):
+                answer_token(token, reply)
+            case Commit(index):
+                if self.is_leader:
+                    self._committer.at_once(index)
+                else:
+                    self._committer.soon(index)
+            case StoreTerm(state):
+                self._terms.put(state)
+            case RoleChange(role):
+                self._role_changed(output, role)
+            case BarrierWanted(term):
+                self.store.begin_leading(term)
+                self._append_barrier()
+            case ReadReady(token, code, index):
+                self._reads.pop(token)(code, index)
+            case Alarm(text):
+                log.critical("DLedger: %s of group %s: %s", self.config.self_id, self.config.group, text)
+
+    def _role_changed(self, change: RoleChange, role: Role) -> None:
+        self._committer.finish()
+        log.info(
+            "DLedger: %s of group %s is %s in term %d; leader %s", self.config.self_id, self.config.group, role.value,
+            change.term, change.leader_id or "unknown",
+        )  # fmt: skip
+        if role is not Role.LEADER:
+            self._lacks_barrier = False
+            self.store.end_leading()
+            self.waiters.fail(DLedgerResponseCode.TERM_CHANGED)
+        for listener in self._role_listeners:
+            listener(change)
+
+    def _append_barrier(self) -> None:
+        """The first entry of a leader's term. Without room on the disk it is appended later, unless another member
+        leads by then: the core sees to that."""
+        try:
+            self.store.append(self.store.barrier())
+        except OSError as error:
+            if not lacks_room(error):
+                raise
+            self._lacks_barrier = True
+        else:
+            self._lacks_barrier = False
+
+    def _term_stored(self, state: HardState) -> None:
+        self._before_input()
+        self.node.term_stored(state, self._clock.monotonic_ms())
+        self._drain()
+
+    def _fail(self, error: BaseException) -> None:
+        """Neither votes nor answers are possible any more."""
+        self._is_running = False
+        log.critical("DLedger: %s of group %s stops", self.config.self_id, self.config.group, exc_info=error)
+        self.waiters.fail(DLedgerResponseCode.DISK_ERROR)
+        self._on_failure("DLedger", error)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _arm_timer(self) -> None:
+        """One timer, armed for the earliest time the core ever asked for."""
+        if not self._is_running:
+            return
+        due_ms = self.node.next_tick()
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        wait_ms = max(due_ms - self._clock.monotonic_ms(), 0)
+        self._timer_ms = due_ms
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._is_running:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if self.node.next_tick() <= now_ms:
+            self._before_input()
+            self.node.tick(now_ms)
+        self._drain()
+
+    def _look_later(self) -> None:
+        self._look = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._on_look)
+
+    def _on_look(self) -> None:
+        """What is late: requests without answer, senders without quorum; and what the store and the core should know of
+        each other: what retention must leave alone, whether there is room."""
+        now_ms = self._clock.monotonic_ms()
+        for link in self._links.values():
+            link.expire(now_ms)
+        self.waiters.expire(now_ms)
+        self.store.retain_from(self.node.retain_index)
+        if self._is_running:
+            self.node.room(self.store.has_room)
+            self._barrier_again()
+            self._look_later()
+
+    def _barrier_again(self) -> None:
+        if self._lacks_barrier:
+            try:
+                self._append_barrier()
+            except (MaxQError, OSError) as error:
+                self._fail(error)
+
+
+def _settle(future: "asyncio.Future[_T]", value: _T) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _stop_nothing(service: str, error: BaseException) -> None:
+    """Nobody is told."""

@@ -1,0 +1,135 @@
+"""MemberPort: what comes to a member over connections: requests of other members and of operators, and the ends of
+connections, which say that a member's process may have ended.
+
+Source:
+    openmessaging/dledger DLedgerRpcNettyService.java; dledger.md §3.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.dledger_codec import decode_request, encode_reply
+from maxq.protocol.dledger_messages import (
+    DLedgerRequestCode,
+    DLedgerResponseCode,
+    Message,
+    MetadataReply,
+    Reply,
+    Request,
+    TransferReply,
+)
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.server import Connection, RemotingServer
+from maxq.replication.dledger.config import DLedgerConfig
+
+log: Final = logging.getLogger(__name__)
+
+#: Header code of every answer, whatever its body says.
+HEADER_CODE: Final = 200
+_CORE_CODES: Final = (
+    DLedgerRequestCode.VOTE,
+    DLedgerRequestCode.HEART_BEAT,
+    DLedgerRequestCode.PUSH,
+    DLedgerRequestCode.LEADERSHIP_TRANSFER,
+)
+_MEMBER: Final = "dledger member"  # attribute of a connection: the id its requests carry
+
+
+class _Remote(NamedTuple):
+    """Token of a request that came over a connection."""
+
+    connection: Connection
+    command: RemotingCommand
+
+
+class Member(Protocol):
+    """Whom the port belongs to (DLedgerServer)."""
+
+    @property
+    def leader_id(self) -> str | None: ...
+
+    def status(self) -> dict[str, str]: ...
+
+    def requested(self, token: object, request: Request) -> None:
+        """A request for the core; it is answered by `answer_token`."""
+
+    def peer_lost(self, peer: str) -> None:
+        """The connection that another member made to this one broke."""
+
+
+class MemberPort:
+    """Registers itself with the member's server."""
+
+    def __init__(self, config: DLedgerConfig, member: Member, server: RemotingServer) -> None:
+        self._config = config
+        self._member = member
+        for code in _CORE_CODES:
+            server.register(code, self._requested)
+        server.register(DLedgerRequestCode.METADATA, self._metadata)
+        server.add_listener(_LostMembers(member.peer_lost))
+
+    def _requested(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        try:
+            request = decode_request(command.code, command.body)
+        except RemoteProtocolError as error:
+            log.warning("%s sent a request %d that is refused: %s", connection.remote_address, command.code, error)
+            return answer(command, TransferReply(group=self._config.group, code=DLedgerResponseCode.UNSUPPORTED))
+        if command.code != DLedgerRequestCode.LEADERSHIP_TRANSFER and request.local_id in self._config.peers:
+            connection.attributes[_MEMBER] = request.local_id
+        self._member.requested(_Remote(connection, command), request)
+        return None
+
+    def _metadata(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        request, leader_id = decode_request(command.code, command.body), self._member.leader_id
+        refusal = self.refusal(request)
+        if refusal is not None:
+            return answer(
+                command,
+                MetadataReply(group=request.group, remote_id=request.remote_id, leader_id=leader_id, code=refusal),
+            )
+        return answer(
+            command,
+            MetadataReply(
+                group=self._config.group, leader_id=leader_id, peers=self._config.peers, status=self._member.status()
+            ),
+        )
+
+    def refusal(self, request: Message) -> DLedgerResponseCode | None:
+        """Is the request meant for another member or group?"""
+        if request.remote_id != self._config.self_id:
+            return DLedgerResponseCode.UNKNOWN_MEMBER
+        return DLedgerResponseCode.UNKNOWN_GROUP if request.group != self._config.group else None
+
+
+def answer(command: RemotingCommand, reply: Reply) -> RemotingCommand:
+    """The frame that answers `command` with `reply`."""
+    return command.reply(HEADER_CODE, body=encode_reply(reply))
+
+
+def answer_token(token: object, reply: Reply) -> None:
+    """Answer a request that came over a connection, or one of this process, whose token is a future."""
+    if isinstance(token, _Remote):
+        token.connection.send(answer(token.command, reply))
+    elif isinstance(token, asyncio.Future) and not token.done():
+        token.set_result(reply)
+
+
+class _LostMembers:
+    """Tells which member's connection to this one broke (ConnectionListener)."""
+
+    def __init__(self, lost: Callable[[str], None]) -> None:
+        self._lost = lost
+
+    def on_connect(self, connection: Connection) -> None: ...
+
+    def on_close(self, connection: Connection) -> None:
+        member = connection.attributes.get(_MEMBER)
+        if member is not None:
+            self._lost(member)
+
+    def on_idle(self, connection: Connection) -> None: ...
+
+    def on_exception(self, connection: Connection) -> None: ...

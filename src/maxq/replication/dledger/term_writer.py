@@ -1,0 +1,80 @@
+"""TermWriter: makes terms and votes durable, in order, on the executor (S3).
+
+A disk without room is no broken one: a member on it says nothing that a term not stored would have to hold for (the
+core keeps that back), takes no part in elections meanwhile, and goes on by itself when there is room again.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from maxq.errors import MaxQError
+from maxq.replication.raft.ledger import HardState
+from maxq.store.disk_room import lacks_room
+from maxq.store.dledger.interfaces import LedgerStore, TermState
+
+log: Final = logging.getLogger(__name__)
+
+_RETRY_SECONDS: Final = 0.5
+
+
+class TermWriter:
+    """Of one member.
+
+    Args:
+        stored: called on the loop when a state is durable.
+        failed: called when the disk refuses for another reason than want of room; nothing is written after that.
+    """
+
+    def __init__(
+        self, store: LedgerStore, stored: Callable[[HardState], None], failed: Callable[[BaseException], None]
+    ) -> None:
+        self._store = store
+        self._stored = stored
+        self._failed = failed
+        self._states: list[HardState] = []
+        self._task: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+
+    def put(self, state: HardState) -> None:
+        """Store `state` behind those that wait."""
+        self._states.append(state)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="DLedger term")
+
+    async def close(self) -> None:
+        """Returns when nothing is being written any more. What finds no room is given up."""
+        self._closing.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            while self._states and await self._store_term(self._states[0]):
+                self._stored(self._states.pop(0))
+        except (MaxQError, OSError) as error:
+            self._failed(error)
+        finally:
+            self._task = None
+
+    async def _store_term(self, state: HardState) -> bool:
+        """False: closed before it was durable."""
+        is_told = False
+        while True:
+            try:
+                await asyncio.get_running_loop().run_in_executor(
+                    None, self._store.store_term, TermState(state.term, state.voted_for)
+                )
+                return True
+            except OSError as error:
+                if not lacks_room(error):
+                    raise
+                if not is_told:
+                    log.error("DLedger: term %d cannot be stored: %s; it is tried again", state.term, error)
+                is_told = True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RETRY_SECONDS):
+                    await self._closing.wait()
+                return False

@@ -1,0 +1,250 @@
+"""Voting, and standing for election.
+
+A candidate first asks whether it would win (the probe round, DLedger's WAIT_TO_REVOTE and Raft's pre-vote): a VOTE of
+its present term, marked for members of ours, which change nothing for it; a Java member answers it by its own table.
+Only if a quorum would follow it does it enter the next term, vote for itself, make that durable and ask for votes that
+count. So a member that nobody hears never raises its term (S12), and nobody leads a term twice (S4): a probe elects
+no one, whatever the answers.
+
+A vote of a later term is taken and given at once, with the term, in one durable step; Java members need a second
+question (REJECT_TERM_NOT_READY), which is asked again in the same term. Leaders that are alive are protected by the
+probe, not by refusing votes: a Java leader's transfer needs those.
+
+Source:
+    openmessaging/dledger DLedgerLeaderElector.java, handleVote, maintainAsCandidate; dledger.md §8; sections 5.2, 5.4.1
+    of the Raft paper, 9.6 of Ongaro's thesis.
+"""
+
+from typing import Final
+
+from maxq.protocol.dledger_messages import DLedgerResponseCode, Reply, VoteReply, VoteRequest, VoteResult
+from maxq.replication.raft.heart_beats import TERM_NOT_READY_MS
+from maxq.replication.raft.ledger import HardState
+from maxq.replication.raft.member_state import MemberState
+from maxq.replication.raft.outputs import Role
+from maxq.runtime.interfaces import Rng
+
+_NEVER: Final = 1 << 62
+#: Answers to a probe after which the peer would follow in the next term: its log is no longer than the candidate's and
+#: it has no leader. (Java's, too: it looks at the log first.)
+_WOULD_FOLLOW: Final = frozenset(
+    (VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY, VoteResult.REJECT_ALREADY_VOTED)
+)
+_LOG_IS_BEHIND: Final = frozenset((VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteResult.REJECT_SMALL_LEDGER_END_INDEX))
+
+
+class _Round:
+    """One question to all other members."""
+
+    __slots__ = ("deadline", "is_probe", "is_transfer", "results", "term")
+
+    def __init__(self, term: int, is_probe: bool, is_transfer: bool, deadline: int) -> None:
+        self.term = term
+        self.is_probe = is_probe
+        self.is_transfer = is_transfer
+        self.deadline = deadline
+        self.results: dict[str, VoteResult | None] = {}  # None: no answer
+
+
+class LeaderElector:
+    """Of one member."""
+
+    def __init__(self, state: MemberState, rng: Rng, now: int) -> None:
+        self._state = state
+        self._config = state.config
+        self._ledger = state.ledger
+        self._rng = rng
+        self._round: _Round | None = None
+        self._ask_again: dict[str, int] = {}  # Java members whose term was not ready → when
+        self._next_vote_ms = now + self._soon()
+        self._patience_ms = self._config.max_vote_interval_ms  # with votes that count; disks may be slow
+
+    @property
+    def next_tick(self) -> int:
+        """When `tick` has something to do."""
+        if self._state.role is Role.LEADER:
+            return _NEVER
+        if self._state.role is Role.FOLLOWER:
+            return self._state.leader_heard_ms + self._state.leader_timeout_ms + 1
+        if not self._state.may_elect or self._state.outbox.storing:
+            return _NEVER
+        if self._round is None:
+            return self._next_vote_ms
+        return min(self._round.deadline, min(self._ask_again.values(), default=_NEVER))
+
+    def tick(self, now: int) -> None:
+        """Give up a silent leader; begin or end a round."""
+        state = self._state
+        if state.role is Role.FOLLOWER:
+            if now > state.leader_heard_ms + state.leader_timeout_ms:
+                self.leader_lost(now)
+            return
+        if state.role is Role.LEADER or not state.may_elect or state.outbox.storing:
+            return
+        if self._round is not None:
+            for peer in [peer for peer, due in self._ask_again.items() if due <= now]:
+                del self._ask_again[peer]
+                self._ask(peer, self._round)
+            if now >= self._round.deadline:
+                self._conclude(self._round, now)
+        elif now >= self._next_vote_ms:
+            self._begin(True, False, now)
+
+    def leader_lost(self, now: int) -> None:
+        """The leader is silent, or its connection broke: stand soon, not all at once."""
+        self._state.step_down(self._state.term, now)
+        self._next_vote_ms = now + self._soon()
+
+    def stand_at_once(self, now: int) -> None:
+        """The leader hands over: no probe (leadership transfer)."""
+        self._enter_term(True, now)
+
+    def role_changed(self, now: int) -> None:
+        """Role, term or leader are others: a round of before is over."""
+        self._round = None
+        self._ask_again.clear()
+        self._next_vote_ms = max(self._next_vote_ms, now + self._back_off())
+        if self._state.leader_id is not None:
+            self._patience_ms = self._config.max_vote_interval_ms
+
+    def term_stored(self, state: HardState, now: int) -> None:
+        """A vote is durable. The own one: the others are asked now; with one member that is the election. Another's:
+        it gets time to win."""
+        round_ = self._round
+        if round_ is None or round_.is_probe:
+            self._next_vote_ms = max(self._next_vote_ms, now + self._back_off())
+        elif state.term == round_.term == self._state.term:
+            round_.deadline = now + self._patience_ms + self._rng.below(self._config.max_vote_interval_ms)
+            self._count(round_, now)
+
+    # --- voting ---
+
+    def vote(self, token: object, request: VoteRequest, now: int) -> None:
+        """Answer a candidate."""
+        result = self._judge(request, now)
+        code, term = DLedgerResponseCode.SUCCESS, self._state.term
+        refusal = self._state.check(request)
+        if refusal is not None:
+            code, term = refusal, request.term
+        elif result is VoteResult.REJECT_TERM_SMALL_THAN_LEDGER:
+            term = self._ledger.end_term
+        self._state.outbox.answer(
+            token,
+            VoteReply(
+                group=request.group, leader_id=request.leader_id, local_id=request.local_id,
+                remote_id=request.remote_id, term=term, code=code, vote_result=result,
+            ),
+        )  # fmt: skip
+
+    def _judge(self, request: VoteRequest, now: int) -> VoteResult:
+        """The decision table of §8.1."""
+        state, ledger, candidate = self._state, self._ledger, request.leader_id
+        if state.check(request) is not None or not state.may_elect:
+            return VoteResult.UNKNOWN
+        if candidate is None or candidate not in self._config.peers:
+            return VoteResult.REJECT_UNKNOWN_LEADER
+        if candidate == self._config.self_id:
+            return VoteResult.REJECT_UNEXPECTED_LEADER
+        if request.ledger_end_term < ledger.end_term:
+            return VoteResult.REJECT_EXPIRED_LEDGER_TERM
+        if request.ledger_end_term == ledger.end_term and request.ledger_end_index < ledger.end_index:
+            return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
+        if request.term < state.term:
+            return VoteResult.REJECT_EXPIRED_VOTE_TERM
+        if request.is_pre_vote:
+            return VoteResult.ACCEPT if state.leader_id is None else VoteResult.REJECT_ALREADY_HAS_LEADER
+        if request.term == state.term:
+            return self._judge_same_term(candidate, now)
+        state.vote_for(candidate, request.term, now)
+        return VoteResult.ACCEPT
+
+    def _judge_same_term(self, candidate: str, now: int) -> VoteResult:
+        state = self._state
+        if state.leader_id is not None and state.leader_id != candidate:
+            return VoteResult.REJECT_ALREADY_HAS_LEADER
+        if state.voted_for not in (None, candidate):
+            return VoteResult.REJECT_ALREADY_VOTED
+        if self._ledger.end_term == state.term:  # this term had its leader: it must not be led again (S4)
+            return VoteResult.REJECT_ALREADY_VOTED
+        state.vote_for(candidate, state.term, now)
+        return VoteResult.ACCEPT
+
+    # --- standing ---
+
+    def _begin(self, is_probe: bool, is_transfer: bool, now: int) -> None:
+        timeout = self._config.max_vote_interval_ms + self._rng.below(self._config.max_vote_interval_ms)
+        self._round = _Round(self._state.term, is_probe, is_transfer, now + timeout)
+        self._ask_again.clear()
+        for peer in self._config.others:
+            self._ask(peer, self._round)
+        if is_probe:
+            self._count(self._round, now)
+
+    def _enter_term(self, is_transfer: bool, now: int) -> None:
+        self._state.enter_next_term(now)
+        self._begin(False, is_transfer, now)
+
+    def _ask(self, peer: str, round_: _Round) -> None:
+        request = VoteRequest(
+            group=self._config.group, remote_id=peer, local_id=self._config.self_id, leader_id=self._config.self_id,
+            term=round_.term, ledger_end_index=self._ledger.end_index, ledger_end_term=self._ledger.end_term,
+            is_pre_vote=round_.is_probe, is_transfer=round_.is_transfer,
+        )  # fmt: skip
+        self._state.outbox.send(
+            peer, request, lambda request_id, reply, now: self._replied(peer, round_, reply, now)
+        )
+
+    def _replied(self, peer: str, round_: _Round, reply: Reply | None, now: int) -> None:
+        state = self._state
+        if not isinstance(reply, VoteReply) or reply.code != DLedgerResponseCode.SUCCESS:
+            if round_ is self._round:
+                round_.results[peer] = None
+                self._count(round_, now)
+            return
+        if reply.term > state.term:
+            state.step_down(reply.term, now)
+        elif round_ is self._round:
+            round_.results[peer] = reply.vote_result
+            if reply.vote_result is VoteResult.REJECT_TERM_NOT_READY and not round_.is_probe:
+                self._ask_again[peer] = now + TERM_NOT_READY_MS
+            self._count(round_, now)
+
+    def _count(self, round_: _Round, now: int) -> None:
+        results = round_.results.values()
+        quorum = self._config.quorum
+        if round_.is_probe:
+            if 1 + sum(result in _WOULD_FOLLOW for result in results) >= quorum:
+                self._enter_term(False, now)
+                return
+        elif self._state.outbox.storing:
+            return  # the own vote does not count yet
+        elif 1 + sum(result is VoteResult.ACCEPT for result in results) >= quorum:
+            self._state.lead(now)
+            return
+        if len(results) == len(self._config.others) and not self._ask_again:
+            self._conclude(round_, now)
+
+    def _conclude(self, round_: _Round, now: int) -> None:
+        """Nobody was elected: wait, and let who has the longer log go first."""
+        results = round_.results.values()
+        if not round_.is_probe and now >= round_.deadline:
+            self._patience_ms = min(2 * self._patience_ms, self._config.rpc_timeout_ms)
+        self._round = None
+        self._ask_again.clear()
+        self._next_vote_ms = now + self._back_off()
+        if any(result in _LOG_IS_BEHIND for result in results):
+            self._next_vote_ms += self._config.max_vote_interval_ms
+        if VoteResult.REJECT_ALREADY_HAS_LEADER in results:
+            self._next_vote_ms += self._config.heart_beat_time_interval_ms
+
+    def _back_off(self) -> int:
+        low, high = self._config.min_vote_interval_ms, self._config.max_vote_interval_ms
+        return low + self._rng.below(high - low + 1) + self._want_of_room()
+
+    def _soon(self) -> int:
+        low, high = self._config.min_take_leadership_vote_interval_ms, self._config.max_take_leadership_vote_interval_ms
+        return low + self._rng.below(high - low + 1) + self._want_of_room()
+
+    def _want_of_room(self) -> int:
+        """Who could append nothing lets the others go first."""
+        return 0 if self._state.has_room else self._config.max_vote_interval_ms

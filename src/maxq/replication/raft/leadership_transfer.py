@@ -1,0 +1,242 @@
+"""Handing leadership over: an operator's wish, or that of a leader that is not preferred while a preferred one is near,
+or whose disk takes nothing while others could do without it.
+
+The leader stops taking appends and tells the transferee, which stands for election as soon as it has what the leader
+has. The leader's own deadline ends a transfer that leads nowhere, whatever has become of its role meanwhile.
+
+Source:
+    openmessaging/dledger DLedgerServer.java, handleLeadershipTransfer; DLedgerLeaderElector.java; dledger.md §9.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.protocol.dledger_messages import DLedgerResponseCode, Reply, TransferReply, TransferRequest
+from maxq.replication.raft.heart_beats import HeartBeats
+from maxq.replication.raft.leader_elector import LeaderElector
+from maxq.replication.raft.member_state import MemberState
+from maxq.replication.raft.outputs import Role
+from maxq.replication.raft.quorum_ack_checker import QuorumAckChecker
+
+_NEVER: Final = 1 << 62
+_LOOK_INTERVAL_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _HandingOver:
+    """This leader wants `transferee` to lead. `token`: who asked; None: the preference."""
+
+    transferee: str
+    term: int
+    token: object | None
+    request: TransferRequest
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Taking:
+    """The leader wants this member to lead."""
+
+    token: object
+    request: TransferRequest
+    log_deadline: int
+    deadline: int
+
+
+class LeadershipTransfer:
+    """Both sides of it, of one member."""
+
+    def __init__(self, state: MemberState, elector: LeaderElector, now: int) -> None:
+        self._state = state
+        self._config = state.config
+        self._elector = elector
+        self._handing_over: _HandingOver | None = None
+        self._taking: _Taking | None = None
+        self._look_ms = now + _LOOK_INTERVAL_MS
+        self._beats: HeartBeats | None = None
+        self._acks: QuorumAckChecker | None = None
+        self._asked = ""  # who was asked last to lead in place of a member without room
+        self._told_term = -1  # the operator knows that this member gives up the leadership of this term
+
+    @property
+    def transferee(self) -> str | None:
+        """To whom this leader is handing over; None: to nobody."""
+        return None if self._handing_over is None else self._handing_over.transferee
+
+    @property
+    def next_tick(self) -> int:
+        """When `tick` has something to do."""
+        due = _NEVER
+        if self._handing_over is not None:
+            due = self._handing_over.deadline
+        if self._taking is not None:
+            is_waiting = self._state.term == self._taking.request.term
+            due = min(due, self._taking.log_deadline if is_waiting else self._taking.deadline)
+        if self._wants_successor():
+            due = min(due, self._look_ms)
+        return due
+
+    def leads(self, beats: HeartBeats, acks: QuorumAckChecker, now: int) -> None:
+        """This member leads a new term."""
+        self._beats, self._acks = beats, acks
+        self._look_ms = now + _LOOK_INTERVAL_MS
+
+    def request(self, token: object, request: TransferRequest, now: int) -> None:
+        """An operator's or a leader's LEADERSHIP_TRANSFER."""
+        refusal = self._state.check(request)
+        if refusal is not None:
+            self._answer(token, request, refusal)
+        elif request.transferee_id == self._config.self_id:
+            self._take(token, request, now)
+        elif request.transfer_id == self._config.self_id:
+            self._hand_over(token, request, now)
+        else:
+            self._answer(token, request, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
+
+    def tick(self, now: int) -> None:
+        """Deadlines; preferred leaders."""
+        handing, taking = self._handing_over, self._taking
+        if handing is not None and now >= handing.deadline:
+            self._handed_over(DLedgerResponseCode.TIMEOUT)
+        if taking is not None:
+            is_waiting = self._state.term == taking.request.term
+            if now >= (taking.log_deadline if is_waiting else taking.deadline):
+                self._taken(DLedgerResponseCode.TAKE_LEADERSHIP_FAILED)
+        if self._wants_successor() and now >= self._look_ms:
+            self._look_ms = now + _LOOK_INTERVAL_MS
+            if self._handing_over is None:
+                self._succeed(now)
+
+    def log_grew(self, now: int) -> None:
+        """Entries came: does this member have what the leader has?"""
+        taking = self._taking
+        if taking is None or self._state.role is not Role.FOLLOWER or self._state.term != taking.request.term:
+            return
+        if self._state.ledger.end_index >= taking.request.take_leadership_ledger_index and self._state.may_elect:
+            self._elector.stand_at_once(now)
+
+    def role_changed(self) -> None:
+        """Role, term or leader are others."""
+        state, taking, handing = self._state, self._taking, self._handing_over
+        if handing is not None and not state.is_leader_of(handing.term) and handing.token is None:
+            self._handing_over = None
+        if taking is None:
+            return
+        if state.term > taking.request.term + 1:
+            self._taken(DLedgerResponseCode.EXPIRED_TERM)
+        elif state.term == taking.request.term + 1 and state.role is Role.LEADER:
+            self._taken(DLedgerResponseCode.SUCCESS)
+        elif state.term == taking.request.term + 1 and state.role is Role.FOLLOWER:
+            self._taken(DLedgerResponseCode.TAKE_LEADERSHIP_FAILED)
+
+    # --- the leader ---
+
+    def _hand_over(self, token: object, request: TransferRequest, now: int) -> None:
+        state, transferee = self._state, request.transferee_id
+        code = None
+        if transferee not in self._config.others:
+            code = DLedgerResponseCode.UNKNOWN_MEMBER
+        elif request.term != state.term:
+            code = DLedgerResponseCode.INCONSISTENT_TERM
+        elif state.role is not Role.LEADER or self._acks is None:
+            code = DLedgerResponseCode.NOT_LEADER
+        elif self._handing_over is not None:
+            code = DLedgerResponseCode.LEADER_TRANSFERRING
+        elif self._lag(transferee) >= self._config.max_leadership_transfer_wait_index:
+            code = DLedgerResponseCode.FALL_BEHIND_TOO_MUCH
+        if code is None and transferee is not None:
+            self._start(token, transferee, request, now)
+        elif code is not None:
+            self._answer(token, request, code)
+
+    def _start(self, token: object | None, transferee: str, request: TransferRequest, now: int) -> None:
+        term = self._state.term
+        self._handing_over = handing = _HandingOver(
+            transferee, term, token, request, now + self._config.rpc_timeout_ms
+        )
+        self_id = self._config.self_id
+        order = TransferRequest(
+            group=self._config.group, remote_id=transferee, local_id=self_id, leader_id=self_id, term=term,
+            transfer_id=self_id, transferee_id=transferee,
+            take_leadership_ledger_index=self._state.ledger.end_index,
+        )  # fmt: skip
+        self._state.outbox.send(transferee, order, lambda _, reply, then: self._replied(handing, reply))
+
+    def _replied(self, handing: _HandingOver, reply: Reply | None) -> None:
+        if handing is not self._handing_over:
+            return
+        self._handed_over(reply.code if isinstance(reply, TransferReply) else DLedgerResponseCode.NETWORK_ERROR)
+
+    def _handed_over(self, code: DLedgerResponseCode) -> None:
+        handing, self._handing_over = self._handing_over, None
+        if handing is not None and handing.token is not None:
+            self._answer(handing.token, handing.request, code)
+
+    def _lag(self, peer: str) -> int:
+        assert self._acks is not None
+        return self._state.ledger.end_index - self._acks.mark(peer)
+
+    def _wants_successor(self) -> bool:
+        preferred = self._config.preferred_leader_ids
+        is_content = self._state.has_room and (not preferred or self._config.self_id in preferred)
+        return self._state.role is Role.LEADER and not is_content
+
+    def _succeed(self, now: int) -> None:
+        """Find who should lead in this member's place, and offer it."""
+        beats = self._beats
+        if beats is None:
+            return
+        able = [
+            peer for peer, contact in beats.contacts.items() if beats.is_live(peer, now) and not contact.lacks_room
+        ]
+        if not self._state.has_room:
+            self._give_up(able, now)
+        elif preferred := [peer for peer in able if peer in self._config.preferred_leader_ids]:
+            self._offer(min(preferred, key=self._lag), now)
+
+    def _give_up(self, able: list[str], now: int) -> None:
+        """Let another one lead, if the others are a majority without this member: less could commit nothing either.
+        Who refuses (its disk is full, too) is asked again after another one was."""
+        if len(able) < self._config.quorum:
+            return
+        self._asked = min(able, key=lambda peer: (peer == self._asked, self._lag(peer)))
+        if self._offer(self._asked, now) and self._told_term != self._state.term:
+            self._told_term = self._state.term
+            self._state.alarm(
+                f"this leader's disk takes nothing, {len(able)} others have room: the leadership is offered to "
+                f"{self._asked}; free space here"
+            )
+
+    def _offer(self, peer: str, now: int) -> bool:
+        """Hand over to `peer`, unless it lags too far behind."""
+        is_near = self._lag(peer) < self._config.max_leadership_transfer_wait_index
+        if is_near:
+            self._start(None, peer, TransferRequest(term=self._state.term), now)
+        return is_near
+
+    # --- the transferee ---
+
+    def _take(self, token: object, request: TransferRequest, now: int) -> None:
+        state = self._state
+        code = None
+        if state.leader_id is None or request.transfer_id != state.leader_id:
+            code = DLedgerResponseCode.INCONSISTENT_LEADER
+        elif request.term != state.term:
+            code = DLedgerResponseCode.INCONSISTENT_TERM
+        elif not state.may_elect or not state.has_room or self._taking is not None or state.role is not Role.FOLLOWER:
+            code = DLedgerResponseCode.TAKE_LEADERSHIP_FAILED
+        if code is not None:
+            self._answer(token, request, code)
+            return
+        self._taking = _Taking(
+            token, request, now + self._config.leadership_transfer_wait_timeout_ms, now + self._config.rpc_timeout_ms
+        )
+        self.log_grew(now)
+
+    def _taken(self, code: DLedgerResponseCode) -> None:
+        taking, self._taking = self._taking, None
+        if taking is not None:
+            self._answer(taking.token, taking.request, code)
+
+    def _answer(self, token: object, request: TransferRequest, code: DLedgerResponseCode) -> None:
+        self._state.outbox.answer(token, TransferReply(group=request.group, term=request.term, code=code))

@@ -1,0 +1,145 @@
+"""Who this member is: its role, its term, whom it voted for, whom it follows.
+
+All parts of the core change role and term through here, so that the rules of changing are in one place: a term never
+falls; a new term or vote is stored before anything more is said (S3); a vote is given once a term; and a member leads
+only a term that it entered itself in this run (S4).
+
+Source:
+    openmessaging/dledger MemberState.java; dledger.md §7, §17.
+"""
+
+from collections.abc import Callable
+
+from maxq.protocol.dledger_messages import DLedgerResponseCode, Message
+from maxq.replication.raft.config import RaftConfig
+from maxq.replication.raft.ledger import HardState, Ledger
+from maxq.replication.raft.outbox import Outbox
+from maxq.replication.raft.outputs import Alarm, Commit, Role
+
+
+class MemberState:
+    """One member's standing.
+
+    Attributes:
+        role, term, voted_for, leader_id: as in Java. `leader_id` is None for a candidate.
+        committed_index: the highest index that is known to be committed; it never falls.
+        leader_heard_ms: when a heart-beat of the leader came last.
+        leader_is_maxq: did the last heart-beat say so?
+        frozen: a leader wanted a committed entry gone (S8): no vote and no candidacy any more in this run.
+        has_room: does its disk take own appends? Who has none leads only if nobody else can.
+        on_change: called with now after any of role, term, leader changed.
+    """
+
+    def __init__(self, config: RaftConfig, ledger: Ledger, hard_state: HardState, outbox: Outbox, now: int) -> None:
+        self.config = config
+        self.ledger = ledger
+        self.outbox = outbox
+        self.role = Role.CANDIDATE
+        self.term = max(hard_state.term, ledger.end_term)
+        self.voted_for = hard_state.voted_for if hard_state.term == self.term else None
+        self.leader_id: str | None = None
+        self.leader_heard_ms = now
+        self.leader_is_maxq = False
+        self.frozen = False
+        self.has_room = True
+        self.committed_index = ledger.committed_index
+        self.on_change: Callable[[int], None] = lambda now: None
+        self._standing: tuple[Role, int, str | None] = (self.role, self.term, self.leader_id)
+        self._entered_term = -1  # the term that this run of the member stands for or leads
+
+    @property
+    def is_amnesiac(self) -> bool:
+        """Has this member forgotten something it promised (S10)?"""
+        return self.ledger.amnesiac_until >= 0
+
+    @property
+    def may_elect(self) -> bool:
+        """May it vote and stand for election?"""
+        return not self.frozen and not self.is_amnesiac
+
+    @property
+    def leader_timeout_ms(self) -> int:
+        """Without a heart-beat for so long the leader is given up."""
+        interval = self.config.heart_beat_time_interval_ms
+        if not self.leader_is_maxq:
+            interval = max(interval, self.config.java_heart_beat_time_interval_ms)
+        return interval * self.config.max_heart_beat_leak
+
+    def is_leader_of(self, term: int) -> bool:
+        """Does this member lead `term` now?"""
+        return self.role is Role.LEADER and self.term == term
+
+    def check(self, message: Message) -> DLedgerResponseCode | None:
+        """Why a request from `leader_id` is none for this member (rows 0 to 2 of dledger.md §8.1)."""
+        if message.group != self.config.group:
+            return DLedgerResponseCode.UNKNOWN_GROUP
+        if message.remote_id != self.config.self_id:
+            return DLedgerResponseCode.UNKNOWN_MEMBER
+        return None
+
+    def enter_next_term(self, now: int) -> None:
+        """Stand for election: the next term, with the own vote."""
+        self.term += 1
+        self._entered_term = self.term
+        self.voted_for = self.config.self_id
+        self.outbox.store(HardState(self.term, self.voted_for))
+        self._change(Role.CANDIDATE, None, now)
+
+    def vote_for(self, candidate: str, term: int, now: int) -> None:
+        """Give the vote of `term`, which is this member's or a later one."""
+        assert term > self.term or self.voted_for in (None, candidate), (
+            f"{self.config.self_id} voted for {self.voted_for} in term {term}, and now for {candidate}"
+        )
+        is_new_term = term > self.term
+        if is_new_term or self.voted_for is None:
+            self.term = term
+            self.voted_for = candidate
+            self.outbox.store(HardState(term, candidate))
+        if is_new_term:
+            self._change(Role.CANDIDATE, None, now)
+
+    def step_down(self, term: int, now: int) -> None:
+        """Be a candidate in `term`, the own one or a later one, without a leader."""
+        self._adopt(term)
+        self._change(Role.CANDIDATE, None, now)
+
+    def follow(self, leader_id: str, term: int, now: int) -> None:
+        """Be a follower of `leader_id` in `term`, the own one or a later one."""
+        self._adopt(term)
+        self.leader_heard_ms = now
+        self._change(Role.FOLLOWER, leader_id, now)
+
+    def lead(self, now: int) -> None:
+        """Be the leader of the term that this member stood for."""
+        assert self._entered_term == self.term and self.voted_for == self.config.self_id, (
+            f"{self.config.self_id} would lead term {self.term}, which it did not enter"
+        )
+        self._change(Role.LEADER, self.config.self_id, now)
+
+    def commit(self, index: int) -> bool:
+        """Everything up to `index` is committed. Is that news?"""
+        if index <= self.committed_index:
+            return False
+        assert index <= self.ledger.end_index, f"commit of {index}, the log ends at {self.ledger.end_index}"
+        self.committed_index = index
+        self.outbox.put(Commit(index))
+        return True
+
+    def alarm(self, text: str) -> None:
+        """Tell the operator."""
+        self.outbox.put(Alarm(text))
+
+    def _adopt(self, term: int) -> None:
+        assert term >= self.term, f"{self.config.self_id} in term {self.term} goes back to {term}"
+        if term > self.term:
+            self.term = term
+            self.voted_for = None
+            self.outbox.store(HardState(term, None))
+
+    def _change(self, role: Role, leader_id: str | None, now: int) -> None:
+        self.role = role
+        self.leader_id = leader_id
+        standing = (role, self.term, leader_id)
+        if standing != self._standing:
+            self._standing = standing
+            self.on_change(now)

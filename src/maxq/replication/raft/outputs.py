@@ -1,0 +1,87 @@
+"""What a `RaftNode` wants done. The driver does it in the order of the list."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from maxq.protocol.dledger_messages import DLedgerResponseCode, Reply, Request
+from maxq.replication.raft.ledger import HardState
+
+
+class Role(Enum):
+    """Of a member (MemberState.Role)."""
+
+    CANDIDATE = "CANDIDATE"
+    FOLLOWER = "FOLLOWER"
+    LEADER = "LEADER"
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """Send `message` to `peer` and call `RaftNode.reply(request_id, …)` exactly once: with the answer, or with None
+    when the connection fails or RaftConfig.rpc_timeout_ms have passed."""
+
+    peer: str
+    request_id: int
+    message: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The reply to the request that came with `token`; exactly one for each."""
+
+    token: object
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTerm:
+    """Make term and vote durable, then call `RaftNode.term_stored(state)`. What the core wants sent meanwhile it keeps
+    back by itself. If it fails: stop the member."""
+
+    state: HardState
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Everything up to `index` is committed; it never falls."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChange:
+    """Role, term or leader are others now. Who ceases to lead takes no appends from here on (`end_leading`), and what
+    waits for a commit gets TERM_CHANGED (501)."""
+
+    role: Role
+    term: int
+    leader_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierWanted:
+    """This member leads `term` now: `begin_leading(term)`, then append the barrier entry, with which the entries of
+    older terms commit (S1). Follows its RoleChange in the same list."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReady:
+    """Outcome of `RaftNode.read_index`. SUCCESS: as soon as what is shown includes `index`, which it does once the
+    Commit outputs before this one are done, a read is linearizable. NOT_LEADER: ask another."""
+
+    token: object
+    code: DLedgerResponseCode
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """For the operator: something that must not happen has."""
+
+    text: str
+
+
+Output: TypeAlias = SendRequest | Answer | StoreTerm | Commit | RoleChange | BarrierWanted | ReadReady | Alarm

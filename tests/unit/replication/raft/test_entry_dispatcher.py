@@ -1,0 +1,161 @@
+"""What a leader sends to members of ours and of Java's, and how much of it."""
+
+from maxq.protocol.dledger_messages import (
+    DLedgerResponseCode,
+    HeartBeatReply,
+    HeartBeatRequest,
+    PushReply,
+    PushRequest,
+    PushType,
+)
+from maxq.replication.raft.outputs import Role
+from tests.unit.replication.raft.support import OneMember
+
+
+def append(member: OneMember, count: int) -> None:
+    first = member.ledger.end_index + 1
+    for _ in range(count):
+        member.ledger.append_own(member.node.term, b"x")
+    member.node.appended(first, member.ledger.end_index, member.now)
+    member.settle()
+
+
+def join(member: OneMember, maxq: str | None) -> None:
+    """n1 agrees with the leader's last entry of before."""
+    member.elect(maxq)
+    (compare,) = member.sent("n1", PushRequest)
+    assert compare.type is PushType.COMPARE
+    end = compare.entries[0].index
+    member.reply_last(PushReply(term=compare.term, index=end, count=1, begin_index=0, end_index=end))
+
+
+def acknowledge(member: OneMember, push: PushRequest) -> None:
+    last = push.last_index
+    member.reply_last(
+        PushReply(term=push.term, index=push.first_index, count=push.count, begin_index=0, end_index=last)
+    )
+
+
+def test_nothing_is_pushed_before_the_follower_is_in_the_term() -> None:
+    """S5: a Java member compares without a look at the term; its answer would count too much."""
+    member = OneMember(1, 1)
+    member.elect()
+    assert member.sent("n2", PushRequest) == []
+    member.sent("n2", HeartBeatRequest)
+    member.reply_last(HeartBeatReply(code=DLedgerResponseCode.TERM_NOT_READY))
+    assert member.sent("n2", PushRequest) == []
+    member.at(member.now + 20)
+    member.sent("n2", HeartBeatRequest)
+    member.reply_last(HeartBeatReply())
+    assert [push.type for push in member.sent("n2", PushRequest)] == [PushType.COMPARE]
+
+
+def test_ours_get_all_there_is_as_one_run() -> None:
+    member = OneMember(1, 1)
+    join(member, "d1")
+    (barrier,) = member.sent("n1", PushRequest)
+    assert barrier.run is not None
+    acknowledge(member, barrier)
+    append(member, 50)
+    (push,) = member.sent("n1", PushRequest)
+    assert (push.first_index, push.count, push.entries) == (3, 50, ())
+
+
+def test_java_gets_entries_one_alone_or_a_batch() -> None:
+    member = OneMember(1, 1, java_push_entries=20)
+    join(member, None)
+    (barrier,) = member.sent("n1", PushRequest)
+    assert (barrier.is_batch, barrier.count, barrier.run) == (False, 1, None)
+    append(member, 50)
+    pushes = member.sent("n1", PushRequest)
+    assert [(push.is_batch, push.first_index, push.count) for push in pushes] == [
+        (True, 3, 20), (True, 23, 20), (True, 43, 10),
+    ]  # fmt: skip
+
+
+def test_no_more_pushes_on_their_way_than_the_window() -> None:
+    member = OneMember(1, 1, push_window=3, max_push_bytes=64)
+    join(member, "d1")
+    append(member, 10)
+    assert len(member.sent("n1", PushRequest)) == 3
+    member.reply_last(None)
+    assert member.sent("n1", PushRequest) == []
+
+
+def test_acknowledgement_of_a_later_push_counts_for_those_before() -> None:
+    member = OneMember(1, 1, max_push_bytes=64)
+    join(member, "d1")
+    append(member, 1)
+    first, second = member.sent("n1", PushRequest)
+    acknowledge(member, second)
+    assert member.node.mark("n1") == second.last_index > first.last_index
+
+
+def test_refused_push_leads_to_a_comparison() -> None:
+    member = OneMember(1, 1)
+    join(member, "d1")
+    (push,) = member.sent("n1", PushRequest)
+    member.reply_last(
+        PushReply(term=push.term, code=DLedgerResponseCode.INCONSISTENT_STATE, index=2, begin_index=0, end_index=1)
+    )
+    (compare,) = member.sent("n1", PushRequest)
+    assert (compare.type, compare.entries[0].index) == (PushType.COMPARE, 1)
+
+
+def test_failed_push_leads_to_a_comparison_after_a_pause() -> None:
+    member = OneMember(1, 1, retry_ms=70)
+    join(member, "d1")
+    member.sent("n1", PushRequest)
+    member.reply_last(None)
+    member.at(member.now + 69)
+    assert member.sent("n1", PushRequest) == []
+    member.at(member.now + 1)
+    assert [push.type for push in member.sent("n1", PushRequest)] == [PushType.COMPARE]
+
+
+def test_laggard_gets_its_share_of_a_second() -> None:
+    member = OneMember(*([1] * 1500), peer_push_throttle_point=1000, peer_push_quota=1, max_push_bytes=64)
+    member.elect()
+    (compare,) = member.sent("n1", PushRequest)
+    inconsistent = DLedgerResponseCode.INCONSISTENT_STATE
+    member.reply_last(PushReply(term=2, code=inconsistent, index=1499, count=1, begin_index=0, end_index=10))
+    member.sent("n1", PushRequest)
+    member.reply_last(PushReply(term=2, index=10, count=1, begin_index=0, end_index=10))
+    assert compare.type is PushType.COMPARE
+    sent = sum(push.count for push in member.sent("n1", PushRequest))
+    assert 0 < sent <= member.config.push_window
+
+
+def test_peer_that_lost_what_it_acknowledged_no_longer_counts() -> None:
+    """S11."""
+    member = OneMember(1, 1)
+    join(member, "d1")
+    (barrier,) = member.sent("n1", PushRequest)
+    acknowledge(member, barrier)
+    assert member.node.mark("n1") == 2
+    append(member, 1)
+    member.sent("n1", PushRequest)
+    refused = DLedgerResponseCode.INCONSISTENT_STATE
+    member.reply_last(PushReply(term=2, code=refused, index=3, begin_index=0, end_index=0))
+    member.sent("n1", PushRequest)
+    member.reply_last(PushReply(term=2, code=refused, index=2, begin_index=0, end_index=0))
+    assert member.node.mark("n1") == 0
+
+
+def test_larger_term_in_a_refusal_ends_the_reign() -> None:
+    member = OneMember(1, 1)
+    join(member, "d1")
+    member.sent("n1", PushRequest)
+    member.reply_last(PushReply(term=9, code=DLedgerResponseCode.EXPIRED_TERM))
+    assert (member.node.role, member.node.term) == (Role.CANDIDATE, 9)
+
+
+def test_retention_spares_what_a_live_follower_lacks() -> None:
+    member = OneMember(1, 1)
+    join(member, "d1")
+    (barrier,) = member.sent("n1", PushRequest)
+    acknowledge(member, barrier)
+    member.sync()
+    assert (member.node.committed_index, member.node.retain_index) == (2, 2)
+    append(member, 3)
+    assert member.node.retain_index == 2

@@ -1,0 +1,119 @@
+"""A leader's hold on its group: check-quorum, lease, reads, transfer, limits."""
+
+from maxq.protocol.dledger_messages import (
+    DLedgerResponseCode,
+    HeartBeatReply,
+    HeartBeatRequest,
+    PushReply,
+    PushRequest,
+    TransferReply,
+    TransferRequest,
+)
+from maxq.replication.raft.outputs import Alarm, ReadReady, Role
+from tests.unit.replication.raft.support import OneMember
+
+
+def leader(**settings: object) -> OneMember:
+    """Whose barrier is committed with n1."""
+    member = OneMember(1, 1, **settings)
+    member.elect()
+    member.sent("n1", PushRequest)
+    member.reply_last(PushReply(term=2, index=1, count=1, begin_index=0, end_index=1))
+    member.sent("n1", PushRequest)
+    member.reply_last(PushReply(term=2, index=2, count=1, begin_index=0, end_index=2))
+    member.sync()
+    assert member.node.committed_index == 2
+    return member
+
+
+def test_leader_that_no_quorum_answers_takes_no_appends_and_then_steps_down() -> None:
+    member = leader()
+    assert member.node.append_refusal(50) is None
+    assert member.node.append_refusal(50 + 225) is None
+    assert member.node.append_refusal(50 + 226) is DLedgerResponseCode.NOT_LEADER
+    member.at(50 + 300)
+    assert member.node.role is Role.LEADER
+    member.at(50 + 301)
+    assert (member.node.role, member.node.term) == (Role.CANDIDATE, 2)
+
+
+def test_silent_member_does_not_matter_while_another_answers() -> None:
+    member = leader()
+    for now in range(100, 2000, 50):
+        member.at(now)
+        if member.sent("n1", HeartBeatRequest):
+            member.reply_last(HeartBeatReply(maxq="d1"))
+    assert member.node.append_refusal(2000) is None
+
+
+def test_pending_limit() -> None:
+    member = leader(max_pending_requests_num=3)
+    for _ in range(3):
+        member.ledger.append_own(2, b"x")
+    assert member.node.append_refusal(60) is DLedgerResponseCode.LEADER_PENDING_FULL
+
+
+def test_member_with_other_settings_is_told_once() -> None:
+    member = leader()
+    for now in (200, 300, 400):
+        member.at(now)
+        member.sent("n1", HeartBeatRequest)
+        member.reply_last(HeartBeatReply(maxq="d2"))
+    assert [alarm.text for alarm in member.all_of(Alarm)] == ["n1 has other settings: d2, here d1"]
+
+
+def test_read_waits_for_a_heart_beat_that_was_sent_after_it() -> None:
+    member = leader()
+    member.at(160)
+    assert member.sent("n1", HeartBeatRequest)
+    before = member._last
+    member.node.read_index("a", 160)
+    member.node.read_index("b", 160)
+    member.settle()
+    member.node.reply(before, HeartBeatReply(maxq="d1"), 161)
+    member.settle()
+    assert member.all_of(ReadReady) == []
+    member.sent("n1", HeartBeatRequest)
+    member.reply_last(HeartBeatReply(maxq="d1"))
+    assert [ready.token for ready in member.all_of(ReadReady)] == ["a"]
+    member.sent("n1", HeartBeatRequest)  # the round that what came meanwhile shares
+    member.reply_last(HeartBeatReply(maxq="d1"))
+    assert [(ready.token, ready.index) for ready in member.all_of(ReadReady)] == [("a", 2), ("b", 2)]
+
+
+def test_reads_of_a_leader_that_was_deposed_are_refused() -> None:
+    member = leader()
+    member.node.read_index("a", 60)
+    member.follow("n1", 7)
+    assert member.all_of(ReadReady) == [ReadReady("a", DLedgerResponseCode.NOT_LEADER, -1)]
+
+
+def test_transfer_is_refused_by_the_rules_of_java() -> None:
+    member = leader()
+
+    def ask(transferee: str, term: int = 2, to: str = "n0") -> str:
+        reply = member.ask(
+            TransferRequest(group="g", remote_id="n0", term=term, transfer_id=to, transferee_id=transferee)
+        )
+        assert isinstance(reply, TransferReply)
+        return reply.code.name
+
+    assert ask("n7") == "UNKNOWN_MEMBER"
+    assert ask("n1", term=1) == "INCONSISTENT_TERM"
+    assert ask("n0") == "TAKE_LEADERSHIP_FAILED"
+    for _ in range(1000):
+        member.ledger.append_own(2, b"x")
+    assert ask("n1") == "FALL_BEHIND_TOO_MUCH"
+
+
+def test_preferred_leader_gets_leadership_when_it_is_near() -> None:
+    member = leader(preferred_leader_ids=("n1",))
+    for now in range(100, 1200, 50):
+        member.at(now)
+        if member.sent("n1", HeartBeatRequest):
+            member.reply_last(HeartBeatReply(maxq="d1"))
+    (order,) = member.sent("n1", TransferRequest)
+    assert order.take_leadership_ledger_index == 2
+    assert member.node.append_refusal(member.now) is DLedgerResponseCode.LEADER_TRANSFERRING
+    member.reply_last(None)
+    assert member.node.append_refusal(member.now) is None

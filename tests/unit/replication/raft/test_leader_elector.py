@@ -1,0 +1,166 @@
+"""Votes by the table of dledger.md §8.1, and standing for election beside members of Java's."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from maxq.protocol.dledger_messages import DLedgerResponseCode, VoteReply, VoteRequest, VoteResult
+from maxq.replication.raft.ledger import HardState
+from maxq.replication.raft.outputs import Role, StoreTerm
+from tests.unit.replication.raft.support import OneMember
+
+
+def vote_request(term: int, end_term: int = 3, end_index: int = 2, candidate: str = "n1", **more: Any) -> VoteRequest:
+    facts: Mapping[str, Any] = {"group": "g", "remote_id": "n0", **more}
+    return VoteRequest(leader_id=candidate, term=term, ledger_end_term=end_term, ledger_end_index=end_index, **facts)
+
+
+def vote(member: OneMember, request: VoteRequest) -> tuple[VoteResult, int]:
+    reply = member.ask(request)
+    assert isinstance(reply, VoteReply)
+    return reply.vote_result, reply.term
+
+
+@pytest.mark.parametrize(
+    ("request_", "result"),
+    [
+        (vote_request(5, candidate="n9"), VoteResult.REJECT_UNKNOWN_LEADER),
+        (vote_request(5, candidate="n0"), VoteResult.REJECT_UNEXPECTED_LEADER),
+        (vote_request(5, end_term=2, end_index=9), VoteResult.REJECT_EXPIRED_LEDGER_TERM),
+        (vote_request(5, end_index=1), VoteResult.REJECT_SMALL_LEDGER_END_INDEX),
+        (vote_request(3), VoteResult.REJECT_EXPIRED_VOTE_TERM),
+        (vote_request(4), VoteResult.ACCEPT),
+    ],
+)
+def test_table(request_: VoteRequest, result: VoteResult) -> None:
+    assert vote(OneMember(3, 3, 3, state=HardState(4)), request_) == (result, 4)
+
+
+def test_rows_of_wrong_addressees_come_first_and_echo_the_term() -> None:
+    member = OneMember(3, state=HardState(4))
+    for wrong, code in (({"group": "x"}, DLedgerResponseCode.UNKNOWN_GROUP),
+                        ({"remote_id": "n2"}, DLedgerResponseCode.UNKNOWN_MEMBER)):  # fmt: skip
+        reply = member.ask(vote_request(9, **wrong))
+        assert isinstance(reply, VoteReply)
+        assert (reply.code, reply.vote_result, reply.term) == (code, VoteResult.UNKNOWN, 9)
+
+
+def test_one_vote_a_term_the_same_candidate_again_is_no_other() -> None:
+    member = OneMember(3, 3, 3, state=HardState(4))
+    assert vote(member, vote_request(4, candidate="n1")) == (VoteResult.ACCEPT, 4)
+    assert vote(member, vote_request(4, candidate="n2")) == (VoteResult.REJECT_ALREADY_VOTED, 4)
+    assert vote(member, vote_request(4, candidate="n1")) == (VoteResult.ACCEPT, 4)
+    assert [store.state for store in member.all_of(StoreTerm)] == [HardState(4, "n1")]
+
+
+def test_who_follows_says_so() -> None:
+    member = OneMember(3, 3, 3, state=HardState(4))
+    member.follow("n1", 4)
+    assert vote(member, vote_request(4, candidate="n2")) == (VoteResult.REJECT_ALREADY_HAS_LEADER, 4)
+    assert vote(member, vote_request(4, candidate="n2", is_pre_vote=True))[0] is VoteResult.REJECT_ALREADY_HAS_LEADER
+
+
+def test_later_term_and_vote_are_stored_in_one_step_and_before_the_answer() -> None:
+    member = OneMember(3, 3, 3, state=HardState(4))
+    member.node.request(1, vote_request(7), 0)
+    (store,) = [output for output in member.node.take() if isinstance(output, StoreTerm)]
+    assert store.state == HardState(7, "n1")
+    assert member.node.take() == []
+    member.node.term_stored(store.state, 0)
+    member.settle()
+    assert member.answer(1) == VoteReply(
+        group="g", remote_id="n0", leader_id="n1", term=7, vote_result=VoteResult.ACCEPT
+    )
+
+
+def test_term_that_had_its_leader_is_not_led_again() -> None:
+    """S4: a Java candidate asks in its old term first; its log and ours end in that term."""
+    member = OneMember(3, 3, 3, state=HardState(3, "n1"))
+    assert vote(member, vote_request(3, candidate="n1", end_index=5)) == (VoteResult.REJECT_ALREADY_VOTED, 3)
+
+
+def test_probe_changes_nothing() -> None:
+    member = OneMember(3, 3, 3, state=HardState(4))
+    assert vote(member, vote_request(6, is_pre_vote=True)) == (VoteResult.ACCEPT, 4)
+    assert member.all_of(StoreTerm) == []
+    assert vote(member, vote_request(4, candidate="n2")) == (VoteResult.ACCEPT, 4)
+
+
+def test_member_that_lost_its_log_abstains_and_does_not_stand() -> None:
+    member = OneMember(3, 3, 3)
+    member.ledger.amnesiac_until = 9
+    assert vote(member, vote_request(9, end_index=20)) == (VoteResult.UNKNOWN, 3)
+    member.at(5000)
+    assert member.sent("n1", VoteRequest) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY, VoteResult.REJECT_ALREADY_VOTED],
+    ids=lambda result: result.name,
+)
+def test_java_answers_to_a_probe_that_promise_a_vote(answer: VoteResult) -> None:
+    member = OneMember(3, 3, 3, state=HardState(4))
+    member.at(50)
+    (probe,) = member.sent("n1", VoteRequest)
+    assert (probe.term, probe.is_pre_vote) == (4, True)
+    member.reply_last(VoteReply(term=4, vote_result=answer))
+    (real,) = member.sent("n1", VoteRequest)
+    assert (real.term, real.is_pre_vote) == (5, False)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [VoteResult.REJECT_ALREADY_HAS_LEADER, VoteResult.REJECT_SMALL_LEDGER_END_INDEX, VoteResult.UNKNOWN],
+    ids=lambda result: result.name,
+)
+def test_answers_after_which_the_term_is_not_raised(answer: VoteResult) -> None:
+    member = OneMember(3, 3, 3, state=HardState(4))
+    for now in range(50, 5000, 50):
+        member.at(now)
+        for peer in ("n1", "n2"):
+            if member.sent(peer, VoteRequest):
+                member.reply_last(VoteReply(term=4, vote_result=answer))
+    assert member.node.term == 4
+
+
+def test_java_member_that_is_not_in_the_term_yet_is_asked_again() -> None:
+    member = OneMember(3, 3, 3, state=HardState(4))
+    member.at(50)
+    member.sent("n1", VoteRequest)
+    member.reply_last(VoteReply(term=4, vote_result=VoteResult.ACCEPT))
+    member.sent("n1", VoteRequest)
+    member.reply_last(VoteReply(term=4, vote_result=VoteResult.REJECT_TERM_NOT_READY))
+    member.at(member.node.next_tick())
+    (again,) = member.sent("n1", VoteRequest)
+    assert again.term == 5
+    member.reply_last(VoteReply(term=5, vote_result=VoteResult.ACCEPT))
+    assert member.node.role is Role.LEADER
+
+
+def test_larger_term_in_an_answer_is_taken_at_once() -> None:
+    member = OneMember(3, 3, 3, state=HardState(4))
+    member.at(50)
+    member.sent("n1", VoteRequest)
+    member.reply_last(VoteReply(term=8, vote_result=VoteResult.REJECT_EXPIRED_VOTE_TERM))
+    assert (member.node.term, member.node.role) == (8, Role.CANDIDATE)
+
+
+def test_single_member_leads_when_its_vote_is_stored() -> None:
+    member = OneMember(peers=("n0",))
+    member.at(50)
+    assert member.node.role is Role.LEADER
+    assert member.node.committed_index == -1
+    member.sync()
+    assert member.node.committed_index == 0
+
+
+def test_java_leader_is_given_up_after_java_s_time() -> None:
+    for maxq, patience in (("d1", 300), (None, 600)):
+        member = OneMember(3, 3, 3, state=HardState(4))
+        member.follow("n1", 4, maxq)
+        member.at(patience)
+        assert member.node.role is Role.FOLLOWER
+        member.at(patience + 1)
+        assert member.node.role is Role.CANDIDATE
