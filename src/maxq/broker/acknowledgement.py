@@ -6,8 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from maxq.broker.stats.stage_times import Stage, StageSample
 from maxq.codes import ResponseCode
 from maxq.store.message_store import MessageStore
+
+#: The message is stored and stays, whatever disk or replicas lack. With any other code it may be gone tomorrow.
+STAYS = frozenset(
+    (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
+     ResponseCode.SLAVE_NOT_AVAILABLE)
+)  # fmt: skip
 
 
 class ReplicaAcks(Protocol):
@@ -26,6 +33,8 @@ class ReplicaAcks(Protocol):
 class Acknowledgement:
     """One per broker. Without replicas only the disk counts."""
 
+    refusal_code = ResponseCode.SYSTEM_ERROR  # of what `refusal` refuses
+
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._replicas: ReplicaAcks | None = None
@@ -35,24 +44,27 @@ class Acknowledgement:
         self._replicas = replicas
 
     def refusal(self) -> str | None:
-        """The remark of an answer IN_SYNC_REPLICAS_NOT_ENOUGH (code 1); None: go on. Ask before anything is stored."""
+        """The remark of an answer with `refusal_code` (IN_SYNC_REPLICAS_NOT_ENOUGH); None: go on. Ask before anything
+        is stored."""
         return None if self._replicas is None else self._replicas.refusal()
 
-    def when(self, end_offset: int, done: Callable[[ResponseCode], None]) -> bool:
+    def when(
+        self, end_offset: int, done: Callable[[ResponseCode], None], sample: StageSample | None = None
+    ) -> bool:
         """Tell `done` what a producer whose message ends at `end_offset` is told: SUCCESS, FLUSH_DISK_TIMEOUT or
-        FLUSH_SLAVE_TIMEOUT, which wins over the disk's; the message is stored in any case.
+        FLUSH_SLAVE_TIMEOUT, which wins over the disk's; the message is stored in any case. `sample` hears of both.
 
         Returns:
             False: SUCCESS, now, and `done` is not called.
         """
-        if self._replicas is None:
+        if self._replicas is None and sample is None:
             return self._store.when_durable(
                 end_offset, lambda flushed: done(ResponseCode.SUCCESS if flushed else ResponseCode.FLUSH_DISK_TIMEOUT)
             )
-        both = _Both(done)
+        both = _Both(done, sample)
         if not self._store.when_durable(end_offset, both.on_flushed):
             both.flushed = True
-        if not self._replicas.when(end_offset, both.on_copied):
+        if self._replicas is None or not self._replicas.when(end_offset, both.on_copied):
             both.copied = True
         return both.flushed is None or both.copied is None
 
@@ -75,19 +87,24 @@ class Acknowledgement:
 class _Both:
     """What disk and replicas have said of one wait; None: nothing yet."""
 
-    __slots__ = ("_done", "copied", "flushed")
+    __slots__ = ("_done", "_sample", "copied", "flushed")
 
-    def __init__(self, done: Callable[[ResponseCode], None]) -> None:
+    def __init__(self, done: Callable[[ResponseCode], None], sample: StageSample | None) -> None:
         self._done = done
+        self._sample = sample
         self.flushed: bool | None = None
         self.copied: bool | None = None
 
     def on_flushed(self, flushed: bool) -> None:
         self.flushed = flushed
+        if self._sample is not None:
+            self._sample.heard(Stage.FLUSH)
         self._look()
 
     def on_copied(self, copied: bool) -> None:
         self.copied = copied
+        if self._sample is not None:
+            self._sample.heard(Stage.REPLICATE)
         self._look()
 
     def _look(self) -> None:

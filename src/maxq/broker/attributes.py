@@ -8,6 +8,7 @@ Source:
     broker-api.md §25, changes-5.5.md §3.2.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -18,8 +19,17 @@ MESSAGE_TYPE: Final = "message.type"
 QUEUE_TYPE: Final = "queue.type"
 CLEANUP_POLICY: Final = "cleanup.policy"
 RESERVE_TIME: Final = "reserve.time"
+#: MaxQ's own. Per second, of a topic what is sent to it, of a group what it is given.
+QUOTA_BYTES: Final = "quota.bytes"
+QUOTA_MESSAGES: Final = "quota.messages"
+#: MaxQ's own: how long, and how much in each queue, the messages of a topic are kept at most.
+RETENTION_MS: Final = "retention.ms"
+RETENTION_BYTES: Final = "retention.bytes"
+#: MaxQ's own: where each queue of a topic begins since the topic was purged, `queueId:offset` separated by blanks.
+PURGED: Final = "purged.offsets"
 
 _LONG_MAX: Final = (1 << 63) - 1
+_PLACES: Final = re.compile(r"[0-9]{1,5}:[0-9]{1,18}( [0-9]{1,5}:[0-9]{1,18})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,12 @@ def _boolean(value: str) -> str | None:
     return None if value.lower() in ("true", "false") else "boolean attribute format is wrong; write true or false"
 
 
+def _places(value: str) -> str | None:
+    if _PLACES.fullmatch(value):
+        return None
+    return "queue offsets have the form queueId:offset, separated by blanks; purgeTopic writes them"
+
+
 def _any(value: str) -> str | None:
     return None
 
@@ -140,6 +156,11 @@ TOPIC_ATTRIBUTES: Final = _table(
     Attribute(CLEANUP_POLICY, _one_of("DELETE", "COMPACTION"), changeable=False),
     Attribute(RESERVE_TIME, _never("needs a tiered store; the store keeps files for fileReservedTime hours")),
     Attribute("lite.topic.expiration", _in_range(-1, 43200)),
+    Attribute(QUOTA_BYTES, _in_range(1, _LONG_MAX)),
+    Attribute(QUOTA_MESSAGES, _in_range(1, _LONG_MAX)),
+    Attribute(RETENTION_MS, _in_range(1000, _LONG_MAX)),
+    Attribute(RETENTION_BYTES, _in_range(1, _LONG_MAX)),
+    Attribute(PURGED, _places),
 )
 
 SUBSCRIPTION_GROUP_ATTRIBUTES: Final = _table(
@@ -151,4 +172,6 @@ SUBSCRIPTION_GROUP_ATTRIBUTES: Final = _table(
     Attribute("lite.sub.client.quota", _in_range(-1, _LONG_MAX)),
     Attribute("lite.sub.client.max.event.cnt", _in_range(10, _LONG_MAX)),
     Attribute("lite.sub.wildcard", _any),
+    Attribute(QUOTA_BYTES, _in_range(1, _LONG_MAX)),
+    Attribute(QUOTA_MESSAGES, _in_range(1, _LONG_MAX)),
 )

@@ -1,16 +1,23 @@
-"""What a broker takes from an arrival before frames are decoded one by one: plain sends, and pulls it knows."""
+"""What a broker takes from an arrival before frames are decoded one by one: plain sends, pulls it knows, commits, what
+consumers give back, acks of what was popped."""
 
+from maxq.broker.pop.ack_path import AckPath
 from maxq.broker.pull_path import PullPath
+from maxq.broker.send_back_path import SendBackPath
 from maxq.broker.send_path import SendPath
+from maxq.broker.transaction.end_path import EndPath
 from maxq.remoting.server import Connection
 
 
 class BatchPath:
-    """`RemotingServer.batch_path` of a broker: both paths in turn, as long as one of them gets on."""
+    """`RemotingServer.batch_path` of a broker: all paths in turn, as long as one of them gets on."""
 
-    def __init__(self, sends: SendPath, pulls: PullPath) -> None:
+    def __init__(self, sends: SendPath, pulls: PullPath, ends: EndPath, backs: SendBackPath, acks: AckPath) -> None:
         self._sends = sends
         self._pulls = pulls
+        self._ends = ends
+        self._backs = backs
+        self._acks = acks
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """The position behind the leading frames of buffer[start:end] that were answered."""
@@ -19,6 +26,12 @@ class BatchPath:
             if position == end:
                 return end
             position = self._pulls(connection, buffer, position, end)
-            if position in (start, end):
+            if position != end:
+                position = self._ends(connection, buffer, position, end)
+            if position != end:
+                position = self._backs(connection, buffer, position, end)
+            if position != end:
+                position = self._acks(connection, buffer, position, end)
+            if position in (start, end) or connection.is_held_back:
                 return position
             start = position

@@ -1,4 +1,4 @@
-"""BrokerController: starts a broker and stops it. What it consists of: broker_parts.py.
+"""BrokerController: starts a broker and stops it. What it consists of: broker_base.py, broker_parts.py.
 
 Order of a start: configuration tables, store (recovery), listening, schedules, registration with the name servers.
 Order of a stop: unregister, answer what is unfinished, stop listening, store, configuration tables.
@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from maxq.access.access_control import AccessControl
 from maxq.broker.broker_identity import resolve
 from maxq.broker.broker_parts import BrokerParts
 from maxq.broker.persistent_manager import PersistentManager
@@ -39,14 +40,23 @@ _VIP_EXCLUDED = (
 class BrokerController(BrokerParts):
     """One broker."""
 
-    def __init__(self, settings: BrokerSettings, *, disk: Disk, clock: Clock, rng: Rng) -> None:
-        """Nothing is opened yet. `settings` have an address and a store folder (config.host.broker_on).
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        disk: Disk,
+        clock: Clock,
+        rng: Rng,
+        access: AccessControl | None = None,
+    ) -> None:
+        """Nothing is opened yet. `settings` have an address and a store folder (config.host.broker_on). `access`:
+        shared with another server of this process.
 
         Raises:
             ConfigError: brokerRole and brokerId do not fit.
         """
         check_role(settings)
-        super().__init__(settings, disk=disk, clock=clock, rng=rng, on_failure=self._service_failed)
+        super().__init__(settings, disk=disk, clock=clock, rng=rng, on_failure=self._service_failed, access=access)
         self._running = False
         self._failure_listener: Callable[[str, BaseException], None] = self._stop_after_failure
         self._stopping: asyncio.Task[None] | None = None
@@ -75,6 +85,8 @@ class BrokerController(BrokerParts):
             OSError: the port is in use, or the disk refuses. What was opened is closed again.
         """
         try:
+            await self.pages.start()
+            self.exports.start()
             await self._resolve_address()
             await self._load()
             await self._listen()
@@ -88,8 +100,12 @@ class BrokerController(BrokerParts):
         self.schedule = BrokerSchedule(self.scheduled_parts())
         self.schedule.start()
         self.role.start()
-        self.log_care.start()
+        self.access.start()
         self.kinds.start()
+        if self.dledger is None:
+            self.log_care.start()
+        else:
+            self.dledger.follow(self.change_to_master, self.change_to_slave)
         try:
             await self._register_first()
         except BaseException:  # told to end while a name server takes its time
@@ -109,6 +125,7 @@ class BrokerController(BrokerParts):
         await run_blocking(self.store_owner.check, role)
         for table in self._tables():
             await run_blocking(table.load)
+        await run_blocking(self.access.load)
         self.topics.create_system_topics()
         if self._settings.broker.enable_create_sys_group:
             self.groups.create_system_groups()
@@ -172,6 +189,8 @@ class BrokerController(BrokerParts):
         self._running = False
         if self._registering is not None:
             self._registering.cancel()
+        if self.dledger is not None:
+            await self.dledger.leave()
         await self.member.acting.shutdown()
         await self.registration.unregister()
         await self.role.stop()
@@ -185,6 +204,11 @@ class BrokerController(BrokerParts):
         await self._close()
         log.info("broker %s has ended", self.address.broker_name)
 
+    def _not_ready(self) -> list[str]:
+        if not self._running:
+            return ["the broker is starting or ending"]
+        return super()._not_ready()
+
     def _service_failed(self, service: str, error: BaseException) -> None:
         self._failure_listener(service, error)
 
@@ -194,9 +218,14 @@ class BrokerController(BrokerParts):
 
     async def _close(self) -> None:
         """Close whatever is open, in the order of a shutdown; also after a start that failed half way."""
+        await self.exports.shutdown()
+        await self.pages.shutdown()
         await self.server.shutdown()
+        await self.access.shutdown()
         await self.ha_service.shutdown()
         await self.log_care.shutdown()
+        if self.dledger is not None:
+            await self.dledger.shutdown()
         await self.store.shutdown()
         if self.address.port:
             await self._persist_tables()

@@ -24,7 +24,7 @@ Every refusal counts (`refused`), also of one-way requests, which nobody else wo
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from maxq.broker.stats.put_times import PutTimes
 from maxq.codes import RequestCode
@@ -33,6 +33,7 @@ from maxq.protocol.header_fields import camel_case
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.refusals import Cause, Refusals, cause_of, explain
 
 log = logging.getLogger(__name__)
 
@@ -51,22 +52,14 @@ class RequestKind:
     count: int = 0
     peak: int = 0
 
-    def enter(self) -> None:
-        self.count += 1
+    def enter(self, count: int = 1) -> None:
+        self.count += count
         if self.count > self.peak:
             self.peak = self.count
 
-    def leave(self) -> None:
-        assert self.count > 0, f"more {self.name} requests ended than began"
-        self.count -= 1
-
-
-@dataclass(slots=True)
-class Refusals:
-    """How many requests were refused, by cause (the word in brackets of the remark)."""
-
-    by_cause: dict[str, int] = field(default_factory=dict)
-    oneway_dropped: int = 0
+    def leave(self, count: int = 1) -> None:
+        assert self.count >= count, f"more {self.name} requests ended than began"
+        self.count -= count
 
 
 class FastFailure:
@@ -79,7 +72,6 @@ class FastFailure:
         self._slow_append_ms = 0  # of this turn; 0: none
         self._last_turn_ms = 0  # how long the turn before took; 0 if that is long ago
         self._last_turn_ended_ms = -_IN_A_ROW_MS
-        self._reported: dict[str, int] = {}
         self.sends = RequestKind(
             "send", "send_thread_pool_queue_capacity", "wait_time_mills_in_send_queue", "wait for the disk"
         )
@@ -109,7 +101,7 @@ class FastFailure:
         """The remark of a code 2 answer if this request must be refused; None: go on."""
         remark = self._refusal(self._kinds.get(request.code, self.rest))
         if remark is not None:
-            self._count(remark, oneway=request.is_oneway)
+            self.refused.count(cause_of(remark) or Cause.OVERLOAD, remark, oneway=request.is_oneway)
         return remark
 
     def refuse_send(self) -> str | None:
@@ -135,25 +127,22 @@ class FastFailure:
 
     def report(self) -> None:
         """Log the refusals since the last report; called every second."""
-        if self.refused.by_cause == self._reported:
-            return
-        for cause, total in self.refused.by_cause.items():
-            new = total - self._reported.get(cause, 0)
-            if new:
-                log.warning(
-                    "refused %d requests with [%s] (%d since start, %d one-way requests among all dropped)",
-                    new, cause, total, self.refused.oneway_dropped,
-                )  # fmt: skip
-        self._reported = dict(self.refused.by_cause)
+        self.refused.report()
+
+    def answered(self, request: RemotingCommand, response: RemotingCommand) -> None:
+        """A processor has answered; refusals among its answers are counted with those of `gate`."""
+        if response.code:
+            self.refused.heard(response.remark, oneway=request.is_oneway)
 
     def _refusal(self, kind: RequestKind) -> str | None:
         if kind.count:
             capacity: int = getattr(self._settings.broker, kind.capacity_setting)
             if kind.count >= capacity:
-                return (
-                    f"[OVERLOAD]system busy, start flow control for a while: {kind.count} {kind.name} requests "
-                    f"{kind.unfinished}, the limit is {capacity} ({camel_case(kind.capacity_setting)}); "
-                    "retry later or elsewhere"
+                return explain(
+                    Cause.OVERLOAD,
+                    f"system busy, start flow control for a while: {kind.count} {kind.name} requests {kind.unfinished}",
+                    limit=f"{capacity} ({camel_case(kind.capacity_setting)})",
+                    remedy="retry later or elsewhere",
                 )
         now_ms = self._clock.monotonic_ms()
         if self._turn_began_ms < 0:
@@ -174,17 +163,23 @@ class FastFailure:
         )
         if kind is self.sends and self._slow_append_ms:
             limit_ms = self._settings.store.os_page_cache_busy_time_out_mills
-            return (
-                f"[PCBUSY_CLEAN_QUEUE]{wait}; one append took {self._slow_append_ms} ms, the limit is {limit_ms} "
-                f"(osPageCacheBusyTimeOutMills): the disk is too slow, send less or elsewhere"
+            return explain(
+                Cause.PCBUSY_CLEAN_QUEUE,
+                f"{wait}; one append took {self._slow_append_ms} ms",
+                limit=f"{limit_ms} (osPageCacheBusyTimeOutMills)",
+                remedy="the disk is too slow, send less or elsewhere",
             )
         if not kind.wait_setting:
             return None
         limit_ms = getattr(self._settings.broker, kind.wait_setting)
         if waited_ms <= limit_ms or self._last_turn_ms <= limit_ms:
             return None
-        setting = camel_case(kind.wait_setting)
-        return f"[TIMEOUT_CLEAN_QUEUE]{wait}; the limit is {limit_ms} ({setting}); retry later or elsewhere"
+        return explain(
+            Cause.TIMEOUT_CLEAN_QUEUE,
+            wait,
+            limit=f"{limit_ms} ({camel_case(kind.wait_setting)})",
+            remedy="retry later or elsewhere",
+        )
 
     def _end_turn(self) -> None:
         self._last_turn_ended_ms = self._clock.monotonic_ms()
@@ -192,8 +187,3 @@ class FastFailure:
         self._turn_began_ms = -1
         self._slow_append_ms = 0
 
-    def _count(self, remark: str, *, oneway: bool) -> None:
-        cause = remark[1 : remark.index("]")]
-        self.refused.by_cause[cause] = self.refused.by_cause.get(cause, 0) + 1
-        if oneway:
-            self.refused.oneway_dropped += 1

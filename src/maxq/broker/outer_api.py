@@ -1,12 +1,12 @@
 """What a broker asks of name servers (BrokerOuterAPI.java; broker-api §1.6, namesrv §3)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.row_json import RowJson
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.register_broker import RegisterBrokerBody
 from maxq.protocol.body.route import BrokerData, KVTable, QueueData, TopicRouteData
@@ -41,47 +41,15 @@ class RegisterResult:
     ha_address: str = ""
 
 
-class TopicJson:
-    """The JSON of topics, kept from one registration to the next: with thousands of them, writing it anew each time
-    would hold up the loop."""
-
-    _EMPTY = b'"topicConfigTable":{}'
-
-    def __init__(self) -> None:
-        self._kept: dict[str, tuple[TopicConfig, bytes]] = {}
-
-    def put_into(self, body: bytes, topics: Mapping[str, TopicConfig]) -> bytes:
-        """A registration body whose topic table is empty, with `topics` in it."""
-        before, empty, after = body.partition(self._EMPTY)
-        assert empty, "the table of a registration body is a member of this name"
-        return b"".join((before, b'"topicConfigTable":{', b",".join(map(self._member, topics.values())), b"}", after))
-
-    def forget(self, names: Iterable[str]) -> None:
-        """Topics that are no more."""
-        for name in names:
-            self._kept.pop(name, None)
-
-    def _member(self, topic: TopicConfig) -> bytes:
-        kept = self._kept.get(topic.topic_name)
-        if kept is None or kept[0] is not topic:  # topics are replaced, never changed
-            kept = (topic, json_dialect.dumps({topic.topic_name: topic.to_json()})[1:-1])
-            self._kept[topic.topic_name] = kept
-        return kept[1]
-
-
 class BrokerOuterApi:
     """Calls to name servers. `address` arguments are `host:port`.
 
     Every call raises RemotingError when there is no answer and BrokerError when the answer is not success.
     """
 
-    def __init__(self, client: RemotingClient) -> None:
+    def __init__(self, client: RemotingClient, topic_json: RowJson[TopicConfig]) -> None:
         self._client = client
-        self._topic_json = TopicJson()
-
-    def forget_topics(self, names: Iterable[str]) -> None:
-        """Topics that will not be registered again."""
-        self._topic_json.forget(names)
+        self._topic_json = topic_json
 
     async def register_broker(
         self,

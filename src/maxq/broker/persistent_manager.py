@@ -12,7 +12,7 @@ import asyncio
 import logging
 import threading
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -27,10 +27,15 @@ log = logging.getLogger(__name__)
 
 
 class PersistentManager(ConfigManager):
-    """ConfigManager whose content is one JSON value in Java's layout."""
+    """ConfigManager whose content is one JSON value in Java's layout.
+
+    Attributes:
+        when_changed: called at every change, before it is on the disk.
+    """
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
+        self.when_changed: Callable[[], None] = lambda: None
         self._requested = 0  # number of the newest change
         self._written = 0  # … of the newest change that is on disk; <= _requested
         self._writer: asyncio.Task[None] | None = None
@@ -65,6 +70,7 @@ class PersistentManager(ConfigManager):
 
     def request_persist(self) -> None:
         """The table changed: have it written soon. Without a running loop it is written now."""
+        self.when_changed()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -1,20 +1,24 @@
 """The batch path of repeated pulls: what a reader asks again and again is checked once and remembered.
 
 A consumer's pulls of one queue differ in offset and opaque only. When the PullMessageProcessor has let one through, it
-teaches this path what the checks found (`learn`): a PullPlan under the key of the request (protocol/frames_cy,
-PULL_KEY_FIELDS). The next pull with that key is answered from the plan, as long as everything the checks looked at is
-still the same object; settings, topic and group configs and subscriptions are replaced on change, never mutated, so
-identity says it. Only pulls that find messages are answered here, on a master and on a slave that may be read; each
-answer says which broker to ask next (processors/pull_read_rules.py). Whatever else comes out (nothing there, offset
-moved, cold data, a pending reset) is left to the processor, which asks the store again and knows what to say.
+teaches this path what the checks found (`learn`): a PullPlan under the key of the request
+(protocol/request_scanners_cy, PULL_KEY_FIELDS). The next pull with that key is answered from the plan, as long as
+everything the checks looked at is still the same object; settings, topic and group configs and subscriptions are
+replaced on change, never mutated, so identity says it. Only pulls that find messages are answered here, on a master and
+on a slave that may be read; each answer says which broker to ask next (processors/pull_read_rules.py). Whatever else
+comes out (nothing there, offset moved, cold data, a pending reset) is left to the processor, which asks the store again
+and knows what to say.
 """
 
 from typing import NamedTuple
 
+from maxq.access.guard import Guard
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.metrics.rpc_latency import RpcLatency
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.pull_read_rules import ReadRules
+from maxq.broker.quota.quotas import Quotas
 from maxq.broker.stats import names
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager, GetCounter
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -25,8 +29,8 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.frames_cy import PullScanner
 from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.protocol.request_scanners_cy import PullScanner
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
@@ -81,6 +85,8 @@ class PullPath:
         stats: BrokerStatsManager,
         clock: Clock,
         rules: ReadRules,
+        quotas: Quotas,
+        guard: Guard | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -92,7 +98,12 @@ class PullPath:
         self._stats = stats
         self._clock = clock
         self._rules = rules
+        self._quotas = quotas
+        self.rpc_latency: RpcLatency | None = None  # to be told of what is answered here
+        self._guard = guard
         self._scanner = PullScanner()
+        if guard is not None:
+            self._scanner.expect_signatures()
         self._plans: dict[bytes, PullPlan] = {}
 
     def forget_all(self) -> None:
@@ -148,7 +159,13 @@ class PullPath:
         if behind == start or scanner.binary or connection.excluded_codes:
             return start
         plan = self._plans.get(scanner.key)
-        if plan is None or not self._holds(plan):
+        if (
+            plan is None
+            or not self._holds(plan)
+            or (self._guard is not None and not self._may(self._guard, connection))
+        ):
+            return start
+        if self._quotas.limits_pulls and self._quotas.is_limited_reader(plan.group_name, connection):
             return start
         began_ms = self._clock.monotonic_ms()
         topic, group, queue_id = plan.topic_name, plan.group_name, plan.queue_id
@@ -174,6 +191,8 @@ class PullPath:
         if latency_ms > self._stats.longest_get_ms:
             self._stats.longest_get_ms = latency_ms
         plan.counter.add(result.message_count, result.total_bytes, latency_ms, False)
+        if self.rpc_latency is not None:
+            self.rpc_latency.pull(latency_ms)
         plan.counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
         suggested_id = self._rules.suggest(plan.group, result.suggest_pulling_from_slave)
         head = plan.head % (
@@ -183,6 +202,12 @@ class PullPath:
         lengths = (4 + size + result.total_bytes).to_bytes(4, "big") + size.to_bytes(4, "big")
         connection.write([lengths + head.encode(), *result.buffers])
         return behind
+
+    def _may(self, guard: Guard, connection: Connection) -> bool:
+        """Has the guard let such a pull through on this connection, and is this one signed by the same user?"""
+        scanner = self._scanner
+        group, topic, _ = scanner.key.split(b"\0", 2)
+        return guard.session(connection).admits(scanner.code, scanner, group, topic)
 
     def _holds(self, plan: PullPlan) -> bool:
         """Is everything the checks looked at still as it was?"""

@@ -20,24 +20,24 @@ class PutHooks:
 
     def __init__(self) -> None:
         self._half: Callable[[MessageExtBrokerInner], bool] | None = None
-        self._half_stored: Callable[[MessageExtBrokerInner], None] | None = None
+        self._half_stored: Callable[[str], None] | None = None
         self._hooks: list[PutHook] = []
 
     def set_half(
         self,
         turn_away: Callable[[MessageExtBrokerInner], bool],
-        stored: Callable[[MessageExtBrokerInner], None],
+        stored: Callable[[str], None],
     ) -> None:
         """`turn_away(message)` makes a half message of one that opens a transaction, and says whether it did. No hook
-        sees those: when a transaction is committed, what is delivered meets them, delays included. `stored(message)` is
-        told when such a half message was stored."""
+        sees those: when a transaction is committed, what is delivered meets them, delays included. `stored(topic)` is
+        told when such a message of `topic` was stored as a half message."""
         self._half = turn_away
         self._half_stored = stored
 
-    def half_stored(self, message: MessageExtBrokerInner) -> None:
-        """A half message is in the log."""
+    def half_stored(self, topic: str) -> None:
+        """A half message is in the log; it was sent to `topic`."""
         if self._half_stored is not None:
-            self._half_stored(message)
+            self._half_stored(topic)
 
     def add(self, hook: PutHook) -> None:
         """`hook(message)` changes the message in place, or says why it must not be stored."""

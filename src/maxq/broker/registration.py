@@ -89,7 +89,6 @@ class BrokerRegistration:
 
         A deleted topic is not told: mqadmin removes it from the name servers (216), and a registration cannot.
         """
-        self._api.forget_topics(deleted)
         names = [topic.topic_name for topic in changed]
         if not names or self._stopped:
             return

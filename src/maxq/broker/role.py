@@ -8,6 +8,7 @@ import logging
 from dataclasses import replace
 from typing import Final
 
+from maxq.broker.dledger.member_settings import member_config, slave_id
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
 
@@ -18,11 +19,17 @@ MASTER_ID: Final = 0
 
 
 def check_role(settings: BrokerSettings) -> None:
-    """A slave has an id of its own; a master's is 0, whatever was configured.
+    """A slave has an id of its own; a master's is 0, whatever was configured. A member of a DLedger group is a slave
+    until the group says otherwise.
 
     Raises:
-        ConfigError: a slave without one.
+        ConfigError: a slave without an id; settings that make no member.
     """
+    if settings.store.enable_dleger_commit_log:
+        member_config(settings.store)
+        settings.broker = replace(settings.broker, broker_id=slave_id(settings.store))
+        settings.store = replace(settings.store, broker_role=SLAVE)
+        return
     role, broker_id = settings.store.broker_role, settings.broker.broker_id
     if role == SLAVE:
         if broker_id <= MASTER_ID:

@@ -108,7 +108,7 @@ class RuntimeInfo:
             "brokerVersionDesc": CURRENT_VERSION.name,
             "startAcceptSendRequestTimeStamp": str(broker.start_accept_send_request_time_stamp),
             "pageCacheLockTimeMills": "0",  # an append is over before anybody can ask
-            "refusedRequests": str(sum(self._fast_failure.refused.by_cause.values())),
+            "refusedRequests": str(self._fast_failure.refused.total),
             "refusedOnewayRequests": str(self._fast_failure.refused.oneway_dropped),
         }
 

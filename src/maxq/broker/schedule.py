@@ -24,6 +24,7 @@ from maxq.broker.subscription.subscription_group_manager import SubscriptionGrou
 from maxq.config.settings import BrokerSettings
 from maxq.replication.ha.ha_service import HAService
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.refusals import Cause, explain
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -105,12 +106,14 @@ class BrokerSchedule:
         if not broker.disable_consume_if_consumer_read_slowly:
             return
         for group, behind in self._parts.stats.groups_behind(broker.consumer_fallbehind_threshold).items():
-            log.warning(
-                "consumption of group %s is switched off: it is %d bytes behind, consumerFallbehindThreshold is %d; "
-                "switch it on again with updateSubGroup -s true",
-                group, behind, broker.consumer_fallbehind_threshold,
-            )  # fmt: skip
-            self._parts.groups.disable_consume(group)
+            why = explain(
+                Cause.CONSUMER_BEHIND,
+                f"consumption of group {group} is switched off: it was {behind} bytes behind",
+                limit=f"{broker.consumer_fallbehind_threshold} (consumerFallbehindThreshold)",
+                remedy="switch it on again with updateSubGroup -s true",
+            )
+            if self._parts.groups.disable_consume(group, why):
+                log.warning("%s", why)
 
     def print_water_mark(self) -> None:
         """Log what is unfinished and what was refused; nothing while there is neither."""

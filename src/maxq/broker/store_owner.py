@@ -17,6 +17,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import RemoteProtocolError, StoreRefusedError
 from maxq.protocol import json_dialect
 from maxq.runtime.interfaces import Disk
+from maxq.store.disk_room import lacks_room
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,11 @@ class StoreOwner:
             self._owner_before = owner
 
     def record(self, role: str) -> None:
-        """The store, which is open and locked now, is this broker's, in this role. OSError if the disk refuses."""
+        """The store, which is open and locked now, is this broker's, in this role.
+
+        Raises:
+            OSError: the disk refuses. That there is no room for another role is no reason: the file names the group.
+        """
         broker = self._broker
         if self._owner_before is not None:
             log.warning("%s belonged to %s of cluster %s until now, and belongs to %s of cluster %s from here on",
@@ -70,8 +75,13 @@ class StoreOwner:
              "role": role}
         )  # fmt: skip
         if self._read(FILE_NAME) != text:
-            self._disk.make_dirs(self._root)
-            self._disk.replace(self._root / FILE_NAME, text)
+            try:
+                self._disk.make_dirs(self._root)
+                self._disk.replace(self._root / FILE_NAME, text)
+            except OSError as error:
+                if not lacks_room(error) or self._owner()[1] != (broker.cluster, broker.broker_name):
+                    raise
+                log.warning("%s does not say that this broker is %s: %s", self._root / FILE_NAME, role, error)
 
     def _owner(self) -> tuple[str, tuple[str, str] | None]:
         """The file that says it, and (cluster, broker name)."""

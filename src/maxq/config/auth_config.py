@@ -1,35 +1,100 @@
-"""Settings of authentication and authorization: auth/config/AuthConfig.java of RocketMQ 5.5.0."""
+"""Settings of authentication and authorization: auth/config/AuthConfig.java of RocketMQ 5.5.0.
+
+None of them is live: whoever may change settings of a running server can neither switch its access control off nor
+point it at other files. Class names are taken for what they mean; no setting loads code.
+"""
 
 from dataclasses import dataclass
+from typing import Final
 
-from maxq.config.setting import SettingsTable, parity
+from maxq.config.forms import CODES
+from maxq.config.setting import SettingsTable, parity, setting
+
+_JAVA: Final = "org.apache.rocketmq.auth"
+_AUTHENTICATION: Final = f"{_JAVA}.authentication"
+_AUTHORIZATION: Final = f"{_JAVA}.authorization"
+_STATELESS: Final = f"{_AUTHENTICATION}.strategy.StatelessAuthenticationStrategy"
+STATEFUL_AUTHENTICATION: Final = f"{_AUTHENTICATION}.strategy.StatefulAuthenticationStrategy"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AuthConfig(SettingsTable):
-    """Access control. Nothing of it is built yet, so switching it on is refused."""
+    """Access control by users and policies (ACL 2.0). ACL 1.0: aclEnable."""
+
+    authentication_enabled: bool = setting(
+        False, "Refuse requests that are not signed by a user (innerClientAuthenticationCredentials: our own)."
+    )
+    authorization_enabled: bool = setting(
+        False, "Refuse what the policies of a user do not allow; needs authenticationEnabled."
+    )
+    strict_admin_authorization: bool = setting(
+        True,
+        "Ask for an update of the cluster where RocketMQ lets every user change a server: settings, groups, cleaning. "
+        "Counts for ACL 1.0, too, whose administrators may.",
+    )
+    init_authentication_user: str = setting(
+        "",
+        'User made at the start if there is none of that name, bound by no rule: `{"username":"…","password":"…"}`.',
+        secret=True,
+    )
+    inner_client_authentication_credentials: str = setting(
+        "",
+        "What this server signs its own requests to others with, and a user bound by no rule: "
+        '`{"accessKey":"…","secretKey":"…"}`.',
+        secret=True,
+    )
+    cluster_name: str = setting(
+        "", "Cluster that policies mean by `Cluster:`; empty means brokerClusterName, on a name server no name."
+    )
+    auth_config_path: str = setting(
+        "", "Folder of auth.json, which holds users and policies; empty means the folder of the other tables."
+    )
+    authentication_whitelist: str = setting(
+        "", "Request codes that need no signature, separated by commas.", form=CODES
+    )
+    authorization_whitelist: str = setting(
+        "", "Request codes that need no permission, separated by commas.", form=CODES
+    )
+    authentication_strategy: str = setting(
+        "",
+        "The stateful strategy checks a user's signature once a connection, the stateless one (also empty) always.",
+        choices=("", _STATELESS, STATEFUL_AUTHENTICATION),
+    )
+    authorization_strategy: str = setting(
+        "",
+        "Either is the same here: decisions are remembered until a user or a policy changes.",
+        choices=(
+            "",
+            f"{_AUTHORIZATION}.strategy.StatelessAuthorizationStrategy",
+            f"{_AUTHORIZATION}.strategy.StatefulAuthorizationStrategy",
+        ),
+    )
+    authentication_provider: str = setting(
+        "",
+        "There is one only.",
+        choices=("", f"{_AUTHENTICATION}.provider.DefaultAuthenticationProvider"),
+    )
+    authentication_metadata_provider: str = setting(
+        "",
+        "There is one only.",
+        choices=("", f"{_AUTHENTICATION}.provider.LocalAuthenticationMetadataProvider"),
+    )
+    authorization_provider: str = setting(
+        "",
+        "There is one only.",
+        choices=("", f"{_AUTHORIZATION}.provider.DefaultAuthorizationProvider"),
+    )
+    authorization_metadata_provider: str = setting(
+        "",
+        "There is one only.",
+        choices=("", f"{_AUTHORIZATION}.provider.LocalAuthorizationMetadataProvider"),
+    )
+    migrate_auth_from_v1_enabled: bool = setting(
+        False, "Make users and policies of the accounts of plain_acl.yml at the start, where there are none yet."
+    )
 
     # --- taken so that existing files load; MaxQ does not act on these ---
     config_name: str = parity("")
-    cluster_name: str = parity("")
-    auth_config_path: str = parity("")
-    authentication_enabled: bool = parity(
-        False, unsupported="authentication is not built yet, and requests would pass unchecked"
-    )
-    authentication_provider: str = parity("")
-    authentication_metadata_provider: str = parity("")
-    authentication_strategy: str = parity("")
-    authentication_whitelist: str = parity("")
-    init_authentication_user: str = parity("", secret=True)
-    inner_client_authentication_credentials: str = parity("", secret=True)
-    authorization_enabled: bool = parity(
-        False, unsupported="authorization is not built yet, and requests would pass unchecked"
-    )
-    authorization_provider: str = parity("")
-    authorization_metadata_provider: str = parity("")
-    authorization_strategy: str = parity("")
-    authorization_whitelist: str = parity("")
-    migrate_auth_from_v1_enabled: bool = parity(False)
     user_cache_max_num: int = parity(1000)
     user_cache_expired_second: int = parity(600)
     user_cache_refresh_second: int = parity(60)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from maxq.config.forms import ADDRESS, ADDRESSES, NAME
+from maxq.config.forms import ADDRESS, ADDRESSES, NAME, USER_QUOTAS
 from maxq.config.setting import SettingsTable, parity, setting
 
 
@@ -24,6 +24,14 @@ class BrokerConfig(SettingsTable):
     namesrv_addr: str = setting("", "Name servers, `host:port` separated by `;`; empty means none.", form=ADDRESSES)
     broker_config_path: str = setting("", "File the settings came from and live updates are written back to.")
     region_id: str = setting("DefaultRegion", "Region stamped on messages for tracing.")
+
+    # --- Access control (ACL 2.0: authenticationEnabled) ---
+    acl_enable: bool = setting(
+        False, "ACL 1.0: refuse requests that conf/plain_acl.yml and the files in conf/acl do not allow."
+    )
+    rocketmq_home: str = setting(
+        "", "Folder that holds `conf` with the files of ACL 1.0; empty means the environment's ROCKETMQ_HOME."
+    )
 
     # --- Registration with name servers ---
     register_name_server_period: int = setting(
@@ -206,6 +214,15 @@ class BrokerConfig(SettingsTable):
         10_000, "Replies to clients that may be under way at once.", low=1, live=True
     )
 
+    bulk_pull_max_bytes: int = setting(
+        8 * 1024 * 1024,
+        "Largest answer to a reader that asks for much at once, as the data pipeline does; 0: as to any other.",
+        unit="bytes",
+        low=0,
+        high=15 * 1024 * 1024,
+        live=True,
+    )
+
     # --- Statistics and settings ---
     auto_delete_unused_stats: bool = setting(True, "Forget the statistics of deleted topics and groups.", live=True)
     enable_detail_stat: bool = setting(True, "Keep statistics by queue.")
@@ -213,6 +230,54 @@ class BrokerConfig(SettingsTable):
         "configBlackList;brokerConfigPath",
         "Settings that UPDATE_BROKER_CONFIG refuses besides those that are not live, separated by `;`.",
     )
+
+    user_quotas: str = setting(
+        "",
+        "What users (by access key) may send and be given per second: `user:bytes=N,messages=N`, separated by `;`.",
+        form=USER_QUOTAS,
+        live=True,
+    )
+
+    # --- Metrics ---
+    metrics_exporter_type: str = setting(
+        "DISABLE",
+        "PROM: serve metrics, health and readiness over HTTP. OTLP_GRPC: send metrics to a collector. "
+        "LOG: write them to the log.",
+        choices=("DISABLE", "OTLP_GRPC", "PROM", "LOG"),
+    )
+    metrics_grpc_exporter_target: str = setting(
+        "", "Collector that takes OTLP over gRPC, `http://host:port`; with https:// or without a scheme, by TLS."
+    )
+    metrics_grpc_exporter_header: str = setting(
+        "", "Headers of each request to it, `name:value` separated by `,`.", secret=True
+    )
+    metric_grpc_exporter_time_out_in_mills: int = setting(3000, "How long a request to it may take.", unit="ms", low=1)
+    metric_grpc_exporter_interval_in_mills: int = setting(60_000, "How often metrics are sent.", unit="ms", low=100)
+    metrics_export_batch_max_data_points: int = setting(1000, "Points in one request to it.", low=1)
+    metrics_in_delta: bool = setting(
+        False,
+        "Send counters and histograms to it as what came since the last time, and give every line the label "
+        "`aggregation=delta`; what is served stays in totals, as in RocketMQ.",
+    )
+    metric_logging_exporter_interval_in_mills: int = setting(
+        10_000, "How often metrics are written to the log.", unit="ms", low=100
+    )
+    metrics_prom_exporter_host: str = setting(
+        "", "Address on which they are served; empty means brokerIP1.", form=ADDRESS
+    )
+    metrics_prom_exporter_port: int = setting(
+        5557, "Port on which they are served; 0: any free one.", low=0, high=65535
+    )
+    metrics_label: str = setting("", "Labels added to every line, `name:value` separated by `,`.")
+    metrics_otel_cardinality_limit: int = setting(50_000, "Label sets that one metric shows.", low=1)
+    enable_remoting_metrics: bool = setting(True, "Show how long requests took.")
+    enable_message_store_metrics: bool = setting(True, "Show the metrics of the store.")
+    enable_pop_metrics: bool = setting(True, "Show the metrics of pop consumption.")
+    enable_connection_metrics: bool = setting(True, "Show how many clients are connected.")
+    enable_transaction_metrics: bool = setting(True, "Show the metrics of transactions.")
+    enable_stats_metrics: bool = setting(True, "Show the number of topics and groups, permission and water marks.")
+    enable_request_metrics: bool = setting(True, "Show messages and bytes in and out.")
+    enable_lag_and_dlq_metrics: bool = setting(True, "Show how far groups are behind, and dead letters.")
 
     # --- taken so that existing files load; MaxQ does not act on these ---
     max_stats_idle_time_in_minutes: int = parity(-1)
@@ -222,10 +287,14 @@ class BrokerConfig(SettingsTable):
     admin_broker_thread_pool_queue_capacity: int = parity(10_000)
     wait_time_mills_in_ack_queue: int = parity(3000)
     wait_time_mills_in_transaction_queue: int = parity(3000)
-    subscription_expired_timeout: int = parity(600_000)
-    default_message_request_mode: str = parity("PULL", unsupported="pop consumption is not built yet")
+    subscription_expired_timeout: int = setting(
+        600_000, "So long after its last pop a group without heartbeats is forgotten.", unit="ms", low=0, live=True
+    )
+    default_message_request_mode: str = setting(
+        "PULL", "How groups whose broker assigns their queues ask for messages, unless setConsumeMode says otherwise.",
+        choices=("PULL", "POP"), live=True,
+    )  # fmt: skip
     use_static_subscription: bool = parity(False)
-    rocketmq_home: str = parity("")
     recover_concurrently: bool = parity(False)
     message_store_plug_in: str = parity("")
     send_message_thread_pool_nums: int = parity(0)
@@ -259,31 +328,54 @@ class BrokerConfig(SettingsTable):
     enable_broadcast_offset_store: bool = parity(True)
     broadcast_offset_expire_second: int = parity(120)
     broadcast_offset_expire_max_second: int = parity(300)
-    pop_polling_size: int = parity(1024)
+    pop_polling_size: int = setting(1024, "Pops that may wait for the same topic, group and queue.", low=0, live=True)
     pop_polling_map_size: int = parity(100_000)
     pop_polling_map_expire_time_seconds: int = parity(600)
-    max_pop_polling_size: int = parity(100_000)
-    revive_interval: int = parity(1000)
+    max_pop_polling_size: int = setting(100_000, "Pops that may wait altogether.", low=0, live=True)
+    revive_interval: int = setting(1000, "How often the revive topic is looked at.", unit="ms", low=10, live=True)
     revive_max_slow: int = parity(3)
-    revive_scan_time: int = parity(10_000)
+    revive_scan_time: int = setting(
+        10_000, "Longest reading of one queue of the revive topic at a time.", unit="ms", low=1, live=True
+    )
     enable_skip_long_awaiting_ack: bool = parity(False)
     revive_ack_wait_ms: int = parity(180_000)
     enable_pop_log: bool = parity(False)
     enable_pop_buffer_merge: bool = parity(False)
-    pop_ck_stay_buffer_time: int = parity(10_000)
-    pop_ck_stay_buffer_time_out: int = parity(3000)
-    pop_ck_max_buffer_size: int = parity(200_000)
+    pop_ck_stay_buffer_time: int = setting(
+        10_000, "Age at which a check point that is still open goes to the revive topic.", unit="ms", low=0, live=True
+    )
+    pop_ck_stay_buffer_time_out: int = setting(
+        3000, "A check point whose time is over so soon stays in memory and is revived from there.",
+        unit="ms", low=0, live=True,
+    )
+    pop_ck_max_buffer_size: int = setting(
+        200_000, "Check points in memory; the oldest of more go to the revive topic.", low=1, live=True
+    )
     pop_ck_offset_max_queue_size: int = parity(20_000)
     enable_pop_batch_ack: bool = parity(False)
     pop_long_polling_force_notify_interval: int = parity(800)
     enable_notify_before_pop_calculate_lag: bool = parity(True)
-    enable_notify_after_pop_order_lock_release: bool = parity(True)
-    init_pop_offset_by_check_msg_in_mem: bool = parity(True)
-    retrieve_message_from_pop_retry_topic_v1: bool = parity(True)
-    enable_retry_topic_v2: bool = parity(False)
-    pop_from_retry_probability: int = parity(20)
-    pop_from_retry_probability_for_priority: int = parity(0)
-    priority_order_asc: bool = parity(True)
+    enable_notify_after_pop_order_lock_release: bool = setting(
+        True, "Wake who waits for a queue popped in order when it may be read again.", live=True
+    )
+    init_pop_offset_by_check_msg_in_mem: bool = setting(
+        True, "A new group that begins at the end takes all of a young queue.", live=True
+    )
+    retrieve_message_from_pop_retry_topic_v1: bool = setting(
+        True, "With enableRetryTopicV2: read retry topics of the older spelling, too.", live=True
+    )
+    enable_retry_topic_v2: bool = setting(
+        False, "Spell retry topics of pop consumption with + between group and topic.", live=True
+    )
+    pop_from_retry_probability: int = setting(
+        20, "How often a pop reads the retry topic first.", unit="%", low=0, high=100, live=True
+    )
+    pop_from_retry_probability_for_priority: int = setting(
+        0, "The same of a topic whose queues are priorities.", unit="%", low=0, high=100, live=True
+    )
+    priority_order_asc: bool = setting(
+        True, "Pops read queues from the highest id down: a larger number is a higher priority.", live=True
+    )
     pop_consumer_fs_service_init: bool = parity(True, wire="popConsumerFSServiceInit")
     pop_consumer_kv_service_log: bool = parity(False, wire="popConsumerKVServiceLog")
     pop_consumer_kv_service_init: bool = parity(False, wire="popConsumerKVServiceInit")
@@ -292,12 +384,20 @@ class BrokerConfig(SettingsTable):
     pop_revive_concurrency: int = parity(32)
     pop_revive_max_attempt_times: int = parity(16)
     pop_revive_skip_if_group_absent: bool = parity(True)
-    use_separate_retry_queue: bool = parity(False)
-    use_message_filter_for_notification: bool = parity(True)
-    max_message_filter_num_for_notification: int = parity(64)
+    use_separate_retry_queue: bool = setting(
+        False, "Retry topics of pop consumption have as many queues as the topic.", live=True
+    )
+    use_message_filter_for_notification: bool = setting(
+        True, "A notification with tags looks at the tags of the messages that wait.", live=True
+    )
+    max_message_filter_num_for_notification: int = setting(64, "If fewer messages than this wait.", low=0, live=True)
     clean_offline_broker_interval: int = parity(30_000)
-    server_load_balancer_enable: bool = parity(True)
-    default_pop_share_queue_num: int = parity(-1)
+    server_load_balancer_enable: bool = setting(
+        True, "Divide queues among members that ask for an assignment; false: each gets all.", live=True
+    )
+    default_pop_share_queue_num: int = setting(
+        -1, "How many other members' queues a member in mode POP shares; 0 or less: all.", live=True
+    )
     transaction_time_out: int = setting(
         6000, "Age at which a half message's producer is asked for its state.", unit="ms", low=0, live=True
     )
@@ -319,7 +419,6 @@ class BrokerConfig(SettingsTable):
     transaction_op_batch_interval: int = setting(
         3000, "Longest wait of an ended half offset for its op message.", unit="ms", low=1, live=True
     )
-    acl_enable: bool = parity(False, unsupported="access control by plain_acl.yml is not built")
     isolate_log_enable: bool = parity(False)
     async_send_enable: bool = parity(True)
     delay_offset_update_version_step: int = setting(
@@ -334,39 +433,28 @@ class BrokerConfig(SettingsTable):
     sync_controller_metadata_period: int = parity(10_000)
     controller_heart_beat_timeout_mills: int = parity(10_000)
     broker_election_priority: int = parity(2_147_483_647)
-    metrics_exporter_type: str = parity("DISABLE")
-    metrics_otel_cardinality_limit: int = parity(50_000)
-    metrics_grpc_exporter_target: str = parity("")
-    metrics_grpc_exporter_header: str = parity("")
-    metric_grpc_exporter_time_out_in_mills: int = parity(3000)
-    metric_grpc_exporter_interval_in_mills: int = parity(60_000)
-    metric_logging_exporter_interval_in_mills: int = parity(10_000)
-    metrics_prom_exporter_port: int = parity(5557)
-    metrics_prom_exporter_host: str = parity("")
-    metrics_label: str = parity("")
-    metrics_export_batch_max_data_points: int = parity(1000)
-    metrics_in_delta: bool = parity(False)
-    enable_remoting_metrics: bool = parity(True)
-    enable_message_store_metrics: bool = parity(True)
-    enable_pop_metrics: bool = parity(True)
-    enable_connection_metrics: bool = parity(True)
-    enable_transaction_metrics: bool = parity(True)
-    enable_stats_metrics: bool = parity(True)
-    enable_request_metrics: bool = parity(True)
-    enable_lag_and_dlq_metrics: bool = parity(True)
     estimate_accumulation: bool = parity(True)
     cold_ctr_strategy_enable: bool = parity(False)
     use_pid_cold_ctr_strategy: bool = parity(True, wire="usePIDColdCtrStrategy")
     cg_cold_read_threshold: int = parity(3_145_728)
     global_cold_read_threshold: int = parity(104_857_600)
     fetch_namesrv_addr_interval: int = parity(10_000)
-    pop_response_return_actual_retry_topic: bool = parity(False)
-    pop_inflight_message_threshold: int = parity(10_000)
-    enable_pop_message_threshold: bool = parity(False)
+    pop_response_return_actual_retry_topic: bool = setting(
+        False, "Messages from a retry topic are answered under that, not under the topic they came from.", live=True
+    )
+    pop_inflight_message_threshold: int = setting(
+        10_000, "With enablePopMessageThreshold: open messages of a queue at which no more are given out.",
+        low=0, live=True,
+    )
+    enable_pop_message_threshold: bool = setting(
+        False, "Stop giving out messages of a queue of which too many are open.", live=True
+    )
     enable_fast_channel_event_process: bool = parity(False)
     print_channel_groups: bool = parity(False)
     print_channel_groups_min_num: int = parity(5)
-    skip_when_ck_re_put_reach_max_times: bool = parity(False, wire="skipWhenCKRePutReachMaxTimes")
+    skip_when_ck_re_put_reach_max_times: bool = setting(
+        False, "Give a message up that could not be revived 17 times.", live=True, wire="skipWhenCKRePutReachMaxTimes"
+    )
     append_ack_async: bool = parity(False)
     append_ck_async: bool = parity(False)
     enable_lmq_stats: bool = parity(False)

@@ -10,4 +10,10 @@ ADDRESSES = Form(
     "host:port, several separated by ;",
 )
 HOURS = Form(r"([01]?[0-9]|2[0-3])(;([01]?[0-9]|2[0-3]))*;?", "hours from 00 to 23, several separated by ;")
+USER_QUOTAS = Form(
+    r"|[^:;,=]+:(bytes|messages)=[0-9]{1,18}(,(bytes|messages)=[0-9]{1,18})?"
+    r"(;[^:;,=]+:(bytes|messages)=[0-9]{1,18}(,(bytes|messages)=[0-9]{1,18})?)*;?",
+    "user:bytes=N,messages=N, several users separated by ;",
+)
+CODES = Form(r"|\s*[0-9]{1,6}\s*(,\s*[0-9]{1,6}\s*)*", "request codes separated by ,")
 DELAYS = Form(r"[0-9]{1,9}[smhd]( +[0-9]{1,9}[smhd])*", "delays such as `1s 5m 2h 1d`, separated by blanks")

@@ -5,29 +5,40 @@ Nothing here asks the machine itself, so that simulated brokers get simulated ho
 
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from typing import Final
 
+from maxq.config.auth_config import AuthConfig
+from maxq.config.netty_server_config import NettyServerConfig
 from maxq.config.settings import BrokerSettings, NamesrvSettings
+
+LOOPBACK: Final = "127.0.0.1"
+EVERYWHERE: Final = "0.0.0.0"
 
 
 @dataclass(frozen=True)
 class Host:
-    """What a server must know of its machine: its name, the address others reach it at, the user's home folder."""
+    """What a server must know of its machine: its name, the address others reach it at, the user's home folder, and
+    the environment's ROCKETMQ_HOME."""
 
     name: str
     address: str
     home: PurePath
+    rocketmq_home: str = ""
 
 
 def broker_on(settings: BrokerSettings, host: Host) -> BrokerSettings:
     """The same settings with no empty name, address, folder or port left.
 
-    brokerName: the host's. brokerIP1: the host's address; brokerIP2: brokerIP1. storePathRootDir: `~/store`;
-    storePathCommitLog: `commitlog` in it. haListenPort: listenPort + 1, if listenPort is fixed.
+    brokerName: the host's. bindAddress: see `listening`. brokerIP1: the address listened on if only this machine
+    reaches it, else the host's; brokerIP2: brokerIP1. storePathRootDir: `~/store`; storePathCommitLog: `commitlog` in
+    it. haListenPort: listenPort + 1, if listenPort is fixed.
     """
     old_broker, old_store = settings.broker, settings.store
-    address = old_broker.broker_ip1 or host.address
+    server = listening(settings.server, has_access_control(old_broker.acl_enable, settings.auth))
+    address = old_broker.broker_ip1 or (server.bind_address if is_loopback(server.bind_address) else host.address)
     broker = replace(
         old_broker,
+        rocketmq_home=old_broker.rocketmq_home or host.rocketmq_home,
         broker_name=old_broker.broker_name or host.name,
         broker_ip1=address,
         broker_ip2=old_broker.broker_ip2 or address,
@@ -42,7 +53,7 @@ def broker_on(settings: BrokerSettings, host: Host) -> BrokerSettings:
         store_path_commit_log=old_store.store_path_commit_log or str(PurePath(root) / "commitlog"),
         ha_listen_port=ha_port,
     )
-    return BrokerSettings(broker, store, settings.server, settings.client, settings.auth)
+    return BrokerSettings(broker, store, server, settings.client, settings.auth)
 
 
 def namesrv_on(settings: NamesrvSettings, host: Host) -> NamesrvSettings:
@@ -53,5 +64,35 @@ def namesrv_on(settings: NamesrvSettings, host: Host) -> NamesrvSettings:
         old,
         kv_config_path=old.kv_config_path or str(folder / "kvConfig.json"),
         config_store_path=old.config_store_path or str(folder / "namesrv.properties"),
+        rocketmq_home=old.rocketmq_home or host.rocketmq_home,
     )
-    return NamesrvSettings(namesrv, settings.server)
+    server = listening(settings.server, has_access_control(old.acl_enable, settings.auth))
+    return NamesrvSettings(namesrv, server, settings.auth)
+
+
+def has_access_control(acl_enable: bool, auth: AuthConfig) -> bool:
+    """Must requests be signed?"""
+    return acl_enable or auth.authentication_enabled
+
+
+def listening(server: NettyServerConfig, is_guarded: bool) -> NettyServerConfig:
+    """The same settings with an address to listen on: what is given, else every address of the machine if requests must
+    be signed, else this machine only."""
+    return replace(server, bind_address=server.bind_address or (EVERYWHERE if is_guarded else LOOPBACK))
+
+
+def is_loopback(address: str) -> bool:
+    """Does only this machine reach it?"""
+    return address in ("localhost", "::1", "[::1]") or address.startswith("127.")
+
+
+def where_it_listens(address: str, is_guarded: bool) -> str:
+    """For the line that a server prints when it is ready: nothing where all is well."""
+    if is_guarded:
+        return ""
+    if is_loopback(address):
+        return (
+            f"; listens on {address} only, for requests need not be signed: switch access control on "
+            "(authenticationEnabled or aclEnable), or set bindAddress, to be reached from other machines"
+        )
+    return f"; listens on {address} WITHOUT access control: whoever reaches it may do everything"

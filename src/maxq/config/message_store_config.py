@@ -300,7 +300,6 @@ class MessageStoreConfig(SettingsTable):
     auto_message_version_on_topic_len: bool = parity(True)
     max_topic_length: int = parity(127)
     duplication_enable: bool = parity(False)
-    store_path_d_ledger_commit_log: str = parity("")
     store_path_epoch_file: str = parity("")
     store_path_broker_identity: str = parity("")
     read_only_commit_log_store_paths: str = parity("")
@@ -368,13 +367,34 @@ class MessageStoreConfig(SettingsTable):
     transient_store_pool_size: int = parity(5)
     fast_fail_if_no_buffer_in_store_pool: bool = parity(False)
     write_without_mmap: bool = parity(False)
-    enable_dleger_commit_log: bool = parity(
-        False, wire="enableDLegerCommitLog", unsupported="DLedger replication is not built yet"
+    enable_dleger_commit_log: bool = setting(
+        False,
+        "This broker is a member of a DLedger group, which elects its master and whose majority must have a message on "
+        "disk before it is acknowledged; brokerRole and brokerId follow from that.",
+        wire="enableDLegerCommitLog",
     )
-    dleger_group: str = parity("", wire="dLegerGroup")
-    dleger_peers: str = parity("", wire="dLegerPeers")
-    dleger_self_id: str = parity("", wire="dLegerSelfId")
-    preferred_leader_id: str = parity("")
+    dleger_group: str = setting("", "Name of the DLedger group, equal on all members.", wire="dLegerGroup")
+    dleger_peers: str = setting(
+        "", "All members of the group, id-host:port joined by ';', equal on all of them.", wire="dLegerPeers"
+    )
+    dleger_self_id: str = setting(
+        "", "This member's id in dLegerPeers: one character and a number, such as n0.", wire="dLegerSelfId"
+    )
+    preferred_leader_id: str = setting("", "Members that lead if they can, ids joined by ';'.")
+    dleger_heart_beat_interval: int = setting(
+        400,
+        "Time between a leader's heart-beats; a follower gives a leader up that it has not heard of for three of them.",
+        unit="ms", low=10, high=60_000, wire="dLegerHeartBeatInterval",
+    )  # fmt: skip
+    store_path_dledger_commit_log: str = setting(
+        "",
+        "Folder of the DLedger data files; empty means `dledger-<dLegerSelfId>/data` under storePathRootDir.",
+        wire="storePathDLedgerCommitLog",
+    )
+    mapped_file_size_dledger_index: int = setting(  # MaxQ's own: a Java broker always has the default
+        167_772_160, "Size of a file of DLedger's index, 32 bytes an entry.",
+        unit="bytes", low=4096, high=2_147_479_552, wire="mappedFileSizeDLedgerIndex",
+    )  # fmt: skip
     enable_batch_push: bool = parity(False)
     enable_lmq_quota: bool = parity(False)
     max_batch_delete_files_num: int = parity(50)

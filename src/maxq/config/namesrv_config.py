@@ -46,8 +46,14 @@ class NamesrvConfig(SettingsTable):
         "Settings that UPDATE_NAMESRV_CONFIG refuses besides those that are not live, separated by `;`.",
     )
 
+    acl_enable: bool = setting(
+        False, "ACL 1.0: refuse requests that conf/plain_acl.yml and the files in conf/acl do not allow."
+    )
+    rocketmq_home: str = setting(
+        "", "Folder that holds `conf` with the files of ACL 1.0; empty means the environment's ROCKETMQ_HOME."
+    )
+
     # --- taken so that existing files load; MaxQ does not act on these ---
-    rocketmq_home: str = parity("")
     product_env_name: str = parity("center")
     cluster_test: bool = parity(False)
     client_request_thread_pool_nums: int = parity(8)

@@ -10,7 +10,11 @@ from maxq.config.setting import SettingsTable, parity, setting
 class NettyServerConfig(SettingsTable):
     """Connections that others make to us."""
 
-    bind_address: str = setting("0.0.0.0", "Address the server listens on.", form=ADDRESS)
+    bind_address: str = setting(
+        "",
+        "Address the server listens on; empty means 127.0.0.1 without access control, 0.0.0.0 with it.",
+        form=ADDRESS,
+    )
     listen_port: int = setting(0, "Port the server listens on; 0 takes a free one.", low=0, high=65_535)
     server_channel_max_idle_time_seconds: int = setting(
         120, "A connection on which nothing moves for this long is closed.", unit="s", low=1

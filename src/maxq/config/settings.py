@@ -159,14 +159,20 @@ class BrokerSettings(Settings):
 
 
 class NamesrvSettings(Settings):
-    """What a name server is started with: namesrv, server."""
+    """What a name server is started with: namesrv, server, auth."""
 
-    _parts = ("namesrv", "server")
+    _parts = ("namesrv", "server", "auth")
 
-    def __init__(self, namesrv: NamesrvConfig | None = None, server: NettyServerConfig | None = None) -> None:
+    def __init__(
+        self,
+        namesrv: NamesrvConfig | None = None,
+        server: NettyServerConfig | None = None,
+        auth: AuthConfig | None = None,
+    ) -> None:
         super().__init__()
         self.namesrv = namesrv or NamesrvConfig()
         self.server = server or NettyServerConfig(listen_port=DEFAULT_NAMESRV_PORT)
+        self.auth = auth or AuthConfig()
 
     @classmethod
     def from_properties(cls, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
@@ -176,8 +182,8 @@ class NamesrvSettings(Settings):
     def overlay(self, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
         """New settings with `mapping` on top of these, for use before a server starts."""
         loaded = load(self.configs(), mapping, source=source)
-        namesrv, server = loaded.configs
-        return type(self)(namesrv, server), loaded.warnings
+        namesrv, server, auth = loaded.configs
+        return type(self)(namesrv, server, auth), loaded.warnings
 
 
 def persist(files: FileAccess, path: PurePath, changes: list[Change]) -> None:

@@ -20,7 +20,11 @@ class BrokerAddrInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class BrokerRegistration:
-    """One REGISTER_BROKER request, decoded. `connection` is compared by identity and never used."""
+    """One REGISTER_BROKER request, decoded. `connection` is compared by identity and never used.
+
+    Attributes:
+        digest: of all that the request said; empty: it is not compared with the next one's.
+    """
 
     cluster_name: str
     broker_addr: str
@@ -35,6 +39,7 @@ class BrokerRegistration:
     enable_acting_master: bool | None = None  # None: a broker before 5.0, which does not know of it
     mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
     filter_servers: Sequence[str] | None = None
+    digest: bytes = b""
 
 
 class MinBrokerIdChange(NamedTuple):
@@ -57,13 +62,22 @@ class RegisterBrokerResult(NamedTuple):
 
 @dataclass
 class BrokerLiveInfo:
-    """One row of the table of living brokers. Times are of the monotonic clock."""
+    """One row of the table of living brokers. Times are of the monotonic clock.
+
+    Attributes:
+        digest: of the last registration; empty if it had none.
+        revision: of the tables after it.
+        result: what it was answered.
+    """
 
     last_update_ms: int
     timeout_ms: int
     data_version: DataVersion
     connection: object
     ha_server_addr: str
+    digest: bytes = b""
+    revision: int = -1
+    result: RegisterBrokerResult = field(default_factory=RegisterBrokerResult)
 
     def is_expired(self, now_ms: int) -> bool:
         return self.last_update_ms + self.timeout_ms < now_ms

@@ -9,8 +9,10 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
+from maxq.access.access_control import AccessControl, AccessSettings
 from maxq.codes import RequestCode
 from maxq.config import NamesrvSettings, NettyClientConfig
+from maxq.config.host import listening
 from maxq.namesrv.broker_registration import MinBrokerIdChange
 from maxq.namesrv.client_request_processor import ClientRequestProcessor
 from maxq.namesrv.config_service import ConfigService
@@ -18,7 +20,7 @@ from maxq.namesrv.default_request_processor import DefaultRequestProcessor
 from maxq.namesrv.kv_config_manager import KVConfigManager
 from maxq.namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from maxq.namesrv.route_info_manager import RouteInfoManager
-from maxq.remoting.client import RemotingClient
+from maxq.remoting.rpc_hooks import HookedRemotingClient
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.remoting.tls import ServerTls
 from maxq.runtime.interfaces import Clock, Disk, Rng
@@ -35,19 +37,32 @@ class NamesrvController:
         settings: an empty kvConfigPath keeps the key-value table in memory only, an empty configStorePath live
             updates; config.host.namesrv_on fills both in.
 
+        access: shared with another server of this process.
+
     Raises:
-        ConfigError: TLS files are configured and cannot be used.
+        ConfigError: TLS files are configured and cannot be used, or settings of access control contradict each other.
     """
 
-    def __init__(self, settings: NamesrvSettings, *, disk: Disk, clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self,
+        settings: NamesrvSettings,
+        *,
+        disk: Disk,
+        clock: Clock,
+        rng: Rng,
+        access: AccessControl | None = None,
+    ) -> None:
         namesrv = settings.namesrv
+        self._access = access or _access_control(settings, disk, clock)
+        settings.server = listening(settings.server, self._access.guard is not None)
         self._settings = settings
         self._clock = clock
         self._routes = RouteInfoManager(settings)
         self._kv_configs = KVConfigManager(disk, _path(namesrv.kv_config_path))
         self._configs = ConfigService(settings, disk, _path(namesrv.config_store_path))
         self._server = RemotingServer(settings.server, clock=clock, tls=ServerTls(settings.server, disk))
-        self._client = RemotingClient(NettyClientConfig(), clock=clock, rng=rng)
+        self._server.guard = self._access.guard
+        self._client = HookedRemotingClient(NettyClientConfig(), self._access.hooks(), clock=clock, rng=rng)
         self._notifier = MinBrokerIdNotifier(self._client)
         self._tasks: list[asyncio.Task[None]] = []
         self._register_processors()
@@ -61,6 +76,8 @@ class NamesrvController:
         )
         for code, handler in rest.handlers().items():
             self._server.register(code, handler)
+        for number, processor in self._access.routes(lambda: {"brokerName": "", "clusterName": ""}).items():
+            self._server.register(number, processor)
 
     @property
     def port(self) -> int:
@@ -74,15 +91,17 @@ class NamesrvController:
             host, port: None takes bindAddress and listenPort; port 0 takes a free one.
 
         Raises:
-            ConfigError: the key-value file is damaged.
+            ConfigError: the key-value file is damaged, or a file of access control cannot be used.
             OSError: the port is in use.
         """
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._kv_configs.load)
+        await loop.run_in_executor(None, self._access.load)
         server = self._settings.server
         await self._server.start(
             server.bind_address if host is None else host, server.listen_port if port is None else port
         )
+        self._access.start()
         self._tasks = [
             loop.create_task(_every(self._scan_seconds, self._scan_not_active_broker)),
             loop.create_task(_every(lambda: _KV_LOG_PERIOD_SECONDS, self._kv_configs.log_all)),
@@ -94,6 +113,7 @@ class NamesrvController:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.shutdown()
+        await self._access.shutdown()
         await self._notifier.shutdown()
         await self._client.close()
 
@@ -111,6 +131,14 @@ class NamesrvController:
     def _notify_all(self, changes: Iterable[MinBrokerIdChange]) -> None:
         for change in changes:
             self._notifier.notify(change)
+
+
+def _access_control(settings: NamesrvSettings, disk: Disk, clock: Clock) -> AccessControl:
+    namesrv = settings.namesrv
+    folder = PurePath(namesrv.kv_config_path or ".").parent
+    return AccessControl(
+        AccessSettings(settings.auth, namesrv.acl_enable, namesrv.rocketmq_home, folder), disk=disk, clock=clock
+    )
 
 
 class _BrokerHousekeeping:

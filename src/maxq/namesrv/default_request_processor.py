@@ -4,9 +4,11 @@ Source:
     apache/rocketmq namesrv/processor/DefaultRequestProcessor.java; namesrv.md §1, §3, §5.
 """
 
+import hashlib
 import logging
 import zlib
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from maxq.codes import MQVersion, RequestCode, ResponseCode
 from maxq.config import NamesrvSettings
@@ -51,6 +53,15 @@ _log = logging.getLogger(__name__)
 
 Answer = RemotingCommand | Awaitable[RemotingCommand]
 Handler = Callable[[object, RemotingCommand], Answer]
+
+_OF_A_CONTROLLER = (
+    RequestCode.CONTROLLER_ELECT_MASTER,
+    RequestCode.CONTROLLER_GET_METADATA_INFO,
+    RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
+    RequestCode.UPDATE_CONTROLLER_CONFIG,
+    RequestCode.GET_CONTROLLER_CONFIG,
+    RequestCode.CLEAN_BROKER_DATA,
+)
 
 _DISABLED = "disable"  # the whole remark in Java; kept, tools compare it
 
@@ -99,6 +110,7 @@ class DefaultRequestProcessor:
             RequestCode.REGISTER_TOPIC_IN_NAMESRV: self._register_topic,
             RequestCode.UPDATE_NAMESRV_CONFIG: self._update_config,
             RequestCode.GET_NAMESRV_CONFIG: self._get_config,
+            **dict.fromkeys(_OF_A_CONTROLLER, self._refuse_controller_request),
         }
 
     # --- key-value table ----------------------------------------------------------------------------------------
@@ -135,8 +147,12 @@ class DefaultRequestProcessor:
         body = request.body_bytes
         if header.body_crc32 != 0 and zlib.crc32(body) & 0x7FFFFFFF != header.body_crc32 & 0x7FFFFFFF:
             return request.reply(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        registration = _registration(header, request, body, connection)
-        result = self._routes.register_broker(registration, now_ms=self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        digest = _digest(request, body)
+        result = self._routes.register_again(header.cluster_name, header.broker_addr, connection, digest, now_ms=now_ms)
+        if result is None:
+            registration = replace(_registration(header, request, body, connection), digest=digest)
+            result = self._routes.register_broker(registration, now_ms=now_ms)
         if result is None:
             return request.reply(ResponseCode.SYSTEM_ERROR, "register broker failed")
         if result.notice is not None:
@@ -233,6 +249,22 @@ class DefaultRequestProcessor:
 
     def _get_config(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
         return request.reply(body=self._configs.text())
+
+    # --- what Java's name servers do with a controller inside ---------------------------------------------------
+
+    def _refuse_controller_request(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+        name = RequestCode(request.code).name
+        return request.reply(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f" request type {request.code} not supported: {name} is for a controller, and there is none in this name "
+            "server; brokers of MaxQ that elect their master do it by DLedger (enableDLegerCommitLog)",
+        )
+
+
+def _digest(request: RemotingCommand, body: bytes) -> bytes:
+    """Of all that decides what a registration means: 2 ms for 10 000 topics, which take 70 to decode and enter."""
+    header = repr((request.version, sorted(request.ext.items())))
+    return hashlib.blake2b(body, digest_size=32, key=hashlib.blake2b(header.encode()).digest()).digest()
 
 
 def _registration(

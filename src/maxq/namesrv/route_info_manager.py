@@ -63,6 +63,7 @@ class RouteInfoManager:
         self._live: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         self._filters: dict[BrokerAddrInfo, list[str]] = {}
         self._mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
+        self._revision = 0  # goes up with every change of what a registration may depend on or bring about
 
     # --- brokers come -------------------------------------------------------------------------------------------
 
@@ -84,6 +85,7 @@ class RouteInfoManager:
         if group is not None and self._is_outdated(new, addrs.get(new.broker_id)):
             group.broker_addrs = addrs
             self._live.pop(BrokerAddrInfo(new.cluster_name, new.broker_addr), None)
+            self._revision += 1
             return RegisterBrokerResult()
         if new.broker_id not in addrs and len(new.topics) == 1:
             _log.warning("refused %s: broker %s id %d is not registered, and announces one topic only",
@@ -94,12 +96,30 @@ class RouteInfoManager:
         group = self._enter_group(new, addrs)
         if new.broker_id == MASTER_ID or self._is_prime_slave(new, group):
             self._take_topics(new, group, first=first)
-        self._enter_live(new, now_ms)
+        live = self._enter_live(new, now_ms)
         notice = None
         if new.broker_id < previous_min and self._settings.namesrv.notify_min_broker_id_changed:
             notice = _min_broker_id_change(addrs, offline=None, ha=new.ha_server_addr)
         ha_server_addr, master_addr = self._master_of(new, group)
-        return RegisterBrokerResult(ha_server_addr, master_addr, notice)
+        live.revision, live.result = self._revision, RegisterBrokerResult(ha_server_addr, master_addr)
+        return live.result._replace(notice=notice)
+
+    def register_again(
+        self, cluster_name: str, broker_addr: str, connection: object, digest: bytes, *, now_ms: int
+    ) -> RegisterBrokerResult | None:
+        """Brokers say every 30 s what they said before, with all their topics. If that would change nothing it is a
+        sign of life, and answered as then; None: it must be taken as a new one.
+
+        Args:
+            digest: of all that the request says.
+        """
+        live = self._live.get(BrokerAddrInfo(cluster_name, broker_addr))
+        if live is None or not digest or live.digest != digest or live.connection is not connection:
+            return None
+        if live.revision != self._revision or self._settings.namesrv.delete_topic_with_broker_registration:
+            return None
+        live.last_update_ms = now_ms
+        return live.result
 
     def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
         """Enter one topic (217). A queue list that names an unknown broker is ignored from there on."""
@@ -137,9 +157,12 @@ class RouteInfoManager:
         if group is None:
             group = self._groups[new.broker_name] = BrokerData(new.cluster_name, new.broker_name)
         self._clusters.setdefault(new.cluster_name, set()).add(new.broker_name)
+        before = group.broker_addrs, group.enable_acting_master, group.zone_name
         group.broker_addrs = addrs
         group.enable_acting_master = bool(new.enable_acting_master)
         group.zone_name = new.zone_name
+        if before != (group.broker_addrs, group.enable_acting_master, group.zone_name):
+            self._revision += 1
         return group
 
     @staticmethod
@@ -162,17 +185,23 @@ class RouteInfoManager:
             for topic, mapping in new.mappings.items():
                 self._mappings.setdefault(topic, {})[mapping.bname or new.broker_name] = mapping
 
-    def _enter_live(self, new: BrokerRegistration, now_ms: int) -> None:
+    def _enter_live(self, new: BrokerRegistration, now_ms: int) -> BrokerLiveInfo:
         key = BrokerAddrInfo(new.cluster_name, new.broker_addr)
-        if key not in self._live:
+        known = self._live.get(key)
+        if known is None:
             _log.info("new broker %s id %d at %s, replication at %s",
                       new.broker_name, new.broker_id, new.broker_addr, new.ha_server_addr)  # fmt: skip
         timeout_ms = DEFAULT_BROKER_CHANNEL_EXPIRED_TIME_MS if new.timeout_ms is None else new.timeout_ms
-        self._live[key] = BrokerLiveInfo(now_ms, timeout_ms, new.data_version, new.connection, new.ha_server_addr)
+        live = self._live[key] = BrokerLiveInfo(
+            now_ms, timeout_ms, new.data_version, new.connection, new.ha_server_addr, new.digest
+        )
+        if known is None or (known.data_version, known.ha_server_addr) != (live.data_version, live.ha_server_addr):
+            self._revision += 1
         if new.filter_servers:
             self._filters[key] = list(new.filter_servers)
         elif new.filter_servers is not None:
             self._filters.pop(key, None)
+        return live
 
     def _master_of(self, new: BrokerRegistration, group: BrokerData) -> tuple[str | None, str | None]:
         """(replication address, address) of a slave's living master."""
@@ -190,6 +219,7 @@ class RouteInfoManager:
         Returns:
             Whom to tell of the group's new smallest id, if the setting asks for it.
         """
+        self._revision += 1
         key = BrokerAddrInfo(cluster_name, broker_addr)
         known = self._live.pop(key, None) is not None
         self._filters.pop(key, None)
@@ -273,6 +303,7 @@ class RouteInfoManager:
         return self._set_perm(broker_name, lambda perm: PERM_READ | PERM_WRITE)
 
     def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+        self._revision += 1
         topics = self._announced.get(broker_name, {})
         for topic in topics:
             queue = self._topics[topic][broker_name]
@@ -284,10 +315,12 @@ class RouteInfoManager:
 
     def _announce(self, topic: str, queue: QueueData) -> None:
         """Keys of `_announced[b]` and the topics with an entry for b in `_topics` are the same, always."""
+        self._revision += 1
         self._announced.setdefault(queue.broker_name, {})[topic] = queue
         self._topics.setdefault(topic, {})[queue.broker_name] = queue
 
     def _remove_queue(self, topic: str, broker_name: str) -> None:
+        self._revision += 1
         self._announced.get(broker_name, {}).pop(topic, None)
         queues = self._topics.get(topic)
         if queues is not None:

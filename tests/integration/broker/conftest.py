@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from maxq.config.namesrv_config import NamesrvConfig
+from maxq.config.netty_server_config import NettyServerConfig
+from maxq.config.settings import NamesrvSettings
+from maxq.namesrv.controller import NamesrvController
 from maxq.runtime.interfaces import Disk
+from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 from tests.integration.broker.harness import RunningBroker
 
 Start = Callable[..., Awaitable[RunningBroker]]
@@ -25,6 +30,16 @@ async def start_broker(tmp_path: Path) -> AsyncIterator[Start]:
     yield start
     for broker in reversed(running):
         await broker.stop()
+
+
+@pytest.fixture
+async def namesrv() -> AsyncIterator[str]:
+    """The address of a running name server."""
+    settings = NamesrvSettings(NamesrvConfig(), NettyServerConfig(bind_address="127.0.0.1"))
+    controller = NamesrvController(settings, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
+    await controller.start()
+    yield f"127.0.0.1:{controller.port}"
+    await controller.shutdown()
 
 
 @pytest.fixture

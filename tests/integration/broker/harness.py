@@ -1,6 +1,8 @@
 """A running broker and a raw client for it: requests by code and header, as any client would send them."""
 
 import asyncio
+import contextlib
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -40,6 +42,26 @@ def small_store(folder: Path) -> dict[str, str]:
         "listenPort": "0",
         "brokerName": "broker-a",
     }
+
+
+def copy_as_killed(folder: Path, to: Path) -> None:
+    """What a kill -9 would leave of a broker that runs on `folder`.
+
+    Its lock is left out. If meanwhile a file took another's name the copy would be of no one moment, and is made again:
+    the threads that write go on, the broker's loop does not.
+    """
+    for _ in range(100):
+        with contextlib.suppress(OSError):  # shutil.Error is one: a file was listed and is gone
+            before = _files_by_name(folder)
+            shutil.copytree(folder, to, ignore=shutil.ignore_patterns("lock"))
+            if _files_by_name(folder) == before:
+                return
+        shutil.rmtree(to, ignore_errors=True)
+    raise AssertionError(f"{folder} is never still")
+
+
+def _files_by_name(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_ino for path in folder.rglob("*")}
 
 
 class RunningBroker:
@@ -154,7 +176,7 @@ class RunningBroker:
 
 async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
     """Wait for something that no event announces."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             holds = condition()
             if holds if isinstance(holds, bool) else await holds:

@@ -1,7 +1,6 @@
 """Administration of a running broker: answers that come from the store, resets, clients that are asked, restarts."""
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.runtime.system import SystemClock, SystemDisk
 from tests.integration.broker.conftest import Start
-from tests.integration.broker.harness import RunningBroker, until
+from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
 
 QUEUE = {"topic": "T", "queueId": "0"}
 
@@ -116,7 +115,7 @@ async def test_what_was_answered_survives_a_broker_that_never_shuts_down(
     create = {"topic": "New", "readQueueNums": "3", "writeQueueNums": "3", "perm": "6", "topicFilterType": "SINGLE_TAG"}
     assert (await call(broker, 17, create)).code == 0
     copied = tmp_path / "copy"
-    shutil.copytree(broker.folder / "config", copied)
+    copy_as_killed(broker.folder / "config", copied)
     topics = TopicConfigManager(SystemDisk(), copied / "topics.json", settings=broker.settings, clock=SystemClock())
     topics.load()
     assert topics.topic_config_table["New"].write_queue_nums == 3

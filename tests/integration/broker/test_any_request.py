@@ -72,7 +72,7 @@ async def test_any_request_is_answered(
         request = spoilt(chance, code)
         answer = await broker.invoke(request)
         assert answer.code in known, request
-    assert [record.getMessage() for record in caplog.records] == []
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("maxq.")] == []
     store = broker.controller.store
     if store.max_physical_offset:
         whole = store.commit_log.get(0, store.max_physical_offset)

@@ -5,9 +5,7 @@ import pytest
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.broker.test_delay_levels import SHORT, delivered
-from tests.integration.broker.test_slave import namesrv, start_slave, synchronized, until_copied
-
-__all__ = ["namesrv"]  # the fixture
+from tests.integration.broker.test_slave import start_slave, synchronized, until_copied
 
 
 @pytest.fixture

@@ -3,19 +3,15 @@
 import asyncio
 import errno
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path, PurePath
 
 import pytest
 
 from maxq.broker.controller import BrokerController, resolve
 from maxq.codes import RequestCode
-from maxq.config.namesrv_config import NamesrvConfig
 from maxq.config.netty_client_config import NettyClientConfig
-from maxq.config.netty_server_config import NettyServerConfig
-from maxq.config.settings import BrokerSettings, NamesrvSettings
+from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError, RemotingError
-from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.route import KVTable, TopicRouteData
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
@@ -23,16 +19,7 @@ from maxq.runtime.system import SystemClock, SystemDisk, SystemMappedRegion, Sys
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import TIMEOUT_MS, RunningBroker, small_store, until
-
-
-@pytest.fixture
-async def namesrv() -> AsyncIterator[str]:
-    """The address of a running name server."""
-    settings = NamesrvSettings(NamesrvConfig(), NettyServerConfig(bind_address="127.0.0.1"))
-    controller = NamesrvController(settings, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
-    await controller.start()
-    yield f"127.0.0.1:{controller.port}"
-    await controller.shutdown()
+from tests.interop.servers import free_port_base
 
 
 async def route(broker: RunningBroker, namesrv: str, topic: str) -> TopicRouteData | None:
@@ -240,9 +227,7 @@ async def test_host_name_as_address_is_resolved_for_message_ids(start_broker: St
 
 
 async def test_vip_port_takes_sends_and_no_pulls(start_broker: Start) -> None:
-    probe = await start_broker()
-    free = probe.controller.port
-    await probe.stop()
+    free = free_port_base()
     broker = await start_broker("vip", listenPort=free)
     broker.create_topic("T")
     vip = f"127.0.0.1:{free - 2}"

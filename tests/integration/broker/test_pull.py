@@ -125,9 +125,11 @@ async def test_unknown_group_without_automatic_creation_is_26(start_broker: Star
 
 async def test_group_that_is_switched_off_is_16(broker: RunningBroker, topic: str) -> None:
     await broker.pull(topic)
-    broker.controller.groups.disable_consume("G")
+    broker.controller.groups.disable_consume("G", "[CONSUMER_BEHIND]it was far behind")
     reply = await broker.pull(topic)
     assert (reply.code, reply.ext) == (16, {"forbiddenType": "2"})
+    assert "[CONSUMER_BEHIND]it was far behind" in (reply.remark or "")
+    assert broker.controller.fast_failure.refused.by_cause["CONSUMER_BEHIND"] == 1
 
 
 async def test_broker_that_may_not_be_read_is_16(broker: RunningBroker, topic: str) -> None:
@@ -321,7 +323,7 @@ async def test_parked_pulls_are_bounded(start_broker: Start) -> None:
 async def test_topic_deleted_under_a_held_pull_is_told_when_it_is_next_looked_at(
     broker: RunningBroker, topic: str
 ) -> None:
-    pull = asyncio.create_task(broker.pull(topic, 10, sys_flag=HOLD, wait_ms=300))
+    pull = asyncio.create_task(broker.pull(topic, 10, sys_flag=HOLD, wait_ms=1_000))
     await broker.until_held(topic)
     broker.controller.topics.delete_topic_configs([topic])
     assert (await pull).code == 17

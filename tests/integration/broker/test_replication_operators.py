@@ -1,35 +1,20 @@
 """What operators see of master and slave, and what an empty slave gets."""
 
 import logging
-from collections.abc import AsyncIterator
 
 import pytest
 
 from maxq.codes import RequestCode
-from maxq.config.namesrv_config import NamesrvConfig
-from maxq.config.netty_server_config import NettyServerConfig
 from maxq.config.properties import format_properties
-from maxq.config.settings import NamesrvSettings
-from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.body.route import KVTable
 from maxq.protocol.remoting_command import RemotingCommand
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 
 FILE = 1 << 20
 MESSAGES = 30
-
-
-@pytest.fixture
-async def namesrv() -> AsyncIterator[str]:
-    settings = NamesrvSettings(NamesrvConfig(), NettyServerConfig(bind_address="127.0.0.1"))
-    controller = NamesrvController(settings, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
-    await controller.start()
-    yield f"127.0.0.1:{controller.port}"
-    await controller.shutdown()
 
 
 @pytest.fixture

@@ -93,7 +93,9 @@ async def test_dead_letter_is_readable_from_the_first_one(broker: RunningBroker)
     assert (dead.properties["RETRY_TOPIC"], dead.properties["ORIGIN_MESSAGE_ID"]) == ("T", sent.offset_msg_id)
     assert (dead.reconsume_times, dead.properties["DELAY"]) == (1, "0")
     stats = broker.controller.stats
-    for name, key in (("SNDBCK_PUT_NUMS", "T@G"), ("SNDBCK2DLQ_TIMES", "None@T@G@SEND_BACK_TO_DLQ")):
+    for name, key in (
+        ("SNDBCK_PUT_NUMS", "T@G"), ("DLQ_PUT_NUMS", "T@G"), ("SNDBCK2DLQ_TIMES", "None@T@G@SEND_BACK_TO_DLQ"),
+    ):  # fmt: skip
         item = stats.view(name, key)
         assert item is not None and item.value == 1
 
@@ -191,6 +193,8 @@ async def test_send_to_the_retry_topic_after_too_many_tries_is_a_dead_letter(
     assert (await broker.invoke(_to_retry(broker, times, most=most))).code == 0
     store = broker.controller.store
     assert (store.max_offset("%DLQ%G", 0), store.max_offset(SCHEDULE, 0)) == ((1, 0) if is_dead else (0, 1))
+    counted = broker.controller.stats.view("DLQ_PUT_NUMS", "T@G")
+    assert (0 if counted is None else counted.value) == is_dead
     if is_dead:
         (dead,) = await broker.pull_messages("%DLQ%G", group="admin")
         assert dead.properties["DELAY"] == "-1"

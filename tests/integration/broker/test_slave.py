@@ -1,35 +1,21 @@
 """Master, slave and name server in one process: what a slave copies, refuses, and becomes."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from maxq.broker.slave import slave_synchronize
 from maxq.codes import RequestCode
-from maxq.config.namesrv_config import NamesrvConfig
-from maxq.config.netty_server_config import NettyServerConfig
-from maxq.config.settings import NamesrvSettings
 from maxq.errors import ConfigError, StoreRefusedError
-from maxq.namesrv.controller import NamesrvController
 from maxq.protocol import json_dialect
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.route import TopicRouteData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.remoting_command import RemotingCommand
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import TIMEOUT_MS, RunningBroker, until
-
-
-@pytest.fixture
-async def namesrv() -> AsyncIterator[str]:
-    """The address of a running name server."""
-    settings = NamesrvSettings(NamesrvConfig(), NettyServerConfig(bind_address="127.0.0.1"))
-    controller = NamesrvController(settings, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
-    await controller.start()
-    yield f"127.0.0.1:{controller.port}"
-    await controller.shutdown()
 
 
 @pytest.fixture
@@ -248,13 +234,15 @@ async def test_tables_of_more_than_a_page_come_whole(
     assert slave.controller.groups.subscription_group_table == master.controller.groups.subscription_group_table
 
 
-async def test_delay_offsets_and_timer_metrics_of_a_java_store_go_on_to_the_slave(
+async def test_delay_offsets_and_the_timers_files_of_a_java_store_go_on_to_the_slave(
     start_broker: Start, namesrv: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "master" / "config"
     config.mkdir(parents=True)
     (config / "delayOffset.json").write_text('{\n\t"dataVersion":{"counter":2},\n\t"offsetTable":{1:3,2:7\n\t}\n}')
     (config / "timermetrics").write_text('{"dataVersion":{"counter":7},"timingCount":{}}')
+    checkpoint = TimerCheckpoint(1_700_000_000_000, 312, 7, 0)
+    (config / "timercheck").write_bytes(checkpoint.encode().ljust(4096, b"\0"))
     master = await start_broker("master", namesrvAddr=namesrv)
     slave = await start_slave(start_broker, namesrv)
     copied = DelayOffsetSerializeWrapper.decode((slave.folder / "config" / "delayOffset.json").read_bytes())
@@ -267,6 +255,19 @@ async def test_delay_offsets_and_timer_metrics_of_a_java_store_go_on_to_the_slav
         return await said(slave, RequestCode.GET_TIMER_METRICS) == metrics
 
     await until(has_metrics)
+    said_by_master = set()  # its timer runs, so it says something else every second
+
+    async def has_checkpoint() -> bool:
+        for broker in (slave, master):
+            said_now = TimerCheckpoint.decode(await said(broker, RequestCode.GET_TIMER_CHECK_POINT))
+            if broker is master:
+                said_by_master.add(said_now.last_read_time_ms)
+            elif said_now.last_read_time_ms in said_by_master:
+                return True
+        return False
+
+    await until(has_checkpoint)
+    assert min(said_by_master) >= checkpoint.last_read_time_ms
 
 
 async def said(broker: RunningBroker, code: RequestCode) -> bytes:
@@ -286,6 +287,18 @@ async def test_a_master_that_is_away_leaves_the_copies_as_they_are(
     again = await start_broker("master", namesrvAddr=namesrv)
     again.create_topic("More")
     await until(lambda: slave.controller.topics.contains_topic("More"))
+
+
+async def test_a_topic_and_a_group_are_at_the_slave_before_its_next_round(
+    start_broker: Start, namesrv: str, master: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slave_synchronize, "PERIOD", 1000.0)
+    slave = await start_slave(start_broker, namesrv)
+    for round_ in range(3):
+        master.create_topic(f"T{round_}")
+        master.controller.groups.update_subscription_group_config(SubscriptionGroupConfig(f"G{round_}"))
+        await until(lambda name=f"T{round_}": slave.controller.topics.contains_topic(name))  # type: ignore[misc]
+        await until(lambda name=f"G{round_}": slave.controller.groups.contains_subscription_group(name))  # type: ignore[misc]
 
 
 # ---- what a slave refuses and tells -------------------------------------------------------------------------------

@@ -1,30 +1,14 @@
 """What the answer to a send promises when the group has a slave (HA-09): brokers of one process on real sockets."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 from maxq.codes import ResponseCode
-from maxq.config.namesrv_config import NamesrvConfig
-from maxq.config.netty_server_config import NettyServerConfig
-from maxq.config.settings import NamesrvSettings
-from maxq.namesrv.controller import NamesrvController
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 
 SLAVE_TIMEOUT_MS = 200
-
-
-@pytest.fixture
-async def namesrv() -> AsyncIterator[str]:
-    """The address of a running name server."""
-    settings = NamesrvSettings(NamesrvConfig(), NettyServerConfig(bind_address="127.0.0.1"))
-    controller = NamesrvController(settings, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
-    await controller.start()
-    yield f"127.0.0.1:{controller.port}"
-    await controller.shutdown()
 
 
 async def start_master(start_broker: Start, namesrv: str, **settings: object) -> RunningBroker:
@@ -72,7 +56,8 @@ async def test_two_slaves_are_waited_for_if_three_copies_are_asked_for(start_bro
     first = await start_slave(start_broker, namesrv)
     assert (await master.send("T", b"one")).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
     # Both are 127.0.0.1 here, which counts once: two connections of a host may be one slave's.
-    assert first.controller.store.max_physical_offset == master.controller.store.max_physical_offset
+    stores = [broker.controller.store for broker in (first, master)]
+    await until(lambda: stores[0].max_physical_offset == stores[1].max_physical_offset)
 
 
 @pytest.mark.parametrize("settings", [{"brokerRole": "ASYNC_MASTER"}, {"inSyncReplicas": 1}])

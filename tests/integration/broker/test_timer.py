@@ -46,8 +46,8 @@ async def test_a_timer_message_is_answered_with_its_queue_and_a_handle_and_comes
 async def test_a_recalled_message_never_comes(start_broker: Start) -> None:
     broker = await start_broker(recallMessageEnable="true", **QUICK)
     broker.create_topic("T")
-    gone = await send_in(broker, 600, b"gone")
-    await send_in(broker, 700, b"stays")
+    gone = await send_in(broker, 1_500, b"gone")
+    await send_in(broker, 1_600, b"stays")
     reply = await recall(broker, gone.recall_handle or "")
     assert (reply.code, reply.ext["msgId"]) == (0, "gone")
     await until(lambda: broker.controller.store.max_offset("T", 0) == 1)
@@ -156,8 +156,8 @@ async def test_an_operator_is_told_why_a_message_is_late(start_broker: Start) ->
 async def test_an_operator_takes_a_message_back_without_its_handle(start_broker: Start) -> None:
     broker = await start_broker(**QUICK)
     broker.create_topic("T")
-    await send_in(broker, 800, b"gone")
-    await send_in(broker, 900, b"stays")
+    await send_in(broker, 1_500, b"gone")
+    await send_in(broker, 1_600, b"stays")
     await until(lambda: broker.controller.timed.service.timer.pending == 2)
     await timers(broker, RequestCode.MAXQ_CANCEL_TIMER_MESSAGE, key="gone")
     reply = await broker.invoke(RemotingCommand(RequestCode.MAXQ_CANCEL_TIMER_MESSAGE, {"key": "unknown"}))

@@ -1,10 +1,14 @@
 """Transactions on a running broker: what is stored, what is delivered, who is asked, and every refusal."""
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
 from maxq.codes import RequestCode
 from maxq.protocol.message_properties import encode_properties
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.store.message_store import MessageStore
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.broker.transaction_world import (
@@ -82,7 +86,7 @@ async def test_each_end_is_remembered_in_the_op_topic(start_broker: Start, onewa
 
 
 async def test_ends_share_one_op_message(start_broker: Start) -> None:
-    client = await world(start_broker, transactionOpBatchInterval=300)
+    client = await world(start_broker, transactionOpBatchInterval=1_000)
     halves = [await client.prepare("T") for _ in range(20)]
     for half in halves:
         await client.end_oneway(half, ROLLBACK)
@@ -277,3 +281,120 @@ async def test_open_transactions_outlive_a_restart(start_broker: Start) -> None:
     assert (await again.end(halves[0], COMMIT)).code == 0
     assert (await again.end(halves[2], COMMIT)).code == 1
     assert await again.bodies("T") == [b"0", b"1"]
+
+
+# --- both ways: the compiled batch path, and the processors ---
+
+
+def record_at(store: MessageStore, topic: str, queue_id: int, offset: int) -> bytes:
+    queue = store.queue(topic, queue_id)
+    assert queue is not None
+    unit = queue.unit(offset)
+    assert unit is not None
+    record = store.select_one_message(unit[0])
+    assert record is not None
+    return bytes(record)
+
+
+async def test_both_ways_store_the_same(start_broker: Start) -> None:
+    """POP_CK, which is taken away, sends a half message the general way; an end with an answer goes it, too."""
+    client = await world(start_broker)
+    store = client.broker.controller.store
+    store.open_queues("T", 2)  # the first message of a queue goes the general way, too
+    store.open_queues(HALF, 1)
+    scanned = store.commit_log.tail
+    known = {"TAGS": "a", "KEYS": "k1 k2", "color": "grün"}
+    plain = await client.prepare("T", b"body", queue_id=1, UNIQ_KEY="U1", **known)
+    general = await client.prepare("T", b"body", queue_id=1, UNIQ_KEY="U2", POP_CK="x", **known)
+    assert (plain.queue_id, plain.queue_offset, plain.transaction_id) == (1, 0, "U1")
+    assert (general.queue_id, general.queue_offset, general.transaction_id) == (1, 1, "U2")
+    assert scanned.final_topic is None
+    await client.end_oneway(plain, COMMIT)
+    await until(lambda: client.broker.controller.store.max_offset("T", 1) == 1)
+    assert scanned.final_topic is not None
+    assert (await client.end(general, COMMIT)).code == 0
+    for topic, queue_id in ((HALF, 0), ("T", 1)):
+        one, other = [bytearray(record_at(store, topic, queue_id, at)) for at in (0, 1)]
+        prepared = [int.from_bytes(record[76:84], "big") for record in (one, other)]
+        assert prepared == ([plain.physical_offset, general.physical_offset] if topic == "T" else [0, 0])
+        for start, end in ((20, 36), (40, 48), (56, 64), (76, 84)):  # offsets, times, the half message's place
+            one[start:end] = other[start:end] = bytes(end - start)
+        assert one == other.replace(b"U2", b"U1")
+    assert client.broker.controller.transactions.metrics.open_transactions() == {"T": 0}
+
+
+async def test_what_the_batch_path_leaves_is_decided_by_the_processor(start_broker: Start) -> None:
+    client = await world(start_broker, messageDelayLevel="1s")
+    halves = {body: await client.prepare("T", body) for body in (b"twice", b"rolled back", b"wrong group")}
+    delayed = await client.prepare("T", b"delayed", DELAY="1")
+    await client.end_oneway(halves[b"wrong group"], COMMIT, group="OTHER")
+    await client.end_oneway(halves[b"rolled back"], ROLLBACK)
+    await client.end_oneway(halves[b"rolled back"], COMMIT)
+    for _ in range(3):
+        await client.end_oneway(halves[b"twice"], COMMIT)
+    await client.end_oneway(delayed, COMMIT)
+    await until(lambda: client.broker.controller.store.max_offset("SCHEDULE_TOPIC_XXXX", 0) == 1)
+    assert await client.bodies("T") == [b"twice"]
+    assert (await client.end(halves[b"wrong group"], COMMIT)).code == 0
+
+
+async def test_settings_reach_the_batch_path_at_once(start_broker: Start) -> None:
+    client = await world(start_broker)
+    await client.prepare("T")
+    body = b"rejectTransactionMessage=true"
+    assert (await client.broker.invoke(RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=body))).code == 0
+    reply = await client.broker.send("T", b"x", sys_flag=4, TRAN_MSG="true", PGROUP="PG", UNIQ_KEY="U")
+    assert reply.code == 16
+
+
+@pytest.mark.parametrize("way", [{}, {"POP_CK": "x"}], ids=["compiled", "general"])
+async def test_half_messages_and_ends_are_answered_when_the_disk_has_them(
+    start_broker: Start, way: dict[str, str]
+) -> None:
+    client = await world(start_broker, flushDiskType="SYNC_FLUSH")
+    store = client.broker.controller.store
+    for _ in range(2):  # the second one finds its queues open
+        half = await client.prepare("T", b"x" * 100, **way)
+        assert store.flushed_offset > half.physical_offset
+        before = store.max_physical_offset
+        assert (await client.end(half, COMMIT)).code == 0
+        assert store.flushed_offset > before
+
+
+async def test_half_messages_wait_for_replicas(start_broker: Start) -> None:
+    """And those that would wait for too few are refused, on both ways."""
+    client = await world(start_broker)
+    store = client.broker.controller.store
+    open_half = await client.prepare("T")
+    replicas = Replicas()
+    client.broker.controller.acknowledgement.set_replicas(replicas)
+    for way in ({}, {"POP_CK": "x"}):
+        waiting = asyncio.ensure_future(client.prepare("T", **way))
+        await until(lambda: len(replicas.waiting) == 1)
+        assert not waiting.done()
+        end_offset, done = replicas.waiting.pop()
+        assert end_offset == store.max_physical_offset
+        done(True)
+        await waiting
+    replicas.too_few = "no replica"
+    for way in ({}, {"POP_CK": "x"}):
+        reply = await client.broker.send("T", b"x", sys_flag=4, TRAN_MSG="true", PGROUP="PG", UNIQ_KEY="U", **way)
+        assert (reply.code, reply.remark) == (1, "no replica")
+    await client.end_oneway(open_half, COMMIT)
+    assert (await client.end(open_half, COMMIT)).remark == "no replica"
+    assert await client.bodies("T") == []
+
+
+class Replicas:
+    """ReplicaAcks by hand."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[int, Callable[[bool], None]]] = []
+        self.too_few: str | None = None
+
+    def refusal(self) -> str | None:
+        return self.too_few
+
+    def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
+        self.waiting.append((end_offset, done))
+        return True

@@ -31,6 +31,14 @@ class Half:
     queue_id: int
 
 
+def half_of(reply: RemotingCommand) -> Half:
+    """What a broker answered to a half message."""
+    assert reply.code == 0, reply.remark
+    header = SendMessageResponseHeader.decode(reply.ext)
+    _, physical_offset = decode_message_id(header.msg_id)
+    return Half(header.queue_offset, physical_offset, header.transaction_id or "", header.queue_id)
+
+
 @dataclass
 class Question:
     """A CHECK_TRANSACTION_STATE."""
@@ -64,10 +72,7 @@ class TransactionClient:
     async def prepare(self, topic: str, body: bytes = b"x", *, queue_id: int = 0, **properties: str) -> Half:
         properties = {"TRAN_MSG": "true", "PGROUP": self.group, **properties}
         reply = await self.broker.send(topic, body, queue_id=queue_id, sys_flag=4, group=self.group, **properties)
-        assert reply.code == 0, reply.remark
-        header = SendMessageResponseHeader.decode(reply.ext)
-        _, physical_offset = decode_message_id(header.msg_id)
-        return Half(header.queue_offset, physical_offset, header.transaction_id or "", header.queue_id)
+        return half_of(reply)
 
     def end_request(self, half: Half, how: int, *, from_check: bool = False, group: str = "") -> RemotingCommand:
         header = EndTransactionRequestHeader(

@@ -53,6 +53,9 @@ class FakeConnection:
         frame = b"".join(buffers)
         self.sent.append(decode_frame(frame[4:]))
 
+    def send(self, command: RemotingCommand) -> None:
+        self.sent.append(decode_frame(command.encode()[4:]))
+
     def send_oneway(self, command: RemotingCommand) -> None:
         command.flag |= 2
         self.sent.append(decode_frame(command.encode()[4:]))

@@ -4,6 +4,7 @@ import zlib
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.outer_api import BrokerOuterApi
+from maxq.broker.row_json import RowJson
 from maxq.codes import RequestCode
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.register_broker import RegisterBrokerBody
@@ -31,6 +32,10 @@ def topics(count: int) -> dict[str, TopicConfig]:
     return made | {'odd"ä': TopicConfig('odd"ä', attributes={"message.type": "FIFO"})}
 
 
+def outer_api(client: Client) -> BrokerOuterApi:
+    return BrokerOuterApi(client, RowJson("topicConfigTable"))  # type: ignore[arg-type]
+
+
 async def register(api: BrokerOuterApi, table: dict[str, TopicConfig], *, compressed: bool = False) -> None:
     version = DataVersion(3, 0, 1_700_000_000_000)
     await api.register_broker("ns", BROKER, table, version, timeout_ms=1_000, compressed=compressed)
@@ -38,7 +43,7 @@ async def register(api: BrokerOuterApi, table: dict[str, TopicConfig], *, compre
 
 async def test_registration_body_is_that_of_the_protocol_and_its_crc_is_right() -> None:
     client = Client()
-    api = BrokerOuterApi(client)  # type: ignore[arg-type]
+    api = outer_api(client)
     for table in (topics(3), {}, topics(1)):
         await register(api, table)
         request = client.sent[-1]
@@ -52,7 +57,7 @@ async def test_registration_body_is_that_of_the_protocol_and_its_crc_is_right() 
 
 async def test_changed_topic_is_written_anew() -> None:
     client = Client()
-    api = BrokerOuterApi(client)  # type: ignore[arg-type]
+    api = outer_api(client)
     await register(api, {"T": TopicConfig("T", 4, 4), "U": TopicConfig("U")})
     await register(api, {"T": TopicConfig("T", 8, 8), "U": TopicConfig("U")})
     body = RegisterBrokerBody.decode(client.sent[-1].body_bytes)
@@ -61,7 +66,7 @@ async def test_changed_topic_is_written_anew() -> None:
 
 async def test_compressed_body_can_be_read_back() -> None:
     client = Client()
-    await register(BrokerOuterApi(client), topics(3), compressed=True)  # type: ignore[arg-type]
+    await register(outer_api(client), topics(3), compressed=True)
     body = RegisterBrokerBody.decode_body(client.sent[0].body_bytes, compressed=True, broker_version=479)
     assert list(body.topic_config_serialize_wrapper.topic_config_table) == list(topics(3))
 
@@ -71,7 +76,7 @@ async def test_order_topics_and_the_master_are_read_from_the_answer() -> None:
     client.answer = RemotingCommand(
         0, {"masterAddr": "10.0.0.2:10911", "haServerAddr": "10.0.0.2:10912"}, b'{"table":{"T":"broker-a:4"}}'
     )
-    api = BrokerOuterApi(client)  # type: ignore[arg-type]
+    api = outer_api(client)
     result = await api.register_broker("ns", BROKER, {}, DataVersion(), timeout_ms=1_000)
     assert result.order_topics == {"T": "broker-a:4"}
     assert (result.master_address, result.ha_address) == ("10.0.0.2:10911", "10.0.0.2:10912")

@@ -1,7 +1,7 @@
 """Registration with name servers: what each is told, and when."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from maxq.broker.broker_identity import BrokerAddress
@@ -25,13 +25,9 @@ class NameServers:
     failing: dict[str, Exception] = field(default_factory=dict)
     refuses_increments: set[str] = field(default_factory=set)
     changed: bool = False
-    forgotten: list[str] = field(default_factory=list)
     order_topics: dict[str, str] = field(default_factory=dict)
     heartbeat_timeouts: list[int | None] = field(default_factory=list)
     master_address: str = ""
-
-    def forget_topics(self, names: Iterable[str]) -> None:
-        self.forgotten += names
 
     async def register_broker(
         self,
@@ -237,12 +233,11 @@ async def test_leaving_tells_every_name_server_that_knows_us_and_nothing_afterwa
     assert len(scene.api.told) == told
 
 
-async def test_deleted_topics_are_forgotten_and_told_to_nobody() -> None:
+async def test_deleted_topics_are_told_to_nobody() -> None:
     scene = Scene("A", "B", servers=("ns1",))
     await scene.registration.register_now()
     scene.registration.topics_changed([], ["A"])
     await scene.settle()
-    assert scene.api.forgotten == ["A"]
     assert len(scene.api.told) == 1
 
 

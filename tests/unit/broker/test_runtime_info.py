@@ -3,7 +3,7 @@
 from maxq.broker.runtime_info import duration_text, size_text
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.topic_puts import TopicPuts
-from maxq.store.log_cy import TopicTail
+from maxq.store.tails_cy import TopicTail
 from maxq.testing.sim_clock import SimClock
 
 
@@ -17,19 +17,29 @@ def test_sizes_are_in_binary_units_from_a_kibibyte_on() -> None:
     assert {count: size_text(count) for count in cases} == cases
 
 
+def test_sampling_ten_thousand_topics_lets_the_loop_turn_often_and_misses_none() -> None:
+    tails = [TopicTail(f"T{number}") for number in range(10_000)]
+    for tail in tails:
+        tail.put_nums, tail.put_bytes = 1, 100
+    stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=lambda: True)
+    turns = list(TopicPuts(lambda: tails).sample(stats))
+    assert len(turns) >= 20
+    assert stats.broker_put_nums().value == 10_000
+
+
 def test_puts_of_topic_tails_are_added_once_and_a_new_tail_starts_from_zero() -> None:
     tail = TopicTail("T")
     tails = [tail]
     stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=lambda: True)
     puts = TopicPuts(lambda: tails)
     tail.put_nums, tail.put_bytes = 5, 500
-    puts.sample(stats)
-    puts.sample(stats)
+    list(puts.sample(stats))
+    list(puts.sample(stats))
     tail.put_nums, tail.put_bytes = 7, 700
-    puts.sample(stats)
+    list(puts.sample(stats))
     tails[0] = TopicTail("T")  # deleted and made again
     tails[0].put_nums, tails[0].put_bytes = 2, 200
-    puts.sample(stats)
+    list(puts.sample(stats))
     assert [stats.broker_put_nums().value, puts.total()] == [9, 2]
     size = stats.view("TOPIC_PUT_SIZE", "T")
     assert size is not None and size.value == 900

@@ -1,5 +1,7 @@
 """Statistics: histories, and counters that become items when they are sampled."""
 
+from collections.abc import Iterator
+
 from maxq.broker.stats import names
 from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -133,7 +135,12 @@ async def test_hours_and_days_are_sampled_when_they_are_due() -> None:
 async def test_sources_give_what_they_counted_since_they_were_last_asked() -> None:
     stats = manager(SimClock())
     new = [2, 3]
-    stats.add_source(lambda stats: stats.add_topic_put("T", new.pop() if new else 0, 20, 1))
+
+    def source(stats: BrokerStatsManager) -> Iterator[None]:
+        stats.add_topic_put("T", new.pop() if new else 0, 20, 1)
+        yield
+
+    stats.add_source(source)
     await stats.sample()
     await stats.sample()
     item = stats.view(names.TOPIC_PUT_NUMS, "T")

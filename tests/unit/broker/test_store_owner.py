@@ -1,5 +1,6 @@
 """StoreOwner: whose store a folder is, and who may go on with it."""
 
+import errno
 import logging
 from pathlib import PurePath
 
@@ -91,3 +92,16 @@ def test_the_file_is_written_only_when_it_says_something_else() -> None:
     assert replaced == []
     scene.owner().record("SYNC_MASTER")
     assert replaced == [ROOT / "owner.json"]
+
+
+def test_a_disk_without_room_for_another_role_of_the_same_group_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    scene.owner().record("SLAVE")
+
+    def refuse(path: PurePath, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(scene.disk, "replace", refuse)
+    scene.owner().record("SYNC_MASTER")
+    with pytest.raises(OSError, match="no room"):
+        scene.owner(name="broker-b").record("SYNC_MASTER")  # then the folder would go on naming another group

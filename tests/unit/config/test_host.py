@@ -1,13 +1,20 @@
 from pathlib import PurePath
 
+import pytest
+
 from maxq.config import BrokerSettings, MessageStoreConfig, NamesrvSettings
-from maxq.config.host import Host, broker_on, namesrv_on
+from maxq.config.host import Host, broker_on, namesrv_on, where_it_listens
 
 HOST = Host("box", "10.1.2.3", PurePath("/home/u"))
 
 
+def guarded() -> BrokerSettings:
+    """Requests must be signed, so the server may be reached from elsewhere."""
+    return BrokerSettings.from_properties({"authenticationEnabled": "true"}, source="--set")[0]
+
+
 def test_empty_names_addresses_folders_and_ports_are_filled_from_the_host() -> None:
-    settings = broker_on(BrokerSettings(), HOST)
+    settings = broker_on(guarded(), HOST)
     assert settings.broker.broker_name == "box"
     assert settings.broker.broker_ip1 == settings.broker.broker_ip2 == "10.1.2.3"
     assert settings.store.store_path_root_dir == "/home/u/store"
@@ -36,3 +43,30 @@ def test_name_server_files_go_to_the_home() -> None:
     namesrv = namesrv_on(NamesrvSettings(), HOST).namesrv
     assert namesrv.kv_config_path == "/home/u/namesrv/kvConfig.json"
     assert namesrv.config_store_path == "/home/u/namesrv/namesrv.properties"
+
+
+@pytest.mark.parametrize(
+    ("given", "listens", "shown"),
+    [
+        ({}, "127.0.0.1", "127.0.0.1"),
+        ({"authenticationEnabled": "true"}, "0.0.0.0", "10.1.2.3"),
+        ({"aclEnable": "true"}, "0.0.0.0", "10.1.2.3"),
+        ({"bindAddress": "0.0.0.0"}, "0.0.0.0", "10.1.2.3"),
+        ({"bindAddress": "10.9.9.9", "aclEnable": "true"}, "10.9.9.9", "10.1.2.3"),
+        ({"brokerIP1": "10.5.5.5"}, "127.0.0.1", "10.5.5.5"),
+    ],
+)
+def test_without_access_control_only_this_machine_is_listened_to(
+    given: dict[str, str], listens: str, shown: str
+) -> None:
+    settings = broker_on(BrokerSettings.from_properties(given, source="--set")[0], HOST)
+    assert (settings.server.bind_address, settings.broker.broker_ip1) == (listens, shown)
+    given = {name: value for name, value in given.items() if name != "brokerIP1"}
+    namesrv = namesrv_on(NamesrvSettings.from_properties(given, source="--set")[0], HOST)
+    assert namesrv.server.bind_address == listens
+
+
+def test_the_line_at_the_start_says_who_reaches_a_server_without_access_control() -> None:
+    assert where_it_listens("0.0.0.0", True) == ""
+    assert "listens on 127.0.0.1 only" in where_it_listens("127.0.0.1", False)
+    assert "WITHOUT access control" in where_it_listens("0.0.0.0", False)

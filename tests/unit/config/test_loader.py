@@ -59,7 +59,7 @@ def test_a_secret_is_neither_in_the_error_nor_in_the_listing() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["aclEnable", "enableDLegerCommitLog", "authenticationEnabled", "enableControllerMode"]
+    "name", ["enableControllerMode"]
 )
 def test_what_would_be_dangerous_to_ignore_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}=true is not supported"):

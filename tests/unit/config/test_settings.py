@@ -24,7 +24,9 @@ def test_update_moves_live_settings_and_tells_listeners() -> None:
     ("name", "value", "reason"),
     [
         ("brokerName", "b", "can not change while the server runs"),
-        ("rocketmqHome", "/tmp/x;sh", "does not act on it"),
+        ("rocketmqHome", "/tmp/x;sh", "can not change while the server runs"),
+        ("authenticationEnabled", "true", "can not change while the server runs"),
+        ("aclEnable", "true", "can not change while the server runs"),
         ("storePathRootDir", "/etc", "can not change while the server runs"),
         ("brokerConfigPath", "/etc/passwd", "configBlackList"),
         ("configBlackList", "", "configBlackList"),

@@ -34,6 +34,7 @@ def registration(
     zone: str | None = None,
     mappings: Mapping[str, TopicQueueMappingInfo] | None = None,
     filter_servers: list[str] | None = None,
+    digest: bytes = b"",
 ) -> BrokerRegistration:
     configs = [topic(item) if isinstance(item, str) else item for item in topics]
     return BrokerRegistration(
@@ -50,6 +51,7 @@ def registration(
         enable_acting_master=acting,
         mappings=mappings or {},
         filter_servers=filter_servers,
+        digest=digest,
     )
 
 

@@ -1,7 +1,11 @@
+from collections.abc import Callable
+
 import pytest
 
 from maxq.namesrv.broker_registration import BrokerAddrInfo, MinBrokerIdChange
+from maxq.namesrv.route_info_manager import RouteInfoManager
 from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.route import QueueData
 from maxq.protocol.body.topic_config import TopicQueueMappingInfo
 from tests.unit.namesrv.registrations import CLUSTER, addrs, manager, perms, registration, topic
 
@@ -364,3 +368,38 @@ def test_static_topic_mappings_are_shown() -> None:
     routes.register_broker(registration(mappings={"T": mapping}), now_ms=0)
     route = routes.pickup_topic_route_data("T")
     assert route is not None and route.topic_queue_mapping_by_broker == {"broker-a": mapping}
+
+
+def test_a_registration_that_says_nothing_new_is_a_sign_of_life() -> None:
+    routes, connection = manager(), object()
+    routes.register_broker(registration(connection=connection, addr="a", digest=b"1"), now_ms=0)
+    result = routes.register_again(CLUSTER, "a", connection, b"1", now_ms=100_000)
+    assert result is not None and result.notice is None
+    assert routes.expired(200_000) == []
+
+
+def test_a_registration_is_taken_anew_when_it_or_its_connection_or_the_tables_are_others() -> None:
+    changes: list[Callable[[RouteInfoManager], object]] = [
+        lambda routes: routes.delete_topic("T"),
+        lambda routes: routes.wipe_write_perm_of_broker("broker-a"),
+        lambda routes: routes.register_topic("V", [QueueData("broker-a", 1, 1, 6, 0)]),
+        lambda routes: routes.register_broker(registration(broker_id=1, addr="b"), now_ms=0),
+        lambda routes: routes.unregister_broker(CLUSTER, "a", "broker-a"),
+    ]
+    for change in changes:
+        routes, connection = manager(), object()
+        routes.register_broker(registration(connection=connection, addr="a", digest=b"1"), now_ms=0)
+        assert routes.register_again(CLUSTER, "a", connection, b"2", now_ms=0) is None
+        assert routes.register_again(CLUSTER, "a", object(), b"1", now_ms=0) is None
+        assert routes.register_again(CLUSTER, "a", connection, b"1", now_ms=0) is not None
+        change(routes)
+        assert routes.register_again(CLUSTER, "a", connection, b"1", now_ms=0) is None
+
+
+def test_two_brokers_that_say_nothing_new_do_not_hinder_one_another() -> None:
+    routes, connections = manager(), {"a": object(), "b": object()}
+    for _ in range(2):
+        for name, connection in connections.items():
+            routes.register_broker(registration(connection=connection, name=name, addr=name, digest=b"1"), now_ms=0)
+    for name, connection in connections.items():
+        assert routes.register_again(CLUSTER, name, connection, b"1", now_ms=0) is not None

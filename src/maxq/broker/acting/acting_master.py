@@ -14,7 +14,7 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 
 from maxq.broker.acting.broker_group import BrokerGroup, MinBrokerChange
 from maxq.broker.acting.group_api import GroupApi
@@ -136,7 +136,7 @@ class ActingMasterService:
             return
         compatible = self._settings.broker.compatible_with_old_name_srv
         give = self._ask_for_change if compatible else self._give_sign
-        await asyncio.gather(*(self._heard(give(address), address) for address in self._name_servers()))
+        await asyncio.gather(*(self._heard(give, address) for address in self._name_servers()))
 
     async def _ask_for_change(self, name_server: str) -> None:
         """322 counts as a sign of life too. Its answer tells of a name server that was started anew and does not know
@@ -148,9 +148,9 @@ class ActingMasterService:
         await self._api.heartbeat(name_server, self._settings.broker.send_heartbeat_timeout_millis)
 
     @staticmethod
-    async def _heard(giving: Coroutine[object, object, None], name_server: str) -> None:
+    async def _heard(give: Callable[[str], Awaitable[None]], name_server: str) -> None:
         try:
-            await giving
+            await give(name_server)  # made here: who is cancelled before its first step would leave it behind
         except MaxQError as error:
             log.warning("name server %s did not take a sign of life: %s", name_server, error)
 

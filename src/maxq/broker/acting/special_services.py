@@ -1,7 +1,7 @@
 """SpecialServices: what only one broker of a group may do at a time: the master, or the slave that acts as master.
 
-Queue locks and the say over consumer offsets are such services; delivery of delayed messages, the timer, transaction
-checks and pop revival register here when they are built.
+Queue locks, the say over consumer offsets, delivery of delayed messages, the timer and transaction checks are such
+services; each registers here.
 
 Source:
     broker/BrokerController.java changeSpecialServiceStatus; ha.md §8.

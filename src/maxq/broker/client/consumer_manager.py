@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.broker.client.consumer_group_info import ConsumerGroupInfo
+from maxq.broker.client.silent_consumers import SilentConsumers
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionData
@@ -24,7 +25,11 @@ ConsumerChangeListener = Callable[[ConsumerGroupInfo], None]
 
 
 class ConsumerManager:
-    """Members and subscriptions by group; groups by connection and by topic."""
+    """Members and subscriptions by group; groups by connection and by topic.
+
+    Attributes:
+        silent: groups that consume without heartbeats.
+    """
 
     def __init__(self, *, settings: BrokerSettings, clock: Clock) -> None:
         self._settings = settings
@@ -33,6 +38,7 @@ class ConsumerManager:
         self._groups_of: dict[Connection, set[str]] = {}  # so that a closed connection costs only its own groups
         self._listeners: list[ConsumerChangeListener] = []
         self._offline_listeners: list[Callable[[str], None]] = []
+        self.silent = SilentConsumers(settings=settings, clock=clock)
 
     @property
     def consumer_table(self) -> dict[str, ConsumerGroupInfo]:
@@ -54,8 +60,10 @@ class ConsumerManager:
         return None if info is None else info.find_channel(client_id)
 
     def find_subscription_data(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the group's heartbeats say, else what its pops say."""
         info = self._groups.get(group)
-        return None if info is None else info.subscription_table.get(topic)
+        found = None if info is None else info.subscription_table.get(topic)
+        return self.silent.find(group, topic) if found is None else found
 
     def subscription_count(self, group: str) -> int:
         """How many topics the group subscribes to; 0 while it is offline."""
@@ -128,6 +136,7 @@ class ConsumerManager:
                 log.warning("no heartbeat for too long: remove %s from consumer group %s", channel, info.group_name)
                 self._remove(info, channel.connection)
                 channel.connection.close()
+        self.silent.expire()
 
     def _remove(self, info: ConsumerGroupInfo, connection: Connection) -> None:
         channel = info.channel_info_table.pop(connection, None)

@@ -37,7 +37,7 @@ QueueKey = tuple[str, int]
 
 
 class ArrivingQueue(Protocol):
-    """What the store says about a queue that grew (store/log_cy.QueueTail)."""
+    """What the store says about a queue that grew (store/tails_cy.QueueTail)."""
 
     topic: str
     queue_id: int
@@ -64,6 +64,7 @@ class HeldPull:
     first_offset: int
     offset: int
     deadline_ms: int  # monotonic
+    began_ms: int = field(default=0)  # monotonic
     answered: bool = field(default=False)
     slot: int = field(default=0)  # of the deadline table; set when it is parked
 

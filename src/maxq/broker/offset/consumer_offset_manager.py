@@ -15,10 +15,13 @@ from typing import Any, Final
 
 import orjson
 
+from maxq.broker.offset.key_index import KeyIndex
+from maxq.broker.offset.offset_table import OffsetTable, read_offset_table, split_key
+from maxq.broker.offset.slave_commits import FILE_NAME as SLAVE_COMMITS_NAME
 from maxq.broker.offset.slave_commits import SlaveCommit, SlaveCommits
-from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
+from maxq.broker.persistent_manager import PersistentManager, next_version
+from maxq.broker.role import SLAVE
 from maxq.config.settings import BrokerSettings
-from maxq.errors import RemoteProtocolError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.runtime.interfaces import Clock, Disk
@@ -26,8 +29,6 @@ from maxq.runtime.interfaces import Clock, Disk
 log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "consumerOffset.json"
-
-OffsetTable = dict[str, dict[int, int]]
 
 
 class ConsumerOffsetManager(PersistentManager):
@@ -50,7 +51,8 @@ class ConsumerOffsetManager(PersistentManager):
         self.offset_table: OffsetTable = {}
         self._pull_offset_table: OffsetTable = {}
         self._reset_offset_table: OffsetTable = {}
-        self.slave_commits = SlaveCommits()
+        self.slave_commits = SlaveCommits(disk, path.with_name(SLAVE_COMMITS_NAME))
+        self._keys = KeyIndex()
         self._commits = 0
         self._is_dirty = True
 
@@ -142,8 +144,7 @@ class ConsumerOffsetManager(PersistentManager):
         """
         if not self.slave_commits:
             return []
-        known = {key: _queue_offsets(key, table) for key, table in object_member(value, "offsetTable").items()}
-        return list(self.slave_commits.ahead_of(known))
+        return list(self.slave_commits.ahead_of(read_offset_table(value)))
 
     def take_from_master(self, value: dict[str, Any]) -> None:
         """The master's offsets (content of its file) win over ours; what only we know stays.
@@ -151,7 +152,7 @@ class ConsumerOffsetManager(PersistentManager):
         Raises:
             RemoteProtocolError: they are not offsets; nothing was changed.
         """
-        taken = {key: _queue_offsets(key, table) for key, table in object_member(value, "offsetTable").items()}
+        taken = read_offset_table(value)
         version = value.get("dataVersion")
         if version is not None:
             self.data_version = DataVersion.from_json(version)
@@ -178,7 +179,7 @@ class ConsumerOffsetManager(PersistentManager):
         Raises:
             RemoteProtocolError: they are not offsets; nothing was changed.
         """
-        taken = {key: _queue_offsets(key, table) for key, table in object_member(value, "offsetTable").items()}
+        taken = read_offset_table(value)
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = True
@@ -188,7 +189,7 @@ class ConsumerOffsetManager(PersistentManager):
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
         """Topics of which the group committed an offset."""
-        return {topic for topic, other in self._keys() if other == group}
+        return set(self._keys.of(self.offset_table).topics.get(group, ()))
 
     def topics_by_group(self) -> dict[str, list[str]]:
         """The same of all groups at once."""
@@ -196,10 +197,7 @@ class ConsumerOffsetManager(PersistentManager):
 
     def which_group_by_topic(self, topic: str) -> set[str]:
         """Groups that committed an offset of the topic."""
-        return {group for other, group in self._keys() if other == topic}
-
-    def _keys(self) -> Iterable[tuple[str, str]]:
-        return (split_key(key) for key in list(self.offset_table))
+        return set(self._keys.of(self.offset_table).groups.get(topic, ()))
 
     def query_min_offset_in_all_group(
         self, topic: str, filter_groups: Iterable[str], min_offset: Callable[[str, int], int]
@@ -232,6 +230,7 @@ class ConsumerOffsetManager(PersistentManager):
         self._remove_where(lambda other, group: other == topic)
 
     def _remove_where(self, matches: Callable[[str, str], bool]) -> None:
+        self._keys.forget()
         for table in (self.offset_table, self._pull_offset_table, self._reset_offset_table):
             for key in [key for key in table if matches(*split_key(key))]:
                 del table[key]
@@ -240,7 +239,8 @@ class ConsumerOffsetManager(PersistentManager):
     # --- the file -----------------------------------------------------------------------------------------------------
 
     def persist(self) -> None:
-        """Write the file if anything changed since the last time."""
+        """Write the files that changed since the last time."""
+        self.slave_commits.persist()
         if not self._is_dirty:
             return
         self._is_dirty = False
@@ -251,8 +251,11 @@ class ConsumerOffsetManager(PersistentManager):
             raise
 
     def load(self) -> None:
-        """Read the file, its backup, or the file of the other name."""
+        """Read the file, its backup, or the file of the other name; and what a slave is to tell its master."""
         super().load()
+        self.slave_commits.load()
+        if self._settings.store.broker_role != SLAVE:
+            self.slave_commits.forget()
         other = self._other_path
         if not self.offset_table and other is not None and self._disk.exists(other):
             log.info("%s is empty or missing: taking over the offsets in %s", self._file, other)
@@ -272,8 +275,8 @@ class ConsumerOffsetManager(PersistentManager):
         }
 
     def from_json(self, value: dict[str, Any]) -> None:
-        offsets = {key: _queue_offsets(key, table) for key, table in object_member(value, "offsetTable").items()}
-        self.offset_table = offsets
+        self.offset_table = read_offset_table(value)
+        self._keys.forget()
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = False
@@ -300,12 +303,6 @@ def _move_on(table: dict[int, int], other: dict[int, int]) -> int:
     return len(ahead)
 
 
-def split_key(key: str) -> tuple[str, str]:
-    """`topic@group` → (topic, group)."""
-    topic, _, group = key.rpartition("@")
-    return topic, group
-
-
 def group_topic_map(keys: Iterable[str]) -> dict[str, list[str]]:
     """Topics by group: a derived member that Java writes and ignores."""
     result: dict[str, list[str]] = {}
@@ -313,12 +310,3 @@ def group_topic_map(keys: Iterable[str]) -> dict[str, list[str]]:
         topic, group = split_key(key)
         result.setdefault(group, []).append(topic)
     return result
-
-
-def _queue_offsets(key: str, table: Any) -> dict[int, int]:
-    if not isinstance(table, dict):
-        raise RemoteProtocolError(f"offsets of {key} are an object, not {type(table).__name__}")
-    try:
-        return {int(queue_id): int(offset) for queue_id, offset in table.items()}
-    except (TypeError, ValueError):
-        raise RemoteProtocolError(f"offsets of {key} are numbers by queue id, not {table!r:.80}") from None

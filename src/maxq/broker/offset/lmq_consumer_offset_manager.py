@@ -9,7 +9,8 @@ Source:
 from pathlib import PurePath
 from typing import Any, Final
 
-from maxq.broker.offset.consumer_offset_manager import FILE_NAME, ConsumerOffsetManager, split_key
+from maxq.broker.offset.consumer_offset_manager import FILE_NAME, ConsumerOffsetManager
+from maxq.broker.offset.offset_table import split_key
 from maxq.broker.topic.topic_validator import is_lmq
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError

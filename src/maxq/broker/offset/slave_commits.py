@@ -3,13 +3,20 @@
 A slave's table of offsets is a copy: the next round of SlaveSynchronize overwrites it with the master's values. While
 the master is away, though, clients commit here, and the master comes back with what it knew when it died. Java lets
 those commits go, so a group that stopped meanwhile consumes everything again that it had done. Here they are kept
-apart, and handed over (UPDATE_CONSUMER_OFFSET, which every master knows) before the master's values are taken; only
-those that are ahead of the master's, so what clients committed there since wins. They are in memory only: a slave that
-is restarted before its master is back hands nothing over.
+apart, in `config/slaveCommits.json`, which is written when the consumer offsets are, and handed over
+(UPDATE_CONSUMER_OFFSET, which every master knows) before the master's values are taken; only those that are ahead of
+the master's, so what clients committed there since wins.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from pathlib import PurePath
+from typing import Any, Final, NamedTuple
+
+from maxq.broker.offset.offset_table import OffsetTable, read_offset_table, split_key
+from maxq.broker.persistent_manager import PersistentManager
+from maxq.runtime.interfaces import Disk
+
+FILE_NAME: Final = "slaveCommits.json"
 
 
 class SlaveCommit(NamedTuple):
@@ -21,11 +28,13 @@ class SlaveCommit(NamedTuple):
     offset: int  # queue offset
 
 
-class SlaveCommits:
+class SlaveCommits(PersistentManager):
     """What this slave has to tell its master."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Disk, path: PurePath) -> None:
+        super().__init__(disk, path)
         self._pending: dict[tuple[str, str, int], int] = {}
+        self._is_dirty = False
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -33,12 +42,14 @@ class SlaveCommits:
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """A client committed this here. The newest counts, also if it is smaller."""
         self._pending[topic, group, queue_id] = offset
+        self._is_dirty = True
 
     def settle(self, commit: SlaveCommit) -> None:
         """The master knows it, or does not want it. One that was noted meanwhile stays."""
         key = commit.topic, commit.group, commit.queue_id
         if self._pending.get(key) == commit.offset:
             del self._pending[key]
+            self._is_dirty = True
 
     def ahead_of(self, masters: Mapping[str, Mapping[int, int]]) -> Iterator[SlaveCommit]:
         """What the master lacks, by its table (`topic@group` → queue → offset); the rest is forgotten."""
@@ -51,4 +62,32 @@ class SlaveCommits:
 
     def forget(self) -> None:
         """This broker is a master now: its own table counts."""
-        self._pending.clear()
+        if self._pending:
+            self._pending.clear()
+            self._is_dirty = True
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def persist(self) -> None:
+        """Write the file if anything changed since the last time."""
+        if not self._is_dirty:
+            return
+        self._is_dirty = False
+        try:
+            super().persist()
+        except BaseException:
+            self._is_dirty = True
+            raise
+
+    def to_json(self) -> dict[str, Any]:
+        table: OffsetTable = {}
+        for (topic, group, queue_id), offset in list(self._pending.items()):
+            table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        return {"offsetTable": table}
+
+    def from_json(self, value: dict[str, Any]) -> None:
+        table = read_offset_table(value)
+        self._pending = {
+            (*split_key(key), queue_id): offset for key, row in table.items() for queue_id, offset in row.items()
+        }
+        self._is_dirty = False

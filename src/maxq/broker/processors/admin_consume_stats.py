@@ -4,6 +4,7 @@ Source:
     broker/processor/AdminBrokerProcessor.java; broker-api.md §7.4.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
@@ -31,6 +32,8 @@ from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
+_GROUPS_PER_TURN = 50
+
 
 class AdminConsumeStatsProcessor(RequestProcessor):
     """208, 303, 317."""
@@ -47,6 +50,7 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager,
         stats: BrokerStatsManager,
+        is_static: Callable[[str], bool],
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -57,6 +61,7 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         self._offsets = offsets
         self._consumers = consumers
         self._stats = stats
+        self._is_static = is_static
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -101,7 +106,9 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         return ConsumeStats(table, self._stats.tps_group_get_nums(group, topic))
 
     def _offsets_of(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
-        consumer_offset = max(self._offsets.query_offset(group, topic, queue_id), 0)
+        consumer_offset = self._offsets.query_offset(group, topic, queue_id)
+        if not self._is_static(topic):  # of a static one, who puts the parts together must know where there is none
+            consumer_offset = max(consumer_offset, 0)
         last = self._store.store_time_at(topic, queue_id, consumer_offset - 1) if consumer_offset > 0 else 0
         return OffsetWrapper(
             broker_offset=max(self._store.max_offset(topic, queue_id), 0),
@@ -112,22 +119,20 @@ class AdminConsumeStatsProcessor(RequestProcessor):
 
     # --- 317 ----------------------------------------------------------------------------------------------------------
 
-    def get_broker_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """All groups, by topic and write queue."""
+    async def get_broker_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """All groups, by topic and write queue. With very many the loop turns in between."""
         is_order = HeaderFields(request.ext).required_bool("isOrder")
         topics = self._offsets.topics_by_group()
-        by_group = {
-            group: self._group_stats(group, sorted(topics.get(group, ())), is_order)
-            for group in self._groups.subscription_group_table
-        }
-        everything = [stats for group_stats in by_group.values() for stats in group_stats]
-        body = ConsumeStatsList(
-            consume_stats_list=[{group: stats} for group, stats in by_group.items()],
-            broker_addr=self._broker_address(),
-            total_diff=sum(stats.total_diff for stats in everything),
-            total_inflight_diff=sum(stats.inflight_total_diff for stats in everything),
-        )
-        return body_reply(request, body)
+        total = ConsumeStatsList(broker_addr=self._broker_address())
+        rows: list[bytes] = []
+        for position, group in enumerate(list(self._groups.subscription_group_table)):
+            found = self._group_stats(group, sorted(topics.get(group, ())), is_order)
+            total.total_diff += sum(stats.total_diff for stats in found)
+            total.total_inflight_diff += sum(stats.inflight_total_diff for stats in found)
+            rows.append(total.encode_row(group, found))
+            if position % _GROUPS_PER_TURN == _GROUPS_PER_TURN - 1:
+                await asyncio.sleep(0)
+        return request.reply(body=total.encode_with(rows))
 
     def _group_stats(self, group: str, topics: list[str], is_order: bool) -> list[ConsumeStats]:
         found: list[ConsumeStats] = []

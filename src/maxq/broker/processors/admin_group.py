@@ -123,9 +123,12 @@ class AdminGroupProcessor(RequestProcessor):
             version=self._groups.data_version,
             broker=self._settings.broker,
         )
-        forbidden = {group: topics for group, topics in self._groups.forbidden_table.items() if group in page}
-        body = SubscriptionGroupWrapper(page, forbidden, self._groups.data_version)
-        return body_reply(request, body, {"totalGroupNum": str(len(table))})
+        forbidden = {
+            group: topics for group, topics in self._groups.forbidden_table.items() if topics and group in page
+        }
+        wrapper = SubscriptionGroupWrapper(forbidden_table=forbidden, data_version=self._groups.data_version)
+        body = self._groups.row_json.put_into(wrapper.encode(), page)
+        return request.reply(ResponseCode.SUCCESS, None, {"totalGroupNum": str(len(table))}, body)
 
     def get_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """352. Asking for a group creates it where groups are created on first use, as with every other use of it."""

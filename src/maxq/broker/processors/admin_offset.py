@@ -69,10 +69,10 @@ class AdminOffsetProcessor(RequestProcessor):
         return request.reply(ext={"offset": str(offset)})
 
     def get_min_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """31."""
+        """31. 0 for a queue without messages: Java makes the queue when it is asked for, and tools refuse less."""
         fields = HeaderFields(request.ext)
         offset = self._store.min_offset(fields.required_str("topic"), fields.required_int("queueId"))
-        return request.reply(ext={"offset": str(offset)})
+        return request.reply(ext={"offset": str(max(offset, 0))})
 
     def get_earliest_store_time(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """32. -1 for a queue that has no message."""

@@ -1,8 +1,8 @@
 """AdminTimerProcessor: how far delayed messages are delivered, as slaves ask for it (45, 60, 61).
 
-This release delivers none and takes none. A store that a Java broker wrote may hold some, and that broker's files
-answer for them; without files there is nothing that waits, and everything up to now counts as delivered: a Java slave
-that becomes master starts its wheel there, not in 1970.
+What runs here answers, else the files that it left under config/ (CarriedFiles). Without files there is nothing that
+waits, and everything up to now counts as delivered: a Java slave that becomes master starts its wheel there, not in
+1970.
 
 Source:
     broker/processor/AdminBrokerProcessor.java (getAllDelayOffset, getTimerCheckPoint, getTimerMetrics);
@@ -54,14 +54,14 @@ class AdminTimerProcessor(RequestProcessor):
         return request.reply(body=body or DelayOffsetSerializeWrapper({}, self._version).encode())
 
     async def get_timer_check_point(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """60. 56 bytes."""
+        """60. 56 bytes, and MaxQ's own behind them."""
         self._refuse_without_wheel("The checkpoint is null")
         checkpoint = await run_blocking(self._files.timer_checkpoint)
         if checkpoint is None:
             now_ms = self._clock.wall_ms()
             end = self._store.max_offset(TIMER_TOPIC, 0)
             checkpoint = TimerCheckpoint(now_ms - now_ms % _SECOND_MS, 0, end, end, self._version)
-        return request.reply(body=checkpoint.encode())
+        return request.reply(body=checkpoint.encode_answer())
 
     async def get_timer_metrics(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """61."""

@@ -181,15 +181,15 @@ class AdminTopicProcessor(RequestProcessor):
             version=self._topics.data_version,
             broker=self._settings.broker,
         )
-        body = TopicConfigAndMappingSerializeWrapper(
-            topic_config_table=page,
+        wrapper = TopicConfigAndMappingSerializeWrapper(
             data_version=self._topics.data_version,
             topic_queue_mapping_detail_map={
                 topic: detail.to_json() for topic, detail in self._mappings.table.items() if topic in page
             },
             mapping_data_version=self._mappings.data_version,
         )
-        return body_reply(request, body, {"totalTopicNum": str(len(table))})
+        body = self._topics.row_json.put_into(wrapper.encode(), page)
+        return request.reply(ResponseCode.SUCCESS, None, {"totalTopicNum": str(len(table))}, body)
 
     def get_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """351."""

@@ -23,6 +23,7 @@ from maxq.broker.processors.message_request_mode_manager import MessageRequestMo
 from maxq.broker.processors.query_assignment import QueryAssignmentProcessor, TopicRouteSource
 from maxq.broker.processors.reset_offset import ResetOffsetProcessor
 from maxq.broker.processors.support import RequestProcessor
+from maxq.broker.processors.table_changes import TableChangesProcessor
 from maxq.broker.processors.unsupported import UnsupportedProcessor
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
@@ -112,6 +113,7 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             offsets=offsets,
             consumers=consumers,
             stats=stats,
+            is_static=parts.mappings.is_static,
         ),
         ResetOffsetProcessor(
             settings=settings, store=store, topics=topics, groups=groups, offsets=offsets, consumers=consumers
@@ -142,6 +144,7 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             filters=parts.filters,
             ha_runtime_info=parts.ha_runtime_info,
         ),
+        TableChangesProcessor(topics=topics, groups=groups),
         UnsupportedProcessor(),
     ]
 

@@ -26,6 +26,7 @@ from maxq.broker.processors.pull_subscription import (
     PullSubscriptions,
 )
 from maxq.broker.processors.refusal import FAQ, Refusal
+from maxq.broker.quota.quotas import Quotas
 from maxq.broker.stats import names
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -36,11 +37,13 @@ from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupC
 from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.endpoint import AnswerListener
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.runtime.interfaces import Clock
+from maxq.store.gather_cy import OMIT_BODY, OMIT_BODY_AND_PROPERTIES, OMIT_NOTHING
 from maxq.store.message_store import MessageStore
 from maxq.store.property_filter import PropertyFilter
-from maxq.store.store_results import GetMessageResult, GetMessageStatus
+from maxq.store.store_results import OMIT_RECORDS, BulkRead, GetMessageResult, GetMessageStatus
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +51,10 @@ _COMMIT_OFFSET = 1  # bits of the request's sysFlag
 _SUSPEND = 2
 _SUBSCRIPTION = 4
 _SHORT_POLLING_FLOOR_MS = 1
+_QUOTA_WAIT_MS = 1000  # of a pull that may not be held, when its group is above its quota
 _ROUNDS = 10  # reads of one parked pull for one arrival
 _MAX_BYTES = 128 << 20  # of a pull that names no limit
+_OMITTED = {"body": OMIT_BODY, "body,properties": OMIT_BODY_AND_PROPERTIES, "records": OMIT_RECORDS}
 
 _CODES: dict[GetMessageStatus, ResponseCode] = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -123,6 +128,7 @@ class PullMessageProcessor:
         fast_failure: FastFailure,
         clock: Clock,
         broker: BrokerAddress,
+        quotas: Quotas,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -135,9 +141,12 @@ class PullMessageProcessor:
         self._fast_failure = fast_failure
         self._clock = clock
         self._broker = broker
+        self._quotas = quotas
         self.rules = ReadRules(settings)
         self._reading: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()  # for a quota
         self._learn: Learn = _nothing_learned
+        self.on_held_answer: AnswerListener | None = None  # told of the answers to parked pulls
         hold_service.set_replay(self.replay)
 
     def set_learn(self, learn: Learn) -> None:
@@ -159,6 +168,9 @@ class PullMessageProcessor:
         pull = self._check(connection, request.code, header)
         if isinstance(pull, Refusal):
             return pull.reply_to(request)
+        if self._quotas.pull_wait_ms(header.consumer_group, request):
+            self._wait_for_quota(connection, request, header)
+            return None
         outcome = self._read(pull, header.queue_offset, may_wait)
         if outcome.result.must_read_first:
             self._in_background(self._pass_after_reading(connection, request, outcome.result))
@@ -171,7 +183,7 @@ class PullMessageProcessor:
             connection, request, header, at_most_ms=AHEAD_WAIT_MS if outcome.is_ahead else None
         ):
             return None
-        if outcome.code == ResponseCode.SUCCESS:
+        if outcome.code == ResponseCode.SUCCESS and header.maxq_max_bytes is None:
             self._learn(header, pull.topic, pull.group, pull.subscription, pull.wanted)
         return self._answer(connection, request, pull, outcome)
 
@@ -182,6 +194,9 @@ class PullMessageProcessor:
         pull = self._check(connection, request.code, held.header)
         if isinstance(pull, Refusal):
             connection.send(pull.reply_to(request))
+            return True
+        if self._quotas.pull_wait_ms(held.header.consumer_group, request):
+            self._wait_for_quota(connection, request, held.header)
             return True
         outcome = self._read(pull, held.offset)
         for _ in range(_ROUNDS):  # one arrival may bring more than one read looks at
@@ -199,6 +214,8 @@ class PullMessageProcessor:
         reply = self._answer(connection, request, pull, outcome)
         if reply is not None:
             connection.send(reply)
+            if self.on_held_answer is not None:
+                self.on_held_answer(request, reply, self._clock.monotonic_ms() - held.began_ms)
         return True
 
     # ---- checks -----------------------------------------------------------------------------------------------
@@ -227,12 +244,10 @@ class PullMessageProcessor:
                 f"subscription group [{header.consumer_group}] does not exist, \n{FAQ}",
             )
         if not group.consume_enable:
-            return Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {header.consumer_group}: its consumeEnable is false; set "
-                "it with updateSubGroup -s true",
-                FORBIDDEN_GROUP,
-            )
+            why = self._groups.why_disabled(header.consumer_group)
+            why = why or "its consumeEnable is false; set it with updateSubGroup -s true"
+            remark = f"subscription group no permission, {header.consumer_group}: {why}"
+            return Refusal(ResponseCode.NO_PERMISSION, remark, FORBIDDEN_GROUP)
         topic = self._check_topic(connection, header)
         if isinstance(topic, Refusal):
             return topic
@@ -300,6 +315,7 @@ class PullMessageProcessor:
             max_bytes=most,
             wanted=pull.wanted,
             may_wait=may_wait,
+            bulk=self._bulk(header),
         )
         if result.filtered_count:
             self._stats.add(names.GROUP_FILTERED_NUMS, f"{topic}@{group}", result.filtered_count)
@@ -307,6 +323,15 @@ class PullMessageProcessor:
         direction = self.rules.direct(code, pull.group, result.suggest_pulling_from_slave)
         is_ahead = offset > result.max_offset and self.rules.may_wait_for_copy(code)
         return _Outcome(result, direction.code, result.status.name, direction.broker_id, is_ahead)
+
+    def _bulk(self, header: PullMessageRequestHeader) -> BulkRead | None:
+        """Does the reader take much at once? Its wishes go as far as bulkPullMaxBytes, if bytes are to
+        travel."""
+        most = self._settings.broker.bulk_pull_max_bytes
+        if header.maxq_max_bytes is None or header.maxq_max_bytes <= 0 or not most:
+            return None
+        omit = _OMITTED.get(header.maxq_omit or "", OMIT_NOTHING)
+        return BulkRead(header.maxq_max_bytes if omit == OMIT_RECORDS else min(header.maxq_max_bytes, most), omit)
 
     def _moved(self, pull: _Pull, offset: int) -> _Outcome:
         """An administrator reset the group's offset: told once, and by a master."""
@@ -346,6 +371,7 @@ class PullMessageProcessor:
                 header.queue_offset,
                 header.queue_offset,
                 self._clock.monotonic_ms() + max(wait_ms, _SHORT_POLLING_FLOOR_MS),
+                self._clock.monotonic_ms(),
             )
         )
         return True
@@ -370,7 +396,10 @@ class PullMessageProcessor:
         }
         if outcome.code != ResponseCode.SUCCESS:
             return request.reply(outcome.code, outcome.remark, ext)
+        if self._bulk(header) is not None:
+            ext["maxqCount"], ext["maxqBytes"] = str(result.message_count), str(result.total_bytes)
         self._count(pull, result)
+        self._quotas.delivered(header.consumer_group, request, result.message_count, result.total_bytes)
         reply = request.reply(outcome.code, outcome.remark, ext, result.buffers)
         if not result.cold:
             return reply
@@ -402,13 +431,59 @@ class PullMessageProcessor:
         """The first pass once more, when the properties it tests are in memory."""
         reply = await self._bring_in(connection, request, result)
         if reply is None:
-            try:
-                reply = self._first_pass(connection, request, may_wait=False)
-            except Exception as error:  # nobody else would answer
-                log.exception("a pull of %s failed", connection.remote_address)
-                reply = request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+            reply = self._try_first_pass(connection, request)
         if reply is not None:
             connection.send(reply)
+
+    def _wait_for_quota(
+        self, connection: Connection, request: RemotingCommand, header: PullMessageRequestHeader
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(self._pass_after_waiting(connection, request, header))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _pass_after_waiting(
+        self, connection: Connection, request: RemotingCommand, header: PullMessageRequestHeader
+    ) -> None:
+        """The first pass once more, when the group's quota allows it; PULL_NOT_FOUND if that takes too long."""
+        group = header.consumer_group
+        suspends = header.sys_flag & _SUSPEND and header.suspend_timeout_millis > 0
+        end_ms = self._clock.monotonic_ms() + (header.suspend_timeout_millis if suspends else _QUOTA_WAIT_MS)
+        self._fast_failure.pulls.enter()
+        try:
+            while (wait_ms := self._quotas.pull_wait_ms(group, request)) and not connection.is_closed:
+                left_ms = end_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    break
+                await asyncio.sleep(min(wait_ms, left_ms) / 1000)
+        finally:
+            self._fast_failure.pulls.leave()
+        if connection.is_closed:
+            return
+        if wait_ms:
+            reply: RemotingCommand | None = self._not_now(request, header)
+        else:
+            reply = self._try_first_pass(connection, request)
+        if reply is not None:
+            connection.send(reply)
+
+    def _not_now(self, request: RemotingCommand, header: PullMessageRequestHeader) -> RemotingCommand:
+        offset, topic, queue_id = str(header.queue_offset), header.topic, header.queue_id
+        ext = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": offset,
+            "minOffset": str(self._store.min_offset(topic, queue_id)),
+            "maxOffset": str(self._store.max_offset(topic, queue_id)),
+        }
+        remark = self._quotas.pull_remark(header.consumer_group, request)
+        return request.reply(ResponseCode.PULL_NOT_FOUND, remark, ext)
+
+    def _try_first_pass(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        try:
+            return self._first_pass(connection, request, may_wait=False)
+        except Exception as error:  # nobody else would answer
+            log.exception("a pull of %s failed", connection.remote_address)
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
     async def _bring_in(
         self, connection: Connection, command: RemotingCommand, result: GetMessageResult
@@ -426,7 +501,9 @@ class PullMessageProcessor:
         return None
 
     async def drain(self) -> None:
-        """Wait for the answers whose bytes are being read from the disk."""
+        """Wait for the answers whose bytes are being read from the disk; who waits for a quota is not answered."""
+        for task in self._waiting:
+            task.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
 
 

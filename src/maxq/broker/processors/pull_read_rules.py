@@ -24,6 +24,7 @@ from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.runtime.refusals import Cause
 
 AHEAD_WAIT_MS: Final = 1_000
 
@@ -64,7 +65,7 @@ class ReadRules:
             return None
         return Refusal(
             ResponseCode.SYSTEM_BUSY,
-            "[REJECTREQUEST]system busy, start flow control for a while: this broker is a SLAVE and its "
+            f"[{Cause.REJECTREQUEST}]system busy, start flow control for a while: this broker is a SLAVE and its "
             "slaveReadEnable is false, so it answers no pulls; read from the master, or set slaveReadEnable=true on "
             "this broker and its master",
         )

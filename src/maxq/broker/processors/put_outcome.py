@@ -3,10 +3,11 @@
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import ResponseCode
 from maxq.config.message_store_config import MessageStoreConfig
+from maxq.runtime.refusals import Cause
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
-_BUSY = "[PC_SYNCHRONIZED]broker busy, start flow control for a while."
-_LMQ = "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded."
+_BUSY = "[PC_SYNCHRONIZED]broker busy, start flow control for a while."  # the cause comes behind it
+_LMQ = f"[{Cause.LMQ_CONSUME_QUEUE_NUM_EXCEEDED}]lmq consume queue num exceeded."
 
 
 def put_refusal(result: PutMessageResult, config: MessageStoreConfig) -> Refusal:

@@ -1,7 +1,7 @@
 """QueryAssignmentProcessor: rebalance by the broker (400), and the request mode of groups (401, 402).
 
-Pop consumption comes in an issue of its own. So POP cannot be set, and a group for which a Java broker's file says POP
-is given its queues in PULL mode, which every client that asks for an assignment understands.
+A group whose mode is POP shares queues: each member pops from all (popShareQueueNum of 0 or less, or of nearly all
+members), named by one queue −1 of each broker, or from its own and those of the popShareQueueNum members behind it.
 
 Source:
     broker/processor/QueryAssignmentProcessor.java, client/consumer/rebalance/AllocateMessageQueue*.java;
@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 
 #: How old a route may be: members of a group ask every 20 s each, the name server should not hear all of them.
 ROUTE_MAX_AGE_MS: Final = 5_000
+
+#: (sorted queues, a member's place, how many members) → its queues.
+Strategy = Callable[[list[MessageQueue], int, int], list[MessageQueue]]
 
 #: Asks a name server; None when it knows no route.
 TopicRouteSource = Callable[[str], Awaitable[TopicRouteData | None]]
@@ -79,15 +82,32 @@ class QueryAssignmentProcessor(RequestProcessor):
     async def query_assignment(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """No `messageQueueAssignments` means: keep what you have (no route, group offline, unknown strategy)."""
         asked = QueryAssignmentRequestBody.decode(request.body_bytes)
-        queues = await self._assign(asked)
+        mode = self._mode(asked)
+        queues = await self._assign(asked, mode)
         if queues is None:
             return request.reply(body=b"{}")
-        rows = [MessageQueueAssignment(queue, MessageRequestMode.PULL).to_json() for queue in queues]
+        rows = [MessageQueueAssignment(queue, mode.mode).to_json() for queue in dict.fromkeys(queues)]
         return request.reply(body=json_dialect.dumps({"messageQueueAssignments": rows}))
 
-    async def _assign(self, asked: QueryAssignmentRequestBody) -> list[MessageQueue] | None:
+    def _mode(self, asked: QueryAssignmentRequestBody) -> SetMessageRequestModeRequestBody:
+        """What was set for topic and group, else the default; second tries of a group that pulls are pulled."""
+        known = self._modes.get_message_request_mode(asked.topic, asked.consumer_group)
+        if known is not None:
+            return known
+        broker = self._settings.broker
+        by_default = MessageRequestMode[broker.default_message_request_mode]
+        mode = MessageRequestMode.PULL if is_retry_topic(asked.topic) else by_default
+        return SetMessageRequestModeRequestBody(
+            asked.topic, asked.consumer_group, mode, broker.default_pop_share_queue_num
+        )
+
+    async def _assign(
+        self, asked: QueryAssignmentRequestBody, mode: SetMessageRequestModeRequestBody
+    ) -> list[MessageQueue] | None:
         queues = await self._subscribe_queues(asked.topic)
         if queues is None or asked.message_model == MessageModel.BROADCASTING:
+            return queues
+        if not self._settings.broker.server_load_balancer_enable:
             return queues
         info = self._consumers.get_consumer_group_info(asked.consumer_group)
         if info is None:
@@ -101,6 +121,8 @@ class QueryAssignmentProcessor(RequestProcessor):
             )  # fmt: skip
             return None
         client_ids = sorted(info.client_ids())
+        if mode.mode == MessageRequestMode.POP:
+            return allocate_for_pop(strategy, sorted(queues), client_ids, asked.client_id, mode.pop_share_queue_num)
         if asked.client_id not in client_ids:
             return []
         return strategy(sorted(queues), client_ids.index(asked.client_id), len(client_ids))
@@ -136,11 +158,6 @@ class QueryAssignmentProcessor(RequestProcessor):
             raise RequestRefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {mode.consumer_group} does not exist"
             )
-        if mode.mode == MessageRequestMode.POP:
-            raise RequestRefusedError(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                "mode POP is not supported: pop consumption is not built yet; use mode PULL",
-            )
         self._modes.set_message_request_mode(mode)
         await self._modes.persisted()
         return request.reply()
@@ -171,7 +188,23 @@ def allocate_by_circle(queues: list[MessageQueue], index: int, members: int) -> 
     return queues[index::members]
 
 
-_STRATEGIES: Final[dict[str, Callable[[list[MessageQueue], int, int], list[MessageQueue]]]] = {
+def allocate_for_pop(
+    strategy: Strategy, queues: list[MessageQueue], client_ids: list[str], client_id: str, share: int
+) -> list[MessageQueue]:
+    """The queues a member pops from; those of more than one member may be the same. `queues` and `client_ids` are
+    sorted. Queue −1 means every queue of its broker."""
+    members = len(client_ids)
+    if share <= 0 or share >= members - 1:
+        return [MessageQueue(queue.topic, queue.broker_name, -1) for queue in queues]
+    if client_id not in client_ids:
+        return []
+    index = client_ids.index(client_id)
+    if members > len(queues):
+        return [queues[index % len(queues)]] if queues else []
+    return [queue for step in range(share + 1) for queue in strategy(queues, (index + step) % members, members)]
+
+
+_STRATEGIES: Final[dict[str, Strategy]] = {
     "AVG": allocate_averagely,
     "AVG_BY_CIRCLE": allocate_by_circle,
 }

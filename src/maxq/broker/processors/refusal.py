@@ -21,11 +21,3 @@ class Refusal:
         if self.forbidden_type:
             ext = {**(ext or {}), "forbiddenType": self.forbidden_type}
         return request.reply(self.code, self.remark, ext)
-
-
-def not_built(what: str) -> Refusal:
-    """A message that asks for something this release does not do: stored as a normal message it would be wrong."""
-    return Refusal(
-        ResponseCode.MESSAGE_ILLEGAL,
-        f"{what} not supported by this MaxQ release: the message was not stored; use an Apache RocketMQ broker for it",
-    )

@@ -87,6 +87,8 @@ class RetryTopics:
         if message.reconsume_times <= most and not in_order:
             return None
         config = self.dlq_topic(group.group_name)
+        origin = message.properties.get(const.PROPERTY_RETRY_TOPIC, header.topic)
+        self._stats.add(names.DLQ_PUT_NUMS, f"{origin}@{group.group_name}")
         message.topic, message.queue_id = config.topic_name, 0
         message.properties[const.PROPERTY_DELAY_TIME_LEVEL] = "-1"
         if config.topic_filter_type == TopicFilterType.MULTI_TAG:
@@ -98,10 +100,17 @@ class RetryTopics:
         )  # fmt: skip
         return None
 
-    def count_sent_back(self, group: str, topic: str) -> None:
-        """A message of `topic` came back from `group`."""
-        self._stats.add(names.SNDBCK_PUT_NUMS, f"{topic}@{group}")
+    def count_sent_back(self, group: str, topic: str, count: int = 1) -> None:
+        """So many messages of `topic` came back from `group`, each by a request of its own."""
+        self._stats.add(names.SNDBCK_PUT_NUMS, f"{topic}@{group}", count, count)
 
-    def count_dead_letter(self, owner: str | None, group: str, topic: str | None) -> None:
-        """One became a dead letter. `owner` is what Java calls the commercial owner of the consumer."""
+    def count_dead_letter(self, owner: str | None, group: str, topic: str | None, origin: str) -> None:
+        """One became a dead letter.
+
+        Args:
+            owner: what Java calls the commercial owner of the consumer.
+            topic: as the consumer names it; of a second try that is the retry topic.
+            origin: the topic it was first sent to.
+        """
+        self._stats.add(names.DLQ_PUT_NUMS, f"{origin}@{group}")
         self._stats.add(names.SNDBCK2DLQ_TIMES, f"{owner}@{topic}@{group}@SEND_BACK_TO_DLQ")

@@ -13,10 +13,10 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.acknowledgement import STAYS, Acknowledgement
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.retry_policy import next_delay_ms
@@ -44,12 +44,18 @@ log = logging.getLogger(__name__)
 dlq_log = logging.getLogger("maxq.broker.dlq")
 
 _FIRST_LEVEL = 3  # of a message that failed for the first time
+_NOT_COMMITTED = "[{}] the message is not committed by a majority of the DLedger group; give it back again"
+FLUSH_DISK_TIMEOUT_REMARK = "FLUSH_DISK_TIMEOUT the message is stored, but not on the disk within syncFlushTimeout"
 _OWNER = "Owner"  # the field of the request that Java's statistics name the consumer by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBackParts:
-    """What it works on."""
+    """What it works on.
+
+    Attributes:
+        on_delayed: (level): a message of this level is about to be stored (by the batch path; else a hook says it).
+    """
 
     settings: BrokerSettings
     own: BrokerAddress
@@ -60,6 +66,12 @@ class SendBackParts:
     levels: DelayLevels
     hooks: PutHooks
     rng: Rng
+    on_delayed: Callable[[int], None]
+
+    def level_of(self, group: SubscriptionGroupConfig, reconsume_times: int) -> int:
+        """The delay level of a message of which the consumer names none."""
+        delay_ms = next_delay_ms(group.group_retry_policy, reconsume_times)
+        return _FIRST_LEVEL + reconsume_times if delay_ms is None else self.levels.not_shorter_than(delay_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +92,11 @@ class SendBackProcessor(RequestProcessor):
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
-    async def send_back(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """See the module."""
+    def send_back(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """See the module. A consumer that fails gives back by the thousand: where there is nothing to wait for, the
+        answer is there at once, and leaves with the others of its arrival."""
         header = ConsumerSendMsgBackRequestHeader.decode(request.ext)
         group = self._group(header)
         if isinstance(group, Refusal):
@@ -96,17 +111,20 @@ class SendBackProcessor(RequestProcessor):
         if not result.ok:
             return request.reply(ResponseCode.SYSTEM_ERROR, f"{result.status.name} {result.remark}".rstrip())
         self._count(header, copy, request.ext.get(_OWNER), result)
-        code = await self._safe(result)
-        if self._parts.topics.data_version.counter != version_before:
-            await self._parts.topics.persisted()
-        if code == ResponseCode.FLUSH_DISK_TIMEOUT:
-            remark = "FLUSH_DISK_TIMEOUT the message is stored, but not on the disk within syncFlushTimeout"
-            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
-        return request.reply()
+        outcome = self._parts.acknowledgement.outcome(result.end_offset)
+        made_topic = self._parts.topics.data_version.counter != version_before
+        if outcome is None and not made_topic:
+            return request.reply()
+        return self._answer_when_safe(request, outcome, made_topic)
 
-    async def _safe(self, result: PutMessageResult) -> ResponseCode:
-        outcome: asyncio.Future[ResponseCode] | None = self._parts.acknowledgement.outcome(result.end_offset)
-        return ResponseCode.SUCCESS if outcome is None else await outcome
+    async def _answer_when_safe(
+        self, request: RemotingCommand, outcome: "asyncio.Future[ResponseCode] | None", made_topic: bool
+    ) -> RemotingCommand:
+        code = ResponseCode.SUCCESS if outcome is None else await outcome
+        if made_topic:
+            await self._parts.topics.persisted()
+        remark = unsafe_remark(code)
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark) if remark else request.reply()
 
     # ---- may it come back? --------------------------------------------------------------------------------------
 
@@ -147,19 +165,13 @@ class SendBackProcessor(RequestProcessor):
         is_dead = failed.reconsume_times >= most or header.delay_level < 0
         if is_dead:
             config = parts.retries.dlq_topic(group.group_name)
-        level = 0 if is_dead else header.delay_level or self._level(group, failed.reconsume_times)
+        level = 0 if is_dead else header.delay_level or parts.level_of(group, failed.reconsume_times)
         queue_id = 0 if is_dead else parts.rng.below(group.retry_queue_nums)
-        message = _sent_back(failed, config.topic_name, queue_id, level)
+        message = sent_back(failed, config.topic_name, queue_id, level)
         refusal = parts.hooks.apply(message)
         if refusal is not None:
             return refusal
         return _Copy(message, message.properties[const.PROPERTY_RETRY_TOPIC], is_dead)
-
-    def _level(self, group: SubscriptionGroupConfig, reconsume_times: int) -> int:
-        delay_ms = next_delay_ms(group.group_retry_policy, reconsume_times)
-        if delay_ms is None:
-            return _FIRST_LEVEL + reconsume_times
-        return self._parts.levels.not_shorter_than(delay_ms)
 
     def _count(
         self, header: ConsumerSendMsgBackRequestHeader, copy: _Copy, owner: str | None, result: PutMessageResult
@@ -167,7 +179,7 @@ class SendBackProcessor(RequestProcessor):
         self._parts.retries.count_sent_back(header.group, copy.origin_topic)
         if not copy.is_dead:
             return
-        self._parts.retries.count_dead_letter(owner, header.group, header.origin_topic)
+        self._parts.retries.count_dead_letter(owner, header.group, header.origin_topic, copy.origin_topic)
         dlq_log.info(
             "send msg to DLQ %s, owner=%s, originalTopic=%s, consumerId=%s, msgUniqKey=%s, storeTimestamp=%d",
             copy.message.topic, owner, header.origin_topic, header.group,
@@ -175,7 +187,7 @@ class SendBackProcessor(RequestProcessor):
         )  # fmt: skip
 
 
-def _sent_back(failed: MessageExt, topic: str, queue_id: int, level: int) -> MessageExtBrokerInner:
+def sent_back(failed: MessageExt, topic: str, queue_id: int, level: int) -> MessageExtBrokerInner:
     """The copy. It keeps who sent the message and when; the try that failed counts."""
     properties = {name: value for name, value in failed.properties.items() if name != const.PROPERTY_CRC32}
     properties.setdefault(const.PROPERTY_RETRY_TOPIC, failed.topic)
@@ -202,3 +214,11 @@ def _forbidden(topic: str, perm: int) -> Refusal:
         f"the topic[{topic}] sending message is forbidden: its perm is {perm}, writing needs {PERM_WRITE}; "
         "set it with updateTopicPerm",
     )
+
+
+def unsafe_remark(code: ResponseCode) -> str:
+    """Why a message that was stored and whose waiting ended with `code` must be given back once more; empty: it need
+    not, and what the replicas lack is no reason."""
+    if code == ResponseCode.FLUSH_DISK_TIMEOUT:
+        return FLUSH_DISK_TIMEOUT_REMARK
+    return "" if code in STAYS else _NOT_COMMITTED.format(code.name)

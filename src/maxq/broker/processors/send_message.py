@@ -22,6 +22,7 @@ from maxq.broker.processors.retry_topics import RetryTopics
 from maxq.broker.processors.send_checks import SendChecks
 from maxq.broker.processors.send_properties import BrokerProperties, queue_by_priority, received_properties
 from maxq.broker.put_hooks import PutHooks
+from maxq.broker.quota.quotas import Quotas
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.compaction_topics import is_compacted
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -39,6 +40,7 @@ from maxq.protocol.recall_handle import RecallHandle
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.runtime.interfaces import Clock, Rng
+from maxq.runtime.refusals import Cause
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
@@ -68,6 +70,7 @@ class SendMessageProcessor:
         unique_id: Callable[[], str],
         hooks: PutHooks,
         retries: RetryTopics,
+        quotas: Quotas,
     ) -> None:
         """`unique_id` makes the UNIQ_KEY of a message that has none."""
         self._settings = settings
@@ -82,6 +85,7 @@ class SendMessageProcessor:
         self._unique_id = unique_id
         self._hooks = hooks
         self._retries = retries
+        self._quotas = quotas
         self._checks = SendChecks(settings, topics)
         self._own_properties = BrokerProperties(broker, lambda: settings.broker)
         self._unfinished: set[asyncio.Task[None]] = set()
@@ -107,7 +111,7 @@ class SendMessageProcessor:
             self._fast_failure.put_times.failed += 1
             return put_refusal(result, self._settings.store).reply_to(request, self._own_properties.for_reply())
         if message.topic == TRANS_HALF_TOPIC:
-            self._hooks.half_stored(message)
+            self._hooks.half_stored(message.properties[const.PROPERTY_REAL_TOPIC])
         reply = request.reply(ext=self._response(message, queue_id, result))
         topic_created = self._topics.data_version.counter != version_before
         outcome = None
@@ -125,7 +129,7 @@ class SendMessageProcessor:
     def _message(
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
     ) -> MessageExtBrokerInner | Refusal:
-        refusal = self._too_early() or self._too_few_replicas()
+        refusal = self._too_early() or self._too_few_replicas() or self._quotas.send_refusal(header.topic, request)
         if refusal is not None:
             return refusal
         config = self._checks.topic(
@@ -179,12 +183,14 @@ class SendMessageProcessor:
         moment = datetime.fromtimestamp(begin_ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
         return Refusal(
             ResponseCode.SYSTEM_ERROR,
-            f"broker unable to service, until {moment} (startAcceptSendRequestTimeStamp={begin_ms})",
+            f"[{Cause.TOO_EARLY}]broker unable to service, until {moment} "
+            f"(startAcceptSendRequestTimeStamp={begin_ms}); "
+            "send elsewhere, or change the setting with updateBrokerConfig",
         )
 
     def _too_few_replicas(self) -> Refusal | None:
         remark = self._acknowledgement.refusal()
-        return None if remark is None else Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        return None if remark is None else Refusal(self._acknowledgement.refusal_code, remark)
 
     def _queue_id(self, config: TopicConfig, header: SendMessageRequestHeader, properties: dict[str, str]) -> int:
         if not header.batch:

@@ -1,6 +1,6 @@
-"""UnsupportedProcessor: requests of features that come in later releases, answered so that a person understands it.
+"""UnsupportedProcessor: requests of features that are not there, answered so that a person understands it.
 
-Clients take code 3 as "this broker cannot do that"; the remark says what, and that it is not there yet.
+Clients take code 3 as "this broker cannot do that"; the remark says what.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,28 +12,6 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 
 _FEATURES: Final[dict[str, Iterable[RequestCode]]] = {
-    "pop consumption": [
-        RequestCode.POP_MESSAGE,
-        RequestCode.ACK_MESSAGE,
-        RequestCode.BATCH_ACK_MESSAGE,
-        RequestCode.PEEK_MESSAGE,
-        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
-        RequestCode.NOTIFICATION,
-        RequestCode.POLLING_INFO,
-        RequestCode.POP_ROLLBACK,
-    ],
-    "access control": [
-        RequestCode.AUTH_CREATE_USER,
-        RequestCode.AUTH_UPDATE_USER,
-        RequestCode.AUTH_DELETE_USER,
-        RequestCode.AUTH_GET_USER,
-        RequestCode.AUTH_LIST_USER,
-        RequestCode.AUTH_CREATE_ACL,
-        RequestCode.AUTH_UPDATE_ACL,
-        RequestCode.AUTH_DELETE_ACL,
-        RequestCode.AUTH_GET_ACL,
-        RequestCode.AUTH_LIST_ACL,
-    ],
     "lite topics": [
         RequestCode.POP_LITE_MESSAGE,
         RequestCode.LITE_SUBSCRIPTION_CTL,
@@ -46,7 +24,7 @@ _FEATURES: Final[dict[str, Iterable[RequestCode]]] = {
         RequestCode.TRIGGER_LITE_DISPATCH,
     ],
     "RocksDB storage": [RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON],
-    "replication": [
+    "the controller mode": [
         RequestCode.GET_BROKER_EPOCH_CACHE,
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
     ],
@@ -68,5 +46,5 @@ class UnsupportedProcessor(RequestProcessor):
         return request.reply(
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
             f" request type {request.code} not supported: {name} belongs to {self._feature_of[request.code]}, "
-            "which this release of MaxQ does not have yet",
+            "which MaxQ does not have",
         )

@@ -10,6 +10,7 @@ Source:
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from maxq.runtime.interfaces import Clock
@@ -35,8 +36,9 @@ class ScheduleQueue(Protocol):
     @property
     def max_offset(self) -> int: ...
 
-    def unit(self, offset: int) -> tuple[int, int, int] | None:
-        """(physical offset, size, tags code); None where the queue has a gap."""
+    def units(self, offset: int, most: int) -> Sequence[tuple[int, int, int] | None]:
+        """Some units from `offset` on, at most so many and at least one below `max_offset`: (physical offset, size,
+        tags code); None where the queue has a gap."""
         ...
 
 
@@ -82,17 +84,13 @@ class DelayLevelQueue:
     def _read(self) -> None:
         low, high = self._queue.min_offset, self._queue.max_offset
         offset = max(self.next_offset, low)
-        if offset >= high:
-            return
-        self.next_offset = offset
-        for at in range(offset, high):
-            unit = self._queue.unit(at)
-            if unit is not None:
-                self._ahead.append(DelayedUnit(at, *unit))
-            elif not self._ahead:
-                self.next_offset = at + 1
-            if len(self._ahead) == _READ_AHEAD:
-                return
+        while offset < high and not self._ahead:
+            self.next_offset = offset
+            units = self._queue.units(offset, min(_READ_AHEAD, high - offset))
+            self._ahead.extend(DelayedUnit(offset + at, *unit) for at, unit in enumerate(units) if unit is not None)
+            offset += len(units)
+            if not self._ahead:
+                self.next_offset = offset
 
     def _remaining_ms(self, unit: DelayedUnit) -> int:
         remaining = unit.due_ms - self._clock.wall_ms()

@@ -18,7 +18,6 @@ from maxq.protocol.body.route import MASTER_ID
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
-from maxq.store.store_results import PutMessageResult
 
 SCHEDULE_CONSUMER_GROUP: Final = "SCHEDULE_CONSUMER"
 
@@ -79,11 +78,11 @@ class DelayedMessages:
         """Return when the service has ended and delayOffset.json is written."""
         await self.service.shutdown()
 
-    def _count(self, level: int, result: PutMessageResult) -> None:
+    def _count(self, level: int, messages: int, size: int) -> None:
         """enableScheduleMessageStats: a delivery is a read of the schedule topic by a group of its own."""
-        if not self._settings.store.enable_schedule_message_stats or result.physical_offset < 0:
+        if not self._settings.store.enable_schedule_message_stats:
             return
         counter = self._stats.get_counter(SCHEDULE_CONSUMER_GROUP, SCHEDULE_TOPIC, queue_id_of(level))
-        counter.nums += result.message_count
-        counter.size += result.size
-        counter.times += 1
+        counter.nums += messages
+        counter.size += size
+        counter.times += messages

@@ -15,12 +15,11 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from maxq.broker.schedule_message.delay_level_queue import ScheduleQueue
 from maxq.broker.schedule_message.delay_levels import delay_level_of
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
 from maxq.broker.schedule_message.delayed_message import DELIVERED_MARK, is_delivery_of, looks_delivered
+from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
 from maxq.protocol.message import MessageExt
-from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -35,15 +34,13 @@ class DeliveredBefore:
         self,
         store: MessageStore,
         levels: Iterable[int],
-        queue_of: Callable[[int], ScheduleQueue],
+        queue_of: Callable[[int], StoreScheduleQueue],
         table: DelayOffsetTable,
-        clock: Clock,
     ) -> None:
         self._store = store
         self._levels = list(levels)
         self._queue_of = queue_of
         self._table = table
-        self._clock = clock
 
     async def find(self) -> int:
         """Move the offsets of the table on. Others work in between; nothing may be delivered meanwhile.
@@ -68,18 +65,16 @@ class DeliveredBefore:
 
     def _start(self) -> int | None:
         """Where to look from: what the table says, else the first message it calls undelivered, for it was delivered
-        after it was stored, if it is due; None if nothing can have been delivered."""
+        after it was stored; None if nothing can have been delivered. That it is not due says nothing: the clock may
+        have been set back since."""
         first = [
-            unit
+            unit[0]
             for level in self._levels
             if (unit := self._queue_of(level).unit(self._table.offset(level))) is not None
         ]
-        if not first:
-            return None
-        if self._table.physical_offset is not None:
-            return self._table.physical_offset
-        now_ms = self._clock.wall_ms()
-        return min((physical_offset for physical_offset, _, due_ms in first if due_ms <= now_ms), default=None)
+        if not first or self._table.physical_offset is None:
+            return min(first, default=None)
+        return self._table.physical_offset
 
     def _take(self, record: MessageExt) -> int:
         level = delay_level_of(record.properties)

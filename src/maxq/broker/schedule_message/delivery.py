@@ -22,7 +22,7 @@ from maxq.broker.schedule_message.delay_level_queue import DelayedUnit
 from maxq.broker.schedule_message.delayed_message import time_up
 from maxq.errors import MessageIllegalError, RemoteProtocolError
 from maxq.protocol.message import MessageExt
-from maxq.store.damage import DAMAGED_PROPERTY
+from maxq.store.damage_names import DAMAGED_PROPERTY
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 

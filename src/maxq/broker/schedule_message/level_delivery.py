@@ -1,9 +1,10 @@
 """LevelDelivery: delivers the messages of one delay level, in their order, until it is cancelled.
 
 A put into the own log is over at once, so the offset of a level and the delivered records change in one turn of the
-loop: what delayOffset.json says of a place of the log is exact. A slave that acts as master sends to another broker
-group and waits for its answer; with enableScheduleAsyncDeliver up to scheduleAsyncDeliverMaxPendingLimit messages of a
-level are under way then, and their offset moves on in order.
+loop: what delayOffset.json says of a place of the log is exact. Messages that are due together are delivered in
+slices, each dispatched as one, and between two slices others get their turn. A slave that acts as master sends to
+another broker group and waits for its answer; with enableScheduleAsyncDeliver up to
+scheduleAsyncDeliverMaxPendingLimit messages of a level are under way then, and their offset moves on in order.
 
 Source:
     broker/schedule/ScheduleMessageService.java (DeliverDelayedMessageTimerTask, HandlePutResultTask).
@@ -14,7 +15,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
 from maxq.broker.schedule_message.delivery import Delivery, Put
@@ -28,7 +29,19 @@ _LONGEST_WAIT: Final = 0.1  # seconds; the wall clock may be set meanwhile
 _IDLE_WAIT: Final = 5.0  # an empty queue: `wake` tells of the next message
 _LOOKS: Final = 50  # for a message that is on its way
 _AFTER_FAILURE: Final = 10.0
-_SLICE: Final = 64  # messages until others get their turn
+_SLICE: Final = 32  # messages until others get their turn, as many as one pull takes …
+_SLICE_BYTES: Final = 256 * 1024  # … also of large ones
+_GENERAL_SLICE: Final = 16
+
+
+class PlainWay(Protocol):
+    """See PlainDelivery."""
+
+    def is_possible(self) -> bool: ...
+
+    def deliver(self, physical_offset: int) -> int: ...
+
+    def delivered(self) -> None: ...
 
 
 class DeliveryPorts(NamedTuple):
@@ -40,6 +53,8 @@ class DeliveryPorts(NamedTuple):
         put: stores here, or at another broker group.
         is_local: are messages stored here?
         delivered: (level, next queue offset, result or None if given up); called in order.
+        plain: delivers plain ones of a slice; they are told to `delivered_together`.
+        delivered_together: (level, next queue offset, messages, bytes).
     """
 
     config: Callable[[], MessageStoreConfig]
@@ -47,6 +62,8 @@ class DeliveryPorts(NamedTuple):
     put: Put
     is_local: Callable[[], bool]
     delivered: Callable[[int, int, PutMessageResult | None], None]
+    plain: PlainWay
+    delivered_together: Callable[[int, int, int, int], None]
 
 
 class _Pending(NamedTuple):
@@ -84,21 +101,51 @@ class LevelDelivery:
             await self._cancel_pending()
 
     async def _deliver_due(self) -> None:
-        count = 0
         while not self._is_blocked():
+            is_local = self._ports.is_local()
+            if is_local:
+                await self._settle_all()
+            if not await (self._deliver_here() if is_local else self._deliver_elsewhere()):
+                return
+            self._settle()
+            await asyncio.sleep(0)
+
+    async def _deliver_here(self) -> bool:
+        """A slice, up to the first message that is not plain, and that one. False: there was none."""
+        count = size = next_offset = 0
+        plain = self._ports.plain
+        is_possible = plain.is_possible()
+        while count < _SLICE and size < _SLICE_BYTES:
             unit = self._queue.take_due()
             if unit is None:
-                return
+                break
+            stored = plain.deliver(unit.physical_offset) if is_possible else 0
+            if not stored:
+                self._tell(next_offset, count, size)
+                self._done(unit, await Delivery(self._level, unit, self._ports.look, self._ports.put).run())
+                return True
+            count, size, next_offset = count + 1, size + stored, unit.queue_offset + 1
+        self._tell(next_offset, count, size)
+        return count > 0
+
+    def _tell(self, next_offset: int, count: int, size: int) -> None:
+        if count:
+            self._ports.delivered_together(self._level, next_offset, count, size)
+            self._ports.plain.delivered()
+
+    async def _deliver_elsewhere(self) -> bool:
+        """Likewise, to another broker group."""
+        for count in range(_GENERAL_SLICE):
+            unit = None if self._is_blocked() else self._queue.take_due()
+            if unit is None:
+                return count > 0
             delivery = Delivery(self._level, unit, self._ports.look, self._ports.put)
-            if self._ports.is_local() or not self._ports.config().enable_schedule_async_deliver:
+            if self._ports.config().enable_schedule_async_deliver:
+                self._pending.append(_Pending(unit, delivery, asyncio.create_task(delivery.run())))
+            else:
                 await self._settle_all()
                 self._done(unit, await delivery.run())
-            else:
-                self._pending.append(_Pending(unit, delivery, asyncio.create_task(delivery.run())))
-            count += 1
-            if count % _SLICE == 0:
-                self._settle()
-                await asyncio.sleep(0)
+        return True
 
     def _is_blocked(self) -> bool:
         """As many are under way as may be, or the first of them does not get through."""
@@ -134,7 +181,8 @@ class LevelDelivery:
             await asyncio.sleep(min(wait_ms / 1000, _LONGEST_WAIT))
         else:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), _IDLE_WAIT)
+                async with asyncio.timeout(_IDLE_WAIT):  # wait_for would lose a cancellation that comes with the wake
+                    await self._woken.wait()
                 await self._until_visible()
 
     async def _until_visible(self) -> None:

@@ -2,7 +2,8 @@
 
 A start reads delayOffset.json, moves its offsets into the queues, looks in the log for what was delivered since, and
 then lets every level run. The file is written every flushDelayOffsetInterval and at the end, never ahead of the log: a
-table that says "delivered" is written when the delivered messages are durable.
+table that says "delivered" is written when the delivered messages are durable, and in a DLedger group, where slaves
+take over what was written last, when they are committed.
 
 Source:
     broker/schedule/ScheduleMessageService.java; store-format.md §15.
@@ -20,6 +21,7 @@ from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
 from maxq.broker.schedule_message.delivered_before import DeliveredBefore
 from maxq.broker.schedule_message.delivery import Put
 from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
+from maxq.broker.schedule_message.plain_delivery import PlainDelivery
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
@@ -43,7 +45,7 @@ class ScheduleParts:
     Attributes:
         put: stores a message here, or, while the master is away, at another broker group.
         is_local: does `put` store here?
-        on_delivered: (level, result) of each message that was delivered; for statistics.
+        on_delivered: (level, messages, bytes in the log) that were delivered here; for statistics.
         on_failure: called with the name of the service and the error that ended it.
     """
 
@@ -54,7 +56,7 @@ class ScheduleParts:
     levels: DelayLevels
     put: Put
     is_local: Callable[[], bool]
-    on_delivered: Callable[[int, PutMessageResult], None]
+    on_delivered: Callable[[int, int, int], None]
     on_failure: Callable[[str, BaseException], None]
 
 
@@ -69,11 +71,14 @@ class ScheduleMessageService:
         self._parts = parts
         self._table = DelayOffsetTable(parts.clock, lambda: parts.settings.broker.delay_offset_update_version_step)
         self._levels: dict[int, LevelDelivery] = {}
+        self._ends: dict[int, int] = {}  # queue offsets: what lies behind was stored here, so no table knows of it
         self._task: asyncio.Task[None] | None = None
         self._is_wanted = False
         self._is_loaded = False
         self._written_offsets: dict[int, int] | None = None
         self._written_end = 0
+        self._written = b""
+        self._term = 0  # of the leadership that delivers (LogMark)
         self.given_up = 0
 
     # ---- starting and stopping ----------------------------------------------------------------------------------
@@ -82,6 +87,8 @@ class ScheduleMessageService:
         """Deliver from now on."""
         if not self._is_wanted:
             self._is_wanted = True
+            for level in range(1, max(SCHEDULE_QUEUE_NUMS, self._parts.levels.max_level) + 1):
+                self._note_end(level)
             self._task = asyncio.get_running_loop().create_task(self._run(self._task), name=SERVICE_NAME)
             self._task.add_done_callback(self._ended)
 
@@ -89,6 +96,7 @@ class ScheduleMessageService:
         """Deliver no more. The table is written in the background; `shutdown` waits for it."""
         if self._is_wanted:
             self._is_wanted = False
+            self._ends = {}
             if self._task is not None:
                 self._task.cancel()
 
@@ -105,9 +113,14 @@ class ScheduleMessageService:
 
     def wake(self, level: int) -> None:
         """A message of this level is about to be stored."""
+        if not self._is_wanted and self._parts.settings.store.broker_role != "SLAVE":
+            self._note_end(level)  # a master takes messages a moment before it is told to deliver
         delivery = self._levels.get(level)
         if delivery is not None:
             delivery.wake()
+
+    def _note_end(self, level: int) -> None:
+        self._ends.setdefault(level, self._queue(level).max_offset)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
@@ -133,15 +146,16 @@ class ScheduleMessageService:
     # ---- loading -------------------------------------------------------------------------------------------------
 
     async def _load(self) -> None:
+        self._term = self._parts.store.marks.mark().term
         await self._read()
         levels = self._known_levels()
         for level in levels:
             before = self._table.offset(level)
-            corrected = self._queue(level).corrected(before)
+            corrected = self._queue(level).corrected(before, self._ends[level])
             if corrected != before:
                 log.warning("delay level %d: its offset %d is moved into its queue, to %d", level, before, corrected)
                 self._table.update(level, corrected)
-        await DeliveredBefore(self._parts.store, levels, self._queue, self._table, self._parts.clock).find()
+        await DeliveredBefore(self._parts.store, levels, self._queue, self._table).find()
         ports = self._ports()
         for level in levels:
             queue = DelayLevelQueue(
@@ -149,6 +163,7 @@ class ScheduleMessageService:
             )
             self._levels[level] = LevelDelivery(level, queue, ports)
         self._is_loaded = True
+        self._written = self._table.encode(self._parts.store.max_physical_offset)
         self._parts.files.set_delay_offsets(self._encode)
 
     async def _read(self) -> None:
@@ -179,20 +194,27 @@ class ScheduleMessageService:
     def _ports(self) -> DeliveryPorts:
         parts = self._parts
         return DeliveryPorts(
-            lambda: parts.settings.store, parts.store.look_message_by_offset, parts.put, parts.is_local, self._delivered
-        )
+            lambda: parts.settings.store, parts.store.look_message_by_offset, parts.put, parts.is_local,
+            self._delivered, PlainDelivery(parts.store), self._delivered_together,
+        )  # fmt: skip
 
     def _delivered(self, level: int, next_offset: int, result: PutMessageResult | None) -> None:
         self._table.update(level, next_offset)
         if result is None:
             self.given_up += 1
-        else:
-            self._parts.on_delivered(level, result)
+        elif result.physical_offset >= 0:
+            self._parts.on_delivered(level, result.message_count, result.size)
+
+    def _delivered_together(self, level: int, next_offset: int, messages: int, size: int) -> None:
+        self._table.update(level, next_offset)
+        self._parts.on_delivered(level, messages, size)
 
     # ---- writing -------------------------------------------------------------------------------------------------
 
     def _encode(self) -> bytes:
-        return self._table.encode(self._parts.store.max_physical_offset)
+        """What slaves take over. The log of a DLedger slave that takes the lead has what is committed, and no more."""
+        store = self._parts.store
+        return self._table.encode(store.max_physical_offset) if store.ledger is None else self._written
 
     async def _persist_again_and_again(self) -> None:
         while True:
@@ -200,16 +222,15 @@ class ScheduleMessageService:
             await self._persist()
 
     async def _persist(self) -> None:
-        """Write the table as it is now, once what it calls delivered is durable."""
+        """Write the table as it is now, once what it calls delivered can be lost no more."""
         store = self._parts.store
-        offsets, end = self._table.offsets(), store.max_physical_offset
+        offsets, end, mark = self._table.offsets(), store.max_physical_offset, store.marks.mark()
         text = self._table.encode(end)
         if offsets == self._written_offsets and end - self._written_end < _SEARCHED_MOST:
             return
-        if store.flushed_offset < end:
-            await store.flush()
-        if store.flushed_offset < end:
+        if mark.term != self._term or not await store.marks.make_final(mark):
             return
+        self._written = text
         try:
             await run_blocking(self._parts.files.write_delay_offsets, text)
         except OSError as error:

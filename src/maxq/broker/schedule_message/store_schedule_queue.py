@@ -2,7 +2,9 @@
 
 from maxq.broker.schedule_message.delay_levels import queue_id_of
 from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC
+from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT
 from maxq.store.message_store import MessageStore
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 
 class StoreScheduleQueue:
@@ -22,10 +24,26 @@ class StoreScheduleQueue:
         return self._store.max_offset(SCHEDULE_TOPIC, self._queue_id)
 
     def unit(self, offset: int) -> tuple[int, int, int] | None:
-        """See ScheduleQueue."""
+        """(physical offset, size, tags code); None where the queue has none."""
         units = self._store.queue_units(SCHEDULE_TOPIC, self._queue_id, offset, 1)
-        return units[0] if units else None
+        return units[0] if units and units[0][2] != DAMAGED_TAGS_CODE else None
 
-    def corrected(self, offset: int) -> int:
-        """`offset`, moved into the queue if it lies outside (correctDelayOffset)."""
-        return min(max(offset, self.min_offset), max(self.max_offset, self.min_offset))
+    def units(self, offset: int, most: int) -> list[tuple[int, int, int] | None]:
+        """See ScheduleQueue."""
+        queue = self._store.queue(SCHEDULE_TOPIC, self._queue_id)
+        found = None if queue is None else queue.units_from(offset)
+        if queue is None or found is None:
+            return [None]
+        view, start, end = found
+        units = UNIT.iter_unpack(view[start : min(end, start + most * CQ_STORE_UNIT_SIZE)])
+        return [None if unit[1] == BLANK_UNIT_SIZE or unit[2] == DAMAGED_TAGS_CODE else queue.with_tags(unit)
+                for unit in units]  # fmt: skip
+
+    def corrected(self, offset: int, end: int) -> int:
+        """`offset`, moved into the queue if it lies outside (correctDelayOffset).
+
+        Args:
+            end: where the queue ended before this broker took messages itself. The queue may have grown since: with its
+                end of now, what has come would count as delivered under an offset that is too large.
+        """
+        return min(max(offset, self.min_offset), max(end, self.min_offset))

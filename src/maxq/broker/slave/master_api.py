@@ -21,13 +21,22 @@ from maxq.protocol.body.route import KVTable
 from maxq.protocol.body.subscription import SubscriptionGroupWrapper
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.body.topic_config import TopicConfigAndMappingSerializeWrapper
+from maxq.protocol.header.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from maxq.protocol.header_fields import HeaderFields, parse_long
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 
 _TIMEOUT_MS: Final = 3_000
 _TABLE_TIMEOUT_MS: Final = 30_000
+_AWAIT_MS: Final = 10_000
 _PAGE_ENTRIES: Final = 2_000
+_TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # every broker knows it; it commits nothing
+_PULLED_MESSAGES: Final = 32
+_WITH_SUBSCRIPTION: Final = 4  # of sysFlag
+_PULLED: Final = (
+    ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)  # fmt: skip
 _RESTARTS: Final = 10  # of a table that changes while it is read
 
 _Table = TypeVar("_Table", TopicConfigAndMappingSerializeWrapper, SubscriptionGroupWrapper)
@@ -84,6 +93,19 @@ class MasterApi:
         """All subscription groups and what they must not read (201); None if their version is `known`."""
         return await self._table(address, _GROUPS, known)
 
+    async def await_change(self, address: str, topics: DataVersion, groups: DataVersion) -> bool:
+        """Return when the master's topics or groups are of another version than these, or after `_AWAIT_MS` (30090):
+        are they? RocketMQ's masters do not know the question: BrokerError."""
+        ext = {
+            "topicVersion": topics.encode().decode(), "groupVersion": groups.encode().decode(),
+            "waitMs": str(_AWAIT_MS),
+        }  # fmt: skip
+        request = RemotingCommand(RequestCode.MAXQ_AWAIT_TABLE_CHANGE, ext)
+        answer = await self._client.invoke(address, request, _AWAIT_MS + _TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address=address)
+        return HeaderFields(answer.ext).required_bool("changed")
+
     async def consumer_offsets(self, address: str) -> dict[str, Any]:
         """All consumer offsets, as `consumerOffset.json` has them (43)."""
         return _object(await self._invoke(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _TABLE_TIMEOUT_MS))
@@ -122,6 +144,19 @@ class MasterApi:
         """Where the master's log begins (28); None if it does not say."""
         table = KVTable.decode(await self._invoke(address, RequestCode.GET_BROKER_RUNTIME_INFO, _TIMEOUT_MS)).table
         return parse_long(table.get("commitLogMinOffset", ""))
+
+    async def compacted(self, address: str, topic: str, queue_id: int, offset: int) -> tuple[int, bytes]:
+        """What the master keeps of a compacted queue from a message offset on (11): next offset, records; none where
+        it has nothing from there on, and then the next offset is `offset` or where the queue ends."""
+        header = PullMessageRequestHeader(
+            _TOOLS_GROUP, topic, queue_id, offset, _PULLED_MESSAGES, _WITH_SUBSCRIPTION, 0, 0, 0, "*", "TAG"
+        )
+        request = RemotingCommand(RequestCode.PULL_MESSAGE, header.encode())
+        answer = await self._client.invoke(address, request, _TABLE_TIMEOUT_MS)
+        if answer.code not in _PULLED:
+            raise BrokerError(answer.code, answer.remark, address=address)
+        next_offset = PullMessageResponseHeader.decode(answer.ext).next_begin_offset
+        return next_offset, bytes(answer.body_bytes) if answer.code == ResponseCode.SUCCESS else b""
 
     # --- tables in pages ----------------------------------------------------------------------------------------------
 

@@ -100,12 +100,16 @@ class RoleService:
                 "port that is free"
             ) from error
 
+    def rule(self) -> str:
+        """What a send waits for, in a sentence."""
+        return self._parts.replication.rule()
+
     def start_line(self) -> str:
         """Who and where this broker is, its role, and what a send waits for."""
         address = self._parts.address
         text = (
             f"broker {address.broker_name} of {address.cluster} serves at {address.address}, slaves at "
-            f"{address.ha_address}; {self._parts.replication.rule()}"
+            f"{address.ha_address}; {self.rule()}"
         )
         if not self.is_slave:
             return text

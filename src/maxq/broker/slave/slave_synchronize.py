@@ -1,5 +1,6 @@
 """SlaveSynchronize: a slave's copies of what its master knows besides messages.
 
+    compacted queues 11       what the master keeps of messages that are older than this broker's log, once
     topics 21, groups 201     whole tables, taken with the master's version when that differs from ours
     consumer offsets 43       the master's win, what only we have stays; what clients committed here while they could
                               not reach the master, and is ahead of its table, is handed over first (15)
@@ -7,7 +8,10 @@
     delay offsets 45, timer metrics 61, timer checkpoint 60     files (see CarriedFiles)
 
 A round starts when a master becomes known, when the replication link to it opens, and `PERIOD` seconds after the last
-one; a master that takes long to answer is asked more seldom. (Java begins after 10 s and repeats every 60 s.) The
+one; a master that takes long to answer is asked more seldom. (Java begins after 10 s and repeats every 60 s.) Topics
+and groups are taken between rounds, too: a question waits at the master until they change (30090), so what was made
+there outlives it unless it dies within some milliseconds. Java's masters do not know the question. Offsets wait for the
+round: they change all the time, and clients that live tell the next master theirs. The
 slave's tables carry the master's DataVersion, never one of their own: a change made on the slave alone is undone by the
 next round. Failures are logged when they begin and when they end; nothing of it stops the broker.
 
@@ -32,8 +36,10 @@ from maxq.broker.subscription.subscription_group_manager import SubscriptionGrou
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemoteProtocolError, RemotingConnectError
+from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock
+from maxq.store.compaction.compaction_store import CompactionStore
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +47,13 @@ log = logging.getLogger(__name__)
 PERIOD: Final = 3.0
 #: At most this share of the time goes into rounds: tables of gigabytes are not copied without a break.
 _SHARE: Final = 0.05
+#: Seconds between two changes that are taken one by one, at least.
+_PAUSE: Final = 0.05
+#: Seconds after which a master that did not say what changes is asked again.
+_RETRY: Final = 3.0
+#: A table that tells of more log than is here is waited for so many times so many seconds.
+_LOOKS: Final = 5
+_LOOK_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,20 +79,28 @@ class SlaveSynchronize:
         clock: Clock,
         own_address: Callable[[], str],
         timer_wheel: Callable[[], bool],
+        log_end: Callable[[], int],
+        compaction: CompactionStore | None = None,
     ) -> None:
         """
         Args:
             own_address: this broker's own `host:port`: it is not its own master.
             timer_wheel: timerWheelEnable; without it nothing of the timer is asked for.
+            log_end: how far the own log goes, physical.
+            compaction: compacted queues that may lack what only the master has kept.
         """
         self._api = api
         self._tables = tables
         self._clock = clock
         self._own_address = own_address
         self._timer_wheel = timer_wheel
+        self._log_end = log_end
         self._master_address = ""
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
+        self._taking = asyncio.Lock()  # topics and groups: an older answer does not replace a newer one
+        self._compaction = compaction
         self._failing: dict[str, str] = {}  # what cannot be taken just now, and why
         self.rounds = 0  # finished without a failure
 
@@ -95,6 +116,8 @@ class SlaveSynchronize:
         log.info("the master is %s now, was %s", address or "unknown", self._master_address or "unknown")
         self._master_address = address
         self._wanted.set()
+        if self._task is not None:
+            self._watch()
 
     async def master_min_offset(self) -> int | None:
         """Where the master's log begins, physical; None if the master is not known or does not say."""
@@ -114,14 +137,15 @@ class SlaveSynchronize:
         """Begin; nothing if it runs."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="SlaveSynchronize")
+            self._watch()
 
     async def stop(self) -> None:
-        """End; what was taken so far stays. The tables are this broker's own from now on."""
-        task, self._task = self._task, None
-        if task is not None:
+        """End; what was taken so far stays, and so does what the master is still to be told."""
+        tasks = [task for task in (self._task, self._watch_task) if task is not None]
+        self._task = self._watch_task = None
+        for task in tasks:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        self._tables.offsets.slave_commits.forget()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
@@ -139,6 +163,42 @@ class SlaveSynchronize:
             except TimeoutError:
                 pass
 
+    # --- between rounds -----------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Wait for changes at the master that is known now, and for none at the one before."""
+        if self._watch_task is not None:
+            self._watch_task.cancel()
+        self._watch_task = asyncio.get_running_loop().create_task(
+            self._take_changes(self._master_address), name="SlaveSynchronize, changes"
+        )
+
+    async def _take_changes(self, address: str) -> None:
+        if not address or address == self._own_address():
+            return
+        tables = self._tables
+        while True:
+            pause = _RETRY
+            try:
+                if await self._api.await_change(address, tables.topics.data_version, tables.groups.data_version):
+                    pause = await self._take_tables(address)
+                else:
+                    pause = 0.0
+            except BrokerError as error:
+                if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    return  # Java's
+            except MaxQError as error:
+                log.debug("master %s does not say what changes: %s", address, error)  # a round finds out why
+            await asyncio.sleep(pause)
+
+    async def _take_tables(self, address: str) -> float:
+        """Topics and groups. Returns how many seconds to leave the master alone."""
+        began_ms = self._clock.monotonic_ms()
+        is_done = await self._try("topics", address, self._sync_topics)
+        is_done &= await self._try("subscription groups", address, self._sync_groups)
+        took = (self._clock.monotonic_ms() - began_ms) / 1000
+        return max(_PAUSE, took / _SHARE) if is_done else _RETRY
+
     # --- one round ----------------------------------------------------------------------------------------------------
 
     async def sync_all(self) -> bool:
@@ -155,6 +215,8 @@ class SlaveSynchronize:
         ]
         if self._timer_wheel():
             steps.append(("timer metrics", self._sync_timer_metrics))
+        if self._compaction is not None:
+            steps.append(("compacted queues", self._take_compacted))
         done = 0
         for what, step in steps:
             try:
@@ -201,21 +263,24 @@ class SlaveSynchronize:
 
     async def _sync_topics(self, address: str) -> None:
         topics = self._tables.topics
-        table = await self._api.topics(address, topics.data_version)
-        if table is None:
-            return
-        if not table.topic_config_table:
-            raise RemoteProtocolError("the table is empty, and no broker is without topics of its own")
-        self._tables.mappings.take_from_master(table.topic_queue_mapping_detail_map, table.mapping_data_version)
-        topics.take_from_master(table.topic_config_table, table.data_version)
+        async with self._taking:
+            table = await self._api.topics(address, topics.data_version)
+            if table is None:
+                return
+            if not table.topic_config_table:
+                raise RemoteProtocolError("the table is empty, and no broker is without topics of its own")
+            self._tables.mappings.take_from_master(table.topic_queue_mapping_detail_map, table.mapping_data_version)
+            topics.take_from_master(table.topic_config_table, table.data_version)
         log.info("topics of master %s taken, %d", address, len(table.topic_config_table))
 
     async def _sync_groups(self, address: str) -> None:
         groups = self._tables.groups
-        table = await self._api.groups(address, groups.data_version)
-        if table is not None:
+        async with self._taking:
+            table = await self._api.groups(address, groups.data_version)
+            if table is None:
+                return
             groups.take_from_master(table.subscription_group_table, table.forbidden_table, table.data_version)
-            log.info("groups of master %s taken, %d", address, len(table.subscription_group_table))
+        log.info("groups of master %s taken, %d", address, len(table.subscription_group_table))
 
     async def _sync_consumer_offsets(self, address: str) -> None:
         offsets = self._tables.offsets
@@ -239,10 +304,30 @@ class SlaveSynchronize:
     async def _sync_request_modes(self, address: str) -> None:
         self._tables.request_modes.take_from_master(await self._api.message_request_modes(address))
 
+    async def _take_compacted(self, address: str) -> None:
+        """Messages of compaction topics that are older than this broker's log."""
+        assert self._compaction is not None
+        for queue in self._compaction.lacking():
+            offset = queue.next_offset
+            while offset < queue.low:
+                next_offset, records = await self._api.compacted(address, queue.topic, queue.queue_id, offset)
+                offset = next_offset if next_offset > offset else queue.low
+                self._compaction.adopt(queue, memoryview(records), offset)
+            log.info("%s-%d: what master %s has kept below %d is here", queue.topic, queue.queue_id, address, queue.low)
+
     async def _sync_delay_offsets(self, address: str) -> None:
+        """The master's table, unless it calls delivered what this log may not have yet: were the master lost now,
+        nobody would deliver it. The table from before is kept then; the log says what was delivered since."""
         text = await self._api.delay_offsets(address)
-        if text:
+        if text and await self._has_log(DelayOffsetSerializeWrapper.decode(text).physical_offset or 0):
             await run_blocking(self._tables.files.write_delay_offsets, text)
+
+    async def _has_log(self, end: int) -> bool:
+        for _ in range(_LOOKS):
+            if self._log_end() >= end:
+                return True
+            await asyncio.sleep(_LOOK_SECONDS)
+        return False
 
     async def _sync_timer_metrics(self, address: str) -> None:
         text = await self._api.timer_metrics(address)

@@ -5,16 +5,12 @@ Source:
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
 
 from maxq.codes import ResponseCode
 from maxq.errors import RemotingError, RequestRefusedError
 from maxq.protocol.body.route import TopicRouteData
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
-
-#: `lo=false`: this is about a physical queue, look no further.
-_PHYSICAL: Final = "false"
 
 
 class OtherBrokers:
@@ -31,15 +27,20 @@ class OtherBrokers:
         self._timeout_ms = timeout_ms
         self._addresses: dict[str, str] = {}
 
-    async def ask(self, broker_name: str, topic: str, code: int, ext: Mapping[str, str]) -> RemotingCommand:
+    async def ask(
+        self, broker_name: str, topic: str, code: int, ext: Mapping[str, str], *, physical: bool = True
+    ) -> RemotingCommand:
         """The answer of a broker's master to a request about one of its physical queues.
+
+        Args:
+            physical: look no further (`lo=false`). Otherwise the request is about the static topic.
 
         Raises:
             RequestRefusedError: that broker is not known, or does not answer.
         """
         try:
             address = self._addresses.get(broker_name) or await self._find(broker_name, topic)
-            request = RemotingCommand(code, {**ext, "lo": _PHYSICAL, "bname": broker_name})
+            request = RemotingCommand(code, {**ext, "lo": "false" if physical else "true", "bname": broker_name})
             return await self._client.invoke(address, request, self._timeout_ms())
         except RemotingError as error:
             self._addresses.pop(broker_name, None)

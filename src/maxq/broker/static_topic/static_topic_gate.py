@@ -210,7 +210,8 @@ class StaticTopicGate:
     ) -> RemotingCommand:
         offset = HeaderFields(request.ext).required_int("commitOffset")
         item = queue.item_at(offset)
-        ext = {"commitOffset": str(item.to_physical(offset))}
+        physical = max(item.to_physical(offset), item.start_offset)  # below it: of a part that has expired
+        ext = {"commitOffset": str(physical)}
         return await self._ask(queue, item, connection, request, ext)
 
     async def _search_offset(

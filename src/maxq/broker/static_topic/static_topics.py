@@ -5,6 +5,7 @@ from maxq.broker.pull_path import PullPath
 from maxq.broker.registration import BrokerRegistration
 from maxq.broker.static_topic.other_brokers import OtherBrokers
 from maxq.broker.static_topic.static_topic_gate import StaticTopicGate
+from maxq.broker.static_topic.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.topic.topic_tails import TopicTails
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
@@ -30,20 +31,31 @@ class StaticTopics:
         tails: TopicTails,
         pulls: PullPath,
         hold_service: PullRequestHoldService,
+        cleaner: TopicQueueMappingCleanService,
     ) -> None:
         self._mappings = mappings
         self._tails = tails
         self._pulls = pulls
         self._hold_service = hold_service
+        self._cleaner = cleaner
         self._gate = StaticTopicGate(mappings, others)
         registration.set_mappings(mappings.infos)
         tails.set_static_topics(mappings.is_static)
         mappings.add_change_listener(self._on_mappings_changed)
         self._on_mappings_changed()
 
-    def place(self, server: RemotingServer) -> None:
+    def register(self, server: RemotingServer) -> None:
         """Stand before the processors that are registered now."""
         self._gate.place(server)
+
+    async def load(self) -> None:
+        """The table is loaded with the others."""
+
+    def start(self) -> None:
+        self._cleaner.start()
+
+    async def shutdown(self) -> None:
+        await self._cleaner.shutdown()
 
     def _on_mappings_changed(self) -> None:
         self._tails.refresh_all()

@@ -6,6 +6,7 @@ Source:
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Final
@@ -72,6 +73,13 @@ class TopicQueueMappingManager(PersistentManager):
         )
         log.info("static topic %s: %s, before: %s", topic, self.table[topic], old)
         self._changed()
+
+    def replace_chains(self, old: TopicQueueMappingDetail, chains: Mapping[int, list[LogicQueueMappingItem]]) -> None:
+        """Give a mapping of the table other chains; nothing if it has been changed since it was looked at."""
+        topic = old.topic or ""
+        if self.table.get(topic) is old:
+            self.table[topic] = replace(old, hosted_queues=dict(chains))
+            self._changed()
 
     def delete(self, topics: Iterable[str]) -> None:
         """Forget the mappings of these topics."""

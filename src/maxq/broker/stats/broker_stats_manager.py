@@ -7,16 +7,17 @@ tails arrive through a source (`add_source`), called just before each sample.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from maxq.broker.stats import names
 from maxq.broker.stats.stats_item import DAY_SAMPLE_MS, HOUR_SAMPLE_MS, MINUTE_SAMPLE_MS, StatsItem
 from maxq.runtime.interfaces import Clock
 
 _ITEMS_PER_TURN = 500  # then other work of the loop gets its turn
+_COUNTERS_PER_TURN = 500
 
-#: Adds what it counted since its last call to the manager.
-StatsSource = Callable[["BrokerStatsManager"], None]
+#: Adds what it counted since its last call to the manager; the loop may turn at each yield.
+StatsSource = Callable[["BrokerStatsManager"], Iterator[None]]
 
 
 class PutCounter:
@@ -40,7 +41,10 @@ class PutCounter:
 class GetCounter:
     """Messages one group took from one queue since the last sample."""
 
-    __slots__ = ("disk_nums", "disk_size", "fall_behind_bytes", "latency_ms", "nums", "size", "times")
+    __slots__ = (
+        "disk_nums", "disk_size", "fall_behind_bytes", "latency_ms", "nums", "popped_nums", "popped_size", "size",
+        "times",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.nums = 0
@@ -49,6 +53,8 @@ class GetCounter:
         self.latency_ms = 0
         self.disk_nums = 0
         self.disk_size = 0
+        self.popped_nums = 0  # of `nums`
+        self.popped_size = 0
         self.fall_behind_bytes = 0  # momentary: log bytes between the reader and the end of the log
 
     def add(self, nums: int, size: int, latency_ms: int, from_disk: bool) -> None:
@@ -59,6 +65,12 @@ class GetCounter:
         if from_disk:
             self.disk_nums += nums
             self.disk_size += size
+
+    def add_popped(self, nums: int, size: int, from_disk: bool) -> None:
+        """The same for a pop, which metrics tell from a pull."""
+        self.add(nums, size, 0, from_disk)
+        self.popped_nums += nums
+        self.popped_size += size
 
 
 class BrokerStatsManager:
@@ -77,6 +89,7 @@ class BrokerStatsManager:
         }
         self._puts: dict[tuple[str, int], PutCounter] = {}
         self._gets: dict[tuple[str, str, int], GetCounter] = {}
+        self._popped: dict[str, tuple[int, int]] = {}  # by key of GROUP_GET_NUMS: messages and bytes
         self._sources: list[StatsSource] = []
         self.longest_get_ms = 0
         self._next_hour_ms = 0
@@ -141,14 +154,16 @@ class BrokerStatsManager:
         items = self._items.get(name)
         return items.get(key) if items is not None else None
 
+    # Rates are of samples, which collect; nothing is collected for them here, as tools ask for those of all groups.
+
     def tps_group_get_nums(self, group: str, topic: str) -> float:
         """Messages per second the group took from the topic in the last minute."""
-        item = self.view(names.GROUP_GET_NUMS, f"{topic}@{group}")
+        item = self._items[names.GROUP_GET_NUMS].get(f"{topic}@{group}")
         return item.minute.tps if item is not None else 0.0
 
     def tps_topic_put_nums(self, topic: str) -> float:
         """Messages per second put into the topic in the last minute."""
-        item = self.view(names.TOPIC_PUT_NUMS, topic)
+        item = self._items[names.TOPIC_PUT_NUMS].get(topic)
         return item.minute.tps if item is not None else 0.0
 
     def broker_put_nums(self) -> StatsItem:
@@ -158,9 +173,16 @@ class BrokerStatsManager:
         return self._items[names.BROKER_GET_NUMS][self._cluster]
 
     def messages_got(self) -> int:
-        """Messages delivered to consumers since start."""
-        self._collect_gets()
-        return self.broker_get_nums().value
+        """Messages delivered to consumers since start. Asked for every second: nothing is collected for it."""
+        return self.broker_get_nums().value + sum(counter.nums for counter in self._gets.values())
+
+    def totals(self, name: str) -> list[tuple[str, int]]:
+        """Key and value since start of all counters of that name, as of the last collection."""
+        return [(key, item.value) for key, item in list(self._items[name].items())]
+
+    def popped(self, key: str) -> tuple[int, int]:
+        """Of GROUP_GET_NUMS and GROUP_GET_SIZE of that key: what was popped, not pulled."""
+        return self._popped.get(key, (0, 0))
 
     def groups_behind(self, threshold_bytes: int) -> dict[str, int]:
         """Groups whose slowest reader is more than `threshold_bytes` of log behind, with how far."""
@@ -188,13 +210,15 @@ class BrokerStatsManager:
             for key in [key for key in items if gone(key.split("@"))]:
                 if key != self._cluster:
                     del items[key]
+        self._popped = {key: popped for key, popped in self._popped.items() if not gone(key.split("@"))}
 
     # ---- sampling ---------------------------------------------------------------------------------------------
 
     async def sample(self) -> None:
         """Take the snapshots that are due; called every ten seconds."""
         now_ms = self._clock.wall_ms()
-        self._collect()
+        for _ in self.collect_in_turns():
+            await asyncio.sleep(0)
         await self._sample_all(StatsItem.sample_minute, now_ms)
         if now_ms >= self._next_hour_ms:
             self._next_hour_ms = now_ms + HOUR_SAMPLE_MS
@@ -205,10 +229,23 @@ class BrokerStatsManager:
 
     def _collect(self) -> None:
         """Move what was counted since the last time into the items."""
+        for _ in self.collect_in_turns():
+            pass
+
+    def collect_in_turns(self) -> Iterator[None]:
+        """The same, for one who lets the loop turn at each yield: with 20 000 groups it takes a while."""
         for source in self._sources:
-            source(self)
-        self._collect_puts()
-        self._collect_gets()
+            yield from source(self)
+        for position, (key, put) in enumerate(list(self._puts.items())):
+            if put.times:
+                self._collect_put(*key, put)
+            if position % _COUNTERS_PER_TURN == _COUNTERS_PER_TURN - 1:
+                yield
+        for position, (reader, got) in enumerate(list(self._gets.items())):
+            if got.times:
+                self._collect_get(*reader, got)
+            if position % _COUNTERS_PER_TURN == _COUNTERS_PER_TURN - 1:
+                yield
 
     async def _sample_all(self, take: Callable[[StatsItem, int], None], now_ms: int) -> None:
         for items in list(self._items.values()):
@@ -228,38 +265,29 @@ class BrokerStatsManager:
         for name, value in values:
             self._item(name, key).add(value, times)
 
-    def _collect_puts(self) -> None:
-        for (topic, queue_id), counter in self._puts.items():
-            if counter.times == 0:
-                continue
-            self._item(names.TOPIC_PUT_LATENCY, f"{queue_id}@{topic}").add(counter.latency_ms, counter.times)
-            if self._detail():
-                self._add_each(
-                    f"{topic}@{queue_id}",
-                    [(names.QUEUE_PUT_NUMS, counter.nums), (names.QUEUE_PUT_SIZE, counter.size)],
-                    counter.times,
-                )
-            counter.nums = counter.size = counter.times = counter.latency_ms = 0
-
-    def _collect_gets(self) -> None:
-        for (group, topic, queue_id), counter in self._gets.items():
-            if counter.times == 0:
-                continue
-            self._collect_get(group, topic, queue_id, counter)
-            counter.nums = counter.size = counter.times = counter.latency_ms = 0
-            counter.disk_nums = counter.disk_size = 0
+    def _collect_put(self, topic: str, queue_id: int, counter: PutCounter) -> None:
+        self._item(names.TOPIC_PUT_LATENCY, f"{queue_id}@{topic}").add(counter.latency_ms, counter.times)
+        if self._detail():
+            self._add_each(
+                f"{topic}@{queue_id}",
+                [(names.QUEUE_PUT_NUMS, counter.nums), (names.QUEUE_PUT_SIZE, counter.size)],
+                counter.times,
+            )
+        counter.nums = counter.size = counter.times = counter.latency_ms = 0
 
     def _collect_get(self, group: str, topic: str, queue_id: int, counter: GetCounter) -> None:
         reader = f"{topic}@{group}"
         times = counter.times
         latency_key = f"{queue_id}@{reader}" if self._detail() else reader
         self._item(names.GROUP_GET_LATENCY, latency_key).add(counter.latency_ms, times)
-        self._add_each(
-            reader, [(names.GROUP_GET_NUMS, counter.nums), (names.GROUP_GET_SIZE, counter.size)], times
-        )
+        self._add_each(reader, [(names.GROUP_GET_NUMS, counter.nums), (names.GROUP_GET_SIZE, counter.size)], times)
         self._item(names.BROKER_GET_NUMS, self._cluster).add(counter.nums, times)
         if not self._is_system_topic(topic):
             self._item(names.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster).add(counter.nums, times)
+        if counter.popped_nums:
+            nums, size = self.popped(reader)
+            self._popped[reader] = (nums + counter.popped_nums, size + counter.popped_size)
+            counter.popped_nums = counter.popped_size = 0
         if self._detail():
             self._add_each(
                 f"{topic}@{queue_id}@{group}",
@@ -272,6 +300,8 @@ class BrokerStatsManager:
             self._add_each(reader, disk, 1)
             self._item(names.BROKER_GET_FROM_DISK_NUMS, self._cluster).add(counter.disk_nums)
             self._item(names.BROKER_GET_FROM_DISK_SIZE, self._cluster).add(counter.disk_size)
+        counter.nums = counter.size = counter.times = counter.latency_ms = 0
+        counter.disk_nums = counter.disk_size = 0
 
 
 MINUTE_SAMPLE_SECONDS = MINUTE_SAMPLE_MS / 1000

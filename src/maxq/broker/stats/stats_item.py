@@ -18,7 +18,8 @@ _MINUTE_KEPT = 7
 _HOUR_KEPT = 7
 _DAY_KEPT = 25
 
-_Snapshot = tuple[int, int, int]  # wall milliseconds, value, times
+#: Snapshots one behind the other: wall milliseconds, value, times. Flat, for a broker has five counters a topic.
+_History = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,39 +31,25 @@ class StatsSnapshot:
     avgpt: float = 0.0
 
 
-class _History:
-    __slots__ = ("_kept", "_period_ms", "_snapshots")
+def _sampled(history: _History, now_ms: int, value: int, times: int, period_ms: int, kept: int) -> _History:
+    """The history with a snapshot of now."""
+    if not history:  # so that the very first sample already shows something
+        return now_ms - period_ms, 0, 0, now_ms, value, times
+    if history[1] == value and history[2] == times:
+        # Nothing moved in the whole period: one snapshot says it, and thousands of idle topics stay small.
+        return now_ms, value, times
+    return (*history, now_ms, value, times)[-3 * kept :]
 
-    def __init__(self, period_ms: int, kept: int) -> None:
-        self._period_ms = period_ms
-        self._kept = kept
-        self._snapshots: list[_Snapshot] = []
 
-    def sample(self, now_ms: int, value: int, times: int) -> None:
-        snapshots = self._snapshots
-        if not snapshots:  # so that the very first sample already shows something
-            snapshots.append((now_ms - self._period_ms, 0, 0))
-        elif snapshots[0][1:] == (value, times):
-            # Nothing moved in the whole period: one snapshot says it, and thousands of idle topics stay small.
-            self._snapshots = [(now_ms, value, times)]
-            return
-        snapshots.append((now_ms, value, times))
-        if len(snapshots) > self._kept:
-            del snapshots[0]
-
-    def view(self) -> StatsSnapshot:
-        if not self._snapshots:
-            return StatsSnapshot()
-        first_ms, first_value, first_times = self._snapshots[0]
-        last_ms, last_value, last_times = self._snapshots[-1]
-        total = last_value - first_value
-        times = last_times - first_times
-        elapsed = last_ms - first_ms
-        return StatsSnapshot(
-            sum=total,
-            tps=total * 1000.0 / elapsed if elapsed > 0 else 0.0,
-            avgpt=total / times if times > 0 else 0.0,
-        )
+def _view(history: _History) -> StatsSnapshot:
+    if not history:
+        return StatsSnapshot()
+    total, times, elapsed = history[-2] - history[1], history[-1] - history[2], history[-3] - history[0]
+    return StatsSnapshot(
+        sum=total,
+        tps=total * 1000.0 / elapsed if elapsed > 0 else 0.0,
+        avgpt=total / times if times > 0 else 0.0,
+    )
 
 
 class StatsItem:
@@ -73,31 +60,31 @@ class StatsItem:
     def __init__(self) -> None:
         self.value = 0
         self.times = 0
-        self._minute = _History(MINUTE_SAMPLE_MS, _MINUTE_KEPT)
-        self._hour = _History(HOUR_SAMPLE_MS, _HOUR_KEPT)
-        self._day = _History(DAY_SAMPLE_MS, _DAY_KEPT)
+        self._minute: _History = ()
+        self._hour: _History = ()
+        self._day: _History = ()
 
     def add(self, value: int, times: int = 1) -> None:
         self.value += value
         self.times += times
 
     def sample_minute(self, now_ms: int) -> None:
-        self._minute.sample(now_ms, self.value, self.times)
+        self._minute = _sampled(self._minute, now_ms, self.value, self.times, MINUTE_SAMPLE_MS, _MINUTE_KEPT)
 
     def sample_hour(self, now_ms: int) -> None:
-        self._hour.sample(now_ms, self.value, self.times)
+        self._hour = _sampled(self._hour, now_ms, self.value, self.times, HOUR_SAMPLE_MS, _HOUR_KEPT)
 
     def sample_day(self, now_ms: int) -> None:
-        self._day.sample(now_ms, self.value, self.times)
+        self._day = _sampled(self._day, now_ms, self.value, self.times, DAY_SAMPLE_MS, _DAY_KEPT)
 
     @property
     def minute(self) -> StatsSnapshot:
-        return self._minute.view()
+        return _view(self._minute)
 
     @property
     def hour(self) -> StatsSnapshot:
-        return self._hour.view()
+        return _view(self._hour)
 
     @property
     def day(self) -> StatsSnapshot:
-        return self._day.view()
+        return _view(self._day)

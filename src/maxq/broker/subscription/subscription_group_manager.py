@@ -5,13 +5,14 @@ Source:
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
 from maxq.broker.attributes import SUBSCRIPTION_GROUP_ATTRIBUTES, alter_attributes
 from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
+from maxq.broker.row_json import RowJson
 from maxq.broker.topic.topic_validator import is_lmq, is_system_group, validate_group
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
@@ -37,7 +38,11 @@ SYSTEM_GROUPS: Final = (
 
 
 class SubscriptionGroupManager(PersistentManager):
-    """Groups by name. A config in the table is never changed, only replaced."""
+    """Groups by name. A config in the table is never changed, only replaced.
+
+    Attributes:
+        row_json: what puts groups into bodies.
+    """
 
     def __init__(self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock) -> None:
         super().__init__(disk, path)
@@ -45,7 +50,19 @@ class SubscriptionGroupManager(PersistentManager):
         self._clock = clock
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         self.subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
+        self.row_json: RowJson[SubscriptionGroupConfig] = RowJson("subscriptionGroupTable")
         self.forbidden_table: dict[str, dict[str, int]] = {}  # group → topic → bits, bit n = PermName index n
+        self._why_disabled: dict[str, str] = {}
+        self._listeners: list[Callable[[Iterable[str]], None]] = []
+
+    def add_change_listener(self, listener: Callable[[Iterable[str]], None]) -> None:
+        """`listener` gets the names of groups that were updated or deleted; not of those that first use creates, nor at
+        `load`."""
+        self._listeners.append(listener)
+
+    def _tell(self, groups: Iterable[str]) -> None:
+        for listener in self._listeners:
+            listener(groups)
 
     def create_system_groups(self) -> None:
         """Call once, after `load`: what the file says of a system group stays."""
@@ -98,30 +115,42 @@ class SubscriptionGroupManager(PersistentManager):
             known = self.subscription_group_table.get(config.group_name)
             log.info("%s subscription group %s", "create" if known is None else "update", config)
             self.subscription_group_table[config.group_name] = config
+            self._why_disabled.pop(config.group_name, None)
         if merged:
             self._on_change(len(merged))
+            self._tell([config.group_name for config in merged])
 
     def _merge(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         known = self.subscription_group_table.get(config.group_name)
         current = None if known is None else known.attributes
         return replace(config, attributes=alter_attributes(SUBSCRIPTION_GROUP_ATTRIBUTES, current, config.attributes))
 
-    def disable_consume(self, group: str) -> None:
-        """Shut the group out (it is too far behind); an administrator lets it in again."""
+    def disable_consume(self, group: str, why: str) -> bool:
+        """Shut the group out (it is too far behind); an administrator lets it in again. False: it is out already."""
         config = self.subscription_group_table.get(group)
-        if config is not None and config.consume_enable:
-            self.subscription_group_table[group] = replace(config, consume_enable=False)
-            self._on_change()
+        if config is None or not config.consume_enable:
+            return False
+        self.subscription_group_table[group] = replace(config, consume_enable=False)
+        self._why_disabled[group] = why
+        self._on_change()
+        return True
+
+    def why_disabled(self, group: str) -> str:
+        """Why this broker has shut the group out, which is not let in; empty: an administrator did, or a broker of an
+        earlier life."""
+        return self._why_disabled.get(group, "")
 
     def delete_subscription_group_config(self, group: str) -> bool:
         """Forget the group; False if it was not known."""
         known = self.subscription_group_table.pop(group, None)
+        self.row_json.forget([group])
         forbidden = self.forbidden_table.pop(group, None)
         if known is None and forbidden is None:
             log.warning("delete subscription group failed, %s does not exist", group)
             return False
         log.info("delete subscription group %s", group)
         self._on_change()
+        self._tell([group])
         return True
 
     def take_from_master(
@@ -132,9 +161,13 @@ class SubscriptionGroupManager(PersistentManager):
     ) -> None:
         """The master's tables in place of these, under the master's version: so both stay equal until one changes."""
         known = self.subscription_group_table
-        for group in [group for group in known if group not in groups]:
+        gone = [group for group in known if group not in groups]
+        for group in gone:
             del known[group]
-        known.update({group: config for group, config in groups.items() if known.get(group) != config})
+        self.row_json.forget(gone)
+        changed = {group: config for group, config in groups.items() if known.get(group) != config}
+        known.update(changed)
+        self._tell([*gone, *changed])
         self.forbidden_table = {group: dict(topics) for group, topics in forbidden.items()}
         self.data_version = version.copy()
         self.request_persist()

@@ -10,7 +10,7 @@ Source:
 from collections.abc import Mapping
 from typing import Final
 
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.acknowledgement import STAYS, Acknowledgement
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.processors.put_outcome import put_refusal
 from maxq.broker.processors.refusal import Refusal
@@ -88,8 +88,8 @@ class RecallMessageProcessor(RequestProcessor):
             refused = put_refusal(result, self._settings.store)
             return request.reply(refused.code, f"recall failed, {refused.remark}")
         outcome = self._acknowledgement.outcome(result.end_offset)
-        if outcome is not None:
-            await outcome
+        if outcome is not None and (code := await outcome) not in STAYS:
+            return request.reply(code, "recall failed: a majority of the DLedger group has not committed it in time")
         return request.reply(ext=RecallMessageResponseHeader(handle.message_id).encode())
 
     def _forbidden(self) -> Refusal | None:

@@ -34,7 +34,7 @@ from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
-from maxq.store.timer.timer_listing import LATE, TimerEntry, TimerListing
+from maxq.store.timer.timer_listing import LATE, UNREAD, TimerEntry, TimerListing
 from maxq.store.timer.timer_log import TimerLog
 from maxq.store.timer.timer_message_store import TIMER_TOPIC, TimerRecord, roll_window_ms, timer_record
 
@@ -125,7 +125,7 @@ class TimerAdminProcessor(RequestProcessor):
                 ResponseCode.SYSTEM_ERROR, "this broker has no timer: timerWheelEnable is false, or it is starting"
             )
         timer = self._service.timer
-        return TimerListing(timer.wheel, timer.log, timer.record_at, timer.live_slot)
+        return TimerListing(timer.wheel, timer.log, timer.record_at, timer.live_slot, timer.moved.counts)
 
     async def _find(self, request: RemotingCommand) -> list[TimerEntry]:
         """The message with that unique key, found by the index."""
@@ -140,7 +140,13 @@ class TimerAdminProcessor(RequestProcessor):
             if record is not None and record.unique_key == key and topic in ("", record.real_topic):
                 records.append(record)
         positions = await run_blocking(_positions, self._service.timer.log, records)
-        return listing.entries_at(positions, self._clock.wall_ms())
+        entries = listing.entries_at(positions, self._clock.wall_ms())
+        in_wheel = {entry.unit.physical_offset for entry in entries}
+        return entries + [
+            listing.unread_entry(record)
+            for record in records
+            if record.physical_offset not in in_wheel and self._service.timer.is_unread(record)
+        ]
 
     def _answer(self, request: RemotingCommand, entries: list[TimerEntry], cursor: str) -> RemotingCommand:
         timer = self._service.timer
@@ -153,9 +159,14 @@ class TimerAdminProcessor(RequestProcessor):
             "unread": timer.max_queue_offset - timer.queue_offset,
             "closed": self._service.closed,
             "next": cursor,
-            "entries": [entry.to_json(self._service.why_late(entry.unit, entry.state == LATE)) for entry in entries],
+            "entries": [entry.to_json(self._why(entry)) for entry in entries],
         }
         return request.reply(body=json_dialect.dumps(body))
+
+    def _why(self, entry: TimerEntry) -> str:
+        if entry.state == UNREAD:
+            return self._service.why_unread()
+        return self._service.why_late(entry.unit, entry.state == LATE)
 
 
 def _positions(timer_log: TimerLog, records: list[TimerRecord]) -> list[int]:

@@ -8,7 +8,6 @@ Source:
 """
 
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -20,7 +19,7 @@ from maxq.protocol.message_properties import encode_properties
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
-from maxq.store.timer.delivered_copies import Identity
+from maxq.store.timer.delivered_copies import DeliveredBefore
 from maxq.store.timer.timer_message_store import TIMER_TOPIC, TimerRecord
 
 log = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ class TimerDelivery:
     """Makes copies and puts them.
 
     Attributes:
-        delivered_before: copies that were there when this broker began to dequeue, one for each left to come across.
+        delivered_before: copies that were there when this broker began to dequeue.
     """
 
     def __init__(
@@ -77,11 +76,11 @@ class TimerDelivery:
         self._clock = clock
         self._put = put
         self._on_delivered = on_delivered
-        self.delivered_before: Counter[Identity] = Counter()
+        self.delivered_before: DeliveredBefore = DeliveredBefore()
 
     async def deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> Delivery:
         """Put the copy of `record`; `rolls`: into the topic again."""
-        if self._was_delivered(record):
+        if self.delivered_before.take(record.identity, record.rolls):
             return Delivery(Outcome.DELIVERED)
         try:
             message = self._copy(record, enqueue_ms, rolls)
@@ -94,14 +93,6 @@ class TimerDelivery:
             return Delivery(Outcome.DELIVERED)
         closed = result.status in _CLOSED
         return Delivery(Outcome.CLOSED if closed else Outcome.AGAIN, f"{result.status.name} {result.remark}".strip())
-
-    def _was_delivered(self, record: TimerRecord) -> bool:
-        if not self.delivered_before:
-            return False
-        left = self.delivered_before[record.identity]
-        if left:
-            self.delivered_before[record.identity] = left - 1
-        return left > 0
 
     def _copy(self, record: TimerRecord, enqueue_ms: int, rolls: bool) -> MessageExtBrokerInner:
         source = record.message

@@ -16,7 +16,6 @@ Source:
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -28,10 +27,11 @@ from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.final_mark import LogMark
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
-from maxq.store.timer.delivered_copies import Identity, copies_behind, first_position
+from maxq.store.timer.delivered_copies import DeliveredBefore, copies_behind, first_position
 from maxq.store.timer.timer_log import Unit
 from maxq.store.timer.timer_message_store import Checkpoint, TimerMessageStore, TimerRecord
 
@@ -102,10 +102,12 @@ class TimerService:
         self._polled_until_ms = 0
         self._is_wanted = False
         self._work: SlotWork | None = None
+        self._term = 0  # of the leadership that delivers (LogMark)
         self._tick_ms = 0
         self._tick_offset = 0
         self._is_enqueue_stuck = False
         self._scanned_from: int | None = None
+        self._copied_until_ms = 0
         self._from_master: TimerCheckpoint | None = None
         self._metrics_of_master: bytes | None = None
         self._began_ms = 0
@@ -116,6 +118,8 @@ class TimerService:
         self.closed = ""
         self.enqueued = 0
         self.dequeued = 0
+        self.on_enqueued: Callable[[TimerRecord], None] = lambda record: None  # for the metrics
+        self.on_dequeued: Callable[[TimerRecord], None] = lambda record: None
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -213,6 +217,7 @@ class TimerService:
                 return done > 0
             self.timer.enqueued()
             self.enqueued += 1
+            self.on_enqueued(record)
         self._is_enqueue_stuck = False
         return True
 
@@ -229,6 +234,8 @@ class TimerService:
         """False: try again later."""
         if not self.is_dequeuing:
             return record.out_ms < self.timer.read_time_ms or self.timer.put(record)
+        if self.timer.was_passed(record) or self._delivery.delivered_before.take(record.identity, record.rolls):
+            return True  # its slot may be a later one now than the one it was delivered from
         if not self.timer.is_past(record.out_ms):
             if not self.timer.put(record):
                 return False
@@ -254,9 +261,9 @@ class TimerService:
         if self._work is None:
             now = self.timer.write_time_ms
             if now != self._tick_ms:
-                self._tick_ms, self._tick_offset = now, self.timer.max_queue_offset
+                self._tick_ms, self._tick_offset = now, self._taken_offset()
             if self.timer.queue_offset < self._tick_offset and not self._is_enqueue_stuck:
-                return True
+                return self._is_next_visible()
             slot = self.timer.next_slot(_SKIP_AT_ONCE)
             if slot is None:
                 self._caught_up()
@@ -264,10 +271,31 @@ class TimerService:
             self._work = SlotWork(slot, self.timer.open(slot), self._parts.store.max_physical_offset)
         return await self._work_on(self._work)
 
+    async def _is_final(self) -> bool:
+        """Can what was delivered be lost no more? In a DLedger group the wheel forgets a slot only then, and what the
+        slaves learn of this timer is true of any leader's log."""
+        marks = self._parts.store.marks
+        if self._parts.store.ledger is None:
+            return True  # checkpoints wait for the disk
+        mark = marks.mark()
+        return mark.term == self._term and await marks.make_final(mark)
+
+    def _taken_offset(self) -> int:
+        """Where the topic ends for those who put; with SYNC_FLUSH the last of it can be read a little later."""
+        return self.timer.taken_queue_offset if self._parts.is_local() else self.timer.max_queue_offset
+
+    def _is_next_visible(self) -> bool:
+        if self.timer.queue_offset < self.timer.max_queue_offset:
+            return True
+        self._polled_until_ms = self._parts.clock.monotonic_ms() + _POLLED_MS
+        return False
+
     async def _work_on(self, work: SlotWork) -> bool:
         for _ in range(_DELIVER_AT_ONCE):
             unit = work.next_unit()
             if unit is None:
+                if not await self._is_final():
+                    return False
                 for topic in work.idle_markers():
                     self._count(topic, 1)
                 self.timer.finish(work.slot)
@@ -280,8 +308,11 @@ class TimerService:
 
     async def _dequeue_unit(self, work: SlotWork, unit: Unit) -> bool:
         """False: nothing can be delivered now."""
+        if not self.timer.moved.counts(unit):
+            return True
         record = self.timer.record_at(unit.physical_offset, unit.size)
         if record is None:
+            self.timer.moved.forget(unit.physical_offset)
             return True
         if unit.rolls:
             return await self._roll(record, unit)
@@ -289,21 +320,24 @@ class TimerService:
             work.add_marker(record)
             return True
         if work.is_recalled(record):
-            self.failures.pop(record.physical_offset, None)
+            self._is_done(record)
             return True
-        if record.out_ms > self._parts.clock.wall_ms():
-            return self.timer.put(record)  # never early, whatever the wheel says
+        if record.out_ms > self._parts.clock.wall_ms():  # never early, whatever the wheel says
+            return self.timer.move(record, 0) if unit.is_moved else self.timer.put(record)
         delivered = await self._deliver(record, unit.write_time_ms, rolls=False)
         if delivered:
             self.dequeued += 1
+            self.on_dequeued(record)
         return delivered
 
     async def _roll(self, record: TimerRecord, unit: Unit) -> bool:
         """Its record must not grow old in the log: put it again. Where this broker may not, the wheel alone carries it
         on."""
         if not self._parts.is_local():
-            return self.timer.put(record)
-        return await self._deliver(record, unit.write_time_ms, rolls=True)
+            return self.timer.move(record, 0)
+        delivered = await self._deliver(record, unit.write_time_ms, rolls=True)
+        self._tick_offset = self._taken_offset()  # it may be due in the next slot, or recall what is
+        return delivered
 
     async def _deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> bool:
         """False: nothing can be delivered now."""
@@ -316,24 +350,30 @@ class TimerService:
         self.closed = ""
         if delivery.outcome is Outcome.AGAIN:
             return self._postpone(record, delivery)
-        self.failures.pop(record.physical_offset, None)
+        self._is_done(record)
         if enqueue_ms != NEVER_ENQUEUED:
             self._count(record.real_topic, 1 if record.delete_key is not None else -1)
         return True
+
+    def _is_done(self, record: TimerRecord) -> None:
+        self.failures.pop(record.physical_offset, None)
+        self.timer.moved.forget(record.physical_offset)
 
     def _postpone(self, record: TimerRecord, delivery: Delivery) -> bool:
         before = self.failures.pop(record.physical_offset, None)
         times = 1 if before is None else before.times + 1
         wait_ms = min(_AGAIN_MS << min(times - 1, 20), _AGAIN_MOST_MS)
-        if not self.timer.put(record, not_before_ms=self._parts.clock.wall_ms() + wait_ms):
+        now = self._parts.clock.wall_ms()
+        # what goes round comes back at its own time at the latest: a marker that recalls it is there then
+        if not self.timer.move(record, now + wait_ms if record.out_ms <= now else 0):
             return False
         while len(self.failures) >= _REMEMBERED_FAILURES:
             del self.failures[next(iter(self.failures))]
         self.failures[record.physical_offset] = Failure(times, delivery.reason)
         log.error(
             "a timer message of %s (%s, physical offset %d), due at %d, could not be delivered %d times, and is tried "
-            "again in %d s: %s", record.real_topic, record.unique_key, record.physical_offset, record.out_ms, times,
-            wait_ms // 1000, delivery.reason,
+            "again: %s", record.real_topic, record.unique_key, record.physical_offset, record.out_ms, times,
+            delivery.reason,
         )  # fmt: skip
         return True
 
@@ -341,31 +381,50 @@ class TimerService:
 
     async def _begin_dequeue(self) -> None:
         """Find out what was delivered that the checkpoint does not know of."""
+        self._term = self._parts.store.marks.mark().term
         self.timer.take_over()
         start = self.timer.dedupe_position
         if start is None:
             start = first_position(self._parts.store, self.timer.read_time_ms)
         self._scanned_from = max(start, self._parts.store.min_physical_offset)
         self._delivery.delivered_before = await self._copies(self._scanned_from)
+        self._take_strangers()
         self.is_dequeuing = True
         log.info("the timer delivers, from %d on", self.timer.read_time_ms)
 
-    async def _copies(self, start: int) -> "Counter[Identity]":
-        found: Counter[Identity] = Counter()
+    def _take_strangers(self) -> None:
+        """What the one before had moved and not delivered is due now."""
+        for record in self.timer.strangers():
+            if self._delivery.delivered_before.take(record.identity, record.rolls):
+                self.timer.moved.forget(record.physical_offset)
+            else:
+                self.timer.move(record, self._parts.clock.wall_ms())
+
+    async def _copies(self, start: int) -> DeliveredBefore:
+        found = DeliveredBefore()
+        self._copied_until_ms = 0
         if self.timer.max_queue_offset:
             for copies in copies_behind(self._parts.store, start):
-                found.update(copies)
+                for identity, rolls, made_ms in copies:
+                    found.add(identity, rolls)
+                    self._copied_until_ms = max(self._copied_until_ms, made_ms)
                 await asyncio.sleep(0)
         return found
 
     def _caught_up(self) -> None:
-        """What the one before had delivered has been passed over."""
-        if self._scanned_from is not None and self.timer.read_time_ms >= self._tick_ms:
+        """What the one before had delivered has been passed over: not before it is as late as when it was delivered,
+        for the clock may have been set back since."""
+        passed_ms = max(self._tick_ms, self.timer.floor(self._copied_until_ms))
+        if self._scanned_from is not None and self.timer.read_time_ms >= passed_ms:
             self._scanned_from = None
-            self._delivery.delivered_before = Counter()
+            self._delivery.delivered_before = DeliveredBefore()
 
     def _end_dequeue(self) -> None:
-        self.timer.dedupe_position = self._dedupe_position()
+        if self._parts.store.ledger is None:
+            self.timer.dedupe_position = self._dedupe_position()
+        else:  # what was delivered since the last checkpoint may be gone: whoever leads next begins there
+            self.timer.master_queue_offset = self.timer.saved.master_timer_queue_offset
+            self.timer.moved.take_again(self.timer.saved.moved)
         self.timer.close()
         self._work = None
         self.is_dequeuing = False
@@ -389,8 +448,12 @@ class TimerService:
 
     async def _checkpoint(self, *, dequeues: bool, is_last: bool = False) -> None:
         known = self.timer.dedupe_position
-        position = self._dedupe_position() if dequeues or known is None else known
-        checkpoint = self.timer.freeze(position, dequeues=dequeues)
+        position = known
+        if dequeues:
+            position = self._dedupe_position()
+        elif position is None:  # another broker delivers, and its read time is all that is known
+            position = first_position(self._parts.store, self.timer.read_time_ms)
+        checkpoint, mark = self.timer.freeze(position, dequeues=dequeues), self._parts.store.marks.mark()
         saved, values = self.timer.saved, checkpoint.values
         moved_ms = values.last_read_time_ms - saved.last_read_time_ms
         is_idle = (
@@ -401,16 +464,22 @@ class TimerService:
         )
         written = False
         try:
-            if is_last or not is_idle:
-                if self._parts.store.flushed_offset < checkpoint.log_end:
-                    await self._parts.store.flush()
-                if self._parts.store.flushed_offset >= checkpoint.log_end:
-                    await run_blocking(self._write, checkpoint)
-                    written = True
+            if (is_last or not is_idle) and await self._may_write(checkpoint, mark if dequeues else None):
+                await run_blocking(self._write, checkpoint)
+                written = True
         except OSError as error:
             log.error("the timer's checkpoint cannot be written, it is tried again: %s", error)
         finally:
             self.timer.thaw(checkpoint, written=written)
+
+    async def _may_write(self, checkpoint: Checkpoint, mark: LogMark | None) -> bool:
+        """Can all that it rests on be lost no more? `mark`: of who delivers; another's wheel rests on what it read."""
+        store = self._parts.store
+        if mark is not None:
+            return mark.term == self._term and await store.marks.make_final(mark)
+        if store.flushed_offset < checkpoint.log_end:
+            await store.flush()
+        return store.flushed_offset >= checkpoint.log_end
 
     def _write(self, checkpoint: Checkpoint) -> None:
         self.timer.write(checkpoint)
@@ -458,11 +527,14 @@ class TimerService:
         return True
 
     def _take_from_master(self) -> None:
-        checkpoint, self._from_master = self._from_master, None
-        text, self._metrics_of_master = self._metrics_of_master, None
+        checkpoint, text = self._from_master, self._metrics_of_master
+        self._metrics_of_master = None
         if self.is_dequeuing:
+            self._from_master = None
             return
-        if checkpoint is not None:
+        # were the other broker lost now, nobody would deliver again what this log does not have yet
+        if checkpoint is not None and checkpoint.log_end <= self._parts.store.max_physical_offset:
+            self._from_master = None
             self.timer.adopt(checkpoint)
         if text is not None:
             try:
@@ -491,6 +563,14 @@ class TimerService:
             return f"nothing can be stored: {self.closed}"
         behind_ms = self._parts.clock.wall_ms() - self.timer.read_time_ms
         return f"the timer is {behind_ms} ms behind, {self.timer.pending} messages wait"
+
+    def why_unread(self) -> str:
+        """Why messages lie in the topic and are not in the wheel."""
+        if self._parts.settings.store.timer_stop_enqueue:
+            return "timerStopEnqueue is true"
+        if not self._may_enqueue():
+            return "this broker's wheel is as far as that of the broker that delivers"
+        return f"the wheel is {self.timer.max_queue_offset - self.timer.queue_offset} messages behind"
 
     def runtime_info(self) -> dict[str, str]:
         """The timer's part of GET_BROKER_RUNTIME_INFO."""

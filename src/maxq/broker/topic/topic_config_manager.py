@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from maxq.broker.attributes import TOPIC_ATTRIBUTES, alter_attributes
 from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
+from maxq.broker.row_json import RowJson
 from maxq.broker.topic import topic_validator as names
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.data_version import DataVersion
@@ -29,7 +30,11 @@ TopicChangeListener = Callable[[list[TopicConfig], list[str]], None]
 
 
 class TopicConfigManager(PersistentManager):
-    """Topics by name. A config in the table is never changed, only replaced."""
+    """Topics by name. A config in the table is never changed, only replaced.
+
+    Attributes:
+        row_json: what puts topics into bodies.
+    """
 
     def __init__(self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock) -> None:
         super().__init__(disk, path)
@@ -39,6 +44,7 @@ class TopicConfigManager(PersistentManager):
         self._own_system_topics: set[str] = set()
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         self.topic_config_table: dict[str, TopicConfig] = {}
+        self.row_json: RowJson[TopicConfig] = RowJson("topicConfigTable")
 
     def add_change_listener(self, listener: TopicChangeListener) -> None:
         """Not called for `load` and `create_system_topics`: walk the table after them."""
@@ -203,6 +209,7 @@ class TopicConfigManager(PersistentManager):
     def delete_topic_configs(self, topics: Iterable[str]) -> list[str]:
         """Forget topics; returns those that were known."""
         deleted = [topic for topic in topics if self.topic_config_table.pop(topic, None) is not None]
+        self.row_json.forget(deleted)
         if deleted:
             log.info("delete topics %s", deleted)
             self._on_change([], deleted)
@@ -215,6 +222,7 @@ class TopicConfigManager(PersistentManager):
         changed = [config for topic, config in configs.items() if table.get(topic) != config]
         for topic in deleted:
             del table[topic]
+        self.row_json.forget(deleted)
         for config in changed:
             table[config.topic_name] = config
         self.data_version = version.copy()

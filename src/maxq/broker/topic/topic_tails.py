@@ -24,7 +24,7 @@ from maxq.broker.topic.topic_validator import (
 from maxq.config.settings import BrokerSettings, Change
 from maxq.protocol.body.topic_config import PERM_WRITE, TopicConfig
 from maxq.protocol.enums import TopicFilterType
-from maxq.store.log_cy import TopicTail
+from maxq.store.tails_cy import TopicTail
 
 _SETTINGS: Final = ("brokerPermission", "enableTopicMessageTypeCheck")
 _GUARDED_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX)
@@ -41,12 +41,28 @@ class TopicTails:
         self._settings = settings
         self._tail_of = tail_of
         self._is_static: Callable[[str], bool] = lambda topic: False
+        self._shut: set[str] = set()
         topics.add_change_listener(self._on_topics_changed)
         settings.on_change(self._on_settings_changed)
 
     def set_static_topics(self, is_static: Callable[[str], bool]) -> None:
         """Topics whose queue ids are global: sends to them are translated. Call refresh_all when they change."""
         self._is_static = is_static
+
+    def shut(self, topic: str) -> None:
+        """Have every send to the topic take the general way, whatever its configuration says, until `open`."""
+        self._shut.add(topic)
+        self._refresh(topic)
+
+    def open(self, topic: str) -> None:
+        """The end of `shut`."""
+        self._shut.discard(topic)
+        self._refresh(topic)
+
+    def _refresh(self, topic: str) -> None:
+        config = self._topics.topic_config_table.get(topic)
+        if config is not None:
+            self._on_topics_changed([config], [])
 
     def refresh_all(self) -> None:
         """Once the topics and the store are loaded."""
@@ -68,7 +84,7 @@ class TopicTails:
             tail.multi_tags = config.topic_filter_type == TopicFilterType.MULTI_TAG
             tail.delay_levels = config.topic_name == SCHEDULE_TOPIC
             takes_all = not checks_types or config.attributes.get(MESSAGE_TYPE) == "MIXED"
-            takes_all = takes_all and not self._is_static(config.topic_name)
+            takes_all = takes_all and config.topic_name not in self._shut and not self._is_static(config.topic_name)
             tail.plain = takes_all and _is_plain(config, is_writable=is_writable)
 
 

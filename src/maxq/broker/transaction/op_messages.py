@@ -10,7 +10,8 @@ left the op message would lose the transaction. So an op message names only half
 flushed.
 
 Progress of group CID_RMQ_SYS_TRANS, a pair that Java reads too: every half message below the one offset is finished,
-and op messages below the other name no others. It is committed when everything it rests on is flushed.
+and op messages below the other name no others. It is committed when everything it rests on is flushed, in a DLedger
+group committed.
 
 Source:
     broker/transaction/queue/{TransactionalMessageServiceImpl,TransactionalOpBatchService,MessageQueueOpContext}.java;
@@ -31,6 +32,7 @@ from maxq.protocol import message_const as const
 from maxq.protocol.message import decode_record
 from maxq.protocol.transaction_view import PROPERTY_COPIED, REMOVE_TAG, SEPARATOR, half_offsets
 from maxq.runtime.interfaces import Clock
+from maxq.store.final_mark import LogMark
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 
@@ -57,12 +59,12 @@ class Progress(NamedTuple):
     """See the module.
 
     Attributes:
-        log_end: end of the log when it was taken.
+        mark: end of the log when it was taken.
     """
 
     half: int
     op: int
-    log_end: int
+    mark: LogMark
 
 
 class OpMessages:
@@ -229,9 +231,9 @@ class OpMessages:
     # --- progress ---
 
     def commit_progress(self) -> None:
-        """Commit the progress taken last time if all it rests on is flushed, and take it anew."""
+        """Commit the progress taken last time if all it rests on can be lost no more, and take it anew."""
         taken = self._taken
-        if self._store.flushed_offset < taken.log_end:
+        if not self._store.marks.is_final(taken.mark):
             return
         if (taken.half, taken.op) != self._committed:
             self._committed = (taken.half, taken.op)
@@ -243,4 +245,4 @@ class OpMessages:
         low, largest = self._ledger.low, self._largest
         while largest and largest[0][1] < low:
             self._op_offset = largest.popleft()[0] + 1
-        return Progress(low, self._op_offset, self._store.max_physical_offset)
+        return Progress(low, self._op_offset, self._store.marks.mark())

@@ -4,6 +4,7 @@ Source:
     broker/transaction/{TransactionMetrics,TransactionMetricsFlushService}.java; store-format.md §10.
 """
 
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -25,6 +26,16 @@ class TransactionMetrics(PersistentManager):
         self._counts: dict[str, int] = {}
         self._changed_ms: dict[str, int] = {}
         self._is_dirty = False
+        self.committed: dict[str, int] = {}  # since start, by real topic
+        self.rolled_back: dict[str, int] = {}
+        self.on_committed: Callable[[str, int], None] | None = None  # (topic, born timestamp in milliseconds)
+
+    def ended(self, topic: str, *, committed: bool, born_ms: int = 0) -> None:
+        """A producer has ended a transaction of `topic` whose message was born then."""
+        counts = self.committed if committed else self.rolled_back
+        counts[topic] = counts.get(topic, 0) + 1
+        if committed and self.on_committed is not None:
+            self.on_committed(topic, born_ms)
 
     def add(self, topic: str, change: int) -> None:
         """So many more, or fewer, transactions of `topic` are open."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from maxq.access.guard import Guard
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.acting.special_services import SpecialServices
 from maxq.broker.broker_identity import BrokerAddress
@@ -14,6 +15,7 @@ from maxq.broker.put_hooks import PutHooks
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC
+from maxq.broker.transaction.end_path import EndPath
 from maxq.broker.transaction.end_transaction import EndTransactionProcessor
 from maxq.broker.transaction.half_message import turn_away
 from maxq.broker.transaction.transaction_metrics import FILE_NAME, TransactionMetrics
@@ -47,6 +49,7 @@ class TransactionSurroundings:
     services: SpecialServices
     broker: BrokerAddress
     escape: Escape
+    guard: Guard | None
     on_failure: Callable[[str, BaseException], None]
 
 
@@ -86,6 +89,7 @@ class Transactions:
         self.processor = EndTransactionProcessor(
             self.service, self.checks, settings=settings, store=around.store, acknowledgement=around.acknowledgement
         )
+        self.ends = EndPath(self.service, self.checks, around.store, around.acknowledgement, around.guard)
         self._settings = settings
         self._tasks = PeriodicTasks()
         around.hooks.set_half(turn_away, self.service.prepared)

@@ -1,6 +1,8 @@
 """A member of a group follows who speaks for it."""
 
 import asyncio
+import gc
+import warnings
 
 import pytest
 
@@ -163,6 +165,20 @@ async def test_every_name_server_hears_a_sign_of_life_though_one_is_silent(compa
     member.api.silent.add("ns1:9876")
     await member.acting.send_heartbeat()
     assert member.api.heartbeats == ["ns2:9876"]
+
+
+async def test_a_sign_of_life_that_is_cancelled_before_it_begins_leaves_nothing_behind() -> None:
+    member = await slave()
+    giving = asyncio.create_task(member.acting.send_heartbeat())
+    await asyncio.sleep(0)  # each name server has its task, and none has begun
+    giving.cancel()
+    with warnings.catch_warnings(record=True) as left:
+        warnings.simplefilter("always")
+        await asyncio.gather(giving, return_exceptions=True)
+        gc.collect()
+    said = [str(one.message) for one in left]  # also of what other tests left behind
+    assert not [text for text in said if "ActingMasterService" in text]
+    assert member.api.heartbeats == []
 
 
 async def test_a_name_server_that_was_started_anew_is_told_everything_at_once() -> None:

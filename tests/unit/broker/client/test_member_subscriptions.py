@@ -17,7 +17,8 @@ async def heartbeat(world: BrokerWorld, member: FakeConnection, name: str, expre
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    return [record.getMessage() for record in errors if record.name.startswith("maxq.")]
 
 
 async def test_it_is_said_once_and_by_name(caplog: pytest.LogCaptureFixture) -> None:

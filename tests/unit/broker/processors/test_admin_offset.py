@@ -246,3 +246,10 @@ async def test_the_status_of_all_members_is_put_together_and_silent_ones_are_lef
     nobody = await world.call(223, {"topic": "T", "group": "H"})
     assert (nobody.code, nobody.remark) == (1, "No Any Consumer online in the consumer group: [H]")
     world.notifier.close()
+
+
+async def test_a_queue_without_messages_begins_at_0() -> None:
+    """The store says -1 for a queue without files; mqadmin's printMsg refuses less than 0."""
+    world = BrokerWorld()
+    world.store.first["T", 3] = -1
+    assert (await world.call(31, {"topic": "T", "queueId": "3"})).ext["offset"] == "0"

@@ -81,7 +81,6 @@ BODIES: dict[int, type[JsonBody]] = {
 DIFFERENT = {
     (46, "client.check-config"): 1,  # SQL92 is not built yet
     (46, "client.check-config.bad"): 1,
-    (401, "pop.mode"): 3,  # nor pop consumption
 }
 
 #: Header fields that 5.5 has and 5.3.3 had not.

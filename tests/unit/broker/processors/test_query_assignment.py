@@ -2,7 +2,12 @@
 
 import pytest
 
-from maxq.broker.processors.query_assignment import ROUTE_MAX_AGE_MS, allocate_averagely, allocate_by_circle
+from maxq.broker.processors.query_assignment import (
+    ROUTE_MAX_AGE_MS,
+    allocate_averagely,
+    allocate_by_circle,
+    allocate_for_pop,
+)
 from maxq.errors import RemotingTimeoutError
 from maxq.protocol import json_dialect
 from maxq.protocol.message_queue import MessageQueue
@@ -16,12 +21,12 @@ def ask(client_id: str = "c1", **members: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-async def assigned(world: BrokerWorld, body: dict[str, object]) -> list[tuple[str, int]] | None:
+async def assigned(world: BrokerWorld, body: dict[str, object], mode: str = "PULL") -> list[tuple[str, int]] | None:
     value = parsed(await world.call(400, None, body))
     rows = value.get("messageQueueAssignments")
     if rows is None:
         return None
-    assert all(row["mode"] == "PULL" and row["messageQueue"]["topic"] == "T" for row in rows)
+    assert all(row["mode"] == mode and row["messageQueue"]["topic"] == "T" for row in rows)
     return [(row["messageQueue"]["brokerName"], row["messageQueue"]["queueId"]) for row in rows]
 
 
@@ -84,7 +89,7 @@ def test_every_queue_goes_to_exactly_one_member_and_shares_differ_by_one_at_most
         assert max(sizes) - min(sizes) <= 1
 
 
-async def test_a_mode_is_kept_and_pop_is_refused_by_name() -> None:
+async def test_a_mode_is_kept() -> None:
     world = BrokerWorld()
     world.add_topic("T")
     mode = {"topic": "T", "consumerGroup": "G", "mode": "PULL", "popShareQueueNum": 0}
@@ -93,9 +98,7 @@ async def test_a_mode_is_kept_and_pop_is_refused_by_name() -> None:
     again = BrokerWorld(disk=world.disk)
     again.modes.load()
     assert again.modes.get_message_request_mode("T", "G") is not None
-    pop = await world.call(401, None, {**mode, "mode": "POP"})
-    assert pop.code == 3
-    assert "pop consumption is not built yet" in (pop.remark or "")
+    assert (await world.call(401, None, {**mode, "mode": "POP"})).code == 0
 
 
 async def test_modes_of_retry_topics_and_unknown_topics_are_refused() -> None:
@@ -105,14 +108,36 @@ async def test_modes_of_retry_topics_and_unknown_topics_are_refused() -> None:
     assert (await world.call(401, None, {**mode, "topic": "Unknown"})).code == 17
 
 
-async def test_a_group_for_which_java_s_file_says_pop_is_given_its_queues_to_pull() -> None:
+async def test_members_of_a_group_that_pops_share_the_queues_of_all_brokers() -> None:
     world = await world_of_two()
     world.modes.decode(
         json_dialect.dumps(
             {"messageRequestModeMap": {"T": {"G": {"consumerGroup": "G", "mode": "POP", "topic": "T"}}}}
         )
     )
-    assert await assigned(world, ask("c1")) == [("a", 0), ("a", 1)]
+    assert await assigned(world, ask("c1"), "POP") == [("a", -1), ("b", -1)]
+    assert await assigned(world, ask("stranger"), "POP") == [("a", -1), ("b", -1)]
+
+
+@pytest.mark.parametrize(
+    ("queues", "members", "share", "index", "expected"),
+    [
+        (4, 4, 1, 0, [0, 1]),
+        (4, 4, 1, 3, [3, 0]),
+        (4, 4, 2, 1, [1, 2, 3]),
+        (4, 4, 3, 1, [-1] * 4),
+        (4, 4, 0, 1, [-1] * 4),
+        (2, 5, 1, 3, [1]),
+        (0, 5, 1, 3, []),
+    ],
+)
+def test_a_member_pops_from_its_own_queues_and_those_of_the_next_ones(
+    queues: int, members: int, share: int, index: int, expected: list[int]
+) -> None:
+    everything = [MessageQueue("T", "a", queue_id) for queue_id in range(queues)]
+    clients = [f"c{number}" for number in range(members)]
+    found = allocate_for_pop(allocate_averagely, everything, clients, f"c{index}", share)
+    assert [queue.queue_id for queue in found] == expected
 
 
 async def test_java_s_file_of_modes_is_read() -> None:

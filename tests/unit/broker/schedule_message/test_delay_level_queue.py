@@ -44,8 +44,8 @@ class _Queue:
     def max_offset(self) -> int:
         return self.min_offset + len(self.entries)
 
-    def unit(self, offset: int) -> tuple[int, int, int] | None:
-        return self.entries[offset - self.min_offset]
+    def units(self, offset: int, most: int) -> list[tuple[int, int, int] | None]:
+        return self.entries[offset - self.min_offset :][:most]
 
     def store(self, delay_ms: int = DELAY_MS) -> None:
         self.entries.append((len(self.entries) * 100, 100, self.clock.wall + delay_ms))

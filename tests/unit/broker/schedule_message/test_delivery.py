@@ -100,8 +100,21 @@ class _Queue:
     def __init__(self, count: int) -> None:
         self.max_offset = count
 
-    def unit(self, offset: int) -> tuple[int, int, int]:
-        return offset, 100, 0
+    def units(self, offset: int, most: int) -> list[tuple[int, int, int]]:
+        return [(at, 100, 0) for at in range(offset, min(offset + most, self.max_offset))]
+
+
+class NeverPlain:
+    """Nothing is delivered from record to record."""
+
+    def is_possible(self) -> bool:
+        return False
+
+    def deliver(self, physical_offset: int) -> int:
+        raise AssertionError("asked although it is not possible")
+
+    def delivered(self) -> None:
+        raise AssertionError("nothing was")
 
 
 class _Remote:
@@ -122,13 +135,13 @@ class _Remote:
         self.changed.set()
 
     async def until_waiting(self, *numbers: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while self.waiting.keys() != set(numbers):
                 self.changed.clear()
                 await self.changed.wait()
 
     async def until_done(self, *offsets: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while self.done != list(offsets):
                 self.changed.clear()
                 await self.changed.wait()
@@ -140,7 +153,9 @@ async def test_messages_under_way_to_another_broker(together: bool) -> None:
         MessageStoreConfig(), enable_schedule_async_deliver=together, schedule_async_deliver_max_pending_limit=3
     )
     remote = _Remote()
-    ports = DeliveryPorts(lambda: config, _delayed, remote.put, lambda: False, remote.delivered)
+    ports = DeliveryPorts(
+        lambda: config, _delayed, remote.put, lambda: False, remote.delivered, NeverPlain(), lambda *_: None
+    )
     level = LevelDelivery(1, DelayLevelQueue(_Queue(5), 1000, SystemClock(), 0), ports)
     task = asyncio.create_task(level.run())
     try:

@@ -1,11 +1,13 @@
 """SlaveSynchronize against a master that is a table of answers."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import cast
 
 import pytest
 
+from maxq.broker.slave import slave_synchronize
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
@@ -13,11 +15,13 @@ from maxq.codes import RequestCode
 from maxq.errors import RemoteProtocolError, RemotingConnectError, RemotingTimeoutError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
-from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
+from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld, FakeConnection
 
 MASTER = "10.0.0.1:10911"
 Answer = Callable[[RemotingCommand], RemotingCommand]
@@ -52,6 +56,7 @@ class Scene:
         self.client = Client(self.master)
         self.own_address = "10.0.0.2:10911"
         self.timer_wheel = True
+        self.log_end = 0
         self.files = CarriedFiles(self.slave.disk, CONFIG_DIR)
         slave = self.slave
         self.synchronize = SlaveSynchronize(
@@ -67,6 +72,7 @@ class Scene:
             clock=slave.clock,
             own_address=lambda: self.own_address,
             timer_wheel=lambda: self.timer_wheel,
+            log_end=lambda: self.log_end,
         )
         self.synchronize.set_master_address(MASTER)
 
@@ -169,6 +175,15 @@ async def test_topics_that_went_or_changed_are_told_to_the_listeners_and_others_
     assert scene.slave.topics.data_version == scene.master.topics.data_version
 
 
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Of the slave alone: what other tests left behind complains when it is collected."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= logging.WARNING and record.name.startswith("maxq.broker.slave.")
+    ]
+
+
 async def test_what_a_master_does_not_have_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
     for code in (402, 61, 60):
@@ -176,7 +191,7 @@ async def test_what_a_master_does_not_have_is_no_failure(caplog: pytest.LogCaptu
     assert await scene.synchronize.sync_all()
     await scene.synchronize.sync_timer_check_point()
     assert scene.synchronize.rounds == 1
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert _warnings(caplog) == []
 
 
 async def test_a_failure_is_logged_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
@@ -186,7 +201,7 @@ async def test_a_failure_is_logged_when_it_begins_and_when_it_ends(caplog: pytes
         assert not await scene.synchronize.sync_all()
     scene.client.failure = None
     assert await scene.synchronize.sync_all()
-    texts = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    texts = _warnings(caplog)
     assert len(texts) == 2
     assert "could not be taken, it is tried again: refused" in texts[0] and "can be taken again" in texts[1]
 
@@ -203,6 +218,77 @@ async def test_one_table_that_fails_leaves_the_others_to_be_taken() -> None:
     assert await scene.synchronize.sync_all()
     assert scene.slave.offsets.query_offset("G", "T", 0) == 7
     assert (scene.slave.topics.contains_topic("T"), scene.synchronize.rounds) == (False, 0)
+
+
+# --- changes between rounds ---
+
+
+class WaitingClient(Client):
+    """Its master answers 30090, too, when there is something to say."""
+
+    async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        if command.code != RequestCode.MAXQ_AWAIT_TABLE_CHANGE or command.code in self.answers:
+            return await super().invoke(address, command, timeout_ms)
+        self.asked.append(command)
+        connection = FakeConnection()
+        await self.master.send(command, connection)
+        return connection.sent[0]
+
+
+async def watched() -> Scene:
+    """A slave after its first round, which waits for a change."""
+    scene = Scene()
+    scene.client.__class__ = WaitingClient
+    scene.synchronize.start()
+    await until(lambda: scene.synchronize.rounds > 0 and RequestCode.MAXQ_AWAIT_TABLE_CHANGE in scene.client.codes())
+    return scene
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():  # noqa: ASYNC110 - a turn of the loop, no time
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def no_further_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slave_synchronize, "PERIOD", 1000.0)
+
+
+@pytest.mark.usefixtures("no_further_rounds")
+async def test_what_changes_at_the_master_is_taken_before_the_next_round() -> None:
+    scene = await watched()
+    scene.master.add_topic("T")
+    await until(lambda: scene.slave.topics.contains_topic("T"))
+    scene.master.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+    await until(lambda: scene.slave.groups.contains_subscription_group("G"))
+    assert scene.synchronize.rounds == 1
+    assert scene.slave.topics.data_version == scene.master.topics.data_version
+    await scene.synchronize.stop()
+
+
+@pytest.mark.usefixtures("no_further_rounds")
+async def test_a_master_of_java_is_asked_once_for_changes() -> None:
+    scene = Scene()
+    scene.client.answers[RequestCode.MAXQ_AWAIT_TABLE_CHANGE] = lambda request: request.reply(3, "not supported")
+    scene.synchronize.start()
+    await until(lambda: scene.synchronize.rounds > 0)
+    watching = scene.synchronize._watch_task
+    assert watching is not None
+    await asyncio.wait_for(watching, 20)
+    assert scene.client.codes().count(RequestCode.MAXQ_AWAIT_TABLE_CHANGE) == 1
+    await scene.synchronize.stop()
+
+
+@pytest.mark.usefixtures("no_further_rounds")
+async def test_a_slave_that_follows_nobody_any_more_takes_no_changes() -> None:
+    scene = await watched()
+    watching = scene.synchronize._watch_task
+    assert watching is not None
+    scene.synchronize.set_master_address("")
+    await until(watching.cancelled)
+    await scene.synchronize.stop()
+    assert scene.synchronize._watch_task is None
 
 
 @pytest.mark.parametrize("address", ["", MASTER])
@@ -251,6 +337,18 @@ async def test_a_file_that_says_what_the_master_says_is_not_written_again() -> N
     assert not CarriedFiles(scene.slave.disk, CONFIG_DIR).write_delay_offsets(b'{"offsetTable":{1:3}}')
     assert scene.files.write_delay_offsets(b'{"offsetTable":{1:4}}')
     assert scene.slave.disk.read(CONFIG_DIR / "delayOffset.json.bak") == b'{"offsetTable":{1:3}}'
+
+
+async def test_what_the_master_calls_delivered_is_believed_when_the_log_has_it() -> None:
+    scene = Scene()
+    table = DelayOffsetSerializeWrapper({1: 3}, DataVersion(0, 0, 1), 5000).encode()
+    scene.client.answers[45] = lambda request: request.reply(body=table)
+    scene.log_end = 4999
+    assert await scene.synchronize.sync_all()
+    assert scene.files.read_delay_offsets() is None
+    scene.log_end = 5000
+    assert await scene.synchronize.sync_all()
+    assert scene.files.read_delay_offsets() == table
 
 
 async def test_where_the_masters_log_begins_is_known_or_is_not() -> None:

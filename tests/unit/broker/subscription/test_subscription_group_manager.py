@@ -62,7 +62,8 @@ def test_attributes_known_since_5_5_are_taken_and_others_refused() -> None:
 def test_a_shut_out_group_stays_shut_out_after_a_restart() -> None:
     world = BrokerWorld()
     world.groups.find_subscription_group_config("G")
-    world.groups.disable_consume("G")
+    assert world.groups.disable_consume("G", "[CONSUMER_BEHIND]9 bytes behind")
+    assert world.groups.why_disabled("G") == "[CONSUMER_BEHIND]9 bytes behind"
     assert not reloaded(world).subscription_group_table["G"].consume_enable
 
 

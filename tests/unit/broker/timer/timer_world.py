@@ -12,11 +12,11 @@ from maxq.broker.timer.timer_service import TimerParts, TimerService
 from maxq.config.settings import BrokerSettings
 from maxq.protocol import message_const as const
 from maxq.protocol.message import MessageExt
-from maxq.store.log_cy import DAMAGED_TAGS_CODE
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.simulation import SimWorld, run_simulation
@@ -98,12 +98,12 @@ class TimerWorld:
 
     async def kill(self) -> None:
         """The process is gone; what it had put into files is there."""
-        tasks = [*self.service._tasks, *self.store._services]
+        tasks = [*self.service._tasks, *self.store._parts.services.tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.store.commit_log.settle()
-        self.store._lock.release()
+        self.store._life.lock.release()
 
     def send(self, body: str = "", topic: str = TOPIC, **properties: str) -> PutMessageResult | Refusal:
         """Through the hook, as a send goes."""

@@ -1,0 +1,131 @@
+"""What the two kinds of access control share: what is judged, what comes of it, what is remembered of a connection.
+
+A judge decides about whole requests. What it has let through it teaches the session of the connection, so that the next
+send, pull or ack of the same user to the same topic costs one signature: see Session.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from maxq.auth.policy import Need
+from maxq.auth.signing_cy import SigningKey
+from maxq.codes import RequestCode as Code
+from maxq.protocol.remoting_command import RemotingCommand
+
+SENDS: Final[frozenset[int]] = frozenset({Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE})
+#: Other requests that a connection repeats, and the header fields by which they are judged.
+REPEATED: Final[dict[int, tuple[str, ...]]] = {
+    Code.PULL_MESSAGE: ("consumerGroup", "topic"),
+    Code.LITE_PULL_MESSAGE: ("consumerGroup", "topic"),
+    Code.ACK_MESSAGE: ("consumerGroup", "topic"),
+    Code.END_TRANSACTION: ("topic",),
+    Code.CONSUMER_SEND_MSG_BACK: ("group",),
+}
+
+_MOST_REMEMBERED: Final = 10_000  # of one session
+
+
+class Cause(Enum):
+    """Why a request is refused, for counters."""
+
+    NO_CREDENTIALS = "noCredentials"
+    UNKNOWN_USER = "unknownUser"
+    DISABLED_USER = "disabledUser"
+    WRONG_SIGNATURE = "wrongSignature"
+    NO_PERMISSION = "noPermission"
+    UNREADABLE = "unreadable"
+
+
+class Refused(NamedTuple):
+    """Why not."""
+
+    cause: Cause
+    user: str  # the access key that the request names, right or wrong
+    remark: str  # what the client is told
+
+
+class Signed(Protocol):
+    """What a request without a body was signed with, as the scanners keep it (protocol/frame_scanner_cy)."""
+
+    @property
+    def access_key(self) -> bytes: ...
+    @property
+    def signature(self) -> bytes: ...
+    @property
+    def signed_content(self) -> bytes: ...
+
+
+class Session:
+    """What one connection has been found to be allowed, until the rules change.
+
+    Attributes:
+        source_ip: where it comes from.
+        sends: access key, zero byte, topic → the key such sends are signed with; None: they need no signature.
+        repeated: request code, access key and the fields of REPEATED, a zero byte after each → likewise.
+        verified: access keys whose signature was right once (stateful strategy).
+    """
+
+    __slots__ = ("repeated", "rules", "sends", "source_ip", "verified")
+
+    def __init__(self, source_ip: str, rules: object) -> None:
+        """`rules` is replaced by another object when the rules change."""
+        self.source_ip = source_ip
+        self.rules = rules
+        self.sends: dict[bytes, SigningKey | None] = {}
+        self.repeated: dict[bytes, SigningKey | None] = {}
+        self.verified: set[str] = set()
+
+    def learn(self, command: RemotingCommand, key: SigningKey | None) -> None:
+        """This request was let through, signed with `key` if that was asked for."""
+        code, ext = command.code, command.ext
+        access_key = ext.get("AccessKey", "")
+        if code in SENDS:
+            topic = ext.get("topic" if code == Code.SEND_MESSAGE else "b", "")
+            _remember(self.sends, f"{access_key}\0{topic}".encode("utf-8", "replace"), key)
+        elif code in REPEATED:
+            fields = [ext.get(name, "").encode("utf-8", "replace") for name in REPEATED[code]]
+            _remember(self.repeated, _name(code, access_key.encode("utf-8", "replace"), fields), key)
+
+    def admits(self, code: int, signed: Signed, *fields: bytes) -> bool:
+        """Was such a request let through before, and is this one, which has no body, signed by the same user?
+
+        Args:
+            fields: those of REPEATED.
+        """
+        name = _name(code, signed.access_key, fields)
+        if name not in self.repeated:
+            return False
+        key = self.repeated[name]
+        return key is None or key.matches(signed.signed_content, b"", signed.signature)
+
+
+def _name(code: int, access_key: bytes, fields: Sequence[bytes]) -> bytes:
+    return b"%d\0%b\0%b\0" % (code, access_key, b"\0".join(fields))
+
+
+def _remember(table: dict[bytes, SigningKey | None], name: bytes, key: SigningKey | None) -> None:
+    if len(table) >= _MOST_REMEMBERED:
+        table.clear()
+    table[name] = key
+
+
+class Judge(Protocol):
+    """Decides about requests."""
+
+    @property
+    def rules(self) -> object:
+        """Replaced by another object when the rules change."""
+        ...
+
+    def judge(self, command: RemotingCommand, session: Session) -> Refused | None:
+        """None: let it through."""
+        ...
+
+    def judge_also(self, command: RemotingCommand, session: Session, need: Need) -> Refused | None:
+        """What a request that was let through turned out to be about: may it? None: yes."""
+        ...
+
+    def is_super(self, command: RemotingCommand) -> bool:
+        """Does this request, which was let through, come from one whom no rule binds?"""
+        ...

@@ -1,0 +1,99 @@
+"""PlainJudge: ACL 1.0. White lists, accounts, permissions by topic and group.
+
+Source: acl/plain/PlainPermissionManager.java (validate, checkPerm; 4.9.8); broker-api.md §20.2.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from maxq.auth.judge import REPEATED, SENDS, Cause, Refused, Session
+from maxq.auth.plain_acl import PlainAcl
+from maxq.auth.plain_needs import plain_need, plain_needs_of
+from maxq.auth.policy import Need
+from maxq.auth.signature import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY, signed_content
+from maxq.auth.signing_cy import SigningKey
+from maxq.codes import MQVersion
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.remoting_command import RemotingCommand
+
+_LEARNS: Final = SENDS.union(REPEATED)
+
+
+class PlainJudge:
+    """One per server.
+
+    Args:
+        acl: the rules as they are now; another object after each change.
+        strict: see plain_needs.py.
+    """
+
+    def __init__(self, acl: Callable[[], PlainAcl], *, strict: bool) -> None:
+        self._acl = acl
+        self._strict = strict
+        self._keys: dict[str, tuple[str, SigningKey]] = {}
+
+    @property
+    def rules(self) -> object:
+        return self._acl()
+
+    def is_super(self, command: RemotingCommand) -> bool:
+        account = self._acl().accounts.get(command.ext.get(ACCESS_KEY, ""))
+        return account is not None and account.admin
+
+    def judge(self, command: RemotingCommand, session: Session) -> Refused | None:
+        acl = self._acl()
+        if acl.is_white(session.source_ip):
+            _learn(command, session, None)
+            return None
+        access_key = command.ext.get(ACCESS_KEY, "")
+        if not access_key:
+            return Refused(Cause.NO_CREDENTIALS, "", "No accessKey is configured")
+        account = acl.accounts.get(access_key)
+        if account is None:
+            return Refused(Cause.UNKNOWN_USER, access_key, f"No acl config for {access_key}")
+        if account.is_white(session.source_ip):
+            _learn(command, session, None)
+            return None
+        key = self._signing_key(access_key, account.secret_key)
+        if not _is_signed(command, key):
+            return Refused(Cause.WRONG_SIGNATURE, access_key, f"Check signature failed for accessKey={access_key}")
+        try:
+            needs = plain_needs_of(command.code, command.ext, command.body_bytes, strict=self._strict)
+        except RemoteProtocolError as error:
+            return Refused(Cause.UNREADABLE, access_key, str(error))
+        why = needs.refusal(account, command.code)
+        if why is not None:
+            return Refused(Cause.NO_PERMISSION, access_key, why)
+        _learn(command, session, key)
+        return None
+
+    def judge_also(self, command: RemotingCommand, session: Session, need: Need) -> Refused | None:
+        acl = self._acl()
+        account = acl.accounts.get(command.ext.get(ACCESS_KEY, ""))
+        if not self._strict or account is None or account.admin:
+            return None
+        if acl.is_white(session.source_ip) or account.is_white(session.source_ip):
+            return None
+        plain = plain_need(need)
+        why = None if plain is None else plain.refusal(account)
+        return None if why is None else Refused(Cause.NO_PERMISSION, account.access_key, why)
+
+    def _signing_key(self, access_key: str, secret: str) -> SigningKey:
+        kept = self._keys.get(access_key)
+        if kept is None or kept[0] != secret:
+            kept = self._keys[access_key] = (secret, SigningKey(secret.encode("utf-8", "replace")))
+        return kept[1]
+
+
+def _is_signed(command: RemotingCommand, key: SigningKey) -> bool:
+    """Brokers with ACL 1.0 leave the flag of queries out of what is signed, whatever the client's version; newer
+    clients sign it."""
+    signature = command.ext.get(SIGNATURE, "").encode("utf-8", "replace")
+    versions = (MQVersion.V4_9_3, MQVersion.V5_0_0) if UNIQUE_KEY_QUERY in command.ext else (MQVersion.V5_0_0,)
+    body = command.body_bytes
+    return any(key.matches(signed_content(command.ext, version=version), body, signature) for version in versions)
+
+
+def _learn(command: RemotingCommand, session: Session, key: SigningKey | None) -> None:
+    if command.code in _LEARNS:
+        session.learn(command, key)

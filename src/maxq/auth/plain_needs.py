@@ -1,0 +1,110 @@
+"""What a request needs under ACL 1.0.
+
+RocketMQ's validator knows ten requests and five codes for administrators; everything else passes once the signature is
+right, batches of messages among it. Batches are judged as single sends here. `strict` judges the others by what ACL
+2.0 asks for: where that changes the cluster, a topic or a group the account must be an administrator's; where it
+publishes or consumes, the account needs that permission; what only reads passes.
+
+Source:
+    acl/plain/PlainAccessValidator.java, PlainPermissionManager.java (checkPerm), acl/common/Permission.java (4.9.8);
+    broker-api.md §20.2.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from maxq.auth.needs import needs_of
+from maxq.auth.plain_acl import Permission, PlainAccount
+from maxq.auth.policy import Action, Need
+from maxq.auth.resource import ResourceType
+from maxq.codes import RequestCode as Code
+
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+
+_ADMIN: Final[frozenset[int]] = frozenset(
+    {
+        Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_BROKER_CONFIG, Code.DELETE_TOPIC_IN_BROKER,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, Code.DELETE_SUBSCRIPTIONGROUP,
+        # Java lets every account change accounts; nobody can mean that
+        Code.UPDATE_AND_CREATE_ACL_CONFIG, Code.DELETE_ACL_CONFIG, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    }
+)  # fmt: skip
+#: What every account may ask once its signature is right.
+_OPEN: Final[frozenset[int]] = frozenset({Code.GET_ROUTEINFO_BY_TOPIC, Code.GET_BROKER_CLUSTER_ACL_INFO})
+_CHECKED_BY_JAVA: Final[frozenset[int]] = frozenset(
+    {
+        Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.CONSUMER_SEND_MSG_BACK,
+        Code.PULL_MESSAGE, Code.QUERY_MESSAGE, Code.HEART_BEAT, Code.UNREGISTER_CLIENT,
+        Code.GET_CONSUMER_LIST_BY_GROUP, Code.UPDATE_CONSUMER_OFFSET,
+    }
+)  # fmt: skip
+_CHANGES: Final = {Action.CREATE, Action.UPDATE, Action.DELETE}
+
+
+class PlainNeed(NamedTuple):
+    """A permission for a topic or a group."""
+
+    is_group: bool
+    name: str
+    permission: Permission
+
+    def refusal(self, account: PlainAccount) -> str | None:
+        """None: the account has it. Else Java's words."""
+        owned = account.group_permission(self.name) if self.is_group else account.topic_permission(self.name)
+        if owned.allows(self.permission):
+            return None
+        return f"No default permission for {'group' if self.is_group else 'topic'}:{self.name}"
+
+
+class PlainNeeds(NamedTuple):
+    """What an account must have."""
+
+    admin: bool
+    permissions: tuple[PlainNeed, ...] = ()
+
+    def refusal(self, account: PlainAccount, code: int) -> str | None:
+        """None: this account may. Else why not."""
+        if account.admin:
+            return None
+        if self.admin:
+            return f"Need admin permission for request code={code}, but accessKey={account.access_key} is not"
+        if any(need == _TRACE for need in self.permissions):
+            return None
+        return next((why for need in self.permissions if (why := need.refusal(account)) is not None), None)
+
+
+_TRACE: Final = PlainNeed(False, TRACE_TOPIC, Permission.PUB)
+
+
+def plain_needs_of(code: int, ext: Mapping[str, str], body: bytes, *, strict: bool = True) -> PlainNeeds:
+    """What it takes.
+
+    Raises:
+        RemoteProtocolError: the body cannot be read.
+    """
+    if code in _ADMIN:
+        return PlainNeeds(True)
+    if code in _OPEN or (code not in _CHECKED_BY_JAVA and not strict):
+        return PlainNeeds(False)
+    needs = needs_of(code, ext, body, strict=strict)
+    if code not in _CHECKED_BY_JAVA and any(_is_for_administrators(need) for need in needs):
+        return PlainNeeds(True)
+    return PlainNeeds(False, tuple(plain for need in needs if (plain := plain_need(need)) is not None))
+
+
+def _is_for_administrators(need: Need) -> bool:
+    if Action.SUB in need.actions:  # committing an offset, say
+        return False
+    return bool(_CHANGES.intersection(need.actions))
+
+
+def plain_need(need: Need) -> PlainNeed | None:
+    """The permission that stands for it; None: every account may."""
+    kind = need.resource.type
+    if kind not in (ResourceType.TOPIC, ResourceType.GROUP):
+        return None
+    if Action.SUB in need.actions:
+        return PlainNeed(kind is ResourceType.GROUP, need.resource.name, Permission.SUB)
+    if Action.PUB in need.actions:
+        return PlainNeed(kind is ResourceType.GROUP, need.resource.name, Permission.PUB)
+    return None

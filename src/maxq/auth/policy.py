@@ -1,0 +1,187 @@
+"""Policies: what a subject may do with which resources, from where.
+
+The rule of RocketMQ 5.5: entries of the custom policy that match come first, those of the default policy only if none
+did. Of several the one with the narrowest resource decides: literal before the longest prefix before any name of the
+type before anything at all; of two equally narrow ones a Deny decides. No entry: refused.
+
+Source:
+    auth/authorization/{model/*,chain/AclAuthorizationHandler,manager/AuthorizationMetadataManagerImpl}.java;
+    broker-api.md §21, changes-5.5.md §11.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Self
+
+from maxq.auth.resource import Resource, ResourcePattern, ResourceType
+
+
+class Action(Enum):
+    """What is done with a resource."""
+
+    ALL = "All"
+    ANY = "Any"
+    PUB = "Pub"
+    SUB = "Sub"
+    CREATE = "Create"
+    UPDATE = "Update"
+    DELETE = "Delete"
+    GET = "Get"
+    LIST = "List"
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        """By its text, whatever the case; None if there is none such."""
+        return next((action for action in cls if action.value.lower() == name.strip().lower()), None)
+
+
+class Decision(Enum):
+    """What an entry says."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
+
+    @classmethod
+    def of(cls, name: str | None) -> Self | None:
+        """By its text, whatever the case; None if there is none such."""
+        return next((decision for decision in cls if decision.value.lower() == (name or "").strip().lower()), None)
+
+
+class PolicyType(Enum):
+    """CUSTOM entries are looked at before DEFAULT ones."""
+
+    CUSTOM = "Custom"
+    DEFAULT = "Default"
+
+    @classmethod
+    def of(cls, name: str | None) -> Self | None:
+        """By its text, whatever the case; None if there is none such."""
+        return next((kind for kind in cls if kind.value.lower() == (name or "").strip().lower()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a request needs: any one of `actions` on `resource`, which is literal."""
+
+    resource: Resource
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """One rule. No source addresses: from everywhere."""
+
+    resource: Resource
+    actions: tuple[Action, ...]
+    decision: Decision
+    source_ips: tuple[str, ...] = ()
+
+    def matches(self, need: Need, source_ip: str) -> bool:
+        """Does it say something about this need from there?"""
+        return (
+            self.resource.matches(need.resource)
+            and (Action.ALL in self.actions or any(action in self.actions for action in need.actions))
+            and (not self.source_ips or any(is_in_range(source_ip, wanted) for wanted in self.source_ips))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The entries of one kind; no two have the same resource."""
+
+    policy_type: PolicyType = PolicyType.CUSTOM
+    entries: tuple[PolicyEntry, ...] = ()
+
+    def updated(self, newer: Iterable[PolicyEntry]) -> "Policy":
+        """With these entries in the place of those for the same resources."""
+        table = {entry.resource: entry for entry in self.entries}
+        table.update((entry.resource, entry) for entry in newer)
+        return replace(self, entries=tuple(table.values()))
+
+    def without(self, resource: Resource) -> "Policy":
+        """Without the entry for exactly this resource."""
+        return replace(self, entries=tuple(entry for entry in self.entries if entry.resource != resource))
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """All policies of one subject."""
+
+    subject: str
+    policies: tuple[Policy, ...] = field(default=())
+
+    def policy(self, policy_type: PolicyType) -> Policy | None:
+        """The one of this kind."""
+        return next((policy for policy in self.policies if policy.policy_type is policy_type), None)
+
+    def updated(self, newer: Sequence[Policy]) -> "Acl":
+        """With the entries of these policies added, or put in the place of those for the same resources."""
+        table = {policy.policy_type: policy for policy in self.policies}
+        for policy in newer:
+            old = table.get(policy.policy_type, Policy(policy.policy_type))
+            table[policy.policy_type] = old.updated(policy.entries)
+        return replace(self, policies=tuple(table.values()))
+
+    def without(self, policy_type: PolicyType, resource: Resource) -> "Acl":
+        """Without the entry for this resource; a policy that loses its last entry goes."""
+        left = (p.without(resource) if p.policy_type is policy_type else p for p in self.policies)
+        return replace(self, policies=tuple(policy for policy in left if policy.entries))
+
+    def refusal(self, need: Need, source_ip: str) -> str | None:
+        """None: the policies allow it. Else why not, as Java ends its sentence."""
+        for policy_type in PolicyType:
+            policy = self.policy(policy_type)
+            found = [entry for entry in policy.entries if entry.matches(need, source_ip)] if policy else []
+            if found:
+                decides = min(found, key=_narrowness)
+                return None if decides.decision is Decision.ALLOW else "the decision is deny."
+        return "no matched policies."
+
+
+def _narrowness(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
+    """Sorts the entry that decides first."""
+    resource = entry.resource
+    order = (ResourcePattern.LITERAL, ResourcePattern.PREFIXED, ResourcePattern.ANY).index(resource.pattern)
+    longer_first = -len(resource.name) if resource.pattern is ResourcePattern.PREFIXED else 0
+    return (resource.type is ResourceType.ANY, order, longer_first, entry.decision is Decision.ALLOW)
+
+
+def is_in_range(address: str, wanted: str) -> bool:
+    """Is the address the one wanted, or in the network wanted (`10.0.0.0/8`)? False for what is no address."""
+    if "/" not in wanted:
+        return address == wanted
+    try:
+        return ipaddress.ip_address(address) in ipaddress.ip_network(wanted, strict=False)
+    except ValueError:
+        return False
+
+
+def is_address_or_network(text: str) -> bool:
+    """May it stand in `sourceIps`?"""
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+def problem_with(policies: Sequence[Policy]) -> str | None:
+    """What is wrong with policies that somebody wants to store; None if nothing is. The words are Java's."""
+    if not policies:
+        return "The policies is empty."
+    for policy in policies:
+        if not policy.entries:
+            return "The policy entries is empty."
+        for entry in policy.entries:
+            if not entry.actions:
+                return "The actions is empty."
+            if Action.ANY in entry.actions:
+                return "The actions can not be Any."
+            for source_ip in entry.source_ips:
+                if not source_ip.strip():
+                    return "The source ip is empty."
+                if not is_address_or_network(source_ip):
+                    return f"The source ip is invalid: {source_ip!r:.60} is neither an address nor a network."
+    return None

@@ -1,0 +1,111 @@
+"""Resource: a topic, a group or a cluster by name, by the beginning of its name, or any.
+
+As text: `Topic:orders`, `Group:billing*`, `Cluster:*`, `*`.
+
+Source:
+    auth/authorization/model/Resource.java, common/resource/{ResourceType,ResourcePattern}.java; broker-api.md §21.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple, Self
+
+RETRY_PREFIX: Final = "%RETRY%"
+
+
+class ResourceType(IntEnum):
+    """What a resource is; the numbers are Java's codes."""
+
+    UNKNOWN = 0
+    ANY = 1
+    CLUSTER = 2
+    NAMESPACE = 3
+    TOPIC = 4
+    GROUP = 5
+
+
+class ResourcePattern(IntEnum):
+    """How its name is meant."""
+
+    ANY = 1
+    LITERAL = 2
+    PREFIXED = 3
+
+
+_NAMES: Final = {
+    ResourceType.UNKNOWN: "Unknown",
+    ResourceType.ANY: "Any",
+    ResourceType.CLUSTER: "Cluster",
+    ResourceType.NAMESPACE: "Namespace",
+    ResourceType.TOPIC: "Topic",
+    ResourceType.GROUP: "Group",
+}
+_TYPES: Final = {name.lower(): kind for kind, name in _NAMES.items()}
+
+
+class Resource(NamedTuple):
+    """A thing that is asked for (always literal), or a pattern that a policy gives."""
+
+    type: ResourceType
+    name: str  # empty for ANY patterns
+    pattern: ResourcePattern = ResourcePattern.LITERAL
+
+    @classmethod
+    def parse(cls, key: str) -> Self | None:
+        """From its text; None if it is none: no known type before the colon, or an empty text."""
+        key = key.strip()
+        if key == "*":
+            return cls(ResourceType.ANY, "", ResourcePattern.ANY)
+        kind, colon, name = key.partition(":")
+        found = _TYPES.get(kind.strip().lower())
+        if found is None or not colon:
+            return None
+        if name == "*":
+            return cls(found, "", ResourcePattern.ANY)
+        if name.endswith("*"):
+            return cls(found, name.partition("*")[0], ResourcePattern.PREFIXED)
+        return cls(found, name)
+
+    @property
+    def key(self) -> str:
+        """Its text."""
+        if self.type is ResourceType.ANY:
+            return "*"
+        name = {ResourcePattern.ANY: "*", ResourcePattern.PREFIXED: f"{self.name}*"}.get(self.pattern, self.name)
+        return f"{_NAMES[self.type]}:{name}"
+
+    def matches(self, asked: "Resource") -> bool:
+        """Does this pattern cover the resource that is asked for?"""
+        if self.type is ResourceType.ANY:
+            return True
+        if self.type is not asked.type:
+            return False
+        if self.pattern is ResourcePattern.ANY:
+            return True
+        if self.pattern is ResourcePattern.LITERAL:
+            return asked.name == self.name
+        return asked.name.startswith(self.name)
+
+
+def topic(name: str) -> Resource:
+    """A topic, whatever its name."""
+    return Resource(ResourceType.TOPIC, name)
+
+
+def group(name: str) -> Resource:
+    """A consumer group, also by the name of its retry topic."""
+    return Resource(ResourceType.GROUP, group_of_retry_topic(name) if is_retry_topic(name) else name)
+
+
+def cluster(name: str) -> Resource:
+    """A cluster: the whole of what its servers hold."""
+    return Resource(ResourceType.CLUSTER, name)
+
+
+def is_retry_topic(name: str | None) -> bool:
+    """Is it the topic of a group's retries?"""
+    return name is not None and name.startswith(RETRY_PREFIX)
+
+
+def group_of_retry_topic(name: str) -> str:
+    """`%RETRY%g` → `g`."""
+    return name.removeprefix(RETRY_PREFIX)

@@ -1,0 +1,58 @@
+"""What a request is signed for, and who signs.
+
+Source:
+    acl/common/{AclUtils,AclSigner,SessionCredentials}.java,
+    auth/authentication/builder/DefaultAuthenticationContextBuilder.java; broker-api.md §20.1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from maxq.auth.signing_cy import SigningKey
+from maxq.codes import MQVersion
+
+ACCESS_KEY: Final = "AccessKey"
+SECURITY_TOKEN: Final = "SecurityToken"
+SIGNATURE: Final = "Signature"
+UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"  # added behind the back of the hooks of clients up to 4.9.3
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """An access key and its secret; prints without the secrets."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str = field(default="", repr=False)
+
+    def signing_key(self) -> SigningKey:
+        """What requests are signed with."""
+        return SigningKey(self.secret_key.encode("utf-8", "replace"))
+
+
+def signed_content(ext: Mapping[str, str], *, version: int = MQVersion.V5_0_0) -> bytes:
+    """The values of the header fields in the order of their keys, without the signature: what comes before the body.
+
+    Args:
+        version: of the client. Those up to 4.9.3 do not sign `_UNIQUE_KEY_QUERY`.
+    """
+    left_out = (SIGNATURE, UNIQUE_KEY_QUERY) if version <= MQVersion.V4_9_3 else (SIGNATURE,)
+    keys = sorted(ext) if all(map(str.isascii, ext)) else sorted(ext, key=_java_order)
+    return "".join([ext[key] for key in keys if key not in left_out]).encode("utf-8", "replace")
+
+
+def _java_order(key: str) -> bytes:
+    """Java compares strings by UTF-16 code unit."""
+    return key.encode("utf-16-be", "surrogatepass")
+
+
+def sign(ext: dict[str, str], body: bytes, credentials: Credentials, key: SigningKey) -> None:
+    """Put access key, security token and signature into the header fields `ext` of a request with this body.
+
+    `key` is the credentials' own, made once.
+    """
+    ext[ACCESS_KEY] = credentials.access_key
+    if credentials.security_token:
+        ext[SECURITY_TOKEN] = credentials.security_token
+    ext[SIGNATURE] = key.sign(signed_content(ext), body).decode()

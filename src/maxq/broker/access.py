@@ -1,0 +1,53 @@
+"""Access control of a broker: which settings it reads, whose requests it signs, which requests it answers."""
+
+from pathlib import PurePath
+
+from maxq.access.access_control import AccessControl, AccessSettings
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.config.settings import BrokerSettings
+from maxq.remoting.client import RemotingClient
+from maxq.remoting.rpc_hooks import HookedRemotingClient
+from maxq.remoting.server import RemotingServer
+from maxq.remoting.tls import ClientTls
+from maxq.runtime.interfaces import Clock, Disk, Rng
+
+
+def broker_access(settings: BrokerSettings, *, disk: Disk, clock: Clock) -> AccessControl:
+    """The access control that a broker's settings ask for.
+
+    Raises:
+        ConfigError: they contradict each other.
+    """
+    broker = settings.broker
+    return AccessControl(
+        AccessSettings(
+            settings.auth,
+            broker.acl_enable,
+            broker.rocketmq_home,
+            PurePath(settings.store.store_path_root_dir) / "config",
+            broker.broker_cluster_name,
+        ),
+        disk=disk,
+        clock=clock,
+    )
+
+
+def broker_client(
+    settings: BrokerSettings, access: AccessControl, *, disk: Disk, clock: Clock, rng: Rng
+) -> RemotingClient:
+    """What a broker asks name servers, its master and other brokers with."""
+    tls = ClientTls(settings.client, disk) if settings.client.use_tls else None
+    hooks = access.hooks()
+    if hooks:
+        return HookedRemotingClient(settings.client, hooks, clock=clock, rng=rng, tls=tls)
+    return RemotingClient(settings.client, clock=clock, rng=rng, tls=tls)
+
+
+def register_access(server: RemotingServer, access: AccessControl, own: BrokerAddress) -> None:
+    """Answer the requests that show and change rules."""
+
+    def identity() -> dict[str, str]:
+        return {"brokerName": own.broker_name, "brokerAddr": own.address, "clusterName": own.cluster}
+
+    for code, handler in access.routes(identity).items():
+        server.register(code, handler)

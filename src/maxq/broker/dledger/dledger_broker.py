@@ -1,0 +1,159 @@
+"""DLedgerBroker: the broker's member of its group. It stands where HAService stands in a broker that replicates
+otherwise: the log is copied by the group, and where the master is, the name servers say.
+
+Source:
+    broker/BrokerController.java (initialize), store/dledger/DLedgerCommitLog.java (constructor).
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.dledger.member_settings import member_config, slave_id
+from maxq.broker.dledger.quorum_acknowledgement import QuorumAcknowledgement
+from maxq.broker.dledger.role_changes import DLedgerRoleChangeHandler
+from maxq.broker.role import SLAVE
+from maxq.config.settings import BrokerSettings
+from maxq.errors import ConfigError
+from maxq.remoting.client import split_address
+from maxq.replication.dledger.dledger_server import DLedgerServer
+from maxq.replication.raft.outputs import RoleChange
+from maxq.runtime.interfaces import Clock, Rng
+from maxq.store.message_store import MessageStore
+
+log: Final = logging.getLogger(__name__)
+
+#: So long after a change of leader a slave asks the name servers again and again where the master is.
+_ASK_MS: Final = 15_000
+
+
+class DLedgerBroker:
+    """Made with the broker, joins its group when the store is loaded.
+
+    Attributes:
+        member: this broker's member; None before `start`.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store: MessageStore,
+        acknowledgement: QuorumAcknowledgement,
+        *,
+        clock: Clock,
+        rng: Rng,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._acknowledgement = acknowledgement
+        self._clock = clock
+        self._rng = rng
+        self._on_failure = on_failure
+        self._config = member_config(settings.store)
+        self._roles: DLedgerRoleChangeHandler | None = None
+        self._leader_changed_ms = 0
+        self.member: DLedgerServer | None = None
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen to the other members, at this member's address in dLegerPeers. Returns `port`, which replication that
+        is not DLedger's would listen on.
+
+        Raises:
+            ConfigError: the member's port is in use.
+        """
+        ledger = self._store.ledger
+        assert ledger is not None, "enableDLegerCommitLog makes a store that is a ledger"
+        member = DLedgerServer(self._config, ledger, clock=self._clock, rng=self._rng)
+        _, own_port = split_address(self._config.self_address)
+        member.set_service_failed(self._on_failure)
+        member.set_role_listener(self._leader_changed)
+        self.member = member
+        self._roles = DLedgerRoleChangeHandler(member, slave_id(self._settings.store))
+        self._acknowledgement.set_quorum(member)
+        try:
+            await member.start(host, own_port)
+        except OSError as error:
+            raise ConfigError(
+                f"dLegerPeers={self._settings.store.dleger_peers}: {self._config.self_id} cannot listen on "
+                f"{host}:{own_port} ({error}); free the port, or give this member another one on all members"
+            ) from error
+        return port
+
+    def follow(
+        self, change_to_master: Callable[[], Awaitable[None]], change_to_slave: Callable[[int], Awaitable[None]]
+    ) -> None:
+        """From now on the broker becomes what its member is."""
+        assert self._roles is not None, "it has started"
+        self._roles.start(change_to_master, change_to_slave, self._refuse_writes)
+
+    def _refuse_writes(self) -> None:
+        settings = self._settings
+        settings.store = replace(settings.store, broker_role=SLAVE)
+        self._store.update_config(settings.store)
+
+    async def leave(self) -> None:
+        """Another member leads from here on, if one can; no more changes of role. The member goes on."""
+        if self._roles is not None:
+            if self.member is not None:
+                await self.member.resign()
+            await self._roles.stop()
+
+    async def shutdown(self) -> None:
+        """Leave the group."""
+        if self._roles is not None:
+            await self._roles.stop()
+        if self.member is not None:
+            await self.member.shutdown()
+
+    def _leader_changed(self, change: RoleChange) -> None:
+        self._leader_changed_ms = self._clock.monotonic_ms()
+
+    # --- what RoleService asks of replication -------------------------------------------------------------------------
+
+    @property
+    def is_client_connected(self) -> bool:
+        """Is it sure where the master is? A name server may answer with the old one for a while."""
+        return self._clock.monotonic_ms() - self._leader_changed_ms > _ASK_MS
+
+    def update_master_ha_address(self, address: str) -> None:
+        """Nothing: the group knows its members."""
+
+    def rule(self) -> str:
+        """What sends wait for, in a sentence."""
+        raft = self._config.raft()
+        members = ", ".join(self._config.peers)
+        return (
+            f"member {self._config.self_id} of DLedger group {self._config.group} ({members}): a send waits until "
+            f"{raft.quorum} of {len(raft.peers)} members have it on their disks"
+        )
+
+    async def change_to_master(self) -> None:
+        """Nothing: the group has copied the log."""
+
+    def change_to_slave(self, address: str) -> None:
+        """Nothing: the leader finds its followers."""
+
+
+def acknowledgement_of(settings: BrokerSettings, store: MessageStore) -> Acknowledgement:
+    """What sends of this broker wait for: the group's quorum, or disk and slaves."""
+    return QuorumAcknowledgement(store) if settings.store.enable_dleger_commit_log else Acknowledgement(store)
+
+
+def dledger_broker_of(
+    settings: BrokerSettings,
+    store: MessageStore,
+    acknowledgement: Acknowledgement,
+    *,
+    clock: Clock,
+    rng: Rng,
+    on_failure: Callable[[str, BaseException], None],
+) -> DLedgerBroker | None:
+    """The broker's member; None without enableDLegerCommitLog. Arguments as of DLedgerBroker."""
+    if not isinstance(acknowledgement, QuorumAcknowledgement):
+        return None
+    return DLedgerBroker(settings, store, acknowledgement, clock=clock, rng=rng, on_failure=on_failure)

@@ -1,0 +1,86 @@
+"""QuorumAcknowledgement: a producer is told that his message is safe when a quorum of the group has it durably.
+
+| DLedger says | producer gets |
+|---|---|
+| committed | SUCCESS |
+| no quorum within 2.5 s (502), another term (501) | SYSTEM_ERROR (1): it may still be committed |
+| not now: a transfer runs, no quorum answers, too many wait (before anything is stored) | SYSTEM_BUSY (2) |
+| not the leader (before anything is stored) | SERVICE_NOT_AVAILABLE (14), which the store says itself |
+
+Source:
+    store/dledger/DLedgerCommitLog.java (asyncPutMessage); dledger.md §13.1.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.stats.stage_times import Stage, StageSample
+from maxq.codes import ResponseCode
+from maxq.protocol.dledger_messages import DLedgerResponseCode
+from maxq.store.message_store import MessageStore
+
+_CODES: Final = {
+    DLedgerResponseCode.SUCCESS: ResponseCode.SUCCESS,
+    DLedgerResponseCode.NOT_LEADER: ResponseCode.SERVICE_NOT_AVAILABLE,
+    DLedgerResponseCode.INCONSISTENT_LEADER: ResponseCode.SERVICE_NOT_AVAILABLE,
+    DLedgerResponseCode.DISK_FULL: ResponseCode.SERVICE_NOT_AVAILABLE,
+    DLedgerResponseCode.LEADER_NOT_READY: ResponseCode.SERVICE_NOT_AVAILABLE,
+}
+_REASONS: Final = {
+    DLedgerResponseCode.LEADER_TRANSFERRING: "the leadership is being handed over",
+    DLedgerResponseCode.LEADER_PENDING_FULL: "too many messages wait for a quorum of the group",
+}
+
+
+class Quorum(Protocol):
+    """What is asked of the group (DLedgerServer)."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Does this member lead?"""
+
+    def append_refusal(self) -> DLedgerResponseCode | None:
+        """Why nothing may be appended here now."""
+
+    def when_committed(self, end_position: int, done: Callable[[DLedgerResponseCode], None]) -> bool:
+        """Call `done` when what ends there is committed, or nobody can say. False: it is committed."""
+
+
+class QuorumAcknowledgement(Acknowledgement):
+    """One per broker. Nothing is asked before the member has joined its group."""
+
+    refusal_code = ResponseCode.SYSTEM_BUSY
+
+    def __init__(self, store: MessageStore) -> None:
+        super().__init__(store)
+        self._quorum: Quorum | None = None
+
+    def set_quorum(self, quorum: Quorum) -> None:
+        """From now on sends wait for `quorum`."""
+        self._quorum = quorum
+
+    def refusal(self) -> str | None:
+        """Why this leader takes nothing just now. A member that does not lead says nothing: its store refuses."""
+        quorum = self._quorum
+        code = None if quorum is None or not quorum.is_leader else quorum.append_refusal()
+        if code is None:
+            return None
+        reason = _REASONS.get(code, "no quorum of the group answers this leader")
+        return f"[{code.name}] {reason}; send it again"
+
+    def when(
+        self, end_offset: int, done: Callable[[ResponseCode], None], sample: StageSample | None = None
+    ) -> bool:
+        """See the table above."""
+        assert self._quorum is not None, "nothing was stored before"
+
+        def heard(code: DLedgerResponseCode) -> None:
+            if sample is not None:
+                sample.heard(Stage.REPLICATE)
+            done(_CODES.get(code, ResponseCode.SYSTEM_ERROR))
+
+        return self._quorum.when_committed(end_offset, heard)
+
+    def without_waiting(self) -> None:
+        """A producer who waits for nobody is told now: the leader may lose what he sent, as Java's may."""

@@ -1,0 +1,1 @@
+"""What a broker shows to Prometheus (broker/metrics/ of RocketMQ)."""

@@ -1,0 +1,58 @@
+"""Labels of a broker's metrics, and its registry.
+
+A part that has numbers to show takes `BrokerParts.metrics` and makes its instruments once (runtime/metrics.py says
+how). `enable…Metrics` switches of a group of metrics are asked where the group is registered.
+
+Source:
+    broker/metrics/{BrokerMetricsManager,BrokerMetricsConstant}.java; store/metrics/DefaultStoreMetricsConstant.java;
+    commands.md §2.2.
+"""
+
+import logging
+from typing import Final
+
+from maxq.config.broker_config import BrokerConfig
+from maxq.runtime.metrics import MetricsRegistry
+
+log = logging.getLogger(__name__)
+
+#: Further labels of everything that the store shows.
+STORE_LABELS: Final = {"storage_type": "local", "storage_medium": "disk"}
+
+_SYSTEM_GROUP_PREFIX: Final = "cid_rmq_sys_"
+
+
+def broker_registry(broker: BrokerConfig) -> MetricsRegistry:
+    """An empty registry with the labels of this broker."""
+    constant = _own_labels(broker.metrics_label)
+    constant |= {
+        "cluster": broker.broker_cluster_name,
+        "node_id": broker.broker_name,
+        "node_type": "broker",
+        "otel_scope_name": "broker-meter",
+    }
+    if broker.metrics_in_delta:
+        constant["aggregation"] = "delta"
+    return MetricsRegistry(constant, limit=broker.metrics_otel_cardinality_limit)
+
+
+def _own_labels(text: str) -> dict[str, str]:
+    """`instance_id:xxx,uid:xxx` of metricsLabel; a part of another form is left out, and said so."""
+    labels: dict[str, str] = {}
+    for part in text.split(","):
+        name, _, value = part.strip().partition(":")
+        if name and value and ":" not in value:
+            labels[name] = value
+        elif part.strip():
+            log.warning("metricsLabel: %r is not of the form name:value, it is left out", part)
+    return labels
+
+
+def flag(value: bool) -> str:
+    """As labels of RocketMQ have it: `true`, `false`."""
+    return "true" if value else "false"
+
+
+def is_system_group(group: str) -> bool:
+    """Does the group belong to the broker itself?"""
+    return group.lower().startswith(_SYSTEM_GROUP_PREFIX)

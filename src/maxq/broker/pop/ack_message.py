@@ -1,0 +1,213 @@
+"""ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151) and CHANGE_MESSAGE_INVISIBLETIME (200053).
+
+An ack of a check point that is in memory sets a bit there and is told to the journal; the client hears of it when that
+record is as safe as the settings promise. Any other becomes an ack record of the revive topic.
+
+Source:
+    broker/processor/{AckMessageProcessor,ChangeInvisibleTimeProcessor}.java; broker-api.md §15.7, changes-5.5.md §6.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.pop.ack_path import UNSAFE_REMARK
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker.pop.order_service import OrderService
+from maxq.broker.pop.pop_checks import PopChecks
+from maxq.broker.pop.revive_records import ReviveRecords
+from maxq.broker.processors.support import RequestProcessor
+from maxq.broker.stats import names
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import RequestRefusedError
+from maxq.protocol.body.pop import AckMsg, BatchAck, PopCheckPoint, decode_batch_acks
+from maxq.protocol.header.pull import AckMessageRequestHeader, ChangeInvisibleTimeRequestHeader
+from maxq.protocol.pop_extra_info import POP_ORDER_REVIVE_QUEUE, ExtraInfo, parse_extra_info, real_topic
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Processor
+from maxq.remoting.server import Connection
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+class AckMessageProcessor(RequestProcessor):
+    """Of one broker."""
+
+    def __init__(
+        self,
+        *,
+        own: BrokerAddress,
+        store: MessageStore,
+        checks: PopChecks,
+        buffer: CheckPointBuffer,
+        orders: OrderService,
+        records: ReviveRecords,
+        acknowledgement: Acknowledgement,
+        stats: BrokerStatsManager,
+        clock: Clock,
+        ready: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`ready` returns when this broker knows what was popped; RequestRefusedError if it cannot."""
+        self._ready = ready
+        self._own = own
+        self._store = store
+        self._checks = checks
+        self._buffer = buffer
+        self._orders = orders
+        self._records = records
+        self._acknowledgement = acknowledgement
+        self._stats = stats
+        self._clock = clock
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {
+            RequestCode.ACK_MESSAGE: self.ack,
+            RequestCode.BATCH_ACK_MESSAGE: self.batch_ack,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change_invisible_time,
+        }
+
+    # --- acks --------------------------------------------------------------------------------------------------------
+
+    async def ack(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """One message."""
+        await self._ready()
+        header = AckMessageRequestHeader.decode(request.ext)
+        self._checks.message(connection, header.topic, header.queue_id, header.offset, may_be_end=True)
+        handle = parse_extra_info(header.extra_info)
+        if handle.is_order:
+            end = self._ack_in_order(
+                connection, header.topic, header.consumer_group, header.queue_id, header.offset, handle.pop_time
+            )
+        else:
+            ack = AckMsg(
+                header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_time,
+                handle.broker_name, [header.offset],
+            )  # fmt: skip
+            end = await self._ack(ack, handle.revive_qid, handle.pop_time + handle.invisible_time)
+        await self._safe(end)
+        return request.reply()
+
+    async def batch_ack(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Many messages, by check point. Those that are not there are passed over."""
+        await self._ready()
+        broker_name, acks = decode_batch_acks(request.body_bytes)
+        if not acks:
+            raise RequestRefusedError(ResponseCode.NO_MESSAGE, "the batch names no message")
+        ends = [await self._ack_several(connection, broker_name, ack) for ack in acks]
+        await self._safe(max(ends))
+        return request.reply()
+
+    async def _ack_several(self, connection: Connection, broker_name: str, batch: BatchAck) -> int:
+        topic = real_topic(batch.topic, batch.group, batch.retry)
+        low = self._store.min_offset(topic, batch.queue_id)
+        high = self._store.max_offset(topic, batch.queue_id)
+        if low < 0:
+            log.warning("batch ack of %s-%d: there is no such queue", topic, batch.queue_id)
+            return 0
+        offsets = [batch.start_offset + bit for bit in batch.bits if low <= batch.start_offset + bit <= high]
+        if not offsets:
+            return 0
+        if batch.revive_queue_id == POP_ORDER_REVIVE_QUEUE:
+            return max(
+                self._ack_in_order(connection, topic, batch.group, batch.queue_id, offset, batch.pop_time)
+                for offset in offsets
+            )
+        ack = AckMsg(
+            topic, batch.group, batch.queue_id, batch.start_offset, batch.pop_time,
+            broker_name or self._own.broker_name, offsets, is_batch=True,
+        )  # fmt: skip
+        return await self._ack(ack, batch.revive_queue_id, batch.pop_time + batch.invisible_time)
+
+    async def _ack(self, ack: AckMsg, revive_qid: int, revive_time_ms: int) -> int:
+        """The physical offset that must be safe before the client is told; 0: none."""
+        self._count(ack.group, ack.topic, len(ack.offsets))
+        live = self._buffer.find(ack.key)
+        if live is not None:
+            return self._buffer.ack(live, ack.offsets).end_offset
+        result = await self._records.put_ack(ack, revive_qid, revive_time_ms)
+        if not result.ok:
+            why = result.remark or result.status.name
+            log.error("an ack of %s@%s could not be stored: %s", ack.topic, ack.group, why)
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"the ack could not be stored, so the message comes again: {why}"
+            )
+        return max(0, result.end_offset)
+
+    def _ack_in_order(
+        self, connection: Connection, topic: str, group: str, queue_id: int, offset: int, pop_time: int
+    ) -> int:
+        known, end = self._orders.ack(topic, group, queue_id, offset, pop_time, connection.remote_address)
+        if not known:
+            raise RequestRefusedError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"offset is illegal, key:{topic}@{group}@{queue_id}, commit:{offset}: it was not given out, /"
+                f"{connection.remote_address}",
+            )
+        self._count(group, topic, 1)
+        return end
+
+    def _count(self, group: str, topic: str, acks: int) -> None:
+        self._stats.add(names.GROUP_ACK_NUMS, f"{topic}@{group}", acks)
+        self._stats.add(names.BROKER_ACK_NUMS, self._own.cluster, acks)
+
+    async def _safe(self, end_offset: int) -> None:
+        """As safe as the settings promise; RequestRefusedError if it is not in time."""
+        outcome = self._acknowledgement.outcome(end_offset) if end_offset > 0 else None
+        code = ResponseCode.SUCCESS if outcome is None else await outcome
+        if code is not ResponseCode.SUCCESS:
+            raise RequestRefusedError(code, UNSAFE_REMARK)
+
+    # --- invisible time ----------------------------------------------------------------------------------------------
+
+    async def change_invisible_time(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """A new check point for one message, and an ack of the old one."""
+        await self._ready()
+        header = ChangeInvisibleTimeRequestHeader.decode(request.ext)
+        self._checks.message(connection, header.topic, header.queue_id, header.offset, may_be_end=False)
+        handle = parse_extra_info(header.extra_info)
+        if handle.is_order:
+            return await self._change_in_order(request, header, handle)
+        point = PopCheckPoint(
+            header.topic, header.consumer_group, header.queue_id, header.offset, self._clock.wall_ms(),
+            header.invisible_time, self._own.broker_name, [0], 1, suspend=header.suspend,
+        )  # fmt: skip
+        while self._buffer.is_known(point):
+            point.pop_time += 1
+        old = AckMsg(
+            header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_time,
+            handle.broker_name, [header.offset],
+        )  # fmt: skip
+        live = self._buffer.find(old.key)
+        if live is not None:
+            self._count(old.group, old.topic, 1)
+            end = self._buffer.replace(point, handle.revive_qid, live, header.offset).end_offset
+        else:
+            end = self._buffer.add([(point, handle.revive_qid, -1)])
+            try:
+                end = max(end, await self._ack(old, handle.revive_qid, handle.pop_time + handle.invisible_time))
+            except RequestRefusedError:
+                self._buffer.finish(self._buffer.those([point.key]))
+                raise
+        self._stats.add(names.GROUP_CK_NUMS, f"{header.topic}@{header.consumer_group}")
+        self._stats.add(names.BROKER_CK_NUMS, self._own.cluster)
+        await self._safe(end)
+        return _changed(request, point.pop_time, header.invisible_time, handle.revive_qid)
+
+    async def _change_in_order(
+        self, request: RemotingCommand, header: ChangeInvisibleTimeRequestHeader, handle: ExtraInfo
+    ) -> RemotingCommand:
+        visible_ms = self._clock.wall_ms() + header.invisible_time
+        end = self._orders.change_visible_time(
+            header.topic, header.consumer_group, header.queue_id, header.offset, handle.pop_time, visible_ms
+        )
+        await self._safe(end)
+        return _changed(request, handle.pop_time, visible_ms - handle.pop_time, handle.revive_qid)
+
+
+def _changed(request: RemotingCommand, pop_time: int, invisible_time: int, revive_qid: int) -> RemotingCommand:
+    ext = {"popTime": str(pop_time), "invisibleTime": str(invisible_time), "reviveQid": str(revive_qid)}
+    return request.reply(ResponseCode.SUCCESS, None, ext)

@@ -1,0 +1,356 @@
+"""CheckPointBuffer: what was popped and is not finished, in memory (PopBufferMergeService.java).
+
+A pop that finds messages adds a check point: they are the group's until their invisible time is over. Acks set its
+bits. It ends in one of three ways:
+
+* every message is acknowledged: nothing more happens, no record goes through the timer;
+* its time is over: what is not acknowledged is revived, at that moment (`take_due`);
+* it is older than popCkStayBufferTime, or the broker ends: it is handed over to the revive topic, as Java's records
+  (`take_old`), which bounds both memory and the part of the journal that a start reads.
+
+The group's committed offset moves over the messages of a check point when it has ended, in the order of the queue. So
+whatever is lost here (a crash of a broker that could not write its journal) is read again. Until then the next pop
+begins at the cursor (`latest_offset`).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.pop.pop_journal import PopJournal
+from maxq.protocol.body.pop import PopCheckPoint
+from maxq.runtime.interfaces import Clock
+
+_SLOT_MS: Final = 100
+_NOBODY: Final = "PopBufferMergeService"
+_NEIGHBOURS: Final = list(range(128))
+
+QueueKey = tuple[str, str, int]
+"""Topic, group, queue id."""
+
+
+class LiveCheckPoint:
+    """A check point that has not ended.
+
+    Attributes:
+        number: its name in the journal.
+        revive_qid: queue of the revive topic it belongs to.
+        next_begin: where the cursor goes on behind it; -1: it stands for one message whose time was changed.
+        full: the bit map of all its messages.
+        journal_offset: where the journal tells of it; -1: nowhere.
+        ended: acknowledged, revived or handed over.
+    """
+
+    __slots__ = ("ended", "full", "journal_offset", "next_begin", "number", "point", "revive_qid", "slot")
+
+    def __init__(self, number: int, point: PopCheckPoint, revive_qid: int, next_begin: int) -> None:
+        self.number = number
+        self.point = point
+        self.revive_qid = revive_qid
+        self.next_begin = next_begin
+        self.full = (1 << point.num) - 1
+        self.journal_offset = -1
+        self.ended = False
+        self.slot = -(-point.revive_time // _SLOT_MS)
+
+    @property
+    def queue(self) -> QueueKey:
+        return self.point.topic, self.point.group, self.point.queue_id
+
+
+class Acked(NamedTuple):
+    """What became of acks: so many messages, and the physical offset that must be safe before the client is told (0:
+    there is none)."""
+
+    messages: int
+    end_offset: int
+
+
+class CheckPointBuffer:
+    """Of one broker. Keys are those of PopCheckPoint.
+
+    Attributes:
+        is_open: what is in memory is all there is, and may be changed: this broker speaks for its group.
+        on_filled: called when the first check point comes.
+        on_ended: called with the queue when one has ended.
+        in_flight: by topic, group and queue: messages given away and not acknowledged, of check points in memory.
+    """
+
+    def __init__(self, offsets: ConsumerOffsetManager, journal: PopJournal, clock: Clock) -> None:
+        self._offsets = offsets
+        self._journal = journal
+        self._clock = clock
+        self._live: dict[tuple[str, str, int, int, int, str], LiveCheckPoint] = {}  # in the order of their pops
+        self._by_number: dict[int, LiveCheckPoint] = {}
+        self._slots: dict[int, dict[LiveCheckPoint, None]] = {}  # by the moment at which their time is over
+        self._cursors: dict[QueueKey, deque[LiveCheckPoint]] = {}
+        self._next_number = clock.wall_ms() * 1000
+        self.is_open = False
+        self.on_filled: Callable[[], None] = lambda: None
+        self.on_ended: Callable[[QueueKey], None] = lambda queue: None
+        self.in_flight: dict[QueueKey, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    # --- pop ---------------------------------------------------------------------------------------------------------
+
+    def latest_offset(self, topic: str, group: str, queue_id: int) -> int:
+        """Where the next pop goes on; -1: where the committed offset says."""
+        cursor = self._cursors.get((topic, group, queue_id))
+        return cursor[-1].next_begin if cursor else -1
+
+    def is_known(self, point: PopCheckPoint) -> bool:
+        """Is there one of the same key (two pops of one queue in the same ms, from the same offset)?"""
+        return point.key in self._live
+
+    def add(self, points: list[tuple[PopCheckPoint, int, int]]) -> int:
+        """Check points of one request, with reviveQid and next_begin each; one record of the journal. Returns the
+        physical offset behind it, 0 if there is none."""
+        if not self._live:
+            self.on_filled()
+        added = [self._insert(self._number(), *point) for point in points]
+        offset, end = self._journal.write({"p": [_entry(live) for live in added]})
+        self._noted(added, offset)
+        return end
+
+    def _noted(self, added: list[LiveCheckPoint], offset: int) -> None:
+        """What the store did not take now comes behind everything that the journal has."""
+        for live in added:
+            live.journal_offset = offset if offset >= 0 else self._journal.end
+
+    def replace(self, point: PopCheckPoint, revive_qid: int, old: LiveCheckPoint, queue_offset: int) -> Acked:
+        """One message of `old` gets a check point of its own, and is acknowledged there; one record of the journal, so
+        that a kill leaves one of both."""
+        if not self._live:
+            self.on_filled()
+        live = self._insert(self._number(), point, revive_qid, -1)
+        bit = self.mark(old, queue_offset)
+        entries: dict[str, list[Any]] = {"p": [_entry(live)]}
+        if bit:
+            entries["a"] = [[old.number, bit]]
+        offset, end = self._journal.write(entries)
+        self._noted([live], offset)
+        return Acked(int(bit > 0), end)
+
+    def move_cursor(self, queue: QueueKey, next_begin: int) -> None:
+        """What lies before `next_begin` is nothing for the group."""
+        cursor = self._cursors.get(queue)
+        if not cursor:
+            self._offsets.commit_offset(_NOBODY, queue[1], queue[0], queue[2], next_begin)
+            return
+        topic, group, queue_id = queue
+        nothing = PopCheckPoint(topic, group, queue_id, next_begin, self._clock.wall_ms(), 0, "")
+        live = LiveCheckPoint(0, nothing, 0, next_begin)
+        live.ended = True
+        cursor.append(live)
+
+    def set_cursor(self, queue: QueueKey, offset: int) -> None:
+        """An administrator says where the group goes on; what was given away before may still be acknowledged."""
+        self._cursors.pop(queue, None)
+        topic, group, queue_id = queue
+        self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, offset)
+        self._journal.write({"r": [[topic, group, queue_id, offset]]})
+
+    def _number(self) -> int:
+        self._next_number += 1
+        return self._next_number
+
+    def _insert(self, number: int, point: PopCheckPoint, revive_qid: int, next_begin: int) -> LiveCheckPoint:
+        live = LiveCheckPoint(number, point, revive_qid, next_begin)
+        queue = live.queue
+        self._live[point.key] = live
+        self._by_number[number] = live
+        slot = self._slots.get(live.slot)
+        if slot is None:
+            slot = self._slots[live.slot] = {}
+        slot[live] = None
+        if next_begin >= 0:
+            cursor = self._cursors.get(queue)
+            if cursor is None:
+                cursor = self._cursors[queue] = deque()
+            cursor.append(live)
+        self.in_flight[queue] = self.in_flight.get(queue, 0) + point.num
+        return live
+
+    # --- ack ---------------------------------------------------------------------------------------------------------
+
+    def find(self, key: tuple[str, str, int, int, int, str]) -> LiveCheckPoint | None:
+        """The check point that acks name so, if it is here."""
+        return self._live.get(key) if self.is_open else None
+
+    def those(self, keys: Iterable[tuple[str, str, int, int, int, str]]) -> list[LiveCheckPoint]:
+        """Of these keys, those that are here."""
+        return [live for key in keys if (live := self._live.get(key)) is not None]
+
+    def mark(self, live: LiveCheckPoint, queue_offset: int) -> int:
+        """Acknowledge one message; its bit, 0 if it was acknowledged before or is none of this check point's. Tell the
+        journal with `acked`."""
+        point = live.point
+        index = point.index_of(queue_offset)
+        bit = 1 << index if index >= 0 else 0
+        if not bit or point.bit_map & bit:
+            return 0
+        self._mark(live, bit)
+        return bit
+
+    def mark_those(self, live: LiveCheckPoint, distances: int) -> int:
+        """`mark` of many: bit n of `distances` is the message at the check point's start offset + n. Their bits."""
+        point = live.point
+        diffs = point.diffs
+        if diffs == _NEIGHBOURS[: len(diffs)]:  # mostly; old ones have none
+            mask = distances & live.full
+        else:
+            mask = sum(1 << index for index, distance in enumerate(diffs) if distances >> distance & 1)
+        mask &= ~point.bit_map
+        if mask:
+            self._mark(live, mask)
+        return mask
+
+    def _mark(self, live: LiveCheckPoint, bits: int) -> None:
+        """`bits` were not marked before."""
+        point = live.point
+        point.bit_map |= bits
+        self.in_flight[live.queue] -= bits.bit_count()
+        if point.bit_map == live.full:
+            self._end(live)
+
+    def acked(self, bits: dict[LiveCheckPoint, int]) -> int:
+        """The journal is told what was marked. The physical offset behind the record, 0 if there is none."""
+        return self._journal.write({"a": [[live.number, mask] for live, mask in bits.items()]})[1] if bits else 0
+
+    def ack(self, live: LiveCheckPoint, queue_offsets: list[int]) -> Acked:
+        """`mark` and `acked` of many in one."""
+        point = live.point
+        mask = 0
+        for offset in queue_offsets:
+            index = point.index_of(offset)
+            if index >= 0:
+                mask |= 1 << index
+        mask &= ~point.bit_map
+        if not mask:
+            return Acked(0, 0)
+        self._mark(live, mask)
+        return Acked(mask.bit_count(), self.acked({live: mask}))
+
+    # --- the end of a check point ------------------------------------------------------------------------------------
+
+    def take_due(self, now_ms: int) -> list[LiveCheckPoint]:
+        """Those whose time is over, oldest first. `finish` them."""
+        now_slot = now_ms // _SLOT_MS
+        due = sorted(slot for slot in self._slots if slot <= now_slot)
+        return [live for slot in due for live in self._slots[slot]]
+
+    def take_old(self, before_ms: int, most: int) -> list[LiveCheckPoint]:
+        """Those popped before that moment, and the oldest of more than `most`. `finish` them."""
+        surplus = len(self._live) - most
+        old: list[LiveCheckPoint] = []
+        for live in self._live.values():
+            if live.point.pop_time >= before_ms and len(old) >= surplus:
+                break
+            old.append(live)
+        return old
+
+    def finish(self, lives: list[LiveCheckPoint]) -> None:
+        """They were revived or handed over; the journal is told."""
+        open_ones = [live for live in lives if not live.ended]
+        if not open_ones:
+            return
+        for live in open_ones:
+            queue = live.queue
+            self.in_flight[queue] -= (live.full & ~live.point.bit_map).bit_count()
+            self._end(live)
+        self._journal.write({"e": [live.number for live in open_ones]})
+
+    def _end(self, live: LiveCheckPoint) -> None:
+        live.ended = True
+        self._live.pop(live.point.key, None)
+        self._by_number.pop(live.number, None)
+        slot = self._slots.get(live.slot)
+        if slot is not None:
+            slot.pop(live, None)
+            if not slot:
+                del self._slots[live.slot]
+        queue = live.queue
+        if self.in_flight.get(queue, 0) <= 0:
+            self.in_flight.pop(queue, None)
+        if live.next_begin >= 0:
+            self._commit(queue)
+        self.on_ended(queue)
+
+    def _commit(self, queue: QueueKey) -> None:
+        """The group's offset moves over the ended check points at the head of the queue."""
+        cursor = self._cursors.get(queue)
+        if cursor is None:
+            return
+        next_begin = -1
+        while cursor and cursor[0].ended:
+            next_begin = cursor.popleft().next_begin
+        if not cursor:
+            del self._cursors[queue]
+        if next_begin > self._offsets.query_offset(queue[1], queue[0], queue[2]):  # a replay repeats older ones
+            self._offsets.commit_offset(_NOBODY, queue[1], queue[0], queue[2], next_begin)
+
+    # --- journal -----------------------------------------------------------------------------------------------------
+
+    def oldest_needed(self) -> int:
+        """Queue offset of the first journal record that tells of a live check point; -1: there is none."""
+        return next((live.journal_offset for live in self._live.values() if live.journal_offset >= 0), -1)
+
+    def clear(self) -> None:
+        """Forget everything; another broker speaks for the group."""
+        for table in (self._live, self._by_number, self._slots, self._cursors, self.in_flight):
+            table.clear()
+
+    def forget(self, queues: Iterator[QueueKey] | list[QueueKey]) -> None:
+        """Topic or group is gone: so are its check points."""
+        gone = set(queues)
+        for queue in gone:
+            self._cursors.pop(queue, None)
+        self.finish([live for live in self._live.values() if live.queue in gone])
+
+    def queues(self) -> set[QueueKey]:
+        """Of which there is something here."""
+        return {live.queue for live in self._live.values()} | set(self._cursors)
+
+    def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
+        """Take in a record of the journal, in their order. What is malformed is passed over.
+
+        Args:
+            offset: queue offset of the record.
+        """
+        for row in entries.get("p", ()):
+            number, topic, group, queue_id, pop_time, invisible, revive_qid, start, diffs, next_begin, *rest = row
+            suspend, name = rest
+            self._next_number = max(self._next_number, number)
+            point = PopCheckPoint(
+                topic, group, queue_id, start, pop_time, invisible, name, diffs, len(diffs), suspend=bool(suspend)
+            )
+            self._insert(number, point, revive_qid, next_begin).journal_offset = offset
+        for number, mask in entries.get("a", ()):
+            self._next_number = max(self._next_number, number)
+            live = self._by_number.get(number)
+            if live is not None:
+                self._replay_ack(live, mask)
+        for number in entries.get("e", ()):
+            self._next_number = max(self._next_number, number)
+            live = self._by_number.get(number)
+            if live is not None:
+                self.in_flight[live.queue] -= (live.full & ~live.point.bit_map).bit_count()
+                self._end(live)
+        for topic, group, queue_id, reset in entries.get("r", ()):
+            self._cursors.pop((topic, group, queue_id), None)
+            self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, reset)
+
+    def _replay_ack(self, live: LiveCheckPoint, mask: int) -> None:
+        self._mark(live, mask & live.full & ~live.point.bit_map)
+
+
+def _entry(live: LiveCheckPoint) -> list[Any]:
+    """The journal's row; see PopJournal."""
+    point = live.point
+    return [
+        live.number, point.topic, point.group, point.queue_id, point.pop_time, point.invisible_time, live.revive_qid,
+        point.start_offset, point.diffs, live.next_begin, int(point.suspend), point.broker_name,
+    ]  # fmt: skip

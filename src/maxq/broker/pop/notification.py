@@ -1,0 +1,210 @@
+"""NOTIFICATION (200054), PEEK_MESSAGE (200052) and POLLING_INFO (200055): is there something, what is it, who waits.
+
+Source:
+    broker/processor/{NotificationProcessor,PeekMessageProcessor,PollingInfoProcessor}.java; broker-api.md §15.5,
+    changes-5.5.md §6.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from maxq.broker.pop.order_service import OrderService
+from maxq.broker.pop.pop_checks import PopChecks
+from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
+from maxq.broker.pop.pop_message import PopFilters
+from maxq.broker.pop.pop_reader import PopReader
+from maxq.broker.processors.support import RequestProcessor
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RequestRefusedError
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.header.pull import NotificationRequestHeader, PeekMessageRequestHeader, PollingInfoRequestHeader
+from maxq.protocol.pop_extra_info import retry_topic_v1, retry_topic_v2
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Processor
+from maxq.remoting.server import Connection
+from maxq.runtime.interfaces import Clock, Rng
+from maxq.store.message_reader import TagFilter, tags_codes
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import GetMessageStatus
+
+_UNITS: Final = 32
+_MOVED: Final = (GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_BADLY)
+
+
+class NotificationProcessor(RequestProcessor):
+    """Of one broker."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        checks: PopChecks,
+        filters: PopFilters,
+        reader: PopReader,
+        orders: OrderService,
+        notified: PopLongPollingService,
+        popping: PopLongPollingService,
+        stats: BrokerStatsManager,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        """`notified` keeps the notifications that wait, `popping` the pops."""
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._checks = checks
+        self._filters = filters
+        self._reader = reader
+        self._orders = orders
+        self._notified = notified
+        self._popping = popping
+        self._stats = stats
+        self._clock = clock
+        self._rng = rng
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {
+            RequestCode.NOTIFICATION: self.notification,
+            RequestCode.PEEK_MESSAGE: self.peek,
+            RequestCode.POLLING_INFO: self.polling_info,
+        }
+
+    # --- notification ------------------------------------------------------------------------------------------------
+
+    def notification(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """hasMsg at once, or when there is something, or false when the time is over."""
+        if not request.ext.get("bornTime"):
+            request.ext["bornTime"] = str(self._clock.wall_ms())
+        header = NotificationRequestHeader.decode(request.ext)
+        has_message = self._has_message(connection, header)
+        if has_message:
+            return _told(request, has_message)
+        waiting = PopRequest(
+            connection, request, (header.topic, header.consumer_group, header.queue_id), self._again, header.order
+        )
+        born = header.born_time or self._clock.wall_ms()
+        result = self._notified.polling(waiting, born_time=born, poll_time=header.poll_time)
+        if result is PollingResult.POLLING_SUC:
+            return None
+        return _told(request, False, full=result is PollingResult.POLLING_FULL)
+
+    def _again(self, waiting: PopRequest, last: bool) -> bool:
+        header = NotificationRequestHeader.decode(waiting.request.ext)
+        try:
+            has_message = self._has_message(waiting.connection, header)
+        except RequestRefusedError as error:
+            waiting.connection.send(waiting.request.reply(error.response_code, str(error)))
+            return True
+        if has_message or last:
+            waiting.connection.send(_told(waiting.request, has_message))
+        return has_message or last
+
+    def _has_message(self, connection: Connection, header: NotificationRequestHeader) -> bool:
+        topic, _ = self._checks.may_read(
+            connection, header.topic, header.consumer_group, header.queue_id, "peeking"
+        )
+        subscription, wanted = self._filters.of(header.topic, header.exp, header.exp_type)
+        by_tag = None if wanted is not None or not header.exp else subscription
+        queues = range(topic.read_queue_nums) if header.queue_id < 0 else (header.queue_id,)
+        if any(self._queue_has(header, topic.topic_name, queue_id, by_tag) for queue_id in queues):
+            return True
+        return any(
+            self._queue_has(header, retry.topic_name, queue_id, None)
+            for retry in self._retry_topics(header.topic, header.consumer_group)
+            for queue_id in range(retry.read_queue_nums)
+        )
+
+    def _queue_has(
+        self, header: NotificationRequestHeader, topic: str, queue_id: int, by_tag: TagFilter | None
+    ) -> bool:
+        group = header.consumer_group
+        if header.order and self._orders.is_blocked(topic, group, queue_id, header.attempt_id, 0):
+            return False
+        offset = self._reader.offset(topic, group, queue_id)
+        waiting = self._store.max_offset(topic, queue_id) - offset
+        broker = self._settings.broker
+        codes = tags_codes(by_tag) if broker.use_message_filter_for_notification else None
+        if codes is None or not 0 < waiting < broker.max_message_filter_num_for_notification:
+            return waiting > 0
+        return any(code in codes for _, _, code in self._store.queue_units(topic, queue_id, offset, _UNITS))
+
+    def _retry_topics(self, topic: str, group: str) -> list[TopicConfig]:
+        broker = self._settings.broker
+        names = [retry_topic_v2(topic, group)] if broker.enable_retry_topic_v2 else []
+        if not broker.enable_retry_topic_v2 or broker.retrieve_message_from_pop_retry_topic_v1:
+            names.append(retry_topic_v1(topic, group))
+        return [config for name in names if (config := self._topics.select_topic_config(name)) is not None]
+
+    # --- peek --------------------------------------------------------------------------------------------------------
+
+    def peek(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """What the group would be given next; it stays for others."""
+        header = PeekMessageRequestHeader.decode(request.ext)
+        topic, _ = self._checks.may_read(
+            connection, header.topic, header.consumer_group, header.queue_id, "peeking"
+        )
+        start = self._rng.below(100)
+        count = topic.read_queue_nums
+        own = [(start + at) % count for at in range(count)] if header.queue_id < 0 else [header.queue_id]
+        queues = [(header.topic, queue_id) for queue_id in own]
+        retries = [
+            (retry.topic_name, queue_id)
+            for retry in self._retry_topics(header.topic, header.consumer_group)
+            for queue_id in range(retry.read_queue_nums)
+        ]
+        buffers: list[memoryview] = []
+        found = rest = 0
+        for name, queue_id in retries + queues if start % 5 == 0 else queues + retries:
+            taken, left = self._peek_queue(header, name, queue_id, header.max_msg_nums - found, buffers)
+            found += taken
+            rest += left
+        code = ResponseCode.SUCCESS if found else ResponseCode.PULL_NOT_FOUND
+        ext = {
+            "popTime": str(self._clock.wall_ms()), "invisibleTime": "0",
+            "reviveQid": str(start % self._settings.broker.revive_queue_num), "restNum": str(rest),
+        }  # fmt: skip
+        return request.reply(code, "FOUND" if found else "NO_MESSAGE_IN_QUEUE", ext, buffers or None)
+
+    def _peek_queue(
+        self,
+        header: PeekMessageRequestHeader,
+        topic: str,
+        queue_id: int,
+        most: int,
+        buffers: list[memoryview],
+    ) -> tuple[int, int]:
+        """Messages added to `buffers`, and those that wait in this queue."""
+        group = header.consumer_group
+        offset = self._reader.offset(topic, group, queue_id)
+        waiting = max(0, self._store.max_offset(topic, queue_id) - offset)
+        if most <= 0:
+            return 0, waiting
+        result = self._store.get_message(group, topic, queue_id, offset, most, None)
+        if result.status in _MOVED:
+            result = self._store.get_message(group, topic, queue_id, result.next_begin_offset, most, None)
+        buffers += result.buffers
+        counter = self._stats.get_counter(group, topic, queue_id)
+        if result.message_count:
+            counter.add(result.message_count, result.total_bytes, 0, bool(result.cold))
+        return result.message_count, waiting
+
+    # --- polling info ------------------------------------------------------------------------------------------------
+
+    def polling_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """How many pops wait under this topic, group and queue."""
+        header = PollingInfoRequestHeader.decode(request.ext)
+        self._checks.may_read(connection, header.topic, header.consumer_group, header.queue_id, "peeking")
+        number = self._popping.waiting((header.topic, header.consumer_group, header.queue_id))
+        return request.reply(ResponseCode.SUCCESS, None, {"pollingNum": str(number)})
+
+
+def _told(request: RemotingCommand, has_message: bool, *, full: bool = False) -> RemotingCommand:
+    ext = {"hasMsg": "true" if has_message else "false"}
+    if full:
+        ext["pollingFull"] = "true"
+    return request.reply(ResponseCode.SUCCESS, None, ext)

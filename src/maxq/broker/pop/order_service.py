@@ -1,0 +1,154 @@
+"""OrderService: pops in order. Who gets what is in ConsumerOrderInfoManager; here it is kept in the journal, and who
+waits for a queue is told when it may be read again (ConsumerOrderInfoLockManager.java, AckMessageProcessor.ackOrderly).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.pop.order_info import ILLEGAL, ConsumerOrderInfoManager, OrderInfo
+from maxq.broker.pop.pop_journal import PopJournal
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
+from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
+
+QueueKey = tuple[str, str, int]
+
+
+class OrderService:
+    """Of one broker. Queues are topic, group and queue id.
+
+    Attributes:
+        table: the deliveries.
+        unsaved: queue offset of the first journal record whose content the file does not have; -1: it has all.
+    """
+
+    def __init__(
+        self,
+        table: ConsumerOrderInfoManager,
+        *,
+        settings: BrokerSettings,
+        offsets: ConsumerOffsetManager,
+        journal: PopJournal,
+        clock: Clock,
+        wake: Callable[[str, str, int], None],
+    ) -> None:
+        self.table = table
+        self._settings = settings
+        self._offsets = offsets
+        self._journal = journal
+        self._clock = clock
+        self._wake = wake
+        self._timers: dict[QueueKey, asyncio.TimerHandle] = {}
+        self.unsaved = -1
+
+    def is_blocked(self, topic: str, group: str, queue_id: int, attempt_id: str | None, invisible_time: int) -> bool:
+        """Must this attempt wait for what was given out before?"""
+        return self.table.is_blocked(topic, group, queue_id, attempt_id, invisible_time)
+
+    def clear_block(self, topic: str, group: str, queue_id: int) -> None:
+        """An administrator says where the group goes on."""
+        self.table.clear_block(topic, group, queue_id)
+
+    def delivered(
+        self,
+        topic: str,
+        group: str,
+        queue_id: int,
+        *,
+        attempt_id: str | None,
+        pop_time: int,
+        invisible_time: int,
+        offsets: list[int],
+        committed: int,
+        remote: str,
+    ) -> list[str]:
+        """Messages are given out from offset `committed` on. Returns the entries of orderCountInfo."""
+        entries = self.table.delivered(
+            topic, group, queue_id,
+            attempt_id=attempt_id, pop_time=pop_time, invisible_time=invisible_time, offsets=offsets,
+        )  # fmt: skip
+        self._offsets.commit_offset(remote, group, topic, queue_id, committed)
+        self._note(topic, group, queue_id)
+        return entries
+
+    def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, remote: str) -> tuple[bool, int]:
+        """One message is acknowledged. Returns whether it was one that was given out, and the physical offset that must
+        be safe before the client is told (0: none)."""
+        if offset < self._offsets.query_offset(group, topic, queue_id):
+            return True, 0
+        next_offset = self.table.commit_and_next(topic, group, queue_id, offset, pop_time)
+        if next_offset == ILLEGAL:
+            return False, 0
+        if next_offset < 0:
+            return True, 0
+        if not self._offsets.has_offset_reset(topic, group, queue_id):
+            self._offsets.commit_offset(remote, group, topic, queue_id, next_offset)
+        end = self._note(topic, group, queue_id)
+        if not self.table.is_blocked(topic, group, queue_id, None, 0):
+            self._wake(topic, group, queue_id)
+        return True, end
+
+    def change_visible_time(
+        self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_ms: int
+    ) -> int:
+        """When a message may be seen again, if it is not acknowledged. The physical offset as `ack`."""
+        if offset < self._offsets.query_offset(group, topic, queue_id):
+            return 0
+        if not self.table.change_visible_time(topic, group, queue_id, offset, pop_time, visible_ms):
+            return 0
+        return self._note(topic, group, queue_id)
+
+    def _note(self, topic: str, group: str, queue_id: int) -> int:
+        info = self.table.get(topic, group, queue_id)
+        if info is None:
+            return 0
+        committed = self._offsets.query_offset(group, topic, queue_id)
+        at, end = self._journal.write({"o": [[topic, group, queue_id, committed, info.to_json()]]})
+        if at >= 0 and self.unsaved < 0:
+            self.unsaved = at
+        self._set_timer((topic, group, queue_id), info.blocked_until(self._clock.wall_ms()))
+        return end
+
+    def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
+        """Take in a record of the journal, at queue offset `offset` of it."""
+        for topic, group, queue_id, committed, row in entries.get("o", ()):
+            try:
+                self.table.put(topic, group, queue_id, OrderInfo.from_json(row))
+            except RemoteProtocolError as error:
+                log.warning("journal record %d: %s", offset, error)
+                continue
+            if committed > self._offsets.query_offset(group, topic, queue_id):
+                self._offsets.commit_offset("pop journal", group, topic, queue_id, committed)
+            if self.unsaved < 0:
+                self.unsaved = offset
+
+    # --- when a queue may be read again ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Look after the queues that are blocked now."""
+        for topic, group, queue_id, until_ms in self.table.blocks():
+            self._set_timer((topic, group, queue_id), until_ms)
+
+    def stop(self) -> None:
+        """No more timers."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _set_timer(self, queue: QueueKey, until_ms: int) -> None:
+        before = self._timers.pop(queue, None)
+        if before is not None:
+            before.cancel()
+        if not until_ms or not self._settings.broker.enable_notify_after_pop_order_lock_release:
+            return
+        delay = max(0, until_ms - self._clock.wall_ms()) / 1000
+        self._timers[queue] = asyncio.get_running_loop().call_later(delay, self._free, queue)
+
+    def _free(self, queue: QueueKey) -> None:
+        self._timers.pop(queue, None)
+        self._wake(*queue)

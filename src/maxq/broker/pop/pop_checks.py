@@ -1,0 +1,103 @@
+"""What every request of pop consumption is asked: may this group read that topic here? (broker-api.md §15.2)"""
+
+from typing import NamedTuple
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.processors.refusal import FAQ
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RequestRefusedError
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
+from maxq.remoting.server import Connection
+from maxq.store.message_store import MessageStore
+
+
+class Allowed(NamedTuple):
+    """What was found of topic and group."""
+
+    topic: TopicConfig
+    group: SubscriptionGroupConfig
+
+
+class PopChecks:
+    """Of one broker. Every method raises RequestRefusedError with what a client is told."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        own: BrokerAddress,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        store: MessageStore,
+    ) -> None:
+        self._settings = settings
+        self._own = own
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+
+    def may_read(self, connection: Connection, topic: str, group: str, queue_id: int, doing: str) -> Allowed:
+        """`doing`: in the remark; queue_id -1: any."""
+        permission = self._settings.broker.broker_permission
+        if not permission & PERM_READ:
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._own.ip}] {doing} message is forbidden: brokerPermission is {permission}, reading "
+                f"needs {PERM_READ}; set it with updateBrokerConfig",
+            )
+        config = self.topic(topic)
+        if not config.perm & PERM_READ:
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{topic}] {doing} message is forbidden: its perm is {config.perm}, reading needs "
+                f"{PERM_READ}; set it with updateTopicPerm",
+            )
+        if queue_id >= config.read_queue_nums:
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER, self._bad_queue(connection, topic, queue_id, config)
+            )
+        found = self._groups.find_subscription_group_config(group)
+        if found is None:
+            raise RequestRefusedError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group}] does not exist, {FAQ}"
+            )
+        if not found.consume_enable:
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"subscription group no permission, {group}: its consumeEnable is false; set it with updateSubGroup -s "
+                "true",
+            )
+        return Allowed(config, found)
+
+    def topic(self, topic: str) -> TopicConfig:
+        """The topic."""
+        config = self._topics.select_topic_config(topic)
+        if config is None:
+            raise RequestRefusedError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}"
+            )
+        return config
+
+    def message(self, connection: Connection, topic: str, queue_id: int, offset: int, *, may_be_end: bool) -> None:
+        """Is there such a message? `may_be_end`: the offset behind the last one counts, too."""
+        config = self.topic(topic)
+        if not 0 <= queue_id < config.read_queue_nums:
+            raise RequestRefusedError(
+                ResponseCode.MESSAGE_ILLEGAL, self._bad_queue(connection, topic, queue_id, config)
+            )
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        if not low <= offset < high + may_be_end:
+            raise RequestRefusedError(
+                ResponseCode.NO_MESSAGE,
+                f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}",
+            )
+
+    @staticmethod
+    def _bad_queue(connection: Connection, topic: str, queue_id: int, config: TopicConfig) -> str:
+        return (
+            f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:[{config.read_queue_nums}] "
+            f"consumer:[/{connection.remote_address}]"
+        )

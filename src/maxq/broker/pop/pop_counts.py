@@ -1,0 +1,34 @@
+"""PopCounts: what pop consumption has done with the revive topic and the retry topics, for the metrics.
+
+Source:
+    broker/metrics/PopMetricsManager.java; commands.md §2.3.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from typing import Final
+
+SCAN_BOUNDS_MS: Final = (1, 10, 100, 1_000, 2_000, 3_000)
+
+
+class PopCounts:
+    """Since the start. Types of records are CK and ACK.
+
+    Attributes:
+        put: records for the revive topic, by group, topic, type and status of the put.
+        got: records read from it, by group, topic, queue id and type.
+        retried: messages put into retry topics, by group, topic and status of the put.
+        scans: looks at the check points in memory, by SCAN_BOUNDS_MS; scan_ms: how long they took together.
+    """
+
+    def __init__(self) -> None:
+        self.put: Counter[tuple[str, ...]] = Counter()
+        self.got: Counter[tuple[str, ...]] = Counter()
+        self.retried: Counter[tuple[str, ...]] = Counter()
+        self.scans = [0] * (len(SCAN_BOUNDS_MS) + 1)
+        self.scan_ms = 0
+
+    def scanned(self, took_ms: int) -> None:
+        """One look at all check points in memory."""
+        self.scans[bisect_left(SCAN_BOUNDS_MS, took_ms)] += 1
+        self.scan_ms += took_ms

@@ -1,0 +1,141 @@
+"""PopJournal: what pop consumption must not forget, in the log, a record for everything that happened at once.
+
+Check points and acks live in memory (check_point_buffer.py). Java writes a record for each of them, which then goes
+through the timer and the revive topic; here one small record in JOURNAL_TOPIC says what changed, so that a broker that
+was killed knows again what was given to whom and what was acknowledged. A record is a JSON object of lists:
+
+    p   check points: [number, topic, group, queue, popTime, invisibleTime, reviveQid, startOffset, distances,
+        nextBeginOffset (-1: the cursor does not move), suspend (0 or 1)]
+    a   acks: [number of the check point, bits]
+    e   numbers of check points that ended otherwise: revived, or handed over to the revive topic
+    d   check points of the revive topic that were revived: [queue of it, offset of the record]
+    r   cursors that an administrator set: [topic, group, queue, offset]
+    o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
+
+Where reading begins is the offset of JOURNAL_GROUP, in the same file as the groups' own offsets: the first record of
+which something is still needed. A Java broker ignores both. It finds every check point of a broker that ended in good
+order in the revive topic, for those are handed over then; after a crash it begins at the groups' committed offsets.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import orjson
+
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+
+JOURNAL_TOPIC: Final = "rmq_sys_MAXQ_POP_JOURNAL"
+JOURNAL_GROUP: Final = "CID_RMQ_SYS_MAXQ_POP"
+
+_UNITS: Final = 500
+_MOST_LATE: Final = 100_000
+_BODY_SIZE_AT: Final = 84  # in a record with IPv4 hosts
+
+
+class PopJournal:
+    """Writes and reads it. Nothing is written where this broker may not write, or while the store takes nothing."""
+
+    def __init__(
+        self, store: MessageStore, offsets: ConsumerOffsetManager, clock: Clock, *, may_write: Callable[[], bool]
+    ) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._clock = clock
+        self._may_write = may_write
+        self._committed = -1
+        self._late: list[dict[str, list[Any]]] = []  # records that the store refused; oldest first
+
+    def write(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
+        """Put one record into the log, behind those that the store did not take before.
+
+        Returns:
+            Its queue offset, and the physical offset behind it; (-1, 0): it could not be written, and until it is, what
+            it says is known to this process only.
+        """
+        if not self._may_write():
+            return -1, 0
+        self._late.append(entries)
+        written = (-1, 0)
+        while self._late:
+            written = self._put(self._late[0])
+            if written[0] < 0:
+                if len(self._late) > _MOST_LATE:
+                    del self._late[0]
+                return written
+            del self._late[0]
+        return written
+
+    def catch_up(self) -> None:
+        """Write what the store did not take before, if it does now."""
+        if self._late and self.may_write:
+            self.write(self._late.pop())
+
+    def _put(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
+        if self._store.refusal() is not None:
+            return -1, 0
+        result = self._store.put_message(
+            MessageExtBrokerInner(
+                JOURNAL_TOPIC, 0, orjson.dumps(entries), properties_data=b"", born_timestamp=self._clock.wall_ms()
+            )
+        )
+        return (result.queue_offset, result.end_offset) if result.ok else (-1, 0)
+
+    @property
+    def may_write(self) -> bool:
+        """Can something be noted now?"""
+        return self._may_write() and self._store.refusal() is None
+
+    @property
+    def last_physical_offset(self) -> int:
+        """Of the newest readable record; 0: there is none."""
+        units = self._store.queue_units(JOURNAL_TOPIC, 0, self.end - 1, 1) if self.end > 0 else ()
+        return units[0][0] if units else 0
+
+    @property
+    def end(self) -> int:
+        """Queue offset behind the newest readable record."""
+        return self._store.max_offset(JOURNAL_TOPIC, 0)
+
+    def commit(self, offset: int) -> None:
+        """Everything before queue offset `offset` is not needed any more."""
+        if offset != self._committed:
+            self._committed = offset
+            self._offsets.commit_offset("pop journal", JOURNAL_GROUP, JOURNAL_TOPIC, 0, offset)
+
+    def read(self) -> Iterator[list[tuple[int, dict[str, list[Any]]]]]:
+        """(queue offset, entries) of the records that are still needed, some hundreds a step."""
+        offset = max(
+            self._offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0), self._store.min_offset(JOURNAL_TOPIC, 0), 0
+        )
+        while offset < self.end:
+            units = self._store.queue_units(JOURNAL_TOPIC, 0, offset, _UNITS)
+            step = min(_UNITS, self.end - offset)
+            yield [entry for entry in (self._entries(offset + at, unit[0]) for at, unit in enumerate(units)) if entry]
+            offset += step
+
+    def _entries(self, offset: int, physical_offset: int) -> tuple[int, dict[str, list[Any]]] | None:
+        record = self._store.select_one_message(physical_offset)
+        if record is None:
+            return None
+        try:
+            value = orjson.loads(_body(record))
+        except (orjson.JSONDecodeError, RemoteProtocolError):
+            return None
+        return (offset, value) if isinstance(value, dict) else None
+
+
+def _body(record: memoryview) -> memoryview:
+    """Without the cost of decoding the rest."""
+    sys_flag = int.from_bytes(record[36:40], "big")
+    at = _BODY_SIZE_AT
+    at += 12 if sys_flag & MessageSysFlag.BORN_HOST_V6 else 0
+    at += 12 if sys_flag & MessageSysFlag.STORE_HOST_V6 else 0
+    size = int.from_bytes(record[at : at + 4], "big")
+    if at + 4 + size > len(record):
+        raise RemoteProtocolError(f"a journal record of {len(record)} bytes says its body has {size}")
+    return record[at + 4 : at + 4 + size]

@@ -1,0 +1,354 @@
+"""POP_MESSAGE (200050): give the group messages, or have it wait for some.
+
+Source:
+    broker/processor/PopMessageProcessor.java; broker-api.md §15.2 to §15.5.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.client.silent_consumers import SilentConsumers
+from maxq.broker.fast_failure import FastFailure
+from maxq.broker.filter.filter_expressions import compile_expression
+from maxq.broker.pop.pop_checks import PopChecks
+from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
+from maxq.broker.pop.pop_reader import PopAsk, PopFound, PopReader
+from maxq.broker.processors.pull_subscription import PullSubscriptions
+from maxq.broker.processors.refusal import Refusal
+from maxq.broker.processors.support import RequestProcessor
+from maxq.broker.quota.quotas import Quotas
+from maxq.broker.stats import names
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import FilterExpressionError, MaxQError, RequestRefusedError
+from maxq.protocol.body.subscription import SubscriptionData
+from maxq.protocol.header.pull import PopMessageRequestHeader
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Processor
+from maxq.remoting.server import Connection
+from maxq.runtime.interfaces import Clock
+from maxq.store.property_filter import PropertyFilter
+from maxq.store.store_results import GetMessageResult
+
+log = logging.getLogger(__name__)
+
+MAX_POP_NUMS: Final = 32
+_TOO_LATE_MS: Final = 500
+_CACHED_FILTERS: Final = 1_000
+
+
+class PopFilters:
+    """Filters that pops carry, built once."""
+
+    def __init__(self, settings: BrokerSettings, subscriptions: PullSubscriptions) -> None:
+        self._settings = settings
+        self._subscriptions = subscriptions
+        self._built: dict[tuple[str, str], PropertyFilter] = {}
+
+    def of(
+        self, topic: str, expression: str | None, kind: str | None
+    ) -> tuple[SubscriptionData, PropertyFilter | None]:
+        """The subscription, and the filter on properties unless it goes by tags. RequestRefusedError if it is wrong, or
+        property filters are off."""
+        found = self._subscriptions.from_header(topic, expression or "*", kind or "TAG")
+        if isinstance(found, Refusal):
+            raise RequestRefusedError(found.code, found.remark)
+        if found.is_tag_type:
+            return found, None
+        if not self._settings.broker.enable_property_filter:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {found.expression_type}: its "
+                "enablePropertyFilter is false; set it with updateBrokerConfig",
+            )
+        return found, self._filter(found.expression_type, found.sub_string)
+
+    def _filter(self, kind: str, expression: str) -> PropertyFilter:
+        kept = self._built.get((kind, expression))
+        if kept is not None:
+            return kept
+        try:
+            kept = PropertyFilter(compile_expression(kind, expression))
+        except FilterExpressionError as error:
+            raise RequestRefusedError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
+            ) from error
+        if len(self._built) >= _CACHED_FILTERS:
+            self._built.clear()
+        self._built[kind, expression] = kept
+        return kept
+
+
+class PopMessageProcessor(RequestProcessor):
+    """Of one broker."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        own: BrokerAddress,
+        checks: PopChecks,
+        filters: PopFilters,
+        reader: PopReader,
+        polling: PopLongPollingService,
+        stats: BrokerStatsManager,
+        fast_failure: FastFailure,
+        clock: Clock,
+        not_ready: Callable[[], Refusal | None],
+        quotas: Quotas,
+        silent: SilentConsumers,
+        acknowledgement: Acknowledgement,
+    ) -> None:
+        """`not_ready` says why this broker gives no messages now."""
+        self._settings = settings
+        self._own = own
+        self._checks = checks
+        self._filters = filters
+        self._reader = reader
+        self._polling = polling
+        self._stats = stats
+        self._fast_failure = fast_failure
+        self._clock = clock
+        self._not_ready = not_ready
+        self._quotas = quotas
+        self._silent = silent
+        self._acknowledgement = acknowledgement
+        self._reading: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()  # for a quota
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {RequestCode.POP_MESSAGE: self.pop, RequestCode.POP_ROLLBACK: self.roll_back}
+
+    def roll_back(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """mqadmin exportPopRecord: there is no RocksDB here whose records could be written back."""
+        raise RequestRefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            "PopConsumerService is not enabled: check points are in memory and in the revive topic, nothing can be "
+            "rolled back",
+        )
+
+    def pop(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """The first pass: answer, or park."""
+        if not request.ext.get("bornTime"):
+            request.ext["bornTime"] = str(self._clock.wall_ms())
+        return self._pass(connection, request, may_wait=True)
+
+    def _pass(self, connection: Connection, request: RemotingCommand, *, may_wait: bool) -> RemotingCommand | None:
+        header = PopMessageRequestHeader.decode(request.ext)
+        ask = self._check(connection, header)
+        if self._quotas.pull_wait_ms(header.consumer_group, request):
+            self._wait_for_quota(connection, request, header)
+            return None
+        found = self._reader.read(ask, may_wait=may_wait)
+        if found.unread is not None and not found.count:
+            self._in_background(self._pass_after_reading(connection, request, found.unread))
+            return None
+        if found.count:
+            return self._found(connection, request, ask, found)
+        return self._nothing(connection, request, header, ask, found)
+
+    def _check(self, connection: Connection, header: PopMessageRequestHeader) -> PopAsk:
+        if not header.born_time:
+            header.born_time = self._clock.wall_ms()
+        late_ms = self._clock.wall_ms() - header.born_time - header.poll_time
+        if late_ms > _TOO_LATE_MS:
+            raise RequestRefusedError(
+                ResponseCode.POLLING_TIMEOUT,
+                f"the broker[{self._own.ip}] pop message is timeout too much: it came {late_ms} ms after its client "
+                f"gave up, the limit is {_TOO_LATE_MS} ms; look at the clocks of both machines",
+            )
+        if header.max_msg_nums > MAX_POP_NUMS:
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the broker[{self._own.ip}] pop message's num is greater than {MAX_POP_NUMS}: {header.max_msg_nums} "
+                "were asked for; ask for fewer at a time",
+            )
+        refusal = self._not_ready()
+        if refusal is not None:
+            raise RequestRefusedError(refusal.code, refusal.remark)
+        topic, group = self._checks.may_read(
+            connection, header.topic, header.consumer_group, header.queue_id, "pop"
+        )
+        subscription, wanted = self._filters.of(header.topic, header.exp, header.exp_type)
+        self._silent.says(header.consumer_group, subscription)
+        return PopAsk(
+            connection.remote_address, group, topic, header.queue_id, header.max_msg_nums, header.invisible_time,
+            header.init_mode, bool(header.order), header.attempt_id, subscription, wanted,
+        )  # fmt: skip
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def _found(
+        self, connection: Connection, request: RemotingCommand, ask: PopAsk, found: PopFound
+    ) -> RemotingCommand | None:
+        topic, group = ask.topic.topic_name, ask.group.group_name
+        if found.points:
+            self._stats.add(names.GROUP_CK_NUMS, f"{topic}@{group}", len(found.points))
+            self._stats.add(names.BROKER_CK_NUMS, self._own.cluster, len(found.points))
+        if self._quotas.limits_pulls:
+            self._quotas.delivered(group, request, found.count, sum(map(len, found.buffers)))
+        ext = self._ext(ask, found)
+        ext["startOffsetInfo"] = ";".join(found.start_offset_info)
+        ext["msgOffsetInfo"] = ";".join(found.msg_offset_info)
+        if ask.order:
+            ext["orderCountInfo"] = ";".join(found.order_count_info)
+        reply = request.reply(ResponseCode.SUCCESS, "FOUND", ext, found.buffers)
+        if found.rest_num > 0:
+            self._polling.poke(topic, group, ask.queue_id)
+        if found.cold:
+            self._in_background(self._send_cold(connection, reply, found.cold))
+            return None
+        return self._when_noted(connection, reply, found.end_offset)
+
+    def _when_noted(
+        self, connection: Connection, reply: RemotingCommand, end_offset: int
+    ) -> RemotingCommand | None:
+        """The answer, when what was given away is as safe as the settings promise: after a crash or a change of master
+        an ack of what nobody knows to have been given would be in vain."""
+        if end_offset and self._acknowledgement.when(end_offset, lambda code: connection.send(reply)):
+            return None
+        return reply
+
+    def _nothing(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: PopMessageRequestHeader,
+        ask: PopAsk,
+        found: PopFound,
+    ) -> RemotingCommand | None:
+        waiting = PopRequest(
+            connection, request, (header.topic, header.consumer_group, header.queue_id), self._again, ask.order
+        )
+        result = self._polling.polling(waiting, born_time=header.born_time, poll_time=header.poll_time)
+        if result is PollingResult.POLLING_SUC:
+            return None
+        full = result is PollingResult.POLLING_FULL
+        code = ResponseCode.POLLING_FULL if full else ResponseCode.POLLING_TIMEOUT
+        return request.reply(code, "NO_MESSAGE_IN_QUEUE", self._ext(ask, found))
+
+    def _ext(self, ask: PopAsk, found: PopFound) -> dict[str, str]:
+        return {
+            "popTime": str(found.pop_time),
+            "invisibleTime": str(ask.invisible_time),
+            "reviveQid": str(found.revive_qid),
+            "restNum": str(found.rest_num),
+        }
+
+    def _again(self, waiting: PopRequest, last: bool) -> bool:
+        """A later pass of a request that waits."""
+        connection, request = waiting.connection, waiting.request
+        header = PopMessageRequestHeader.decode(request.ext)
+        try:
+            header.born_time = self._clock.wall_ms()  # it was in time when it came
+            ask = self._check(connection, header)
+        except RequestRefusedError as error:
+            connection.send(request.reply(error.response_code, str(error)))
+            return True
+        if not last and self._quotas.pull_wait_ms(header.consumer_group, request):
+            self._wait_for_quota(connection, request, header)
+            return True
+        found = self._reader.read(ask, may_wait=False)
+        if found.count:
+            reply = self._found(connection, request, ask, found)
+            if reply is not None:
+                connection.send(reply)
+            return True
+        if last:
+            connection.send(request.reply(ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE", self._ext(ask, found)))
+        return last
+
+    # --- quotas ------------------------------------------------------------------------------------------------------
+
+    def _wait_for_quota(
+        self, connection: Connection, request: RemotingCommand, header: PopMessageRequestHeader
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(self._pass_after_waiting(connection, request, header))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _pass_after_waiting(
+        self, connection: Connection, request: RemotingCommand, header: PopMessageRequestHeader
+    ) -> None:
+        """The first pass once more, when the group's quota allows it; POLLING_TIMEOUT if that takes too long."""
+        end_ms = self._clock.monotonic_ms() + header.poll_time
+        self._fast_failure.pulls.enter()
+        try:
+            while (wait_ms := self._quotas.pull_wait_ms(header.consumer_group, request)) and not connection.is_closed:
+                left_ms = end_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    break
+                await asyncio.sleep(min(wait_ms, left_ms) / 1000)
+        finally:
+            self._fast_failure.pulls.leave()
+        reply: RemotingCommand | None
+        if wait_ms:
+            ext = {"popTime": "0", "invisibleTime": str(header.invisible_time), "reviveQid": "0", "restNum": "0"}
+            remark = self._quotas.pull_remark(header.consumer_group, request)
+            reply = request.reply(ResponseCode.POLLING_TIMEOUT, remark, ext)
+        else:
+            reply = self._try_pass(connection, request)
+        if reply is not None:
+            connection.send(reply)
+
+    def _try_pass(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        try:
+            return self._pass(connection, request, may_wait=False)
+        except MaxQError as error:
+            return request.reply(error.response_code, str(error))
+
+    # --- what is on the disk -----------------------------------------------------------------------------------------
+
+    def _in_background(self, reading: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(reading)
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _send_cold(
+        self, connection: Connection, reply: RemotingCommand, cold: list[GetMessageResult]
+    ) -> None:
+        """Answer when the messages are in memory. If the disk does not give them they come back in time."""
+        for result in cold:
+            refusal = await self._bring_in(connection, reply, result)
+            if refusal is not None:
+                connection.send(refusal)
+                return
+        connection.send(reply)
+
+    async def _pass_after_reading(
+        self, connection: Connection, request: RemotingCommand, result: GetMessageResult
+    ) -> None:
+        """The first pass once more, when the properties it tests are in memory."""
+        reply = await self._bring_in(connection, request, result)
+        if reply is None:
+            reply = self._try_pass(connection, request)
+        if reply is not None:
+            connection.send(reply)
+
+    async def _bring_in(
+        self, connection: Connection, command: RemotingCommand, result: GetMessageResult
+    ) -> RemotingCommand | None:
+        """Have what `result` points to in memory; the answer to `command` if the disk does not give it."""
+        self._fast_failure.pulls.enter()
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, result.bring_in)
+        except OSError as error:
+            log.exception("messages for %s could not be read from the disk", connection.remote_address)
+            return command.reply(
+                ResponseCode.SYSTEM_ERROR,
+                f"the messages could not be read from the disk: {type(error).__name__}: {error}",
+            )
+        finally:
+            self._fast_failure.pulls.leave()
+        return None
+
+    async def drain(self) -> None:
+        """Wait for the answers whose bytes are being read from the disk; who waits for a quota is not answered."""
+        for task in self._waiting:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)

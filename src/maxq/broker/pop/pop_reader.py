@@ -1,0 +1,354 @@
+"""PopReader: gives a group messages of a topic, and notes what it gave.
+
+Queues are read one after the other, beginning anywhere, until there is enough: those of the topic, and before or
+behind them those of the group's retry topic. All of a request is done in one turn of the loop, so two requests never
+read the same queue at the same time.
+
+Source:
+    broker/processor/PopMessageProcessor.java (popMsgFromTopic, popMsgFromQueue, getPopOffset); broker-api.md §15.3,
+    changes-5.5.md §5.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from maxq.broker.attributes import MESSAGE_TYPE, QUEUE_TYPE
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker.pop.order_service import OrderService
+from maxq.broker.processors.send_message import BATCH_CQ
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.topic.topic_validator import RETRY_PREFIX, is_lmq, is_retry_topic
+from maxq.config.settings import BrokerSettings
+from maxq.protocol import message_const as const
+from maxq.protocol.body.pop import PopCheckPoint
+from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
+from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig
+from maxq.protocol.message import decode_record, encode_record
+from maxq.protocol.pop_extra_info import (
+    POP_ORDER_REVIVE_QUEUE,
+    ExtraInfo,
+    offsets_text,
+    retry_mark,
+    retry_topic_v1,
+    retry_topic_v2,
+)
+from maxq.runtime.interfaces import Clock, Rng
+from maxq.store.message_store import MessageStore
+from maxq.store.property_filter import PropertyFilter
+from maxq.store.store_results import GetMessageResult, GetMessageStatus
+
+log = logging.getLogger(__name__)
+
+INIT_MIN: Final = 0
+INIT_MAX: Final = 1
+PRIORITY_TYPE: Final = "PRIORITY"
+PRIORITY_FACTOR: Final = "priority.factor"
+
+_MOVED: Final = (
+    GetMessageStatus.OFFSET_TOO_SMALL,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+    GetMessageStatus.OFFSET_FOUND_NULL,
+)
+_NOTHING_FOR_IT: Final = (
+    GetMessageStatus.NO_MATCHED_MESSAGE,
+    GetMessageStatus.OFFSET_FOUND_NULL,
+    GetMessageStatus.MESSAGE_WAS_REMOVING,
+    GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
+)
+
+
+class PopAsk(NamedTuple):
+    """A request that passed the checks. Times in ms; queue_id -1: any."""
+
+    remote: str
+    group: SubscriptionGroupConfig
+    topic: TopicConfig
+    queue_id: int
+    max_msg_nums: int
+    invisible_time: int
+    init_mode: int
+    order: bool
+    attempt_id: str | None
+    subscription: SubscriptionData | None
+    wanted: PropertyFilter | None
+
+
+@dataclass(slots=True)
+class PopFound:
+    """What one request was given.
+
+    Attributes:
+        count: messages; a batch of a BatchCQ topic is one.
+        rest_num: messages that are left for the group in the queues that were looked at.
+        cold: results whose bytes are not in memory: bring them in before they are sent.
+        unread: nothing was read of a queue, because properties that the filter tests are not in memory.
+        end_offset: physical offset of what was noted.
+    """
+
+    pop_time: int
+    revive_qid: int
+    buffers: list[memoryview] = field(default_factory=list)
+    count: int = 0
+    rest_num: int = 0
+    start_offset_info: list[str] = field(default_factory=list)
+    msg_offset_info: list[str] = field(default_factory=list)
+    order_count_info: list[str] = field(default_factory=list)
+    points: list[tuple[PopCheckPoint, int, int]] = field(default_factory=list)
+    cold: list[GetMessageResult] = field(default_factory=list)
+    unread: GetMessageResult | None = None
+    end_offset: int = 0
+
+
+class PopReader:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        buffer: CheckPointBuffer,
+        orders: OrderService,
+        stats: BrokerStatsManager,
+        clock: Clock,
+        rng: Rng,
+        broker_name: Callable[[], str],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._buffer = buffer
+        self._orders = orders
+        self._stats = stats
+        self._clock = clock
+        self._rng = rng
+        self._broker_name = broker_name
+        self._turn = 0
+
+    def read(self, ask: PopAsk, *, may_wait: bool) -> PopFound:
+        """Give the group what there is. `may_wait`: properties that are not in memory are not waited for here."""
+        revive_qid = POP_ORDER_REVIVE_QUEUE
+        if not ask.order:
+            revive_qid = self._turn % self._settings.broker.revive_queue_num
+            self._turn += 1
+        found = PopFound(self._clock.wall_ms(), revive_qid)
+        chance = self._rng.below(100)
+        by_priority = self._by_priority(ask)
+        retry_first = not ask.order and chance < self._retry_chance(by_priority)
+        retry = None if ask.order else self._retry_topic(ask, chance)
+        if retry is not None and retry_first:
+            self._read_topic(ask, retry, found, chance, may_wait=may_wait)
+        if ask.queue_id < 0:
+            self._read_topic(ask, ask.topic, found, 0 if by_priority else chance, may_wait=may_wait)
+        else:
+            self._read_queue(ask, ask.topic, ask.queue_id, found, may_wait)
+        if retry is not None and not retry_first and found.count < ask.max_msg_nums:
+            self._read_topic(ask, retry, found, chance, may_wait=may_wait)
+        if found.points:
+            found.end_offset = self._buffer.add(found.points)
+        return found
+
+    def _by_priority(self, ask: PopAsk) -> bool:
+        """Are queues of higher numbers read first, this time?"""
+        if ask.order or ask.topic.attributes.get(MESSAGE_TYPE) != PRIORITY_TYPE:
+            return False
+        factor = ask.group.attributes.get(PRIORITY_FACTOR, "100")
+        return self._rng.below(100) < (int(factor) if factor.isdigit() else 100)
+
+    def _retry_chance(self, by_priority: bool) -> int:
+        broker = self._settings.broker
+        return broker.pop_from_retry_probability_for_priority if by_priority else broker.pop_from_retry_probability
+
+    def _retry_topic(self, ask: PopAsk, chance: int) -> TopicConfig | None:
+        """The one this request reads: with enableRetryTopicV2 every second one takes that of the older spelling."""
+        broker = self._settings.broker
+        topic, group = ask.topic.topic_name, ask.group.group_name
+        older = not broker.enable_retry_topic_v2 or (
+            broker.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0
+        )
+        name = retry_topic_v1(topic, group) if older else retry_topic_v2(topic, group)
+        config = self._topics.select_topic_config(name)
+        if config is None and broker.enable_retry_topic_v2 and older:
+            name = retry_topic_v2(topic, group)
+            config = self._topics.select_topic_config(name)
+        return self._left_by_another(name, ask.topic) if config is None else config
+
+    def _left_by_another(self, name: str, topic: TopicConfig) -> TopicConfig | None:
+        """The retry topic that is in the log and not in the table: a master made it, and died before its slaves asked
+        for its topics."""
+        if self._store.max_offset(name, 0) <= 0:
+            return None
+        queues = topic.read_queue_nums if self._settings.broker.use_separate_retry_queue else 1
+        self._topics.create_topic_in_send_message_back_method(name, queues, PERM_READ | PERM_WRITE, 0)
+        return self._topics.select_topic_config(name)
+
+    def _read_topic(self, ask: PopAsk, topic: TopicConfig, found: PopFound, start: int, *, may_wait: bool) -> None:
+        count = topic.read_queue_nums
+        downwards = self._settings.broker.priority_order_asc
+        for step in range(count):
+            if found.count >= ask.max_msg_nums and found.rest_num:
+                return  # enough, and others are told that there is more
+            self._read_queue(ask, topic, (start + (count - 1 - step if downwards else step)) % count, found, may_wait)
+
+    # --- one queue ---------------------------------------------------------------------------------------------------
+
+    def _read_queue(self, ask: PopAsk, config: TopicConfig, queue_id: int, found: PopFound, may_wait: bool) -> None:
+        topic, group = config.topic_name, ask.group.group_name
+        broker = self._settings.broker
+        max_offset = self._store.max_offset(topic, queue_id)
+        if broker.enable_pop_message_threshold:
+            in_flight = self._buffer.in_flight.get((topic, group, queue_id), 0)
+            if in_flight > broker.pop_inflight_message_threshold:
+                log.warning("%s@%s queue %d: %d messages are not acknowledged", topic, group, queue_id, in_flight)
+                offset = self.offset(topic, group, queue_id, ask.init_mode)
+                found.rest_num += max(0, max_offset - offset)
+                return
+        offset = self._begin(ask, topic, queue_id)
+        if ask.order and self._orders.is_blocked(topic, group, queue_id, ask.attempt_id, ask.invisible_time):
+            return
+        if found.count >= ask.max_msg_nums or found.unread is not None:
+            found.rest_num += max(0, max_offset - offset)
+            return
+        if offset == max_offset and max_offset > 0:
+            return
+        result = self._get(ask, topic, queue_id, offset, found, may_wait)
+        if result.status in _MOVED:
+            log.warning("%s@%s queue %d: offset %d is wrong, going on at %d", topic, group, queue_id, offset,
+                        result.next_begin_offset)  # fmt: skip
+            offset = result.next_begin_offset
+            self._offsets.commit_offset(ask.remote, group, topic, queue_id, offset)
+            result = self._get(ask, topic, queue_id, offset, found, may_wait)
+        if result.must_read_first:
+            found.unread = result
+            return
+        if result.buffers:
+            self._take(ask, config, queue_id, offset, result, found)
+        elif result.status in _NOTHING_FOR_IT and result.next_begin_offset > offset:
+            if ask.order:
+                self._offsets.commit_offset(ask.remote, group, topic, queue_id, result.next_begin_offset)
+            else:
+                self._buffer.move_cursor((topic, group, queue_id), result.next_begin_offset)
+        found.rest_num += max(0, result.max_offset - result.next_begin_offset)
+
+    def _get(
+        self, ask: PopAsk, topic: str, queue_id: int, offset: int, found: PopFound, may_wait: bool
+    ) -> GetMessageResult:
+        most = ask.max_msg_nums - found.count
+        wanted, subscription = ask.wanted, ask.subscription
+        if topic.startswith(RETRY_PREFIX) and not self._settings.broker.filter_support_retry:
+            wanted = None  # what was retried passed before
+        return self._store.get_message(
+            ask.group.group_name, topic, queue_id, offset, most, subscription, wanted=wanted, may_wait=may_wait
+        )
+
+    def _take(
+        self, ask: PopAsk, config: TopicConfig, queue_id: int, offset: int, result: GetMessageResult, found: PopFound
+    ) -> None:
+        topic, group = config.topic_name, ask.group.group_name
+        offsets = self._offsets_of(config, queue_id, offset, result)
+        if ask.order:
+            counts = self._orders.delivered(
+                topic, group, queue_id,
+                attempt_id=ask.attempt_id, pop_time=found.pop_time, invisible_time=ask.invisible_time, offsets=offsets,
+                committed=offset, remote=ask.remote,
+            )  # fmt: skip
+            found.order_count_info += counts
+        else:
+            point = PopCheckPoint(
+                topic, group, queue_id, offset, found.pop_time, ask.invisible_time, self._broker_name(),
+                [at - offset for at in offsets], len(offsets),
+            )  # fmt: skip
+            if self._buffer.is_known(point):
+                return
+            found.points.append((point, found.revive_qid, result.next_begin_offset))
+        mark = retry_mark(topic)
+        found.start_offset_info.append(f"{mark} {queue_id} {offset}")
+        found.msg_offset_info.append(f"{mark} {queue_id} {offsets_text(offsets)}")
+        found.count += len(offsets)
+        if result.cold:
+            found.cold.append(result)
+        counter = self._stats.get_counter(group, topic, queue_id)
+        counter.add_popped(result.message_count, result.total_bytes, bool(result.cold))
+        counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
+        if is_retry_topic(topic) and not self._settings.broker.pop_response_return_actual_retry_topic:
+            found.buffers += self._under_own_topic(ask, topic, offset, result, found)
+        else:
+            found.buffers += result.buffers
+
+    def _offsets_of(self, config: TopicConfig, queue_id: int, offset: int, result: GetMessageResult) -> list[int]:
+        """Queue offset of each record."""
+        is_batch = config.attributes.get(QUEUE_TYPE) == BATCH_CQ
+        if result.message_count == result.next_begin_offset - offset and not is_batch:
+            return list(range(offset, result.next_begin_offset))
+        records = [record for view in result.buffers for record in _records(view)]
+        if not is_lmq(config.topic_name):
+            return [int.from_bytes(record[20:28], "big") for record in records]
+        units = self._store.queue_units(config.topic_name, queue_id, offset, result.next_begin_offset - offset)
+        places = {physical: offset + at for at, (physical, _, _) in enumerate(units)}
+        return [places[int.from_bytes(record[28:36], "big")] for record in records]
+
+    def _under_own_topic(
+        self, ask: PopAsk, topic: str, offset: int, result: GetMessageResult, found: PopFound
+    ) -> list[memoryview]:
+        """Records of a retry topic as the group knows them: under the topic they were sent to, each with its receipt
+        handle, which tells where it really is."""
+        encoded = []
+        for view in result.buffers:
+            for record in _records(view):
+                message = decode_record(record)
+                handle = ExtraInfo(
+                    offset, found.pop_time, ask.invisible_time, found.revive_qid, retry_mark(topic),
+                    self._broker_name(), message.queue_id, message.queue_offset,
+                )  # fmt: skip
+                message.properties.setdefault(const.PROPERTY_POP_CK, str(handle))
+                message.topic, message.version = ask.topic.topic_name, 1
+                encoded.append(memoryview(encode_record(message)))
+        return encoded
+
+    # --- where a queue goes on ---------------------------------------------------------------------------------------
+
+    def _begin(self, ask: PopAsk, topic: str, queue_id: int) -> int:
+        group = ask.group.group_name
+        reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
+        if reset is not None:
+            self._orders.clear_block(topic, group, queue_id)
+            self._buffer.set_cursor((topic, group, queue_id), reset)
+            return reset
+        if self._offsets.query_offset(group, topic, queue_id) < 0:
+            first = self._first_offset(topic, queue_id, ask.init_mode)
+            self._offsets.commit_offset("getPopOffset", group, topic, queue_id, first)
+        return self.offset(topic, group, queue_id, ask.init_mode)
+
+    def offset(self, topic: str, group: str, queue_id: int, init_mode: int = INIT_MIN) -> int:
+        """Where the next pop begins."""
+        committed = self._offsets.query_offset(group, topic, queue_id)
+        if committed < 0:
+            committed = self._first_offset(topic, queue_id, init_mode)
+        return max(committed, self._buffer.latest_offset(topic, group, queue_id))
+
+    def _first_offset(self, topic: str, queue_id: int, init_mode: int) -> int:
+        """Where a group begins that was never there."""
+        low = max(0, self._store.min_offset(topic, queue_id))
+        if init_mode == INIT_MIN or topic.startswith(RETRY_PREFIX):
+            return low
+        in_memory = self._settings.broker.init_pop_offset_by_check_msg_in_mem
+        if in_memory and low <= 0 and self._store.is_in_memory(topic, queue_id, 0):
+            return 0
+        return max(0, self._store.max_offset(topic, queue_id) - 1)
+
+
+def _records(view: memoryview) -> list[memoryview]:
+    """The records of a buffer."""
+    records, position = [], 0
+    while position < len(view):
+        size = int.from_bytes(view[position : position + 4], "big")
+        records.append(view[position : position + size])
+        position += size
+    return records

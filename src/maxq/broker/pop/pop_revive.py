@@ -1,0 +1,245 @@
+"""PopReviveService: reads the revive topic, where check points and acks come when their time is over.
+
+What comes there was handed over by this broker (CheckPointBuffer), or written by a Java broker that had this store. A
+check point is kept until everything that was acknowledged in its time must have come too; what is open then is
+revived. The offset of REVIVE_GROUP is the last record that is not needed any more, as Java's is.
+
+Source:
+    broker/processor/PopReviveService.java; broker-api.md §15.6.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.pop.pop_counts import PopCounts
+from maxq.broker.pop.pop_journal import PopJournal
+from maxq.broker.pop.revive_records import ACK_INTERVAL_MS, ReviveRecords
+from maxq.broker.pop.reviver import Reviver
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, PopCheckPoint
+from maxq.protocol.message import MessageExt, decode_record
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+
+_LATE_ACKS_MS: Final = ACK_INTERVAL_MS + 1_000
+_UNITS: Final = 100
+_AGAIN_SECONDS: Final = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+
+Key = tuple[str, str, int, int, int, str]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One queue of the revive topic.
+
+    The committed offset is the last record before the first open check point. What is behind it and was revived already
+    is in the journal, so that it is not revived again after a kill.
+
+    Attributes:
+        position: queue offset of the record to be read next.
+        points: check points that came and are not handled, in the order of their records.
+        done: records of check points that were revived, above the committed offset → where the journal tells of it.
+    """
+
+    queue_id: int
+    position: int
+    points: dict[Key, PopCheckPoint] = field(default_factory=dict)
+    done: dict[int, int] = field(default_factory=dict)
+
+
+class PopReviveService:
+    """Of one broker; works between `start` and `stop`.
+
+    Attributes:
+        revived: check points handled since the start.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        offsets: ConsumerOffsetManager,
+        records: ReviveRecords,
+        reviver: Reviver,
+        clock: Clock,
+        journal: PopJournal,
+        counts: PopCounts,
+        broker_name: Callable[[], str],
+        delivered_until: Callable[[], int],
+    ) -> None:
+        """`delivered_until`: timer messages due before that moment (wall ms) are in the topic."""
+        self._settings = settings
+        self._store = store
+        self._offsets = offsets
+        self._records = records
+        self._reviver = reviver
+        self._clock = clock
+        self._broker_name = broker_name
+        self._delivered_until = delivered_until
+        self._queues: list[_Queue] = []
+        self._journal = journal
+        self._counts = counts
+        self._noted: dict[int, dict[int, int]] = {}  # what the journal says, until `start`
+        self.revived = 0
+
+    def start(self) -> None:
+        """Go on from the committed offsets."""
+        topic = self._records.topic
+        self._queues = [
+            _Queue(queue_id, self._offsets.query_offset(REVIVE_GROUP, topic, queue_id) + 1)
+            for queue_id in range(self._settings.broker.revive_queue_num)
+        ]
+        for queue in self._queues:
+            noted = self._noted.get(queue.queue_id, {})
+            queue.done = {at: journal for at, journal in noted.items() if at >= queue.position}
+
+    def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
+        """Take in a record of the journal, at queue offset `offset` of it, before `start`."""
+        for queue_id, at in entries.get("d", ()):
+            self._noted.setdefault(queue_id, {})[at] = offset
+
+    def oldest_needed(self) -> int:
+        """Queue offset of the first journal record that tells of something above the committed offsets; -1: none."""
+        return min((next(iter(queue.done.values())) for queue in self._queues if queue.done), default=-1)
+
+    def stop(self) -> None:
+        """Another broker of the group does it."""
+        self._queues = []
+        self._noted = {}
+
+    @property
+    def waiting(self) -> int:
+        """Check points that came and are not handled."""
+        return sum(len(queue.points) for queue in self._queues)
+
+    def behind(self, queue_id: int) -> tuple[int, int]:
+        """(messages of the revive queue that were not read, ms by which the oldest check point there is late)."""
+        if queue_id >= len(self._queues):
+            return 0, 0
+        queue = self._queues[queue_id]
+        unread = max(0, self._store.max_offset(self._records.topic, queue_id) - queue.position)
+        oldest = min((point.revive_time for point in queue.points.values()), default=0)
+        return unread, max(0, self._clock.wall_ms() - oldest) if oldest else 0
+
+    async def run_once(self) -> int:
+        """Read what came, and revive what is due. Returns how many records and check points that were."""
+        done = 0
+        for queue in list(self._queues):
+            until_ms = self._delivered_until()
+            if self._is_idle(queue):
+                continue
+            done += await self._read(queue)
+            done += await self._handle_due(queue, until_ms)
+            self._commit(queue)
+        return done
+
+    def _is_idle(self, queue: _Queue) -> bool:
+        return not queue.points and queue.position >= self._store.max_offset(self._records.topic, queue.queue_id)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def _read(self, queue: _Queue) -> int:
+        topic = self._records.topic
+        queue.position = max(queue.position, self._store.min_offset(topic, queue.queue_id), 0)
+        ends_ms = self._clock.monotonic_ms() + self._settings.broker.revive_scan_time
+        done = 0
+        while self._is_current(queue) and self._clock.monotonic_ms() < ends_ms:
+            step = min(_UNITS, self._store.max_offset(topic, queue.queue_id) - queue.position)
+            if step <= 0:
+                break
+            for at in range(queue.position, queue.position + step):
+                self._take_unit(queue, at)
+            queue.position += step
+            done += step
+            await asyncio.sleep(0)
+        return done
+
+    def _is_current(self, queue: _Queue) -> bool:
+        return any(queue is other for other in self._queues)
+
+    def _take_unit(self, queue: _Queue, at: int) -> None:
+        units = self._store.queue_units(self._records.topic, queue.queue_id, at, 1)
+        record = self._store.select_one_message(units[0][0]) if units else None
+        if record is None:
+            return
+        try:
+            self._take(queue, decode_record(record), at)
+        except RemoteProtocolError as error:
+            log.warning("record %d of revive queue %d is passed over: %s", at, queue.queue_id, error)
+
+    def _take(self, queue: _Queue, message: MessageExt, at: int) -> None:
+        if message.tags == CK_TAG:
+            point = PopCheckPoint.decode(message.body)
+            self._counts.got[point.group, point.topic, str(queue.queue_id), "CK"] += 1
+            if at in queue.done:
+                return
+            point.revive_offset = at
+            queue.points.pop(point.key, None)
+            queue.points[point.key] = point
+        elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
+            ack = AckMsg.decode(message.body, is_batch=message.tags == BATCH_ACK_TAG)
+            self._counts.got[ack.group, ack.topic, str(queue.queue_id), "ACK"] += 1
+            ack.broker_name = ack.broker_name or self._broker_name()
+            self._acked(queue, ack)
+
+    @staticmethod
+    def _acked(queue: _Queue, ack: AckMsg) -> None:
+        found = queue.points.get(ack.key)
+        if found is None:
+            return
+        for offset in ack.offsets:
+            index = found.index_of(offset)
+            if index >= 0:
+                found.bit_map |= 1 << index
+        if not found.open_offsets():
+            del queue.points[ack.key]
+
+    # --- reviving ----------------------------------------------------------------------------------------------------
+
+    async def _handle_due(self, queue: _Queue, until_ms: int) -> int:
+        due = [point for point in queue.points.values() if point.revive_time + _LATE_ACKS_MS < until_ms]
+        for point in due:
+            if not self._is_current(queue):
+                break
+            failed = await self._reviver.revive(point)
+            if not all([await self._put_again(point, offset, queue.queue_id) for offset in failed]):
+                break  # its record stays the first one that is needed
+            queue.points.pop(point.key, None)
+            offset, _ = self._journal.write({"d": [[queue.queue_id, point.revive_offset]]})
+            queue.done[point.revive_offset] = offset if offset >= 0 else self._journal.end
+            self.revived += 1
+        return len(due)
+
+    async def _put_again(self, old: PopCheckPoint, offset: int, queue_id: int) -> bool:
+        """A message that could not be revived gets a check point of its own, and more time each try."""
+        times = old.re_put_times
+        if times >= len(_AGAIN_SECONDS) and self._settings.broker.skip_when_ck_re_put_reach_max_times:
+            log.warning("message %d of %s-%d is given up after %d tries", offset, old.topic, old.queue_id, times)
+            return True
+        point = PopCheckPoint(
+            old.topic, old.group, old.queue_id, offset, old.pop_time, old.invisible_time, old.broker_name, [0], 1,
+            re_put_times=times + 1, suspend=old.suspend,
+        )  # fmt: skip
+        if old.revive_time <= self._clock.wall_ms():
+            point.invisible_time += _AGAIN_SECONDS[min(times, len(_AGAIN_SECONDS) - 1)] * 1000
+        return (await self._records.put_check_point(point, queue_id)).ok
+
+    def _commit(self, queue: _Queue) -> None:
+        if not self._is_current(queue):
+            return
+        oldest = next(iter(queue.points.values()), None)
+        offset = (queue.position if oldest is None else oldest.revive_offset) - 1
+        topic = self._records.topic
+        if offset > self._offsets.query_offset(REVIVE_GROUP, topic, queue.queue_id):
+            self._offsets.commit_offset("pop revive", REVIVE_GROUP, topic, queue.queue_id, offset)
+            queue.done = {at: journal for at, journal in queue.done.items() if at > offset}

@@ -1,0 +1,337 @@
+"""PopService: what goes on by itself in pop consumption. A SpecialService: only who speaks for its group does it.
+
+When it begins it reads the journal, so that it knows what was given away. Then, ten times a second as long as something
+is open, it revives what nobody acknowledged in time, hands over to the revive topic what has been open for long, and
+moves the place from which a start reads the journal. Once a second it looks at the revive topic.
+
+Source:
+    broker/processor/{PopBufferMergeService,PopReviveService}.java (their threads), BrokerController.java
+    changeSpecialServiceStatus.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
+from maxq.broker.pop.interrupted_work import InterruptedWork
+from maxq.broker.pop.order_service import OrderService
+from maxq.broker.pop.pop_counts import PopCounts
+from maxq.broker.pop.pop_journal import PopJournal
+from maxq.broker.pop.pop_revive import PopReviveService
+from maxq.broker.pop.revive_records import ReviveRecords
+from maxq.broker.pop.reviver import Reviver
+from maxq.broker.processors.refusal import Refusal
+from maxq.codes import ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RequestRefusedError
+from maxq.protocol.body.pop import AckMsg, PopCheckPoint
+from maxq.runtime.blocking import run_blocking
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult
+
+log = logging.getLogger(__name__)
+
+_TICK_SECONDS: Final = 0.1
+_SAVE_MS: Final = 10_000
+_CLEAN_MS: Final = 30_000
+_AGAIN_MS: Final = 1_000
+_A_TURN: Final = 100
+_READY_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopServiceParts:
+    """What it works with.
+
+    Attributes:
+        is_there: are topic and group still there?
+        find_group: looks a group up, which makes it where groups are made on first use.
+        speaks: does this broker speak for its group?
+        on_failure: told when its task ends by an error.
+    """
+
+    settings: BrokerSettings
+    store: MessageStore
+    journal: PopJournal
+    buffer: CheckPointBuffer
+    orders: OrderService
+    records: ReviveRecords
+    reviver: Reviver
+    revive: PopReviveService
+    clock: Clock
+    counts: PopCounts
+    is_there: Callable[[str, str], bool]
+    find_group: Callable[[str], object]
+    speaks: Callable[[], bool]
+    on_failure: Callable[[str, BaseException], None]
+
+
+class PopService:
+    """Of one broker."""
+
+    def __init__(self, parts: PopServiceParts) -> None:
+        self._parts = parts
+        self._ready = asyncio.Event()
+        self._knows = False  # what is in memory is the whole truth
+        self._task: asyncio.Task[None] | None = None
+        self._filled = asyncio.Event()
+        parts.buffer.on_filled = self._filled.set
+        self._saved_ms = 0
+        self._cleaned_ms = 0
+        self._revived_ms = 0
+        self._again_ms = 0
+        self._needed = -1
+
+    def not_ready(self) -> Refusal | None:
+        """Why this broker gives no messages now; None if it does."""
+        if not self._parts.speaks():
+            return Refusal(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "this broker does not speak for its group: pop consumption is its master's; ask the master",
+            )
+        if not self._ready.is_set():
+            return Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                "this broker is reading what was popped before it started: ask again in a moment",
+            )
+        return None
+
+    async def ready(self) -> None:
+        """Return when this broker knows what was popped; RequestRefusedError if it is not the one to ask, or takes too
+        long."""
+        if self._ready.is_set():
+            return
+        if self._parts.speaks():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_READY_SECONDS):
+                    await self._ready.wait()
+        refusal = self.not_ready()
+        if refusal is not None:
+            raise RequestRefusedError(refusal.code, refusal.remark)
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """This broker speaks for its group from now on."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="pop")
+            self._task.add_done_callback(self._ended)
+
+    def stop(self) -> None:
+        """Another one does."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+            self._ready.clear()
+            self._parts.buffer.is_open = False
+            self._parts.orders.stop()
+            self._parts.revive.stop()
+
+    async def shutdown(self) -> None:
+        """Hand over what is open, so that whoever starts on this store, Java too, finds it. `stop` came before."""
+        self.stop()
+        await asyncio.sleep(0)
+        parts = self._parts
+        if self._knows and parts.journal.may_write:
+            if parts.settings.store.timer_wheel_enable:
+                await self._hand_over(parts.buffer.take_old(1 << 62, 0))
+            self._commit_journal(at_once=True)
+        await self._save()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._parts.on_failure("pop", error)
+
+    # --- the task ----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        parts = self._parts
+        self._knows = False
+        self._needed = -1
+        parts.buffer.clear()
+        await self._replay()
+        self._finish_interrupted()
+        self._knows = True
+        parts.orders.start()
+        parts.revive.start()
+        parts.buffer.is_open = True
+        self._ready.set()
+        while True:
+            try:
+                await self._tick()
+            except OSError:
+                log.exception("pop consumption: the disk refuses; tried again")
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """A tenth of a second while check points are open; else until one comes, or the revive topic is looked at."""
+        if len(self._parts.buffer):
+            await asyncio.sleep(_TICK_SECONDS)
+            return
+        self._filled.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._parts.settings.broker.revive_interval / 1000):
+                await self._filled.wait()
+
+    async def _replay(self) -> None:
+        parts = self._parts
+        count = 0
+        for batch in parts.journal.read():
+            for offset, entries in batch:
+                self._take(offset, entries)
+            count += len(batch)
+            await asyncio.sleep(0)
+        for _, group, _ in sorted(parts.buffer.queues()):
+            parts.find_group(group)  # it may have been made by its first pop, just before a kill
+        self._cleaned_ms = parts.clock.monotonic_ms()
+        if count:
+            log.info("pop consumption: %d records of the journal read, %d check points are open", count,
+                     len(parts.buffer))  # fmt: skip
+
+    def _finish_interrupted(self) -> None:
+        parts = self._parts
+        work = InterruptedWork(parts.store, parts.journal.last_physical_offset)
+        parts.reviver.go_on_with(work)
+        if len(parts.buffer):
+            keys = work.handed_over(parts.records.topic, parts.settings.broker.revive_queue_num)
+            parts.buffer.finish(parts.buffer.those(keys))
+
+    def _take(self, offset: int, entries: dict[str, list[Any]]) -> None:
+        try:
+            self._parts.buffer.replay(offset, entries)
+            self._parts.orders.replay(offset, entries)
+            self._parts.revive.replay(offset, entries)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            log.exception("record %d of the pop journal is passed over", offset)
+
+    async def _tick(self) -> None:
+        parts = self._parts
+        parts.journal.catch_up()
+        now_ms = parts.clock.monotonic_ms()
+        if len(parts.buffer) and now_ms >= self._again_ms:
+            await self._revive_due()
+            await self._hand_over_old()
+            parts.counts.scanned(parts.clock.monotonic_ms() - now_ms)
+        if now_ms - self._revived_ms >= parts.settings.broker.revive_interval:
+            self._revived_ms = now_ms
+            await parts.revive.run_once()
+            self._commit_journal()
+        if now_ms - self._cleaned_ms >= _CLEAN_MS:
+            self._cleaned_ms = now_ms
+            self._clean()
+        if now_ms - self._saved_ms >= _SAVE_MS:
+            self._saved_ms = now_ms
+            await self._save()
+
+    async def _revive_due(self) -> None:
+        parts = self._parts
+        due = parts.buffer.take_due(parts.clock.wall_ms())
+        for start in range(0, len(due), _A_TURN):
+            for live in due[start : start + _A_TURN]:
+                if not live.ended and await self._revive(live):
+                    parts.buffer.finish([live])
+            await asyncio.sleep(0)
+
+    async def _revive(self, live: LiveCheckPoint) -> bool:
+        """False: it stays, and is tried again."""
+        parts = self._parts
+        failed = await parts.reviver.revive(live.point)
+        if not failed:
+            return True
+        if not parts.settings.store.timer_wheel_enable:
+            self._again_ms = parts.clock.monotonic_ms() + _AGAIN_MS
+            live.point.bit_map = live.full & ~_bits(live.point, failed)
+            return False
+        rest = _only(live.point, failed)
+        rest.re_put_times = 1
+        rest.invisible_time += 10_000
+        stored = await parts.records.put_check_point(rest, live.revive_qid)
+        if not stored.ok:
+            self._again_ms = parts.clock.monotonic_ms() + _AGAIN_MS
+            live.point.bit_map = live.full & ~_bits(live.point, failed)
+        return stored.ok
+
+    async def _hand_over_old(self) -> None:
+        parts = self._parts
+        broker = parts.settings.broker
+        if not parts.settings.store.timer_wheel_enable:
+            return
+        now_ms = parts.clock.wall_ms()
+        old = parts.buffer.take_old(now_ms - broker.pop_ck_stay_buffer_time, broker.pop_ck_max_buffer_size)
+        soon_ms = now_ms + broker.pop_ck_stay_buffer_time_out
+        await self._hand_over([live for live in old if live.point.revive_time > soon_ms])
+
+    async def _hand_over(self, lives: list[LiveCheckPoint]) -> None:
+        """Make records of the revive topic of them, with what is open only."""
+        parts = self._parts
+        for start in range(0, len(lives), _A_TURN):
+            done: list[LiveCheckPoint] = []
+            for live in lives[start : start + _A_TURN]:
+                if live.ended:
+                    continue
+                given = live.point.open_offsets()
+                result = await parts.records.put_check_point(_only(live.point, given), live.revive_qid)
+                if result.ok and live.point.open_offsets() != given:
+                    result = await self._put_acks(live, given)
+                if not result.ok:
+                    log.warning("a check point could not be handed over: %s", result.remark or result.status.name)
+                    self._again_ms = parts.clock.monotonic_ms() + _AGAIN_MS
+                    parts.buffer.finish(done)
+                    return
+                done.append(live)
+            parts.buffer.finish(done)
+            await asyncio.sleep(0)
+
+    async def _put_acks(self, live: LiveCheckPoint, given: list[int]) -> PutMessageResult:
+        """What was acknowledged while a slave that acts as master gave the check point to another group."""
+        point = live.point
+        offsets = sorted(set(given) - set(point.open_offsets()))
+        ack = AckMsg(
+            point.topic, point.group, point.queue_id, point.start_offset, point.pop_time, point.broker_name, offsets,
+            is_batch=True,
+        )  # fmt: skip
+        return await self._parts.records.put_ack(ack, live.revive_qid, point.revive_time)
+
+    def _commit_journal(self, *, at_once: bool = False) -> None:
+        """A start reads from the first record that tells of something open, of what was revived above the committed
+        offsets of the revive topic, or of a queue in order that is not in the file yet.
+
+        What was so a turn ago is committed: a thread writes the file of offsets while they move, so that it may have
+        this one newer than a group's."""
+        parts = self._parts
+        sources = (parts.buffer.oldest_needed(), parts.orders.unsaved, parts.revive.oldest_needed())
+        before, self._needed = self._needed, min((at for at in sources if at >= 0), default=parts.journal.end)
+        if at_once or before >= 0:
+            parts.journal.commit(self._needed if at_once else before)
+
+    def _clean(self) -> None:
+        parts = self._parts
+        gone = [queue for queue in parts.buffer.queues() if not parts.is_there(queue[0], queue[1])]
+        if gone:
+            parts.buffer.forget(gone)
+        parts.orders.table.clean()
+
+    async def _save(self) -> None:
+        """Write the order infos, if they changed."""
+        orders = self._parts.orders
+        if orders.table.is_dirty:
+            orders.table.is_dirty, orders.unsaved = False, -1
+            await run_blocking(orders.table.persist)
+
+
+def _bits(point: PopCheckPoint, offsets: list[int]) -> int:
+    return sum(1 << point.index_of(offset) for offset in offsets)
+
+
+def _only(point: PopCheckPoint, offsets: list[int]) -> PopCheckPoint:
+    """The same check point with these messages alone."""
+    return PopCheckPoint(
+        point.topic, point.group, point.queue_id, point.start_offset, point.pop_time, point.invisible_time,
+        point.broker_name, [offset - point.start_offset for offset in offsets], len(offsets), suspend=point.suspend,
+    )  # fmt: skip

@@ -1,0 +1,81 @@
+"""ReviveRecords: check points and acks as Java stores them: timer messages that come to the revive topic when the
+messages' invisible time is over (PopMessageProcessor.buildCkMsg, AckMessageProcessor.appendAck; broker-api.md §15.6).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.pop.pop_counts import PopCounts
+from maxq.broker.put_hooks import PutHooks
+from maxq.broker.topic.topic_validator import REVIVE_TOPIC_PREFIX
+from maxq.config.settings import BrokerSettings
+from maxq.protocol import message_const as const
+from maxq.protocol.body.pop import CK_TAG, AckMsg, PopCheckPoint
+from maxq.protocol.body.route import MASTER_ID
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
+
+ACK_INTERVAL_MS: Final = 1_000
+"""A check point comes so long before its acks."""
+
+
+class ReviveRecords:
+    """Writes them, here or, from a slave that acts as master, to another group."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        own: BrokerAddress,
+        hooks: PutHooks,
+        clock: Clock,
+        put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
+        counts: PopCounts,
+    ) -> None:
+        self._settings = settings
+        self._own = own
+        self._hooks = hooks
+        self._clock = clock
+        self._put = put
+        self._counts = counts
+
+    @property
+    def topic(self) -> str:
+        """The revive topic of this cluster."""
+        return REVIVE_TOPIC_PREFIX + self._own.cluster
+
+    async def put_check_point(self, point: PopCheckPoint, revive_qid: int) -> PutMessageResult:
+        """Have it come back when its time is over."""
+        deliver_ms = min(point.revive_time, self._latest_ms()) - ACK_INTERVAL_MS
+        result = await self._store(point.encode(), CK_TAG, point.unique_key, revive_qid, deliver_ms)
+        self._counts.put[point.group, point.topic, "CK", result.status.name] += 1
+        return result
+
+    async def put_ack(self, ack: AckMsg, revive_qid: int, revive_time_ms: int) -> PutMessageResult:
+        """Have it come behind its check point."""
+        deliver_ms = min(revive_time_ms, self._latest_ms())
+        result = await self._store(ack.encode(), ack.tag, ack.unique_key, revive_qid, deliver_ms)
+        self._counts.put[ack.group, ack.topic, "ACK", result.status.name] += 1
+        return result
+
+    def _latest_ms(self) -> int:
+        """As long as the timer keeps something; what comes before its time waits behind the revive topic."""
+        return self._clock.wall_ms() + self._settings.store.timer_max_delay_sec * 1000 - ACK_INTERVAL_MS
+
+    async def _store(self, body: bytes, tag: str, key: str, revive_qid: int, deliver_ms: int) -> PutMessageResult:
+        message = MessageExtBrokerInner(
+            self.topic,
+            revive_qid % self._settings.broker.revive_queue_num,
+            body,
+            {const.PROPERTY_TAGS: tag, const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: key},
+            born_timestamp=self._clock.wall_ms(),
+            born_host=self._own.store_host,
+        )
+        if self._settings.store.timer_wheel_enable:
+            message.properties[const.PROPERTY_TIMER_DELIVER_MS] = str(deliver_ms)
+            if self._own.broker_id == MASTER_ID:
+                refusal = self._hooks.apply(message)
+                if refusal is not None:
+                    return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, remark=refusal.remark)
+        return await self._put(message)

@@ -1,0 +1,170 @@
+"""Reviver: messages that nobody acknowledged in time, put where their group finds them again.
+
+The copy goes to the group's retry topic for the topic. It keeps body, flags, properties, times and keys, and is
+counted as tried once more. What comes from a retry topic goes into the same one again.
+
+Source:
+    broker/processor/PopReviveService.java reviveRetry; broker-api.md §15.6, changes-5.5.md §6.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.pop.interrupted_work import InterruptedWork
+from maxq.broker.pop.pop_counts import PopCounts
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.topic.topic_validator import is_retry_topic
+from maxq.config.settings import BrokerSettings
+from maxq.errors import MaxQError
+from maxq.protocol import message_const as const
+from maxq.protocol.body.pop import PopCheckPoint
+from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
+from maxq.protocol.message import MessageExt, decode_record
+from maxq.protocol.pop_extra_info import normal_topic, retry_topic_v1, retry_topic_v2
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import GetMessageStatus, PutMessageResult
+
+log = logging.getLogger(__name__)
+
+_READER: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+_LATER: Final = (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.OFFSET_OVERFLOW_BADLY)
+
+ReadElsewhere = Callable[[str, str, int, int], Awaitable[MessageExt | None]]
+"""Broker name, topic, queue id, offset: one message of another broker; None: it is gone. Raises MaxQError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviverParts:
+    """What it works with. `put` stores here, or gives a message to another group; `wake` is told of topic and group
+    that have messages again."""
+
+    settings: BrokerSettings
+    own: BrokerAddress
+    store: MessageStore
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    stats: BrokerStatsManager
+    put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
+    read_elsewhere: ReadElsewhere
+    counts: PopCounts
+    wake: Callable[[str, str], None]
+
+
+class Reviver:
+    """Of one broker."""
+
+    def __init__(self, parts: ReviverParts) -> None:
+        self._parts = parts
+        self._interrupted: InterruptedWork | None = None
+
+    def go_on_with(self, interrupted: InterruptedWork) -> None:
+        """What a kill left half done is not done twice."""
+        self._interrupted = interrupted
+
+    async def revive(self, point: PopCheckPoint) -> list[int]:
+        """Put its messages that are not acknowledged into the retry topic. Returns the queue offsets of those that
+        could not be: try them again later.
+
+        On a master nothing else happens from the first copy on until the caller goes on, who notes at once that the
+        check point has ended (see InterruptedWork)."""
+        parts = self._parts
+        topic = normal_topic(point.topic, point.group)
+        if parts.topics.select_topic_config(topic) is None:
+            log.warning("%s is gone: %d messages popped from it are not revived", topic, len(point.open_offsets()))
+            return []
+        if point.group not in parts.groups.subscription_group_table:
+            log.warning("group %s is gone: messages it popped from %s are not revived", point.group, topic)
+            return []
+        retry_topic = await self._make_retry_topic(point)
+        messages: dict[int, MessageExt] = {}
+        failed = [offset for offset in point.open_offsets() if not await self._read(point, offset, messages)]
+        for offset, message in messages.items():
+            if not await self._put_copy(point, self._copy(point, message, retry_topic)):
+                failed.append(offset)
+        if len(failed) < point.num:
+            parts.wake(topic, point.group)
+        return failed
+
+    async def _read(self, point: PopCheckPoint, offset: int, messages: dict[int, MessageExt]) -> bool:
+        """Add the message, unless it is gone. False: try again later."""
+        try:
+            message = await self._message(point, offset)
+        except (MaxQError, OSError) as error:
+            log.warning("message %d of %s-%d cannot be read now: %s", offset, point.topic, point.queue_id, error)
+            return False
+        if message is None:
+            log.warning("message %d of %s-%d is gone, it is not revived", offset, point.topic, point.queue_id)
+        else:
+            messages[offset] = message
+        return True
+
+    async def _put_copy(self, point: PopCheckPoint, copy: MessageExtBrokerInner) -> bool:
+        """False: try again later."""
+        if self._interrupted is not None and self._interrupted.has(copy):
+            return True
+        result = await self._parts.put(copy)
+        self._parts.counts.retried[point.group, point.topic, result.status.name] += 1
+        if not result.ok:
+            log.warning("a message of %s could not be revived: %s", point.topic, result.remark or result.status.name)
+            return False
+        self._parts.stats.put_counter(copy.topic, copy.queue_id).add(1, max(result.size, 0), 0)
+        return True
+
+    async def _message(self, point: PopCheckPoint, offset: int) -> MessageExt | None:
+        """None: it is gone for good. MaxQError: not now."""
+        if point.broker_name not in ("", self._parts.own.broker_name):
+            return await self._parts.read_elsewhere(point.broker_name, point.topic, point.queue_id, offset)
+        result = self._parts.store.get_message(_READER, point.topic, point.queue_id, offset, 1, None)
+        if result.status in _LATER:
+            raise MaxQError(f"the queue ends at {result.max_offset}")
+        if result.status is not GetMessageStatus.FOUND or result.next_begin_offset <= offset:
+            return None
+        if result.cold:
+            await asyncio.get_running_loop().run_in_executor(None, result.bring_in)
+        return decode_record(result.buffers[0])
+
+    def _copy(self, point: PopCheckPoint, message: MessageExt, topic: str) -> MessageExtBrokerInner:
+        queue_id = message.queue_id if self._parts.settings.broker.use_separate_retry_queue else 0
+        properties = dict(message.properties)
+        properties.pop(const.PROPERTY_DELAY_TIME_LEVEL, None)  # it was delayed already
+        if message.reconsume_times == 0 or const.PROPERTY_FIRST_POP_TIME not in properties:
+            properties[const.PROPERTY_FIRST_POP_TIME] = str(point.pop_time)
+        properties[const.PROPERTY_ORIGIN_GROUP] = point.group
+        return MessageExtBrokerInner(
+            topic, queue_id, message.body, properties,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=self._parts.own.store_host,
+            reconsume_times=message.reconsume_times + (0 if point.suspend else 1),
+        )  # fmt: skip
+
+    async def _make_retry_topic(self, point: PopCheckPoint) -> str:
+        """Its name. If it is new, it is on the disk before a message is in it: a topic that a kill made unknown would
+        be read by nobody."""
+        parts = self._parts
+        topic = point.topic
+        if not is_retry_topic(topic):
+            spell = retry_topic_v2 if parts.settings.broker.enable_retry_topic_v2 else retry_topic_v1
+            topic = spell(point.topic, point.group)
+        if parts.topics.select_topic_config(topic) is not None:
+            return topic
+        queues = 1
+        if parts.settings.broker.use_separate_retry_queue:
+            config = parts.topics.select_topic_config(normal_topic(point.topic, point.group))
+            queues = queues if config is None else config.read_queue_nums
+        parts.topics.create_topic_in_send_message_back_method(topic, queues, PERM_READ | PERM_WRITE, 0)
+        for queue_id in range(queues):
+            if parts.offsets.query_offset(point.group, topic, queue_id) < 0:
+                parts.offsets.commit_offset("initPopRetryOffset", point.group, topic, queue_id, 0)
+        await parts.topics.persisted()
+        return topic

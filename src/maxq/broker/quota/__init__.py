@@ -1,0 +1,1 @@
+"""Quotas: how much a topic takes, a group gets, and a user moves, per second."""

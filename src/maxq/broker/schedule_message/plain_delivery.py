@@ -1,0 +1,46 @@
+"""PlainDelivery: delayed messages that are due, from record to record, without a Python object for either.
+
+What it does not take (a record that is not plain, a queue that is not open, a store that takes nothing now) is left to
+Delivery, which knows every rule; both write the same bytes.
+
+Source:
+    broker/schedule/ScheduleMessageService.java messageTimeUp; store-format.md §15.
+"""
+
+from typing import Final
+
+from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from maxq.store.message_store import MessageStore
+from maxq.store.record_copy_cy import RecordCopy
+
+_NOWHERE: Final = (b"", SCHEDULE_TOPIC.encode(), TRANS_HALF_TOPIC.encode())
+
+
+class PlainDelivery:
+    """Of one broker."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._copy = RecordCopy()
+
+    def is_possible(self) -> bool:
+        """Does the store take messages now?"""
+        return self._store.refusal() is None
+
+    def deliver(self, physical_offset: int) -> int:
+        """Store what the delayed record there becomes. Call `delivered` after one or several.
+
+        Returns:
+            Bytes that were stored; 0: none, this one must take Delivery.
+        """
+        record = self._store.select_one_message(physical_offset)
+        copy = self._copy
+        if record is None or not copy.read(record) or copy.real_topic in _NOWHERE or copy.real_queue_id < 0:
+            return 0
+        return self._store.plain_writer.append_copy(
+            record, copy, copy.real_topic, copy.real_queue_id, copy.properties, copy.reconsume_times, copy.store_host
+        )
+
+    def delivered(self) -> None:
+        """What was stored goes its way."""
+        self._store.appended()

@@ -1,0 +1,191 @@
+"""What a broker knows of staged batches: nothing but the entries of its ledger, taken in one after the other.
+
+An entry is a JSON object with `kind`, `application` and `batch`:
+
+    claim        `coordinator`: the broker that decides for the application, written at all brokers before it first does
+    decision     (coordinator) which attempts the batch consists of, on all brokers: the point of no return
+    delivery     (every broker of the decision) `runs`: its staged requests, in the order of delivery
+    step         the messages of request `piece` (of `messages`, if there are such: these only) follow in the log,
+                 directly behind this entry; all others of it and of those before are delivered. `lost`: messages that
+                 could not be, so far
+    done         all are delivered
+    application  what the ledger knew of an application, whole: entries before it need not be read
+    snapshot     `first`: the queue offset of the first of the application entries that belong together, `offset`: its
+                 physical offset
+
+So a broker that starts, or a slave that becomes master, knows what was delivered: all before the last step, and of that
+step what is found behind it in the log (delivery.py).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Self
+
+from maxq.errors import RemoteProtocolError
+
+CLAIM: Final = "claim"
+DECISION: Final = "decision"
+DELIVERY: Final = "delivery"
+STEP: Final = "step"
+DONE: Final = "done"
+APPLICATION: Final = "application"
+SNAPSHOT: Final = "snapshot"
+
+_FORGET_MS: Final = 30 * 24 * 3_600_000
+
+
+class Run(NamedTuple):
+    """`length` requests of an attempt, of consecutive sequence numbers and queue offsets."""
+
+    attempt: str
+    sequence: int
+    queue_offset: int
+    length: int
+
+
+class Piece(NamedTuple):
+    """One staged request."""
+
+    attempt: str
+    sequence: int
+    queue_offset: int
+
+
+def read_runs(value: Any) -> list[Run]:
+    """From JSON: [[attempt, sequence, queue offset, length], …]. Raises RemoteProtocolError."""
+    runs: list[Run] = []
+    for one in value if isinstance(value, list) else [value]:
+        is_run = isinstance(one, list) and len(one) == 4 and isinstance(one[0], str)
+        if not is_run or not all(type(number) is int and number >= 0 for number in one[1:]):
+            raise RemoteProtocolError(f"{one!r:.80} is no [attempt, sequence, queue offset, length]")
+        runs.append(Run(*one))
+    return runs
+
+
+@dataclass
+class Delivery:
+    """A broker's part of a decided batch.
+
+    Attributes:
+        piece: everything before this request is delivered or lost.
+        messages: so is everything of it but these; None: all of it is open.
+        step_end: physical offset behind the step entry that began it; -1: what is said above is certain. Else some of
+            the open messages may be in the log from there on.
+    """
+
+    batch: int
+    runs: list[Run]
+    piece: int = 0
+    messages: list[int] | None = None
+    lost: int = 0
+    done: bool = False
+    step_end: int = -1
+
+    @property
+    def count(self) -> int:
+        return sum(run.length for run in self.runs)
+
+    def piece_at(self, number: int) -> Piece:
+        for run in self.runs:
+            if number < run.length:
+                return Piece(run.attempt, run.sequence + number, run.queue_offset + number)
+            number -= run.length
+        raise AssertionError("the delivery has no such piece")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "batch": self.batch, "runs": [list(run) for run in self.runs], "piece": self.piece,
+            "messages": self.messages, "lost": self.lost, "done": self.done, "stepEnd": self.step_end,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        return cls(
+            value["batch"], read_runs(value["runs"]), value["piece"], value["messages"], value["lost"],
+            value["done"], value["stepEnd"],
+        )  # fmt: skip
+
+
+@dataclass
+class Application:
+    """What is known of one writer.
+
+    Attributes:
+        batch: the last that was decided here; None: none was, this broker is not its coordinator.
+        decision: of that batch, as it was given.
+        decision_end: physical offset behind its entry.
+        last_ms: wall time of the last entry.
+        coordinator: the broker that decides; "": this one was not told.
+    """
+
+    batch: int | None = None
+    decision: dict[str, Any] = field(default_factory=dict)
+    decision_end: int = 0
+    delivery: Delivery | None = None
+    last_ms: int = 0
+    coordinator: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "decided": self.batch, "decision": self.decision, "decisionEnd": self.decision_end,
+            "delivery": None if self.delivery is None else self.delivery.to_json(), "lastMs": self.last_ms,
+            "coordinator": self.coordinator,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        delivery = value["delivery"]
+        return cls(
+            value["decided"], value["decision"], value["decisionEnd"],
+            None if delivery is None else Delivery.from_json(delivery), value["lastMs"],
+            value.get("coordinator", ""),
+        )  # fmt: skip
+
+
+class Ledger:
+    """The entries, taken together."""
+
+    def __init__(self) -> None:
+        self.applications: dict[str, Application] = {}
+
+    def take(self, entry: dict[str, Any], end_offset: int, now_ms: int) -> None:
+        """The next entry.
+
+        Args:
+            end_offset: physical offset behind its record.
+            now_ms: its store timestamp.
+        """
+        kind, name = entry["kind"], entry.get("application", "")
+        if kind == SNAPSHOT:
+            return
+        if kind == APPLICATION:
+            self.applications[name] = Application.from_json(entry["state"])
+            return
+        application = self.applications.setdefault(name, Application())
+        application.last_ms = now_ms
+        if kind == CLAIM:
+            application.coordinator = entry["coordinator"]
+        elif kind == DECISION:
+            application.batch, application.decision = entry["batch"], entry["decision"]
+            application.decision_end = end_offset
+        elif kind == DELIVERY:
+            application.delivery = Delivery(entry["batch"], read_runs(entry["runs"]))
+        else:
+            self._go_on(application.delivery, entry, end_offset)
+
+    @staticmethod
+    def _go_on(delivery: Delivery | None, entry: dict[str, Any], end_offset: int) -> None:
+        if delivery is None or delivery.batch != entry["batch"]:
+            return  # its beginning has expired with the log
+        delivery.lost = entry["lost"]
+        if entry["kind"] == DONE:
+            delivery.done, delivery.step_end = True, -1
+        else:
+            delivery.piece, delivery.messages, delivery.step_end = entry["piece"], entry["messages"], end_offset
+
+    def snapshot(self, now_ms: int) -> list[dict[str, Any]]:
+        """Application entries that say the same; those are left out that were not heard of for 30 days."""
+        return [
+            {"kind": APPLICATION, "application": name, "state": application.to_json()}
+            for name, application in self.applications.items()
+            if now_ms - application.last_ms < _FORGET_MS
+        ]

@@ -1,0 +1,36 @@
+"""What a collector gets, request by request."""
+
+import pytest
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
+
+from maxq.broker.metrics.otlp_exporter import OtlpExporter
+
+TEXT = """\
+# TYPE target_info gauge
+target_info 1.0
+# TYPE rocketmq_messages_in_total counter
+rocketmq_messages_in_total{otel_scope_name="broker-meter",topic="T"} 3.0
+rocketmq_messages_in_total{otel_scope_name="broker-meter",topic="U"} 4.0
+"""
+
+
+@pytest.mark.parametrize("most_points", [1, 2, 3])
+def test_no_request_is_empty_wherever_the_text_is_cut(most_points: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[MetricsData] = []
+
+    def export(_: OTLPMetricExporter, data: MetricsData) -> MetricExportResult:
+        sent.append(data)
+        return MetricExportResult.SUCCESS
+
+    monkeypatch.setattr(OTLPMetricExporter, "export", export)
+    exporter = OtlpExporter(
+        "http://127.0.0.1:1", {}, timeout_ms=100, most_points=most_points, began_ms=0, in_delta=False
+    )
+    assert exporter.export(TEXT, 1_000) is None
+    exporter.shutdown()
+    scopes = [data.resource_metrics[0].scope_metrics[0] for data in sent]
+    assert {scoped.scope.name for scoped in scopes} == {"broker-meter"}
+    assert [len(metric.data.data_points) for scoped in scopes for metric in scoped.metrics] == (
+        [1, 1] if most_points == 1 else [2]
+    )

@@ -1,0 +1,53 @@
+"""What clients committed to a slave outlives its restart."""
+
+import json
+
+from maxq.broker.offset.slave_commits import SlaveCommit
+from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
+
+FILE = CONFIG_DIR / "slaveCommits.json"
+AS_SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
+
+
+def slave(before: BrokerWorld | None = None) -> BrokerWorld:
+    world = BrokerWorld(AS_SLAVE, disk=before.disk) if before is not None else BrokerWorld(AS_SLAVE)
+    world.offsets.load()
+    return world
+
+
+def test_commits_are_there_after_a_restart() -> None:
+    world = slave()
+    world.offsets.slave_commits.note("G", "T", 3, 12)
+    world.offsets.slave_commits.note("x", "T@%RETRY%G", 0, 5)
+    world.offsets.persist()
+    again = slave(world).offsets
+    assert set(again.ahead_of_master({"offsetTable": {"T@G": {3: 11}}})) == {
+        SlaveCommit("T", "G", 3, 12),
+        SlaveCommit("T@%RETRY%G", "x", 0, 5),  # the key's last @ parts topic and group, as in the table of offsets
+    }
+
+
+def test_what_the_master_knows_is_not_in_the_file_any_more() -> None:
+    world = slave()
+    world.offsets.slave_commits.note("G", "T", 3, 12)
+    world.offsets.persist()
+    assert world.offsets.ahead_of_master({"offsetTable": {"T@G": {3: 12}}}) == []
+    world.offsets.persist()
+    assert len(slave(world).offsets.slave_commits) == 0
+
+
+def test_a_broker_that_starts_as_master_has_nobody_to_tell() -> None:
+    world = slave()
+    world.offsets.slave_commits.note("G", "T", 3, 12)
+    world.offsets.persist()
+    master = BrokerWorld(disk=world.disk)
+    master.offsets.load()
+    assert len(master.offsets.slave_commits) == 0
+    master.offsets.persist()
+    assert json.loads(world.disk.read(FILE)) == {"offsetTable": {}}
+
+
+def test_no_file_is_made_where_nothing_was_committed() -> None:
+    world = slave()
+    world.offsets.persist()
+    assert not world.disk.exists(FILE)

@@ -1,0 +1,151 @@
+"""The buffer of check points against a naive model: offsets, what is hidden, and what a journal gives back."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.protocol.body.pop import PopCheckPoint
+
+QUEUE = ("T", "G", 0)
+
+
+class Offsets:
+    """Committed offset of the one queue."""
+
+    def __init__(self) -> None:
+        self.committed = 0
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int:
+        return self.committed
+
+    def commit_offset(self, host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self.committed = offset
+
+
+class Journal:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, list[Any]]] = []
+
+    def write(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
+        self.records.append(entries)
+        return len(self.records) - 1, len(self.records)
+
+
+class Clock:
+    """Stands still."""
+
+    def wall_ms(self) -> int:
+        return 1_000
+
+
+def _buffer() -> tuple[CheckPointBuffer, Offsets, Journal]:
+    offsets, journal = Offsets(), Journal()
+    buffer = CheckPointBuffer(offsets, journal, Clock())  # type: ignore[arg-type]
+    buffer.is_open = True
+    return buffer, offsets, journal
+
+
+def _pop(buffer: CheckPointBuffer, start: int, count: int, pop_time: int, invisible: int = 60_000) -> PopCheckPoint:
+    point = PopCheckPoint("T", "G", 0, start, pop_time, invisible, "b", list(range(count)), count)
+    buffer.add([(point, 0, start + count)])
+    return point
+
+
+# pops of 1 to 4 messages, acks of any message, revivals of any check point
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("pop"), st.integers(1, 4)),
+        st.tuples(st.just("ack"), st.integers(0, 30)),
+        st.tuples(st.just("end"), st.integers(0, 10)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_the_committed_offset_is_the_first_open_check_point_and_a_replay_finds_the_same(
+    steps: list[tuple[str, int]],
+) -> None:
+    buffer, offsets, journal = _buffer()
+    points: list[PopCheckPoint] = []
+    open_offsets: dict[int, set[int]] = {}  # by start offset: the model
+    for kind, number in steps:
+        if kind == "pop":
+            start = sum(point.num for point in points)
+            points.append(_pop(buffer, start, number, 1_000 + len(points)))
+            open_offsets[start] = set(range(start, start + number))
+        elif kind == "ack":
+            for point in points:
+                live = buffer.find(point.key)
+                if live is not None and point.index_of(number) >= 0:
+                    buffer.ack(live, [number])
+                    open_offsets[point.start_offset].discard(number)
+        elif number < len(points):
+            live = buffer.find(points[number].key)
+            buffer.finish([] if live is None else [live])
+            open_offsets[points[number].start_offset] = set()
+        still_open = sorted(start for start, left in open_offsets.items() if left)
+        end = sum(point.num for point in points)
+        assert offsets.committed == (still_open[0] if still_open else end)
+        assert sum(buffer.in_flight.values()) == sum(map(len, open_offsets.values()))
+        assert max(offsets.committed, buffer.latest_offset(*QUEUE)) == end
+    again, offsets_again, _ = _buffer()
+    for at, record in enumerate(journal.records):
+        again.replay(at, record)
+    assert offsets_again.committed == offsets.committed
+    assert again.latest_offset(*QUEUE) == buffer.latest_offset(*QUEUE)
+    assert again.in_flight == buffer.in_flight and len(again) == len(buffer)
+    assert again.oldest_needed() == buffer.oldest_needed()
+
+
+def test_a_check_point_is_due_when_its_time_is_over_and_not_before() -> None:
+    buffer, _, _ = _buffer()
+    _pop(buffer, 0, 2, 1_000, invisible=250)
+    assert buffer.take_due(1_249) == []
+    assert [live.point.start_offset for live in buffer.take_due(1_300)] == [0]
+
+
+def test_the_oldest_go_when_there_are_too_many() -> None:
+    buffer, _, _ = _buffer()
+    for number in range(5):
+        _pop(buffer, number, 1, 1_000 + number)
+    assert [live.point.start_offset for live in buffer.take_old(1_002, 100)] == [0, 1]
+    assert [live.point.start_offset for live in buffer.take_old(0, 2)] == [0, 1, 2]
+
+
+def test_a_cursor_that_is_set_counts_and_acks_from_before_do_no_harm() -> None:
+    buffer, offsets, _ = _buffer()
+    point = _pop(buffer, 0, 2, 1_000)
+    buffer.set_cursor(QUEUE, 0)
+    assert buffer.latest_offset(*QUEUE) == -1
+    live = buffer.find(point.key)
+    assert live is not None
+    buffer.ack(live, [0, 1])
+    assert offsets.committed == 0 and len(buffer) == 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sets(st.integers(0, 40), min_size=1), st.sets(st.integers(0, 70)), st.sets(st.integers(0, 70)), st.booleans())
+def test_bits_of_a_batch_mark_what_the_acks_of_its_messages_would(
+    distances: set[int], before: set[int], batch: set[int], neighbours: bool
+) -> None:
+    diffs = list(range(len(distances))) if neighbours else sorted(distances)
+    marked = []
+    for at_once in (True, False):
+        buffer, offsets, _ = _buffer()
+        point = PopCheckPoint("T", "G", 0, 100, 1, 60_000, "b", diffs, len(diffs))
+        buffer.add([(point, 0, 200)])
+        (live,) = buffer.those([point.key])
+        for distance in before:
+            buffer.mark(live, 100 + distance)
+        if at_once:
+            mask = buffer.mark_those(live, sum(1 << distance for distance in batch))
+        else:
+            mask = sum(buffer.mark(live, 100 + distance) for distance in batch)
+        marked.append((mask, point.bit_map, live.ended, offsets.committed, buffer.in_flight))
+    assert marked[0] == marked[1]

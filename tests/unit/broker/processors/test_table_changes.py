@@ -1,0 +1,81 @@
+"""MAXQ_AWAIT_TABLE_CHANGE (30090): a question that waits until topics or groups change."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.remoting_command import RemotingCommand
+from tests.unit.broker.broker_world import BrokerWorld, FakeConnection
+
+CODE = RequestCode.MAXQ_AWAIT_TABLE_CHANGE
+
+
+def question(world: BrokerWorld, wait_ms: int = 30_000) -> RemotingCommand:
+    """Of a slave that has the tables as they are now."""
+    ext = {
+        "topicVersion": world.topics.data_version.encode().decode(),
+        "groupVersion": world.groups.data_version.encode().decode(),
+        "waitMs": str(wait_ms),
+    }
+    return RemotingCommand(CODE, ext, opaque=77)
+
+
+def changed(slave: FakeConnection) -> str:
+    (answer,) = slave.sent
+    assert (answer.code, answer.opaque, answer.is_response) == (ResponseCode.SUCCESS, 77, True)
+    return answer.ext["changed"]
+
+
+def makes_a_topic(world: BrokerWorld) -> None:
+    world.add_topic("T")
+
+
+def makes_a_group(world: BrokerWorld) -> None:
+    world.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+
+
+def shuts_a_group_out(world: BrokerWorld) -> None:
+    world.groups.update_forbidden("G", "T", 2, forbidden=True)
+
+
+def deletes_a_topic(world: BrokerWorld) -> None:
+    assert world.topics.delete_topic_configs(["Old"])
+
+
+@pytest.mark.parametrize("change", [makes_a_topic, makes_a_group, shuts_a_group_out, deletes_a_topic])
+async def test_slaves_that_wait_are_answered_when_something_changes(change: Callable[[BrokerWorld], None]) -> None:
+    world = BrokerWorld()
+    world.add_topic("Old")
+    slaves = [FakeConnection(), FakeConnection()]
+    waiting = [asyncio.create_task(world.send(question(world), slave)) for slave in slaves]
+    await asyncio.sleep(0)
+    assert not any(slave.sent for slave in slaves)
+    change(world)
+    await asyncio.gather(*waiting)
+    assert [changed(slave) for slave in slaves] == ["true", "true"]
+
+
+async def test_a_slave_with_an_older_table_does_not_wait() -> None:
+    world, slave = BrokerWorld(), FakeConnection()
+    asked = question(world)
+    world.add_topic("T")
+    await world.send(asked, slave)
+    assert changed(slave) == "true"
+
+
+async def test_a_slave_that_has_waited_long_enough_is_told_that_nothing_changed() -> None:
+    world, slave = BrokerWorld(), FakeConnection()
+    await world.send(question(world, wait_ms=0), slave)
+    assert changed(slave) == "false"
+
+
+@pytest.mark.parametrize("field", ["topicVersion", "groupVersion", "waitMs"])
+async def test_a_question_that_lacks_something_is_refused_by_name(field: str) -> None:
+    world = BrokerWorld()
+    asked = question(world)
+    del asked.ext[field]
+    answer = await world.send(asked)
+    assert answer.code != ResponseCode.SUCCESS and field in (answer.remark or "")

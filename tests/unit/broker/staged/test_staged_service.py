@@ -1,0 +1,146 @@
+"""A running broker's ledger: read anew, snapshots, SYNC_FLUSH, requests that are wrong."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from maxq.broker.staged import staged_service
+from maxq.broker.staged.staged_service import StagedService
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.errors import RequestRefusedError
+from maxq.protocol.message import Message, encode_batch
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
+from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.standalone import StandaloneServer
+
+
+@pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[StandaloneServer]:
+    settings = {"flushDiskType": request.param, "mappedFileSizeCommitLog": str(1 << 20)}
+    server = StandaloneServer(tmp_path, settings=settings, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
+    await server.start()
+    yield server
+    await server.shutdown()
+
+
+@pytest.fixture
+def service(server: StandaloneServer) -> StagedService:
+    assert server._broker is not None
+    return server._broker.staged.service
+
+
+async def ask(server: StandaloneServer, code: int, ext: dict[str, str], body: bytes = b"") -> RemotingCommand:
+    client = RemotingClient(NettyClientConfig(), clock=SystemClock(), rng=SystemRng())
+    try:
+        return await client.invoke(server.broker_address, RemotingCommand(code, ext, body), 10_000)
+    finally:
+        await client.close()
+
+
+def batch_of(*bodies: bytes) -> bytes:
+    return encode_batch(Message("T", body, {"UNIQ_KEY": f"{number:032X}"}) for number, body in enumerate(bodies))
+
+
+async def stage(server: StandaloneServer, body: bytes, count: int, **more: str) -> RemotingCommand:
+    ext = {
+        "topic": "T", "queueId": "0", "attempt": "x", "sequence": "0", "count": str(count), "plain": "true",
+        "bornTimestamp": "1", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", **more,
+    }  # fmt: skip
+    return await ask(server, RequestCode.MAXQ_STAGE_MESSAGES, ext, body)
+
+
+async def test_messages_are_in_their_queue_after_the_delivery(server: StandaloneServer, service: StagedService) -> None:
+    staged = await stage(server, batch_of(b"a", b"b"), 2)
+    assert staged.code == ResponseCode.SUCCESS, staged.remark
+    runs = [["x", 0, int(staged.ext["queueOffset"]), 1]]
+    decision = {"brokers": {server.broker_name: {"runs": runs}}}
+
+    assert await service.decide("app", 0, decision) == decision
+    assert server._broker is not None
+    store = server._broker.store
+    assert store.max_offset("T", 0) == 0
+    for before in (False, True):
+        found = await service.deliver("app", 0, runs)
+        assert (found.done, found.lost, found.before) == (True, 0, before)
+        assert store.max_offset("T", 0) == 2
+
+
+async def test_what_lies_at_the_place_of_another_attempt_is_lost_not_delivered(
+    server: StandaloneServer, service: StagedService
+) -> None:
+    staged = await stage(server, batch_of(b"a"), 1)
+    found = await service.deliver("app", 0, [["y", 0, int(staged.ext["queueOffset"]), 1], ["x", 0, 17, 1]])
+    assert (found.done, found.lost) == (True, 2)
+
+
+async def test_a_ledger_is_read_from_its_last_snapshot(
+    server: StandaloneServer, service: StagedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_service, "_ENTRIES_BETWEEN_SNAPSHOTS", 4)
+    for batch in range(3):
+        await service.decide("app", batch, {"brokers": {}})
+    await service.keep_short()
+    service.start()
+    assert (await service.application("app")).batch == 2
+    assert service._first_entry() == 0
+
+    await service.decide("other", 0, {"brokers": {}})
+    await service.keep_short()
+    await service.decide("app", 3, {"brokers": {}})
+    service.start()
+    assert (await service.application("app")).batch == 3
+    assert (await service.application("other")).batch == 0
+    assert (await service.application("unknown")).batch is None
+    assert service._first_entry() == 4
+
+
+async def test_the_first_claim_holds_over_restarts_and_snapshots(
+    server: StandaloneServer, service: StagedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_service, "_ENTRIES_BETWEEN_SNAPSHOTS", 1)
+    for coordinator in ("broker-b", "broker-c"):
+        ext = {"application": "app", "coordinator": coordinator}
+        answer = await ask(server, RequestCode.MAXQ_CLAIM_STAGED, ext)
+        assert (answer.code, answer.ext["coordinator"]) == (ResponseCode.SUCCESS, "broker-b")
+        await service.keep_short()
+        service.start()
+    known = await ask(server, RequestCode.MAXQ_STAGED_DECISION, {"application": "app"})
+    assert known.ext["coordinator"] == "broker-b"
+    assert "batch" not in known.ext
+    assert service._first_entry() > 0
+
+
+async def test_an_earlier_batch_is_refused(service: StagedService) -> None:
+    await service.decide("app", 2, {"brokers": {}})
+    with pytest.raises(RequestRefusedError, match="another applicationId"):
+        await service.decide("app", 1, {"brokers": {}})
+
+
+@pytest.mark.parametrize(
+    ("body", "count", "more", "code"),
+    [
+        (b"", 0, {}, ResponseCode.MESSAGE_ILLEGAL),
+        (batch_of(b"a"), 2, {}, ResponseCode.MESSAGE_ILLEGAL),
+        (batch_of(b"a"), 1, {"queueId": "99"}, ResponseCode.INVALID_PARAMETER),
+        (batch_of(b"a"), 1, {"queueId": "-1"}, ResponseCode.INVALID_PARAMETER),
+        (batch_of(b"a"), 1, {"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, ResponseCode.NO_PERMISSION),
+    ],
+)
+async def test_wrong_requests_are_refused(
+    server: StandaloneServer, body: bytes, count: int, more: dict[str, str], code: int
+) -> None:
+    assert (await stage(server, body, count, **more)).code == code
+
+
+async def test_malformed_requests_are_answered(server: StandaloneServer) -> None:
+    assert (await stage(server, b"\x00\x00\x00\x05", 1)).code != ResponseCode.SUCCESS
+    assert (await ask(server, RequestCode.MAXQ_CLAIM_STAGED, {"application": "app"})).code != ResponseCode.SUCCESS
+    name = {"application": "app", "batch": "0"}
+    for code in (RequestCode.MAXQ_DECIDE_STAGED, RequestCode.MAXQ_DELIVER_STAGED):
+        for body in (b"", b"[]", b"{", json.dumps({"brokers": {"a": 5}}).encode()):
+            answer = await ask(server, code, name, body)
+            assert answer.code != ResponseCode.SUCCESS, (code, body)

@@ -1,0 +1,39 @@
+"""The JSON of rows that is kept is that of the rows there are."""
+
+from maxq.broker.row_json import RowJson
+from maxq.protocol.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
+
+EMPTY = TopicConfigSerializeWrapper().encode()
+
+
+def written(rows: RowJson[TopicConfig], table: dict[str, TopicConfig]) -> bytes:
+    body = rows.put_into(EMPTY, table)
+    assert body == TopicConfigSerializeWrapper(table).encode()
+    return body
+
+
+def test_a_body_has_the_rows_of_now_whatever_was_written_before() -> None:
+    rows = RowJson[TopicConfig]("topicConfigTable")
+    table = {name: TopicConfig(name) for name in ("T", 'odd"ä', "U")}
+    first = written(rows, table)
+    assert written(rows, dict(table)) == first
+    written(rows, table | {"T": TopicConfig("T", 1, 1)})
+    written(rows, {"U": table["U"]})
+    written(rows, {})
+
+
+def test_a_row_is_written_once_until_it_is_replaced_or_forgotten() -> None:
+    class Counted(TopicConfig):
+        def to_json(self) -> dict[str, object]:
+            nonlocal count
+            count += 1
+            return super().to_json()
+
+    count = 0
+    rows, table = RowJson[TopicConfig]("topicConfigTable"), {"T": TopicConfig("T"), "U": Counted("U")}
+    for _ in range(3):
+        rows.put_into(EMPTY, table)
+    assert count == 1
+    rows.forget(["U", "unknown"])
+    rows.put_into(EMPTY, table)
+    assert count == 2
