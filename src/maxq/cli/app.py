@@ -12,12 +12,14 @@ import typer
 
 from maxq import __version__
 from maxq.cli.lazy import Entry, LazyGroup
+from maxq.cli.said import said
 from maxq.errors import ConfigError, MaxQError
 
 SUMMARY = "RocketMQ's broker in Python: servers, producing and consuming, administration, stores."
 COMMANDS = {
     "standalone": Entry("maxq.cli.servers", "Name server and broker in one process.", "standalone"),
     "namesrv": Entry("maxq.cli.servers", "A name server.", "namesrv"),
+    "dledger": Entry("maxq.cli.dledger", "A bare DLedger server (replicated log), and its client."),
     "broker": Entry("maxq.cli.servers", "A broker, or several (--workers).", "broker"),
     "produce": Entry("maxq.cli.messages", "Send lines or JSON as messages.", "produce"),
     "consume": Entry("maxq.cli.messages", "Print a topic's messages as a member of a group.", "consume"),
@@ -27,9 +29,19 @@ COMMANDS = {
     "timer": Entry("maxq.cli.timer", "Messages with a delivery time: list, inspect, cancel."),
     "transaction": Entry("maxq.cli.transaction", "Transactions: list, inspect, resume."),
     "store": Entry("maxq.cli.store", "Look into, check and recover store directories, offline."),
+    "sql": Entry("maxq.cli.sql", "Ask SQL of topics, consumer groups and store directories (Spark)."),
+    "pipeline": Entry("maxq.cli.pipeline", "Jobs on Spark: archive, audit, rebuild, replay, trace, stats, dlq."),
     "bench": Entry("maxq.cli.bench", "Generate load and measure."),
+    "shell": Entry("maxq.cli.shell", "Take commands one a line, with history and completion."),
+    "completion": Entry("maxq.cli.completion", "Print the script that makes bash or zsh complete commands."),
 }
-group = LazyGroup("maxq", SUMMARY, COMMANDS, epilog="maxq --version says which release this is.")
+group = LazyGroup(
+    "maxq",
+    SUMMARY,
+    COMMANDS,
+    epilog="maxq --version says which release this is.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -47,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
             print(message, file=sys.stderr)
             return error.exit_code
         where = getattr(getattr(error, "ctx", None), "command_path", "maxq")
-        return _fail(message, error.exit_code, where)
+        return _fail(f"{message.rstrip('.')}; {where} --help explains", error.exit_code, where)
     except typer.Abort:
         return 130
     except KeyboardInterrupt:
@@ -58,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     except ConfigError as error:
         return _fail(str(error), 2)
     except (MaxQError, OSError) as error:
-        return _fail(str(error) or type(error).__name__, 1)
+        return _fail(said(error), 1)
 
 
 def _fail(message: str, code: int, where: str = "maxq") -> int:

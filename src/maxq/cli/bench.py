@@ -51,7 +51,7 @@ Queues = Annotated[int, typer.Option(min=1, max=10, help="Its queues.")]
 Processes = Annotated[int, typer.Option(min=1, max=64, help="Generator processes for each of sending and pulling.")]
 
 
-@app.command()
+@app.command(short_help="Send as fast as it goes, or at a fixed rate.")
 def send(
     address: Address = None,
     pid: Pids = "",
@@ -69,6 +69,7 @@ def send(
     processes: Processes = 1,
 ) -> None:
     """Send: pipelined, one at a time (--inflight 1), in batches, or at a fixed rate."""
+    form = _header_form(ser)
     with _server(address, pid, set_) as (target, pids):
         plan = Plan(
             mode="send",
@@ -80,7 +81,7 @@ def send(
             rate=rate,
             secs=secs,
             warm=warm,
-            ser=_header_form(ser),
+            ser=form,
             topic=topic,
             queues=queues,
             processes=processes,
@@ -88,7 +89,7 @@ def send(
         _report("send", plan, pids)
 
 
-@app.command()
+@app.command(short_help="Pull what is there.")
 def consume(
     address: Address = None,
     pid: Pids = "",
@@ -103,6 +104,7 @@ def consume(
     fill: Annotated[int, typer.Option(min=0, help="MiB sent before, if the server is our own.")] = 256,
 ) -> None:
     """Pull what is there, again from the start at the end of each queue."""
+    form = _header_form(ser)
     with _server(address, pid, None) as (target, pids):
         if address is None and fill:
             _fill(target, topic, queues, fill)
@@ -113,7 +115,7 @@ def consume(
             max=maximum,
             secs=secs,
             warm=warm,
-            ser=_header_form(ser),
+            ser=form,
             topic=topic,
             queues=queues,
             processes=processes,
@@ -121,7 +123,7 @@ def consume(
         _report("consume", plan, pids)
 
 
-@app.command()
+@app.command(short_help="Send and long-poll at once.")
 def both(
     address: Address = None,
     pid: Pids = "",
@@ -139,6 +141,7 @@ def both(
     processes: Processes = 1,
 ) -> None:
     """Send and long-poll at once; the end-to-end latency is from before the send to after the pull."""
+    form = _header_form(ser)
     with _server(address, pid, set_) as (target, pids):
         plan = Plan(
             mode="both",
@@ -150,7 +153,7 @@ def both(
             max=maximum,
             secs=secs,
             warm=warm,
-            ser=_header_form(ser),
+            ser=form,
             topic=topic,
             queues=queues,
             processes=processes,
@@ -158,7 +161,7 @@ def both(
         _report("both", plan, pids)
 
 
-@app.command()
+@app.command(short_help="The workloads of the published figures.")
 def suite(
     address: Address = None,
     pid: Pids = "",

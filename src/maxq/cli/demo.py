@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from maxq.cli.demo_spark import archive_and_ask
 from maxq.cli.load.server_process import StandaloneProcess
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig, ProducerConfig, PushConsumerConfig
@@ -312,6 +313,7 @@ def main() -> int:
             say("server", f"{where}, ready after {server.ready_seconds:.2f} s")
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(Demonstration(server).run())
+            archive_and_ask(server.namesrv_address, TOPIC, MESSAGES + AFTER_RESTART, server.folder, say)
             if sys.stdin.isatty() and sys.stdout.isatty():
                 _stay(server)
     except (MaxQError, OSError) as error:
@@ -330,6 +332,7 @@ def _stay(server: StandaloneProcess) -> None:
         f"admin consumerProgress -g {GROUP} {option}",
         f"consume {TOPIC} --group me --max 5 {option}",
         f"produce {TOPIC} --file README.md {option}",
+        f"sql 'SELECT tags, count(*) FROM {TOPIC} GROUP BY tags ORDER BY 2 DESC LIMIT 5' {option}",
     ):
         print(f"    .venv/bin/maxq {command}")
     sys.stdout.flush()

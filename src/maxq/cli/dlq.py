@@ -23,7 +23,9 @@ from maxq.machine import system_seams
 from maxq.protocol.message import Message, MessageExt
 from maxq.runtime.system import SystemClock
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Dead letters of consumer groups.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, add_completion=False, help="Dead letters of consumer groups."
+)
 
 _PRODUCER = "TOOLS_PRODUCER"
 
@@ -71,7 +73,7 @@ def letter_object(letter: MessageExt) -> dict[str, Any]:
     }
 
 
-@command(app, "list")
+@command(app, "list", summary="Groups that have dead letters, and how many.")
 async def list_groups(admin: Admin) -> Report:
     """Groups that have dead letters, and how many of them were redriven."""
     counts = await admin.dead_letters.groups()
@@ -111,7 +113,7 @@ async def show_letters(
     return Report(_COLUMNS, rows, value=[letter_object(letter) for letter in letters], notes=notes)
 
 
-@command(app, "export")
+@command(app, "export", summary="Write a group's dead letters as JSON, one a line.")
 async def export_letters(
     admin: Admin,
     group: Group,

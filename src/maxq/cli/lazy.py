@@ -26,6 +26,10 @@ class LazyGroup(TyperGroup):
         super().__init__(name=name, help=summary, no_args_is_help=True, rich_markup_mode=None, **options)
         self._entries = entries
 
+    def summaries(self) -> Mapping[str, str]:
+        """Member → one line about it; nothing is imported."""
+        return {name: entry.summary for name, entry in self._entries.items()}
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self._entries)
 

@@ -13,13 +13,15 @@ from typing import Annotated, BinaryIO
 import orjson
 import typer
 
+from maxq.cli.credentials import AccessKey, SecretKey, use_credentials
 from maxq.cli.message_json import message_object, message_of
-from maxq.cli.options import split_assignments
+from maxq.cli.options import name_servers, split_assignments
 from maxq.cli.times import parse_time
 from maxq.client.admin.admin import Admin
-from maxq.client.client_config import LitePullConsumerConfig, ProducerConfig
+from maxq.client.client_config import LitePullConsumerConfig, ProducerConfig, SimpleConsumerConfig
 from maxq.client.lite_pull_consumer import LitePullConsumer
 from maxq.client.producer import Producer
+from maxq.client.simple_consumer import MAX_MESSAGES, SimpleConsumer
 from maxq.errors import ConfigError
 from maxq.machine import system_seams
 from maxq.protocol.enums import ConsumeFromWhere
@@ -37,7 +39,14 @@ _TAIL_GROUP = "TOOLS_CONSUMER"  # as mqadmin's tools: commits nothing
 
 Topic = Annotated[str, typer.Argument(help="Topic.")]
 Namesrv = Annotated[
-    str, typer.Option("-n", "--namesrvAddr", envvar="NAMESRV_ADDR", help="Name servers, host:port separated by ';'.")
+    str,
+    typer.Option(
+        "-n",
+        "--namesrvAddr",
+        envvar="NAMESRV_ADDR",
+        callback=name_servers,
+        help="Name servers, host:port separated by ';'.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="A whole message as JSON a line, instead of its body.")]
 Expression = Annotated[str, typer.Option("--tag", help="Only messages with these tags, such as 'a || b'.")]
@@ -56,18 +65,25 @@ def produce(
     in_flight: Annotated[int, typer.Option(min=1, max=10_000, help="Messages on their way at once.")] = 512,
     as_json: AsJson = False,
     namesrv: Namesrv = "127.0.0.1:9876",
+    access_key: AccessKey = None,
+    secret_key: SecretKey = None,
 ) -> None:
     """Send every line as a message; empty lines are left out, for RocketMQ has no empty messages.
 
     With --json a line is an object with body (or bodyBase64) and optionally tags, keys, flag, properties; what
     `maxq consume --json` prints will do.
     """
+    use_credentials(access_key, secret_key)
     given = split_assignments(properties or (), option="--property")
     with _lines_of(file) as lines:
         messages = _json_messages(lines, topic) if as_json else _plain_messages(lines, topic)
         count, seconds = asyncio.run(_produce(_labelled(messages, key, tag, given), namesrv, group, in_flight))
-    rate = f" ({count / seconds:,.0f}/s)" if seconds else ""
-    print(f"{count} messages sent to {topic} in {seconds:.2f} s{rate}", file=sys.stderr)
+    rate = f" ({count / seconds:,.0f}/s)" if count else ""
+    print(f"{_messages(count)} sent to {topic} in {seconds:.2f} s{rate}", file=sys.stderr)
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'' if count == 1 else 's'}"
 
 
 @contextmanager
@@ -115,21 +131,37 @@ def _labelled(
 
 
 async def _produce(messages: Iterator[Message], namesrv: str, group: str, in_flight: int) -> tuple[int, float]:
-    """Send all; how many there were, and how long it took from the first."""
+    """Send all; how many there were, and how long it took from the first.
+
+    Raises:
+        ConfigError: a line is no message; those before it were sent.
+    """
     count = 0
     started = time.monotonic()
     config = ProducerConfig(namesrv_addr=namesrv, producer_group=group)
     async with Producer(config, system_seams(namesrv)) as producer:
-        while some := await asyncio.to_thread(_take, messages):  # a terminal or pipe may make us wait
+        fault = None
+        while fault is None:
+            some, fault = await asyncio.to_thread(_take, messages)  # a terminal or pipe may make us wait
+            if not some:
+                break
             await producer.send_many(some, in_flight=in_flight)
             count += len(some)
             if sys.stderr.isatty():
                 print(f"\r{count} …", end="\r", file=sys.stderr)
+    if fault is not None:
+        raise ConfigError(f"{fault}; {_messages(count)} before it sent")
     return count, time.monotonic() - started
 
 
-def _take(messages: Iterator[Message]) -> list[Message]:
-    return list(itertools.islice(messages, _SEND_AT_ONCE))
+def _take(messages: Iterator[Message]) -> tuple[list[Message], ConfigError | None]:
+    """The next messages, and what is wrong with the line behind them."""
+    some: list[Message] = []
+    try:
+        some.extend(itertools.islice(messages, _SEND_AT_ONCE))
+    except ConfigError as error:
+        return some, error
+    return some, None
 
 
 @app.command()
@@ -141,12 +173,28 @@ def consume(
     ] = "earliest",
     maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
     idle: Annotated[float | None, typer.Option(min=0, help="End when nothing came for so many seconds.")] = None,
+    pop: Annotated[bool, typer.Option("--pop", help="Pop, and acknowledge what was printed.")] = False,
+    invisible: Annotated[
+        float, typer.Option(min=1, help="With --pop: seconds until others may have what was not acknowledged.")
+    ] = 30,
     expression: Expression = "*",
     as_json: AsJson = False,
     namesrv: Namesrv = "127.0.0.1:9876",
+    access_key: AccessKey = None,
+    secret_key: SecretKey = None,
 ) -> None:
     """Print messages as a member of a consumer group, and commit exactly those that were printed."""
+    use_credentials(access_key, secret_key)
     where, moment = _starting(start)
+    if pop:
+        if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+            raise ConfigError(f"--from {start}: a group that pops starts at earliest or latest")
+        popping = SimpleConsumerConfig(
+            namesrv_addr=namesrv, consumer_group=group, consume_from_where=where,
+            invisible_duration=round(invisible * 1000),
+        )  # fmt: skip
+        asyncio.run(_pop(popping, topic, expression, as_json, maximum, idle))
+        return
     config = LitePullConsumerConfig(
         namesrv_addr=namesrv,
         consumer_group=group,
@@ -201,6 +249,27 @@ async def _consume(
                 await consumer.commit(done)
 
 
+async def _pop(
+    config: SimpleConsumerConfig, topic: str, expression: str, as_json: bool, maximum: int | None, idle: float | None
+) -> None:
+    async with Admin(config, system_seams(config.namesrv_addr)) as admin:
+        await admin.topics.route(topic)
+    consumer = SimpleConsumer(config, system_seams(config.namesrv_addr))
+    await consumer.subscribe(topic, expression)
+    printed, quiet_since = 0, time.monotonic()
+    async with consumer:
+        while maximum is None or printed < maximum:
+            most = MAX_MESSAGES if maximum is None else min(MAX_MESSAGES, maximum - printed)
+            messages = await consumer.receive(most, wait_ms=_POLL_MS)
+            if messages:
+                _print(messages, as_json)
+                await consumer.ack_all(messages)
+                printed += len(messages)
+                quiet_since = time.monotonic()
+            elif idle is not None and time.monotonic() - quiet_since >= idle:
+                return
+
+
 async def _start_where_wanted(consumer: LitePullConsumer, config: LitePullConsumerConfig) -> None:
     """Seek in queues where the group has no offset: a broker lets new groups read young topics from the start, whatever
     the client asks for."""
@@ -224,8 +293,11 @@ def tail(
     maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
     as_json: AsJson = False,
     namesrv: Namesrv = "127.0.0.1:9876",
+    access_key: AccessKey = None,
+    secret_key: SecretKey = None,
 ) -> None:
     """Print what arrives in a topic from now on, until Ctrl-C; no group's offsets move."""
+    use_credentials(access_key, secret_key)
     config = LitePullConsumerConfig(
         namesrv_addr=namesrv,
         consumer_group=_TAIL_GROUP,

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable
 
-from maxq.errors import ConfigError
+import typer
+
+from maxq.errors import ConfigError, LocalProtocolError
+from maxq.remoting.client import split_address
 
 
 def split_assignments(pairs: Iterable[str], *, option: str = "--set") -> dict[str, str]:
@@ -18,3 +21,32 @@ def split_assignments(pairs: Iterable[str], *, option: str = "--set") -> dict[st
             raise ConfigError(f"{option} {pair!r} is not KEY=VALUE")
         found[key.strip()] = value.strip()
     return found
+
+
+def server_address(text: str | None) -> str | None:
+    """A callback: the address, if it is one.
+
+    Raises:
+        typer.BadParameter: it is no host:port.
+    """
+    if text:  # what an empty text means, commands know
+        try:
+            split_address(text)
+        except LocalProtocolError as error:
+            raise typer.BadParameter(str(error)) from None
+    return text
+
+
+def name_servers(text: str | None) -> str | None:
+    """A callback: the addresses of name servers, if they are some.
+
+    Raises:
+        typer.BadParameter: there is none, or one is no host:port.
+    """
+    if text is not None:
+        addresses = [part.strip().removeprefix("http://") for part in text.split(";") if part.strip()]
+        if not addresses:
+            raise typer.BadParameter(f"{text!r} names no name server: give host:port, several separated by ';'")
+        for address in addresses:
+            server_address(address)
+    return text

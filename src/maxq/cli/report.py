@@ -8,7 +8,7 @@ import csv
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -32,6 +32,7 @@ class Report:
         value: what --json prints instead of the rows as objects.
         notes: lines after the table, in text only.
         text: replaces the table in text.
+        failures: servers that did not do it, and why; the command ends with code 1.
     """
 
     columns: Mapping[str, str]
@@ -39,9 +40,12 @@ class Report:
     value: Any = None
     notes: Sequence[str] = ()
     text: str | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
 
     def objects(self) -> Any:
         """What --json prints."""
+        if isinstance(self.value, dict) and self.failures:
+            return {**self.value, "failures": dict(self.failures)}
         if self.value is not None:
             return self.value
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
@@ -85,11 +89,14 @@ def _aligned(report: Report) -> str:
 
 def _show_table(report: Report) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
+    from rich.text import Text
 
-    table = Table(*(head.removeprefix("#") for head in report.columns.values()))
+    # What comes from messages is text, not markup, and a narrow terminal breaks it rather than cutting it.
+    heads = (head.removeprefix("#") for head in report.columns.values())
+    table = Table(*(Column(Text(head), overflow="fold") for head in heads))
     for row in report.rows:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*(Text(_cell(value)) for value in row))
     console = Console()
     console.print(table)
     for note in report.notes:

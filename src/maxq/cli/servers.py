@@ -4,7 +4,6 @@ The servers are imported by the command that runs them: a name server needs no s
 """
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -16,13 +15,14 @@ from typing import Annotated, Any
 
 import typer
 
+from maxq.cli.long_lived import LongLived
 from maxq.cli.options import split_assignments
 from maxq.config import BrokerSettings, NamesrvSettings
-from maxq.config.host import broker_on, namesrv_on
+from maxq.config.host import broker_on, has_access_control, namesrv_on, where_it_listens
 from maxq.config.properties import format_properties, parse_properties
 from maxq.config.settings import DEFAULT_BROKER_PORT, DEFAULT_NAMESRV_PORT
 from maxq.errors import ConfigError, StoreFailedError
-from maxq.machine import new_event_loop, system_host
+from maxq.machine import new_event_loop, raise_file_limit, system_host
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 app = typer.Typer(rich_markup_mode=None)
@@ -33,6 +33,8 @@ FailureListener = Callable[[str, BaseException], None]
 log = logging.getLogger(__name__)
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+#: How long the loop waits for a thread that writes a table to let go of the interpreter; Python's own is 5 ms.
+_SWITCH_SECONDS = 0.001
 
 SetOption = Annotated[
     list[str] | None,
@@ -102,7 +104,11 @@ def namesrv(
         with naming_port(settings.server.bind_address, settings.server.listen_port, "name server"):
             await server.start()
 
-    serve(start, server.shutdown, lambda: f"maxq namesrv is ready on port {settings.server.listen_port}", ready_file)
+    where = where_it_listens(
+        settings.server.bind_address, has_access_control(settings.namesrv.acl_enable, settings.auth)
+    )
+    line = f"maxq namesrv is ready on port {settings.server.listen_port}{where}"
+    serve(start, server.shutdown, lambda: line, ready_file)
 
 
 @app.command()
@@ -154,9 +160,11 @@ def broker(
             await server.start()
 
     def ready() -> str:
+        guarded = has_access_control(settings.broker.acl_enable, settings.auth)
+        reached = where_it_listens(settings.server.bind_address, guarded)
         where = f"port {settings.server.listen_port}, store {settings.store.store_path_root_dir}"
         name, took = settings.broker.broker_name, time.monotonic() - started
-        return f"maxq broker is ready: {name} on {where} ({took:.2f} s); {server.ha_service.rule()}"
+        return f"maxq broker is ready: {name} on {where} ({took:.2f} s); {server.role.rule()}{reached}"
 
     serve(
         start, server.shutdown, ready, ready_file,
@@ -189,6 +197,7 @@ def serve(
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         failures: list[StoreFailedError] = []
+        long_lived = LongLived()
 
         def failed(service: str, error: BaseException) -> None:
             failure = StoreFailedError(f"{service} failed, the server has ended: {error}")
@@ -210,7 +219,7 @@ def serve(
             await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()  # raises what went wrong
-                gc.freeze()  # what the start has made stays: looking through it again holds up every client
+                long_lived.start()
                 print(ready(), flush=True)
                 if ready_file is not None:
                     ready_file.touch()
@@ -220,6 +229,7 @@ def serve(
                 await asyncio.gather(starting, return_exceptions=True)
         finally:
             stopping.cancel()
+            long_lived.stop()
             try:
                 await shutdown()
             except Exception as error:
@@ -231,6 +241,8 @@ def serve(
         if failures:
             raise failures[0]
 
+    raise_file_limit()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run())
 
@@ -250,6 +262,7 @@ def _watch_input(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> 
 def configure_logging(verbose: bool) -> None:
     """Logs go to standard error: warnings and errors, or everything that is worth saying."""
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=_LOG_FORMAT, stream=sys.stderr)
+    logging.getLogger("maxq.audit").setLevel(logging.INFO)  # who changed what is said always
 
 
 def warn(sentences: Iterable[str]) -> None:

@@ -36,9 +36,10 @@ HashSlots = Annotated[int, typer.Option("--hash-slots", help="maxHashSlotNum of 
 IndexEntries = Annotated[int, typer.Option("--index-entries", help="maxIndexNum of the index files.", min=0)]
 
 
-@app.command()
+@app.command(short_help="Every message in log order.")
 def messages(directory: Directory, as_json: Json = False, conf: Conf = None) -> None:
-    """Every message in log order; with --json one object a line."""
+    """Every message in log order, one a line; with --json as an object, without it tab-separated: physical offset,
+    size, topic, queue id, queue offset, store time in milliseconds, offset id, tags, keys."""
     with _errors_to_stderr(), _progress() as progress:
         walk = LogWalk(_open(directory, conf), progress)
         out = sys.stdout.buffer
@@ -51,9 +52,9 @@ def messages(directory: Directory, as_json: Json = False, conf: Conf = None) -> 
             print(fault, file=sys.stderr)
 
 
-@app.command()
+@app.command(short_help="First and next offset of every queue.")
 def offsets(directory: Directory, as_json: Json = False, conf: Conf = None) -> None:
-    """First and next offset of every queue."""
+    """First and next offset of every queue; without --json tab-separated behind topic and queue id."""
     with _errors_to_stderr(), _progress() as progress:
         found = queue_offsets(_open(directory, conf), progress)
     if as_json:
@@ -63,7 +64,7 @@ def offsets(directory: Directory, as_json: Json = False, conf: Conf = None) -> N
         print(f"{queue.topic}\t{queue.queue_id}\t{queue.min_offset}\t{queue.max_offset}")
 
 
-@app.command()
+@app.command(short_help="Compare log, queues, index, checkpoint and settings files.")
 def check(
     directory: Directory,
     as_json: Json = False,
@@ -83,7 +84,7 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(short_help="Do what the broker does at its start; --rebuild: all anew.")
 def recover(
     directory: Directory,
     as_json: Json = False,
@@ -105,7 +106,7 @@ def recover(
         print(line)
 
 
-@app.command()
+@app.command(short_help="Could MaxQ take over this (Java) store? Changes nothing.")
 def rehearse(
     directory: Directory,
     as_json: Json = False,

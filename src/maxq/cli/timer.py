@@ -20,7 +20,9 @@ from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.timer.offline_timer import OfflineTimer
 from maxq.store.tools.store_files import StoreFiles
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Messages with a delivery time.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, add_completion=False, help="Messages with a delivery time."
+)
 
 Page = dict[str, Any]
 Store = Annotated[Path | None, typer.Option("--store", help="Read this store directory instead of asking brokers.")]
@@ -121,7 +123,7 @@ def _note(page: Page) -> str:
     return text
 
 
-@command(app, "list")
+@command(app, "list", summary="What is due when, the next first.")
 async def list_messages(
     admin: Admin,
     broker: BrokerAddr = None,
@@ -152,7 +154,7 @@ async def list_messages(
     return found.report()
 
 
-@command(app, "inspect")
+@command(app, "inspect", summary="One message: when it is due, where it lies.")
 async def inspect_message(
     admin: Admin,
     msg_id: MsgId,

@@ -19,7 +19,7 @@ from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.tools.store_files import StoreFiles
 from maxq.store.tools.transactions import OfflineTransactions
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Transactions.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, add_completion=False, help="Transactions.")
 
 Store = Annotated[Path | None, typer.Option("--store", help="Read this store directory instead of asking brokers.")]
 Transaction = Annotated[str, typer.Argument(help="Transaction id (the message's unique key), or an offset message id.")]
@@ -73,7 +73,7 @@ def _open_row(half: MessageExt, now_ms: int) -> tuple[Any, ...]:
     )
 
 
-@command(app, "list")
+@command(app, "list", summary="Open transactions, the oldest first.")
 async def list_transactions(
     admin: Admin,
     broker: BrokerAddr = None,
@@ -95,7 +95,7 @@ async def list_transactions(
     return Report(_OPEN_COLUMNS, [_open_row(half, now_ms) for half in halves], notes=notes)
 
 
-@command(app, "inspect")
+@command(app, "inspect", summary="What became of one transaction.")
 async def inspect_transaction(admin: Admin, transaction: Transaction, store: Store = None) -> Report:
     """One transaction: what became of it, and every form of its message that is still stored."""
     if store is not None:
@@ -124,7 +124,7 @@ async def inspect_transaction(admin: Admin, transaction: Transaction, store: Sto
     return Report(_FORM_COLUMNS, rows, value=value, notes=[f"{verdict.value}: {_MEANING[verdict]}"])
 
 
-@command(app, "resume")
+@command(app, "resume", summary="Have the producer asked again.")
 async def resume_transaction(admin: Admin, transaction: Transaction) -> Report:
     """Have the producer of a transaction that was given up asked again, from the first time on."""
     msg_id = await admin.transactions.resume(transaction)

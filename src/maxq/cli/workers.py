@@ -51,6 +51,9 @@ def derive_workers(settings: BrokerSettings, count: int) -> list[Worker]:
             "storePathRootDir": str(store),
             "storePathCommitLog": str(commit_log),
         }
+        metrics_port = settings.broker.metrics_prom_exporter_port
+        if number and settings.broker.metrics_exporter_type != "DISABLE" and metrics_port:
+            own["metricsPromExporterPort"] = str(metrics_port + number)
         workers.append(Worker(number, own))
     return workers
 

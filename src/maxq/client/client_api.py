@@ -13,6 +13,11 @@ from collections.abc import Collection, Iterable
 from maxq.client.pull_result import PullResult, PullStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, NoRouteError, RemoteProtocolError
+from maxq.protocol.body.consumer_info import (
+    MessageQueueAssignment,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
+)
 from maxq.protocol.body.heartbeat import GetConsumerListByGroupResponseBody, HeartbeatData
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
 from maxq.protocol.body.route import TopicRouteData
@@ -214,6 +219,16 @@ class MQClientAPI:
         return int(response.ext["offset"])
 
     # --- queue locks ---
+
+    async def query_assignment(
+        self, address: str, topic: str, group: str, client_id: str, strategy: str = "AVG"
+    ) -> list[MessageQueueAssignment] | None:
+        """Which queues of a topic a member of a group should read, and how; None: the broker cannot tell now."""
+        body = QueryAssignmentRequestBody(topic, group, client_id, strategy).encode()
+        response = await self.call(address, RequestCode.QUERY_ASSIGNMENT, body=body)
+        if b"messageQueueAssignments" not in response.body_bytes:
+            return None
+        return QueryAssignmentResponseBody.decode(response.body_bytes).message_queue_assignments
 
     async def lock_batch(
         self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue], *, timeout_ms: int = 1_000

@@ -8,13 +8,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from maxq.client.hooks import CheckForbiddenHook, ConsumeMessageHook, FilterMessageHook, SendMessageHook
+from maxq.auth.signature import Credentials
+from maxq.client.hooks import (
+    CheckForbiddenHook,
+    ConsumeMessageHook,
+    EndTransactionHook,
+    FilterMessageHook,
+    SendMessageHook,
+)
 from maxq.client.rebalance import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import ClientError
 from maxq.protocol.compression import CompressionType
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import SerializeType
+from maxq.remoting.rpc_hooks import RPCHook
 from maxq.runtime.interfaces import Clock, Disk, Rng
 
 
@@ -26,6 +35,7 @@ class ClientSeams:
         host_ip: this machine's address, part of client and message ids.
         pid: process id, part of client and message ids.
         home: folder under which broadcasting consumers keep their offsets (`.rocketmq_offsets`).
+        credentials: what requests are signed with where a client's config has none.
     """
 
     clock: Clock
@@ -34,6 +44,7 @@ class ClientSeams:
     host_ip: str
     pid: int
     home: PurePath
+    credentials: Credentials | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +56,7 @@ class ClientConfig:
     unit_name: str = ""
     unit_mode: bool = False
     namespace: str = ""
+    namespace_v2: str = ""  # goes with every request (ns, nsd) instead of into names
     vip_channel_enabled: bool = False  # use port − 2 for everything but pulls
     use_tls: bool = False
     serialize_type: SerializeType = SerializeType.JSON
@@ -53,6 +65,14 @@ class ClientConfig:
     persist_consumer_offset_interval: int = 5_000
     rebalance_interval: int = 20_000
     mq_client_api_timeout: int = 3_000
+    enable_trace: bool = False  # tell of sends, listener calls and ends of transactions in the trace topic
+    trace_topic: str = ""  # empty: RMQ_SYS_TRACE_TOPIC
+    trace_msg_batch_num: int = 10  # events that go out together, at most 20
+    tls_config: NettyClientConfig | None = None  # files of TLS; None: encrypted, any certificate is fine
+    access_key: str = ""  # signs every request, together with secret_key; empty: the environment's, if there are any
+    secret_key: str = field(default="", repr=False)
+    security_token: str = field(default="", repr=False)
+    rpc_hooks: Sequence[RPCHook] = ()  # of clients that share an instance name those of the first one count
 
     def name_servers(self) -> list[str]:
         """The addresses of `namesrv_addr`.
@@ -64,6 +84,16 @@ class ClientConfig:
         if not addresses:
             raise ClientError("no name server is known: set namesrv_addr to host:port (several separated by ';')")
         return addresses
+
+    def credentials(self) -> Credentials | None:
+        """What requests are signed with.
+
+        Raises:
+            ClientError: an access key without its secret, or the reverse.
+        """
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ClientError("access_key and secret_key are given together or not at all")
+        return Credentials(self.access_key, self.secret_key, self.security_token) if self.access_key else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +119,7 @@ class ProducerConfig(ClientConfig):
     total_batch_max_bytes: int = 32 * 1024 * 1024  # waiting: above this messages are sent one by one
     send_message_hooks: Sequence[SendMessageHook] = ()
     check_forbidden_hooks: Sequence[CheckForbiddenHook] = ()
+    end_transaction_hooks: Sequence[EndTransactionHook] = ()  # of a TransactionProducer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +158,10 @@ class PushConsumerConfig(ConsumerConfig):
     pull_threshold_for_topic: int = -1  # messages, divided among the queues we have; −1 off
     pull_threshold_size_for_topic: int = -1  # MiB, likewise
     post_subscription_when_pull: bool = False
+    client_rebalance: bool = True  # False: the broker says which queues are ours, and whether we pull or pop
+    pop_invisible_time: int = 60_000  # popping: how long a message is ours
+    pop_batch_nums: int = 32  # messages of one pop
+    pop_threshold_for_queue: int = 96  # popping: messages in hand
     consume_message_hooks: Sequence[ConsumeMessageHook] = ()
 
 
@@ -139,3 +174,11 @@ class LitePullConsumerConfig(ConsumerConfig):
     poll_timeout: int = 5_000
     pull_threshold_for_all: int = 10_000  # messages
     broker_suspend_max_time: int = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleConsumerConfig(ConsumerConfig):
+    """SimpleConsumer."""
+
+    invisible_duration: int = 60_000  # how long a received message is nobody else's
+    await_duration: int = 15_000  # how long `receive` waits for something

@@ -19,6 +19,7 @@ from maxq.client.namespace import RETRY_PREFIX, wrap
 from maxq.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from maxq.client.pull_api import PullAPIWrapper
 from maxq.client.rebalance_impl import RebalanceImpl
+from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher, TraceSide
 from maxq.client.validators import check_consumer_group
 from maxq.errors import ClientError, MaxQError
 from maxq.protocol.body.heartbeat import ConsumerData
@@ -55,6 +56,9 @@ class GroupConsumer(ABC, Generic[Config]):
         self._offsets: OffsetStore
         self._rebalance: RebalanceImpl
         self._pull_api: PullAPIWrapper
+        self._trace: AsyncTraceDispatcher | None = None
+        if config.enable_trace:
+            self._trace = AsyncTraceDispatcher(config, config.consumer_group, TraceSide.CONSUME, seams)
 
     # --- life ---
 
@@ -97,6 +101,8 @@ class GroupConsumer(ABC, Generic[Config]):
             await self._manager.release(instance)
             raise
         self._instance = instance
+        if self._trace is not None:
+            self._trace.start(instance)
         return instance
 
     @abstractmethod
@@ -120,6 +126,13 @@ class GroupConsumer(ABC, Generic[Config]):
         """Who we are for the broker."""
         return self._running().client_id
 
+    async def _quit(self, instance: MQClientInstance) -> None:
+        """Give the place up; brokers are told."""
+        if self._trace is not None:
+            await self._trace.shutdown()
+        await instance.unregister_consumer(self.group)
+        await self._manager.release(instance)
+
     # --- subscriptions ---
 
     async def _announce(self) -> None:
@@ -132,7 +145,7 @@ class GroupConsumer(ABC, Generic[Config]):
     async def _learn_routes(self, instance: MQClientInstance) -> None:
         for topic in list(self._wanted):
             try:
-                await instance.update_route(topic)
+                await instance.routes.update_route(topic)
             except MaxQError as error:
                 level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
                 log.log(level, "no route for topic %s of group %s yet: %s", topic, self.group, error)

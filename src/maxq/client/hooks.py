@@ -1,7 +1,8 @@
 """Hooks: what an application has called around its sends, its listener calls and its pulls.
 
 They are given with the client's settings (`send_message_hooks=[…]`). A hook is an object with the methods of one of
-the protocols below. What a send or consume hook raises is logged and changes nothing; a CheckForbiddenHook refuses a
+the protocols below; hooks of all requests of a client are RPC hooks (remoting/rpc_hooks.py, `rpc_hooks=[…]`). What a
+send, end or consume hook raises is logged and changes nothing; a CheckForbiddenHook refuses a
 send by raising. Hooks of sends and pulls run on the client's event loop and must not block; those of listener calls run
 where the listener runs.
 
@@ -17,6 +18,7 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 from maxq.client.consume_result import ConsumeResult
+from maxq.client.local_transaction_state import LocalTransactionState
 from maxq.client.send_result import SendResult
 from maxq.protocol.message import Message, MessageExt
 from maxq.protocol.message_queue import MessageQueue
@@ -95,6 +97,46 @@ class SendHooks:
         """`context` has the result or the exception."""
         for hook in self._hooks:
             _call(hook.send_message_after, context)
+
+
+# --- ends of transactions ---
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionContext:
+    """A broker is about to be told how a local transaction ended.
+
+    Attributes:
+        from_transaction_check: the broker asked for it.
+    """
+
+    producer_group: str
+    message: Message
+    broker_address: str
+    msg_id: str
+    transaction_id: str | None
+    transaction_state: LocalTransactionState
+    from_transaction_check: bool
+
+
+class EndTransactionHook(Protocol):
+    """Told of every end of a transaction, before the broker is."""
+
+    def end_transaction(self, context: EndTransactionContext) -> None: ...
+
+
+class EndTransactionHooks:
+    """The hooks of one producer, in their order."""
+
+    def __init__(self, hooks: Sequence[EndTransactionHook]) -> None:
+        self._hooks = tuple(hooks)
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def call(self, context: EndTransactionContext) -> None:
+        for hook in self._hooks:
+            _call(hook.end_transaction, context)
 
 
 # --- consuming ---

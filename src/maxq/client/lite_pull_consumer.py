@@ -15,7 +15,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from maxq.client.client_config import ClientSeams, LitePullConsumerConfig
+from maxq.client.consume_result import ConsumeResult
 from maxq.client.group_consumer import GroupConsumer
+from maxq.client.hooks import ConsumeHooks
 from maxq.client.lite_pull_buffer import AssignedQueue, FetchBuffer, Fetched
 from maxq.client.message_selector import MessageSelector, expression_of
 from maxq.client.mq_client import MQClientInstance
@@ -26,6 +28,7 @@ from maxq.client.process_queue import ProcessQueue
 from maxq.client.pull_result import PullResult, PullStatus
 from maxq.client.rebalance_impl import RebalanceImpl
 from maxq.client.running_info import consumer_running_info
+from maxq.client.trace.hooks import ConsumeMessageTraceHook
 from maxq.client.validators import check_topic
 from maxq.errors import ClientError, MaxQError
 from maxq.protocol.body.consumer_info import ConsumerRunningInfo
@@ -38,6 +41,7 @@ log = logging.getLogger(__name__)
 
 FLOW_CONTROL_WAIT_MS = 10
 PAUSED_WAIT_MS = 100
+_NO_TIMEOUT_MS = 1 << 62  # of hooks: a poll has none
 
 
 class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
@@ -60,6 +64,8 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         self._buffer = FetchBuffer()
         self._given_out: Fetched | None = None  # by the last poll; done when the next one is called
         self._next_auto_commit_ms = 0
+        traces = () if self._trace is None else (ConsumeMessageTraceHook(self._trace),)
+        self._hooks = ConsumeHooks(traces, self.group, config.namespace, self._clock, _NO_TIMEOUT_MS)
 
     # --- life ---
 
@@ -100,8 +106,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         await self._offsets.persist_all(list(self._assigned), certain=True)
         self._instance = None
         await self._rebalance.destroy()
-        await instance.unregister_consumer(self.group)
-        await self._manager.release(instance)
+        await self._quit(instance)
         self._assigned.clear()
         self._buffer.clear()
         self._given_out = None
@@ -153,7 +158,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
             if queue not in queues:
                 await self._stop(queue)
         for topic in sorted({queue.topic for queue in queues}):
-            await instance.update_route(topic)
+            await instance.routes.update_route(topic)
         await instance.heartbeat_all()
         for queue in sorted(queues - self._assigned.keys()):
             self._begin(queue, ProcessQueue(self._clock.monotonic_ms()), await self._rebalance.pull_from_where(queue))
@@ -164,7 +169,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """All readable queues of a topic, sorted; NoRouteError if there is no such topic."""
-        queues = await self._running().subscribe_queues(wrap(self._config.namespace, topic))
+        queues = await self._running().routes.subscribe_queues(wrap(self._config.namespace, topic))
         return [self._for_the_user(queue) for queue in queues]
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
@@ -202,6 +207,9 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
             if left_ms <= 0 or not await self._buffer.wait(left_ms / 1000):
                 return []
         self._given_out = fetched
+        hooked = self._hooks.before(fetched.messages, fetched.assigned.queue)
+        if hooked is not None:  # what the application does with them nobody knows: they count as consumed here
+            self._hooks.after(hooked, ConsumeResult.SUCCESS, raised=False)
         return fetched.messages
 
     def _finish_given_out(self) -> None:

@@ -210,23 +210,21 @@ class MessageSender:
 
     async def publish_info(self, topic: str) -> TopicPublishInfo:
         """Publish queues of a topic (name on the wire)."""
-        info = self.instance.known_publish_info(topic)
+        info = self.instance.routes.known_publish_info(topic)
         if info is not None and info.queues:
             return info
         config = self._config
-        return await self.instance.publish_info(topic, config.create_topic_key, config.default_topic_queue_nums)
+        return await self.instance.routes.publish_info(topic, config.create_topic_key, config.default_topic_queue_nums)
 
     def select_queue(self, info: TopicPublishInfo, last_broker_name: str | None = None) -> MessageQueue:
         """The next queue in turn, not on the broker that just failed; with fault latency on an available, else a
         reachable broker if there is one."""
-        broker_of = self.instance.broker_of
+        broker_of = self.instance.routes.broker_of
         if self.faults.enabled:
             now_ms = self._clock.monotonic_ms()
             queue = info.select_one(
                 lambda q: q.broker_name != last_broker_name and self.faults.is_available(broker_of(q), now_ms)
-            ) or info.select_one(
-                lambda q: q.broker_name != last_broker_name and self.faults.is_reachable(broker_of(q))
-            )
+            ) or info.select_one(lambda q: q.broker_name != last_broker_name and self.faults.is_reachable(broker_of(q)))
         elif last_broker_name is not None:
             queue = info.select_one(lambda q: q.broker_name != last_broker_name)
         else:
@@ -254,7 +252,7 @@ class MessageSender:
             "j": prepared.reconsume_times,
             "k": self._unit_mode,
             "m": "true" if prepared.is_batch else "false",
-            "n": self.instance.broker_of(queue),
+            "n": self.instance.routes.broker_of(queue),
         }
         if prepared.max_reconsume_times is not None:
             ext["l"] = prepared.max_reconsume_times
@@ -267,7 +265,7 @@ class MessageSender:
 
     def address(self, queue: MessageQueue) -> str | None:
         """Where to send for a queue; None if its broker has no master we know of."""
-        address = self.instance.find_broker_address_in_publish(self.instance.broker_of(queue))
+        address = self.instance.find_broker_address_in_publish(self.instance.routes.broker_of(queue))
         return None if address is None else self.instance.api.address(address)
 
     async def address_of(self, queue: MessageQueue) -> str:
@@ -278,10 +276,10 @@ class MessageSender:
         """
         address = self.address(queue)
         if address is None:
-            await self.instance.update_route(queue.topic)
+            await self.instance.routes.update_route(queue.topic)
             address = self.address(queue)
         if address is None:
-            broker_name = self.instance.broker_of(queue)
+            broker_name = self.instance.routes.broker_of(queue)
             raise ClientError(f"broker {broker_name} has no master in the name server's routes")
         return address
 
@@ -337,7 +335,7 @@ class MessageSender:
 
     def _note(self, queue: MessageQueue, started_ms: int, *, isolation: bool, reachable: bool) -> None:
         now_ms = self._clock.monotonic_ms()
-        broker_name = self.instance.broker_of(queue)
+        broker_name = self.instance.routes.broker_of(queue)
         self.faults.update(broker_name, now_ms - started_ms, now_ms, isolation=isolation, reachable=reachable)
 
     def result(
@@ -429,10 +427,10 @@ class MessageSender:
         if not is_moved and not getattr(error, "refresh_route", False):
             return info
         try:
-            await self.instance.update_route(topic)
+            await self.instance.routes.update_route(topic)
         except (RemotingError, BrokerError):
             return info
-        fresh = self.instance.known_publish_info(topic)
+        fresh = self.instance.routes.known_publish_info(topic)
         return fresh if fresh is not None and fresh.queues else info
 
     def _left(self, deadline_ms: int, prepared: PreparedMessage, timeout_ms: int) -> int:

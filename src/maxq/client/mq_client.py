@@ -17,17 +17,10 @@ from maxq.client.broker_table import BrokerAddress, BrokerTable
 from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.request_reply import PendingRequests
-from maxq.client.shared_lookups import SharedLookups
-from maxq.client.topic_publish_info import (
-    TopicPublishInfo,
-    is_route_changed,
-    publish_queues,
-    subscribe_queues,
-)
+from maxq.client.topic_routes import TopicRoutes
 from maxq.errors import BrokerError, ClientError, MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData, ProducerData
-from maxq.protocol.body.route import MASTER_ID, TopicRouteData
-from maxq.protocol.body.static_topic import NO_BROKER, global_queues, is_mock_broker
+from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader
 from maxq.protocol.message import MessageExt, UniqIdGenerator
 from maxq.protocol.message_queue import MessageQueue
@@ -86,18 +79,14 @@ class MQClientInstance:
             timeout_ms=config.mq_client_api_timeout,
         )
         self.ids = UniqIdGenerator(seams.pid, seams.host_ip, seams.clock, seams.rng)
-        self.routes: dict[str, TopicRouteData] = {}
         self.brokers = BrokerTable(seams.clock)
-        self._leaders: dict[str, dict[MessageQueue, str]] = {}  # of static topics: who leads each global queue
+        self.routes = TopicRoutes(self.api, self.brokers, seams.rng)
         self._refreshed_ms: dict[str, int] = {}  # topic → when refresh_route_soon last asked; monotonic
         self._refreshing: set[asyncio.Task[None]] = set()
-        self._publish: dict[str, TopicPublishInfo] = {}
         self._producer_groups: set[str] = set()
         self._consumers: dict[str, ConsumerInner] = {}
         self._transaction_checkers: dict[str, TransactionChecker] = {}
         self.pending_requests = PendingRequests()
-        self._route_lookups: SharedLookups[bool] = SharedLookups()
-        self._publish_lookups: SharedLookups[TopicPublishInfo] = SharedLookups()
         self._heartbeat_lock = asyncio.Lock()
         self._heartbeat_wanted = asyncio.Event()
         self._introduced: set[str] = set()  # brokers that know all our producer groups
@@ -218,121 +207,7 @@ class MQClientInstance:
 
     async def update_all_routes(self) -> None:
         """Ask the name server for every topic in use, and forget brokers that no route mentions any more."""
-        topics = set(self._publish)
-        for consumer in self._consumers.values():
-            topics.update(consumer.topics())
-        for topic in sorted(topics):
-            try:
-                await self.update_route(topic)
-            except NoRouteError:
-                log.debug("the name server knows no route for %s", topic)
-            except (RemotingError, BrokerError) as error:
-                # A route that cannot be had keeps the old one: brokers may well be there without the name server.
-                log.warning("no route for %s: %s", topic, error)
-
-    async def update_route(self, topic: str) -> bool:
-        """Ask the name server for one topic.
-
-        Returns:
-            True if the route is another one than before.
-
-        Raises:
-            NoRouteError: nobody knows the topic. The old route, if any, stays.
-            RemotingError, BrokerError: the name server could not be asked.
-        """
-
-        async def ask() -> bool:
-            return self._take_route(topic, await self.api.topic_route(topic))
-
-        return await self._route_lookups.share(topic, ask)
-
-    async def update_route_from_default(self, topic: str, create_topic_key: str, queue_nums: int) -> None:
-        """A topic that does not exist: use the route of `create_topic_key` with at most `queue_nums` queues a broker;
-        the first send creates the topic.
-
-        Raises:
-            NoRouteError: no broker creates topics by itself (autoCreateTopicEnable).
-        """
-        route = await self.api.topic_route(create_topic_key)
-        for data in route.queue_datas:
-            nums = min(queue_nums, data.read_queue_nums)
-            data.read_queue_nums = nums
-            data.write_queue_nums = nums
-        self._take_route(topic, route)
-
-    def _take_route(self, topic: str, route: TopicRouteData) -> bool:
-        changed = is_route_changed(self.routes.get(topic), route)
-        if changed:
-            log.info("route of %s changed: %s", topic, route)
-            for data in route.broker_datas:
-                self.brokers.replace(data.broker_name, data.broker_addrs)
-            self.routes[topic] = route
-            self._leaders[topic] = global_queues(topic, route.topic_queue_mapping_by_broker or {})
-        if topic in self._publish and (changed or not self._publish[topic].queues):
-            self._set_publish_info(topic, route)
-        return changed
-
-    def _set_publish_info(self, topic: str, route: TopicRouteData) -> TopicPublishInfo:
-        old = self._publish.get(topic)
-        first = self.seams.rng.below(1 << 16) if old is None else old.index  # the round goes on
-        info = TopicPublishInfo(publish_queues(topic, route), first=first)
-        self._publish[topic] = info
-        return info
-
-    def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """Publish queues of a topic if they are at hand; the fast path of sends."""
-        return self._publish.get(topic)
-
-    async def publish_info(self, topic: str, create_topic_key: str | None, queue_nums: int) -> TopicPublishInfo:
-        """Publish queues of a topic; asks the name server when they are not known yet.
-
-        Args:
-            create_topic_key: template topic for one that does not exist; None: do not create.
-            queue_nums: queues per broker for such a topic.
-
-        Raises:
-            NoRouteError: no such topic, and no way to create it.
-            ClientError: the topic is there but no broker takes messages for it.
-        """
-        info = self._publish.get(topic)
-        if info is None or not info.queues:
-            info = await self._publish_lookups.share(
-                topic, lambda: self._find_publish_info(topic, create_topic_key, queue_nums)
-            )
-        if not info.queues:
-            raise ClientError(
-                f"topic {topic} has a route but no queue that takes messages: no broker of it has write permission "
-                "and a master online"
-            )
-        return info
-
-    async def _find_publish_info(self, topic: str, create_topic_key: str | None, queue_nums: int) -> TopicPublishInfo:
-        try:
-            await self.update_route(topic)
-        except NoRouteError:
-            if topic not in self.routes:
-                if create_topic_key is None:
-                    raise
-                await self.update_route_from_default(topic, create_topic_key, queue_nums)
-        except (RemotingError, BrokerError):
-            if topic not in self.routes:
-                raise
-        return self._set_publish_info(topic, self.routes[topic])
-
-    async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of a topic, sorted; asks the name server if the route is not known.
-
-        Raises:
-            NoRouteError: nobody knows the topic.
-        """
-        if topic not in self.routes:
-            await self.update_route(topic)
-        return subscribe_queues(topic, self.routes[topic])
-
-    def known_subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """The same from what is known now."""
-        route = self.routes.get(topic)
-        return subscribe_queues(topic, route) if route else []
+        await self.routes.update_all({topic for consumer in self._consumers.values() for topic in consumer.topics()})
 
     def refresh_route_soon(self, topic: str) -> None:
         """Its brokers are not where the route says: do not let readers wait for the timer."""
@@ -343,18 +218,12 @@ class MQClientInstance:
         if last_ms is not None and now_ms - last_ms < ROUTE_REFRESH_MIN_INTERVAL_MS:
             return
         self._refreshed_ms[topic] = now_ms
-        work = self._survive(f"route of {topic}", partial(self.update_route, topic))
+        work = self._survive(f"route of {topic}", partial(self.routes.update_route, topic))
         task = asyncio.create_task(work, name=f"maxq-route-{topic}")
         self._refreshing.add(task)
         task.add_done_callback(self._refreshing.discard)
 
     # --- brokers ---
-
-    def broker_of(self, queue: MessageQueue) -> str:
-        """Name of the broker group that serves a queue: of a global queue of a static topic, who leads it now."""
-        if not is_mock_broker(queue.broker_name):
-            return queue.broker_name
-        return self._leaders.get(queue.topic, {}).get(queue, NO_BROKER)
 
     def find_broker_address_in_publish(self, broker_name: str) -> str | None:
         """Address of the master of a broker group."""
@@ -382,10 +251,10 @@ class MQClientInstance:
         return (await self._group_of(queue))[0].address
 
     async def _group_of(self, queue: MessageQueue) -> list[BrokerAddress]:
-        if self.brokers.master(self.broker_of(queue)) is None:
+        if self.brokers.master(self.routes.broker_of(queue)) is None:
             with contextlib.suppress(NoRouteError):
-                await self.update_route(queue.topic)
-        group = self.brokers.candidates(self.broker_of(queue))
+                await self.routes.update_route(queue.topic)
+        group = self.brokers.candidates(self.routes.broker_of(queue))
         if not group:
             raise ClientError(f"broker {queue.broker_name} of topic {queue.topic} is in no route of the name server")
         return group
@@ -422,13 +291,13 @@ class MQClientInstance:
 
     async def find_consumer_ids(self, topic: str, group: str) -> list[str] | None:
         """Members of a group, asked from one random broker of the topic; None if nobody can tell."""
-        route = self.routes.get(topic)
+        route = self.routes.table.get(topic)
         if route is None or not route.broker_datas:
             try:
-                await self.update_route(topic)
+                await self.routes.update_route(topic)
             except (RemotingError, BrokerError):
                 return None
-            route = self.routes[topic]
+            route = self.routes.table[topic]
         if not route.broker_datas:
             return None
         data = route.broker_datas[self.seams.rng.below(len(route.broker_datas))]
@@ -454,11 +323,12 @@ class MQClientInstance:
             await asyncio.sleep(HEARTBEAT_MIN_INTERVAL_MS / 1000)
             rest_ms = self.config.heartbeat_broker_interval - HEARTBEAT_MIN_INTERVAL_MS
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._heartbeat_wanted.wait(), max(rest_ms, 0) / 1000)
+                async with asyncio.timeout(max(rest_ms, 0) / 1000):  # wait_for may lose a cancellation
+                    await self._heartbeat_wanted.wait()
             self._heartbeat_wanted.clear()
 
     async def _heartbeat_round(self) -> None:
-        self.brokers.forget_offline(self.routes.values())
+        self.brokers.forget_offline(self.routes.table.values())
         await self.heartbeat_all()
 
     def heartbeat_data(self) -> HeartbeatData:
@@ -511,7 +381,8 @@ class MQClientInstance:
             balanced = await self._rebalance_round()
             wait_ms = self.config.rebalance_interval if balanced else REBALANCE_MIN_INTERVAL_MS
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._rebalance_wanted.wait(), wait_ms / 1000)
+                async with asyncio.timeout(wait_ms / 1000):  # wait_for may lose a cancellation
+                    await self._rebalance_wanted.wait()
             self._rebalance_wanted.clear()
 
     async def _rebalance_round(self) -> bool:

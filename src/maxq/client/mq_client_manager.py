@@ -8,11 +8,13 @@ Source: apache/rocketmq client/impl/MQClientManager.java, client/ClientConfig.ja
 
 import asyncio
 
+from maxq.auth.acl_client_rpc_hook import AclClientRPCHook
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.server_requests import ServerRequests
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.remoting.client import RemotingClient
+from maxq.remoting.rpc_hooks import HookedRemotingClient, NamespaceRPCHook, RPCHook
 from maxq.remoting.tls import ClientTls
 
 DEFAULT_INSTANCE = "DEFAULT"
@@ -51,13 +53,7 @@ class MQClientManager:
         async with self._lock:
             instance = self._instances.get(client_id)
             if instance is None:
-                remoting = RemotingClient(
-                    NettyClientConfig(use_tls=config.use_tls),
-                    clock=self.seams.clock,
-                    rng=self.seams.rng,
-                    tls=(self._tls or client_tls(self.seams)) if config.use_tls else None,
-                )
-                instance = MQClientInstance(client_id, config, self.seams, remoting)
+                instance = MQClientInstance(client_id, config, self.seams, remoting_of(config, self.seams, self._tls))
                 ServerRequests(instance).register()
                 await instance.start()
                 self._instances[client_id] = instance
@@ -69,3 +65,31 @@ class MQClientManager:
             if instance.is_idle and self._instances.get(instance.client_id) is instance:
                 del self._instances[instance.client_id]
                 await instance.shutdown()
+
+
+def remoting_of(config: ClientConfig, seams: ClientSeams, tls: ClientTls | None = None) -> RemotingClient:
+    """What a client with this config talks to servers with: its hooks, signatures, TLS.
+
+    Args:
+        tls: for a config that says `use_tls` and names no files; None: trust every certificate.
+
+    Raises:
+        ClientError: an access key without its secret.
+        ConfigError: the files of TLS cannot be used.
+    """
+    netty = config.tls_config or NettyClientConfig(use_tls=config.use_tls)
+    if not config.use_tls:
+        tls = None
+    elif config.tls_config is not None:
+        tls = ClientTls(config.tls_config, seams.disk)
+    else:
+        tls = tls or client_tls(seams)
+    hooks: list[RPCHook] = list(config.rpc_hooks)
+    if config.namespace_v2:
+        hooks.append(NamespaceRPCHook(config.namespace_v2))
+    credentials = config.credentials() or seams.credentials
+    if credentials is not None:  # after all others: it signs what these added
+        hooks.append(AclClientRPCHook(credentials))
+    if hooks:
+        return HookedRemotingClient(netty, hooks, clock=seams.clock, rng=seams.rng, tls=tls)
+    return RemotingClient(netty, clock=seams.clock, rng=seams.rng, tls=tls)

@@ -10,6 +10,7 @@ Source: apache/rocketmq client/producer/DefaultMQProducer.java, client/impl/prod
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -22,9 +23,11 @@ from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, unwrap, wrap
 from maxq.client.produce_accumulator import ProduceAccumulator
 from maxq.client.send_result import SendResult
 from maxq.client.topic_publish_info import TopicPublishInfo
+from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher, TraceSide
+from maxq.client.trace.hooks import SendMessageTraceHook, recall_record
 from maxq.client.validators import DEFAULT_PRODUCER_GROUP, check_group
 from maxq.codes import RequestCode
-from maxq.errors import ClientError, RemoteProtocolError
+from maxq.errors import BrokerError, ClientError, RemoteProtocolError
 from maxq.protocol import message_const as const
 from maxq.protocol.header.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from maxq.protocol.message import Message, MessageExt
@@ -60,6 +63,9 @@ class Producer:
         self._sender: MessageSender
         self._detector: asyncio.Task[None] | None = None
         self._accumulator = ProduceAccumulator(config, self._send_gathered) if config.auto_batch else None
+        self._trace: AsyncTraceDispatcher | None = None
+        if config.enable_trace:
+            self._trace = AsyncTraceDispatcher(config, config.producer_group, TraceSide.PRODUCE, seams)
 
     # --- life ---
 
@@ -79,10 +85,18 @@ class Producer:
         except BaseException:
             await self._manager.release(instance)
             raise
-        self._sender = MessageSender(instance, config, self.group)
+        if self._trace is not None:
+            self._trace.start(instance)
+        self._sender = MessageSender(instance, self._traced(config), self.group)
         self._instance = instance
         if config.send_latency_enable and config.start_detector_enable:
             self._detector = asyncio.create_task(self._detect(), name="maxq-fault-detector")
+
+    def _traced(self, config: ProducerConfig) -> ProducerConfig:
+        if self._trace is None:
+            return config
+        hook = SendMessageTraceHook(self._trace)
+        return replace(config, send_message_hooks=(*config.send_message_hooks, hook))
 
     async def shutdown(self) -> None:
         """Leave: what waits for a batch is sent, brokers are told, connections closed."""
@@ -94,6 +108,8 @@ class Producer:
         if self._detector is not None:
             self._detector.cancel()
             await asyncio.gather(self._detector, return_exceptions=True)
+        if self._trace is not None:
+            await self._trace.shutdown()
         await instance.unregister_producer(self.group)
         await self._manager.release(instance)
 
@@ -339,8 +355,18 @@ class Producer:
         address = await sender.address_of(MessageQueue(wire_topic, handle.broker_name, 0))
         header = RecallMessageRequestHeader(wire_topic, recall_handle, self.group)
         api, timeout_ms = sender.instance.api, self._config.send_msg_timeout
-        answer = await api.call(address, RequestCode.RECALL_MESSAGE, header.encode(), timeout_ms=timeout_ms)
+        try:
+            answer = await api.call(address, RequestCode.RECALL_MESSAGE, header.encode(), timeout_ms=timeout_ms)
+        except BrokerError:
+            self._trace_recall(topic, handle.message_id, None, success=False)
+            raise
+        self._trace_recall(topic, handle.message_id, answer.ext.get(const.PROPERTY_MSG_REGION), success=True)
         return RecallMessageResponseHeader.decode(answer.ext).msg_id
+
+    def _trace_recall(self, topic: str, msg_id: str, region_id: str | None, *, success: bool) -> None:
+        if self._trace is not None:
+            group = self._config.producer_group
+            self._trace.append([recall_record(self._trace, group, topic, msg_id, region_id, success=success)])
 
     async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues messages of a topic may go to.
@@ -349,5 +375,5 @@ class Producer:
             NoRouteError: no such topic.
         """
         sender = self._running()
-        info = await sender.instance.publish_info(sender.wire_topic(topic), None, 0)
+        info = await sender.instance.routes.publish_info(sender.wire_topic(topic), None, 0)
         return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in info.queues]

@@ -126,7 +126,7 @@ class PullAPIWrapper:
             "subVersion": str(subscription.sub_version),
             "expressionType": subscription.expression_type,
             "maxMsgBytes": str(max_msg_bytes),
-            "bname": self._instance.broker_of(queue),
+            "bname": self._instance.routes.broker_of(queue),
         }
         if send_expression:
             ext["subscription"] = subscription.sub_string
@@ -146,13 +146,13 @@ class PullAPIWrapper:
 
     async def _broker_for(self, queue: MessageQueue) -> BrokerAddress:
         brokers, wanted_id = self._instance.brokers, self.recalculate_pull_from_which_node(queue)
-        broker = brokers.reader(self._instance.broker_of(queue), wanted_id)
+        broker = brokers.reader(self._instance.routes.broker_of(queue), wanted_id)
         if broker is None:
             try:
-                await self._instance.update_route(queue.topic)
+                await self._instance.routes.update_route(queue.topic)
             except (RemotingError, BrokerError) as error:
                 raise ClientError(f"broker {queue.broker_name} is not known, and no route came: {error}") from error
-            broker = brokers.reader(self._instance.broker_of(queue), wanted_id)
+            broker = brokers.reader(self._instance.routes.broker_of(queue), wanted_id)
         if broker is None:
             raise ClientError(f"broker {queue.broker_name} is in no route of topic {queue.topic}")
         if broker.is_slave and wanted_id == MASTER_ID:
@@ -172,7 +172,7 @@ class PullAPIWrapper:
 
     async def _pause_without_progress(self, queue: MessageQueue, asked: BrokerAddress) -> None:
         """A slave lacks this offset and sends us to another broker. If there is none, we would ask in a circle."""
-        broker_name = self._instance.broker_of(queue)
+        broker_name = self._instance.routes.broker_of(queue)
         following = self._instance.brokers.reader(broker_name, self.recalculate_pull_from_which_node(queue))
         if following is not None and following.address == asked.address:
             await asyncio.sleep(NO_PROGRESS_WAIT_MS / 1000)

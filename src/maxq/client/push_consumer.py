@@ -15,6 +15,7 @@ from dataclasses import replace
 from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
 from maxq.client.consume_concurrently import ConsumeMessageConcurrentlyService
 from maxq.client.consume_orderly import ConsumeMessageOrderlyService
+from maxq.client.consume_pop import ConsumeMessagePopService
 from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.client.consumer_stats import SAMPLE_INTERVAL_MS, ConsumerStats
 from maxq.client.flow_control import FlowControl
@@ -26,11 +27,13 @@ from maxq.client.message_sender import MessageSender
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
 from maxq.client.namespace import retry_topic, wrap
+from maxq.client.pop_api import PopAPI
 from maxq.client.process_queue import ProcessQueue
 from maxq.client.pull_result import PullResult, PullStatus
 from maxq.client.rebalance_impl import RebalanceImpl
 from maxq.client.running_info import consumer_running_info
 from maxq.client.send_back import SendBack
+from maxq.client.trace.hooks import ConsumeMessageTraceHook
 from maxq.client.validators import check_topic
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, ClientError, MaxQError, RemoteProtocolError
@@ -82,11 +85,15 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         self._orderly = orderly
         later = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT if orderly else ConsumeResult.RECONSUME_LATER
         timeout_ms = config.consume_timeout_minutes * 60_000
-        hooks = ConsumeHooks(config.consume_message_hooks, self.group, config.namespace, self._clock, timeout_ms)
+        traces = () if self._trace is None else (ConsumeMessageTraceHook(self._trace),)
+        hooks = ConsumeHooks(
+            (*config.consume_message_hooks, *traces), self.group, config.namespace, self._clock, timeout_ms
+        )
         self._caller = ListenerCaller(listener, executor, later, self.group, hooks)
         self.stats = ConsumerStats()
         self._send_back: SendBack
         self._service: ConsumeMessageConcurrentlyService | ConsumeMessageOrderlyService
+        self._pops: ConsumeMessagePopService | None = None  # where the broker assigns our queues
         self._pullers: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._paused = False
@@ -158,7 +165,6 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
 
     def _build(self, instance: MQClientInstance) -> None:
         config = self._config
-        self._rebalance = RebalanceImpl(instance, config, self.group, self._offsets, self, orderly=self._orderly)
         sender = MessageSender(
             instance,
             ProducerConfig(
@@ -167,6 +173,10 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
             CLIENT_INNER_PRODUCER_GROUP,
         )
         self._send_back = SendBack(instance, sender, self.group, config.max_reconsume_times)
+        self._pops = self._make_pops(instance)
+        self._rebalance = RebalanceImpl(
+            instance, config, self.group, self._offsets, self, orderly=self._orderly, pops=self._pops
+        )
         if self._orderly:
             self._service = ConsumeMessageOrderlyService(
                 self._caller,
@@ -189,6 +199,22 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
                 self._clock,
             )
 
+    def _make_pops(self, instance: MQClientInstance) -> ConsumeMessagePopService | None:
+        """With client_rebalance=False, for concurrent listeners of a clustering group."""
+        if self._config.client_rebalance or self._orderly or self._broadcasting:
+            return None
+        return ConsumeMessagePopService(
+            self._caller,
+            self._config,
+            PopAPI(instance, self.group),
+            self._send_back.send_back,
+            self.stats,
+            self._clock,
+            self._retry_topic,
+            subscription_of=self._wanted.get,
+            is_paused=lambda: self._paused,
+        )
+
     def _subscribe_retry_topic(self) -> None:
         self._wanted[self._retry_topic] = build_subscription_data(
             self._retry_topic, "*", sub_version=self._clock.wall_ms()
@@ -198,7 +224,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         for topic, data in self._wanted.items():
             if data.is_tag_type:
                 continue
-            queues = instance.known_subscribe_queues(topic)
+            queues = instance.routes.known_subscribe_queues(topic)
             if queues:
                 address = await instance.broker_address(queues[0])
                 namespace = self._config.namespace
@@ -215,11 +241,12 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._pops is not None:
+            await self._pops.shutdown(await_termination_ms)
         await self._service.shutdown(await_termination_ms)
         await self._offsets.persist_all(list(self._rebalance.process_queues), certain=True)
         await self._rebalance.destroy()
-        await instance.unregister_consumer(self.group)
-        await self._manager.release(instance)
+        await self._quit(instance)
 
     def suspend(self) -> None:
         """Stop pulling; what is here is still consumed."""
@@ -248,9 +275,10 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
             self._service.set_workers(count)
 
     def assigned_queues(self) -> list[MessageQueue]:
-        """The queues we hold now, sorted."""
+        """The queues we hold now, sorted; those we pop from, too (queue id -1: all of a broker)."""
         self._running()
-        return sorted(self._rebalance.process_queues)
+        popped = [] if self._pops is None else self._pops.queues()
+        return sorted([*self._rebalance.process_queues, *popped])
 
     # --- for the instance ---
 
@@ -260,6 +288,8 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
     async def do_rebalance(self) -> bool:
         if self._instance is None or self._paused:
             return True
+        if self._pops is not None:
+            self._pops.drop_unsubscribed(self._wanted)
         return await self._rebalance.do_rebalance()
 
     async def persist_consumer_offset(self) -> None:
@@ -431,6 +461,8 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         info.properties[ConsumerRunningInfo.PROP_THREADPOOL_CORE_SIZE] = str(self._config.consume_thread_nums)
         info.properties[ConsumerRunningInfo.PROP_CONSUME_ORDERLY] = "true" if self._orderly else "false"
         info.properties |= self.flow_control.figures()
+        if self._pops is not None:
+            info.mq_pop_table = self._pops.info()
         now_ms = self._clock.monotonic_ms()
         info.status_table = {topic: self.stats.consume_status(topic, now_ms) for topic in self._wanted}
         return info

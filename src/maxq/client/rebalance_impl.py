@@ -17,9 +17,10 @@ from maxq.client.namespace import RETRY_PREFIX
 from maxq.client.offset_store import OffsetStore, ReadOffsetType
 from maxq.client.process_queue import ProcessQueue
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
+from maxq.protocol.body.consumer_info import MessageQueueAssignment
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.subscription import SubscriptionData
-from maxq.protocol.enums import ConsumeFromWhere, MessageModel
+from maxq.protocol.enums import ConsumeFromWhere, MessageModel, MessageRequestMode
 from maxq.protocol.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,14 @@ class RebalanceListener(Protocol):
         ...
 
 
+class PopListener(Protocol):
+    """A consumer that pops where its broker says so."""
+
+    def on_pop_queues(self, topic: str, queues: Collection[MessageQueue]) -> bool:
+        """Pop from these queues of the topic, and no others. True if that is a change."""
+        ...
+
+
 class RebalanceImpl:
     """Rebalance of one consumer. Topics and group are names on the wire."""
 
@@ -57,12 +66,15 @@ class RebalanceImpl:
         listener: RebalanceListener,
         *,
         orderly: bool = False,
+        pops: PopListener | None = None,
     ) -> None:
+        """`pops`: ask the broker for our share, and pop where it says so."""
         self._instance = instance
         self._config = config
         self._group = group
         self._offsets = offset_store
         self._listener = listener
+        self._pops = pops
         self._orderly = orderly and config.message_model is MessageModel.CLUSTERING
         self._clock = instance.seams.clock
         self._lock = asyncio.Lock()
@@ -91,7 +103,12 @@ class RebalanceImpl:
             return balanced
 
     async def _rebalance_topic(self, topic: str) -> bool:
-        everything = await self._instance.subscribe_queues(topic)
+        everything = await self._instance.routes.subscribe_queues(topic)
+        if self._pops is not None and self._config.message_model is MessageModel.CLUSTERING:
+            assigned = await self._assigned_by_broker(topic)
+            if assigned is None:
+                return False  # the broker could not tell: keep what we have
+            return await self._take_assigned(topic, everything, assigned, self._pops)
         if self._config.message_model is MessageModel.BROADCASTING:
             mine = everything
         else:
@@ -104,12 +121,39 @@ class RebalanceImpl:
             mine = self._config.allocate_strategy.allocate(
                 self._group, self._instance.client_id, everything, sorted(members)
             )
+        return await self._take_share(topic, everything, mine)
+
+    async def _take_share(self, topic: str, everything: list[MessageQueue], mine: Sequence[MessageQueue]) -> bool:
         changed, complete = await self._take_and_give(topic, set(mine))
         if changed:
             held = [queue for queue in self.process_queues if queue.topic == topic]
             log.info("group %s now holds %d of %d queues of %s", self._group, len(held), len(everything), topic)
             await self._listener.on_assignment_changed(topic, everything, mine)
         return complete
+
+    async def _assigned_by_broker(self, topic: str) -> list[MessageQueueAssignment] | None:
+        """Our share as a broker of the topic sees it; None: it has no opinion."""
+        instance = self._instance
+        queues = await instance.routes.subscribe_queues(topic)
+        if not queues:
+            return None
+        ask = instance.api.query_assignment
+        return await instance.ask_group(
+            queues[0], lambda broker: ask(broker.address, topic, self._group, instance.client_id)
+        )
+
+    async def _take_assigned(
+        self, topic: str, everything: list[MessageQueue], assigned: list[MessageQueueAssignment], pops: PopListener
+    ) -> bool:
+        by_mode: dict[MessageRequestMode, list[MessageQueue]] = {mode: [] for mode in MessageRequestMode}
+        for assignment in assigned:
+            if assignment.message_queue is not None:
+                by_mode[assignment.mode].append(assignment.message_queue)
+        popped = by_mode[MessageRequestMode.POP]
+        if pops.on_pop_queues(topic, popped):
+            log.info("group %s pops from %d queues of %s", self._group, len(popped), topic)
+            await self._listener.on_assignment_changed(topic, everything, popped)
+        return await self._take_share(topic, everything, by_mode[MessageRequestMode.PULL])
 
     async def _take_and_give(self, topic: str, mine: set[MessageQueue]) -> tuple[bool, bool]:
         changed, complete = False, True
@@ -221,13 +265,13 @@ class RebalanceImpl:
 
     async def lock(self, queue: MessageQueue) -> bool:
         """Lock one queue at its broker; True if it is ours."""
-        return queue in await self._lock_at(self._instance.broker_of(queue), [queue])
+        return queue in await self._lock_at(self._instance.routes.broker_of(queue), [queue])
 
     async def lock_all(self) -> None:
         """Renew the locks of all queues; those that are not ours any more are marked."""
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in self.process_queues:
-            by_broker.setdefault(self._instance.broker_of(queue), []).append(queue)
+            by_broker.setdefault(self._instance.routes.broker_of(queue), []).append(queue)
         await asyncio.gather(*(self._lock_at(name, queues) for name, queues in by_broker.items()))
 
     async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue]:
@@ -257,7 +301,7 @@ class RebalanceImpl:
     async def unlock(self, queues: Sequence[MessageQueue], *, oneway: bool) -> None:
         """Give the locks of these queues (of one broker) back; failures are logged, the broker forgets them after 60
         s."""
-        broker_name = self._instance.broker_of(queues[0])
+        broker_name = self._instance.routes.broker_of(queues[0])
         broker = self._instance.find_broker_address_in_subscribe(broker_name, MASTER_ID, True)
         if broker is None:
             return
@@ -273,5 +317,5 @@ class RebalanceImpl:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue, process_queue in self.process_queues.items():
             process_queue.locked = False
-            by_broker.setdefault(self._instance.broker_of(queue), []).append(queue)
+            by_broker.setdefault(self._instance.routes.broker_of(queue), []).append(queue)
         await asyncio.gather(*(self.unlock(queues, oneway=oneway) for queues in by_broker.values()))

@@ -1,5 +1,5 @@
-"""The blocking face: Producer, TransactionProducer, PushConsumer and LitePullConsumer for programs without an event
-loop (Admin: sync_admin.py).
+"""The blocking face: Producer, TransactionProducer, PushConsumer, LitePullConsumer and SimpleConsumer for programs
+without an event loop (Admin: sync_admin.py).
 
 Each object runs the asynchronous client of the same name on an event loop in a thread of its own; every call waits
 for the outcome and raises what the asynchronous one raises. Objects may be used from several threads. `maxq.api` has
@@ -13,12 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
-from maxq.client import lite_pull_consumer, producer, push_consumer, transaction_producer
+from maxq.client import lite_pull_consumer, producer, push_consumer, simple_consumer, transaction_producer
 from maxq.client.client_config import (
     ClientSeams,
     LitePullConsumerConfig,
     ProducerConfig,
     PushConsumerConfig,
+    SimpleConsumerConfig,
 )
 from maxq.client.consume_result import MessageListener
 from maxq.client.errors import NotRunningError
@@ -390,3 +391,76 @@ class LitePullConsumer(_Started):
         """Go on with these queues."""
         wanted = list(queues)
         self._thread.post(lambda: self._running.resume(wanted))
+
+
+class SimpleConsumer(_Started):
+    """Blocking `maxq.client.simple_consumer.SimpleConsumer`; see there for arguments, results and errors. Several
+    threads may receive at the same time."""
+
+    def __init__(
+        self, config: SimpleConsumerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None
+    ) -> None:
+        super().__init__(loop_factory)
+        # The constructor only keeps things: it needs no loop.
+        self._client = simple_consumer.SimpleConsumer(config, seams)
+        self._before: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._is_started = False
+
+    def start(self) -> None:
+        """Join the group."""
+
+        async def begin() -> None:
+            for work in self._before:
+                await work()
+            await self._client.start()
+
+        self._start(begin)
+        self._is_started = True
+
+    def shutdown(self) -> None:
+        """Leave the group and end the thread."""
+        if self._is_started:
+            self._is_started = False
+            self._stop(self._client.shutdown)
+
+    def _now_or_at_start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._is_started:
+            self._thread.run(work())
+        else:
+            self._before.append(work)
+
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
+        """Take messages of a topic; before or after `start`."""
+        self._now_or_at_start(lambda: self._client.subscribe(topic, expression, expression_type))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Take no more messages of a topic."""
+        self._now_or_at_start(lambda: self._client.unsubscribe(topic))
+
+    def receive(
+        self,
+        max_messages: int = simple_consumer.MAX_MESSAGES,
+        invisible_ms: int | None = None,
+        *,
+        wait_ms: int | None = None,
+    ) -> list[MessageExt]:
+        """Some messages, not to be seen by others for a while."""
+        return self._thread.run(self._running.receive(max_messages, invisible_ms, wait_ms=wait_ms))
+
+    def ack(self, message: MessageExt) -> None:
+        """The message is done."""
+        self._thread.run(self._running.ack(message))
+
+    def ack_all(self, messages: Sequence[MessageExt]) -> None:
+        """These messages are done."""
+        self._thread.run(self._running.ack_all(messages))
+
+    def change_invisible_duration(self, message: MessageExt, invisible_ms: int, *, suspend: bool = False) -> None:
+        """The message stays ours for so long from now."""
+        self._thread.run(self._running.change_invisible_duration(message, invisible_ms, suspend=suspend))
+
+    @property
+    def _running(self) -> simple_consumer.SimpleConsumer:
+        if not self._is_started:
+            raise NotRunningError("the consumer is not running: start it first")
+        return self._client

@@ -15,6 +15,7 @@ from maxq.client.admin.name_servers import NameServerAdmin
 from maxq.client.admin.offsets import OffsetAdmin
 from maxq.client.admin.static_topics import StaticTopicAdmin
 from maxq.client.admin.topics import TopicAdmin
+from maxq.client.admin.traces import TraceAdmin
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.loop_thread import LoopFactory, LoopThread
 from maxq.client.sync import Blocking
@@ -141,6 +142,20 @@ class BlockingBrokers(_Part[BrokerAdmin]):
     update_config = _Method(BrokerAdmin.update_config)
     stats = _Method(BrokerAdmin.stats)
     consume_stats = _Method(BrokerAdmin.consume_stats)
+    ha_status = _Method(BrokerAdmin.ha_status)
+    clean_expired_consume_queue = _Method(BrokerAdmin.clean_expired_consume_queue)
+    clean_unused_topic = _Method(BrokerAdmin.clean_unused_topic)
+    delete_expired_commit_log = _Method(BrokerAdmin.delete_expired_commit_log)
+    reset_master_flush_offset = _Method(BrokerAdmin.reset_master_flush_offset)
+    cold_data_flow_control = _Method(BrokerAdmin.cold_data_flow_control)
+    update_cold_data_flow_control = _Method(BrokerAdmin.update_cold_data_flow_control)
+    remove_cold_data_flow_control = _Method(BrokerAdmin.remove_cold_data_flow_control)
+
+
+class BlockingTraces(_Part[TraceAdmin]):
+    """Blocking `admin.traces`."""
+
+    of_message = _Method(TraceAdmin.of_message)
 
 
 class BlockingNameServers(_Part[NameServerAdmin]):
@@ -168,6 +183,7 @@ class Admin(Blocking):
         self.offsets = BlockingOffsets(self._thread, self._client.offsets)
         self.messages = BlockingMessages(self._thread, self._client.messages)
         self.brokers = BlockingBrokers(self._thread, self._client.brokers)
+        self.traces = BlockingTraces(self._thread, self._client.traces)
         self.name_servers = BlockingNameServers(self._thread, self._client.name_servers)
 
     def run(self, work: Callable[[AsyncAdmin], Coroutine[Any, Any, Result]]) -> Result:

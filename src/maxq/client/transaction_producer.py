@@ -18,14 +18,16 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from maxq.client.client_config import ClientSeams, ProducerConfig
 from maxq.client.errors import MessageRefusedError
+from maxq.client.hooks import EndTransactionContext, EndTransactionHooks
+from maxq.client.local_transaction_state import LocalTransactionState as LocalTransactionState
 from maxq.client.mq_client_manager import MQClientManager
 from maxq.client.producer import Producer
 from maxq.client.send_result import SendResult, SendStatus
+from maxq.client.trace.hooks import EndTransactionTraceHook
 from maxq.errors import MaxQError
 from maxq.protocol import message_const as const
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
@@ -36,14 +38,6 @@ from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.remoting.connection import Connection
 
 log = logging.getLogger(__name__)
-
-
-class LocalTransactionState(Enum):
-    """How a local transaction ended; UNKNOW (Java's word) is asked for again."""
-
-    COMMIT_MESSAGE = "COMMIT_MESSAGE"
-    ROLLBACK_MESSAGE = "ROLLBACK_MESSAGE"
-    UNKNOW = "UNKNOW"
 
 
 #: What a listener's method returns; None counts as UNKNOW.
@@ -124,6 +118,8 @@ class TransactionProducer(Producer):
         super().__init__(config, seams, manager=manager)
         self._listener = listener
         self._executor = executor
+        traces = () if self._trace is None else (EndTransactionTraceHook(self._trace),)
+        self._end_hooks = EndTransactionHooks((*config.end_transaction_hooks, *traces))
 
     async def start(self) -> None:
         """See Producer.start. From the first send on brokers may ask for transactions."""
@@ -193,19 +189,38 @@ class TransactionProducer(Producer):
             transaction_id=result.transaction_id,
         )
         try:
-            await self._tell(queue, header, remark)
+            await self._tell(queue, header, remark, half.message, state)
         except MaxQError as error:
             log.warning("transaction %s ended as %s, but the broker was not told: %s", result.msg_id, state.name, error)
             return TransactionSendResult(result, state, error)
         return TransactionSendResult(result, state)
 
-    async def _tell(self, queue: MessageQueue, header: EndTransactionRequestHeader, remark: str | None) -> None:
+    async def _tell(
+        self,
+        queue: MessageQueue,
+        header: EndTransactionRequestHeader,
+        remark: str | None,
+        message: Message,
+        state: LocalTransactionState,
+    ) -> None:
         sender = self._running()
         address = await sender.address_of(queue)
+        self._call_hooks(message, state, address, header)
         ext = {**header.encode(), "bname": queue.broker_name}
         await sender.instance.api.end_transaction(
             address, ext, remark, oneway=header.commit_or_rollback == 0, timeout_ms=self._config.send_msg_timeout
         )
+
+    def _call_hooks(
+        self, message: Message, state: LocalTransactionState, address: str, header: EndTransactionRequestHeader
+    ) -> None:
+        if self._end_hooks:
+            self._end_hooks.call(
+                EndTransactionContext(
+                    self.group, message, address, header.msg_id, header.transaction_id, state,
+                    header.from_transaction_check,
+                )
+            )  # fmt: skip
 
     # --- being asked ---
 
@@ -227,7 +242,9 @@ class TransactionProducer(Producer):
         log.info("asked for transaction %s: %s", header.transaction_id, state.name)
         sender = self._running()
         ext = {**answer.encode(), "bname": broker_name}
-        connection.send_oneway(sender.instance.api.end_transaction_command(ext, remark))
+        self._call_hooks(message, state, connection.remote_address, answer)
+        api = sender.instance.api
+        api.remoting.send_oneway(connection, api.end_transaction_command(ext, remark))
 
     async def _call(
         self, method: Callable[..., Answer | Awaitable[Answer]], *args: Any

@@ -30,6 +30,26 @@ def test_max_commits_exactly_what_was_printed(namesrv: str) -> None:
     assert sorted(seen) == sorted(lines(100).splitlines())
 
 
+def test_readers_that_pop_share_a_topic_and_acknowledge_what_they_print(namesrv: str) -> None:
+    maxq("produce", "Popped", text=lines(40), namesrv=namesrv)
+    seen: list[str] = []
+    for more in (("--max", "25", "--invisible", "1"), ("--idle", "1.5")):
+        got = maxq("consume", "Popped", "-g", "G_popped", "--pop", *more, namesrv=namesrv)
+        assert got.code == 0, got.err
+        seen += got.out.splitlines()
+    assert sorted(seen) == sorted(lines(40).splitlines())
+    got = maxq("consume", "Popped", "-g", "G", "--pop", "--from", "2026-01-01", namesrv=namesrv)
+    assert got.code == 2 and "earliest or latest" in got.err
+
+
+def test_the_queues_of_a_static_topic_are_popped_where_they_are(namesrv: str) -> None:
+    made = maxq("admin", "updateStaticTopic", "-t", "StaticPop", "-qn", "4", "-c", "DefaultCluster", namesrv=namesrv)
+    assert made.code == 0, made.err
+    assert maxq("produce", "StaticPop", text=lines(30), namesrv=namesrv).code == 0
+    got = maxq("consume", "StaticPop", "-g", "G_static", "--pop", "--max", "30", namesrv=namesrv)
+    assert sorted(got.out.splitlines()) == sorted(lines(30).splitlines()), got.err
+
+
 def test_json_lines_carry_whole_messages_both_ways(namesrv: str) -> None:
     messages = [
         {"body": "text é", "tags": "T1", "keys": ["k1", "k2"], "flag": 7, "properties": {"p": "q"}},
@@ -42,6 +62,15 @@ def test_json_lines_carry_whole_messages_both_ways(namesrv: str) -> None:
     assert (first["body"], first["tags"], first["keys"], first["flag"]) == ("text é", "T1", "k1 k2", 7)
     assert first["properties"]["p"] == "q"
     assert second["bodyBase64"] == "/wA="
+
+
+def test_messages_before_a_bad_line_are_sent_and_counted(namesrv: str) -> None:
+    text = '{"body": "a"}\n{"body": "b"}\n[1]\n{"body": "c"}\n'
+    failed = maxq("produce", "Half", "--json", text=text, namesrv=namesrv)
+    assert failed.code == 2
+    assert failed.err == "maxq: line 3 is not a JSON object; 2 messages before it sent\n"
+    got = maxq("consume", "Half", "--group", "G_half", "--max", "2", namesrv=namesrv)
+    assert sorted(got.out.splitlines()) == ["a", "b"]
 
 
 def test_what_consume_prints_can_be_produced_again(namesrv: str) -> None:

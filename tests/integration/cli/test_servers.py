@@ -1,5 +1,6 @@
 """standalone, namesrv and broker as processes: ready, settings, signals, refusals, workers."""
 
+import asyncio
 import json
 import os
 import re
@@ -16,9 +17,10 @@ import pytest
 
 import maxq as maxq_package
 from maxq.cli.load.server_process import StandaloneProcess
-from maxq.runtime.system import SystemRng
-from maxq.standalone import PortInUseError, free_ports
+from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.standalone import PortInUseError, StandaloneServer
 from tests.integration.cli.harness import maxq
+from tests.interop.servers import free_port_base
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:
@@ -66,7 +68,7 @@ def test_set_takes_any_broker_property_and_warns_of_unknown_ones(tmp_path: Path)
 
 
 def test_names_and_places_that_are_set_are_used_and_told(tmp_path: Path) -> None:
-    port = free_ports(SystemRng(), "127.0.0.1", (-2, 1))
+    port = free_port_base()
     changes = {"brokerName": "other", "listenPort": str(port), "storePathRootDir": str(tmp_path / "elsewhere")}
     with StandaloneProcess(changes) as server:
         line = server.log.read_text()
@@ -121,9 +123,7 @@ def test_printed_settings_are_a_settings_file(tmp_path: Path) -> None:
 def test_name_server_and_broker_as_two_processes(tmp_path: Path) -> None:
     conf = tmp_path / "namesrv.conf"
     conf.write_text(f"bindAddress=127.0.0.1\nkvConfigPath={tmp_path / 'kv.json'}\n")
-    with maxq_package.Standalone() as other:  # takes ports that are free, and gives them back
-        port = int(other.namesrv_address.rpartition(":")[2])
-        broker_port = int(other.broker_address.rpartition(":")[2])
+    port, broker_port = free_port_base(), free_port_base()
     ready = [tmp_path / "namesrv.ready", tmp_path / "broker.ready"]
     broker_conf = tmp_path / "broker.conf"
     broker_conf.write_text(
@@ -141,7 +141,7 @@ def test_name_server_and_broker_as_two_processes(tmp_path: Path) -> None:
 
 def test_workers_are_derived_watched_and_started_again(tmp_path: Path) -> None:
     with maxq_package.Standalone() as mq:
-        port = int(mq.broker_address.rpartition(":")[2]) + 100
+        port = free_port_base(20)
         conf = tmp_path / "broker.conf"
         conf.write_text(
             f"brokerName=w\nbrokerIP1=127.0.0.1\nlistenPort={port}\nstorePathRootDir={tmp_path / 'store'}\n"
@@ -162,7 +162,7 @@ def test_workers_are_derived_watched_and_started_again(tmp_path: Path) -> None:
 
 def test_workers_of_a_killed_supervisor_end_cleanly(tmp_path: Path) -> None:
     with maxq_package.Standalone() as mq:
-        port = int(mq.broker_address.rpartition(":")[2]) + 100
+        port = free_port_base(20)
         log, ready = tmp_path / "log", tmp_path / "ready"
         command = [
             "broker", "-n", mq.namesrv_address, "--workers", "2", "--ready-file", str(ready), "--set", "brokerName=w",
@@ -276,6 +276,23 @@ def test_an_ipv6_address_is_served_stored_and_shown(tmp_path: Path) -> None:
     (stored,) = maxq("store", "messages", str(tmp_path), "--json").out.splitlines()
     assert json.loads(stored)["storeHost"] == address and json.loads(stored)["sysFlag"] & 0x30 == 0x30
     assert maxq("store", "check", str(tmp_path)).code == 0
+
+
+@pytest.mark.parametrize("whose", ["name server", "broker", "replication"])
+async def test_a_port_that_was_taken_after_it_had_been_chosen_is_chosen_anew(tmp_path: Path, whose: str) -> None:
+    server = StandaloneServer(tmp_path, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
+    address = server.namesrv_address if whose == "name server" else server.broker_address
+    port = int(address.rpartition(":")[2]) + (whose == "replication")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        await server.start()
+        try:
+            assert address not in (server.namesrv_address, server.broker_address)
+            found = await asyncio.to_thread(maxq, "admin", "clusterList", namesrv=server.namesrv_address)
+            assert server.broker_address in found.out, found.err
+        finally:
+            await server.shutdown()
 
 
 def test_two_standalones_live_side_by_side() -> None:

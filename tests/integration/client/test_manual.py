@@ -13,6 +13,7 @@ def test_every_section_has_an_example() -> None:
     assert [title for title, _ in EXAMPLES] == [
         "Send",
         "Consume",
+        "Receive and acknowledge",
         "Read at will",
         "Ask",
         "In an event loop",

@@ -99,11 +99,9 @@ def test_an_interval_repeats_until_the_command_is_ended(
             return SLAVE
 
     monkeypatch.setattr(command, "Admin", FakeAdmin)
-    (run,) = [entry.callback for entry in replication.app.registered_commands]
+    (run,) = [entry.callback for entry in replication.app.registered_commands if entry.name == "haStatus"]
     assert run is not None
     with pytest.raises(Ended):
-        run(
-            broker="b:1", cluster=None, interval=0.001,
-            namesrv="127.0.0.1:9876", as_json=True, as_table=False, as_csv=False,
-        )  # fmt: skip
+        common = {name: default for name, (_, default) in command._COMMON.items()}
+        run(**common | {"broker": "b:1", "cluster": None, "interval": 0.001, "as_json": True})
     assert capsys.readouterr().out.count("haClientRuntimeInfo") == 2

@@ -57,14 +57,65 @@ OPTIONS = {
     "queryCq": "t q i c b g",
     "statsAll": "a t",
     "haStatus": "b c i",
+    "sendMsgStatus": "b s c",
+    "checkMsgSendRT": "t a s",
+    "clusterRT": "a s c p m i",
+    "dumpCompactionLog": "f",
+    "queryMsgTraceById": "i t b e c",
+    "switchTimerEngine": "b c e",
+    "getColdDataFlowCtrInfo": "b c",
+    "updateColdDataFlowCtrGroupConfig": "b c g v",
+    "removeColdDataFlowCtrGroupConfig": "b c g",
+    "setCommitLogReadAheadMode": "b c m",
+    "exportMetadata": "c b f t g s",
+    "exportConfigs": "c f",
+    "exportMetrics": "c f",
+    "exportPopRecord": "c b d",
+    "rocksDBConfigToJson": "t p e j c b",
+    "exportMetadataInRocksDB": "p t j",
+    "checkRocksdbCqWriteProgress": "c t",
+    "resetMasterFlushOffset": "b o",
+    "getBrokerEpoch": "c b i",
+    "getSyncStateSet": "a c b i",
+    "getControllerMetaData": "a",
+    "getControllerConfig": "a",
+    "updateControllerConfig": "a k v",
+    "electMaster": "a b c",
+    "cleanBrokerMetadata": "a b c l",
+    "addBroker": "c b",
+    "removeBroker": "c b",
+    "getBrokerLiteInfo": "b c d",
+    "getParentTopicInfo": "p",
+    "getLiteTopicInfo": "p l s",
+    "getLiteClientInfo": "p g c s",
+    "getLiteGroupInfo": "p g l k",
+    "triggerLiteDispatch": "p g c b",
+    "startMonitoring": "",
+    "createUser": "c b u p t",
+    "updateUser": "c b p t s u",
+    "deleteUser": "c b u",
+    "getUser": "b c u",
+    "listUser": "b c f",
+    "copyUser": "f t u",
+    "createAcl": "c b s r a i d",
+    "updateAcl": "c b s r a d i",
+    "deleteAcl": "c b s r",
+    "getAcl": "b c s",
+    "listAcl": "b c s r",
+    "copyAcl": "f t s",
 }
 
+#: mqadmin 5.5.0's commands that are not here.
+PENDING: set[str] = set()
+
 #: Not taken; docs/command-line.md says so.
-MISSING = {"queryMsgById": {"s", "u"}, "queryMsgByKey": {"l"}, "clusterList": {"i"}}
+MISSING = {"queryMsgByKey": {"l"}}
 
 #: Without a value; every other option has one.
 FLAGS = {("topicRoute", "l"), ("topicList", "c"), ("consumerStatus", "s"), ("queryMsgByUniqueKey", "a"),
-         ("clusterList", "m"), ("statsAll", "a")}  # fmt: skip
+         ("clusterList", "m"), ("statsAll", "a"), ("exportMetadata", "t"), ("exportMetadata", "g"),
+         ("exportMetadata", "s"), ("cleanBrokerMetadata", "l"), ("getBrokerLiteInfo", "d"), ("getLiteTopicInfo", "s"),
+         ("getLiteClientInfo", "s")}  # fmt: skip
 
 
 def short_options(name: str) -> dict[str, bool]:
@@ -80,11 +131,12 @@ def short_options(name: str) -> dict[str, bool]:
     }
 
 
-def test_the_table_speaks_of_every_command() -> None:
-    assert set(OPTIONS) == set(ENTRIES)
+def test_every_command_of_mqadmin_is_there_by_its_name() -> None:
+    assert len(OPTIONS) == 96
+    assert set(OPTIONS) - set(ENTRIES) <= PENDING
 
 
-@pytest.mark.parametrize("name", list(OPTIONS))
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name in ENTRIES])
 def test_mqadmins_short_options_are_taken_with_a_value_where_mqadmin_has_one(name: str) -> None:
     wanted = {letter: (name, letter) in FLAGS for letter in OPTIONS[name].split()}
     found = short_options(name)

@@ -44,3 +44,14 @@ def test_pairs_are_an_object_in_json_and_padded_lines_in_text(capsys: pytest.Cap
     report = pairs_report({"putTps": "1 2"})
     assert json.loads(shown(capsys, report, Style.JSON)) == {"putTps": "1 2"}
     assert shown(capsys, report, Style.TEXT) == "putTps".ljust(32) + ": 1 2\n"
+
+
+def test_a_table_shows_what_looks_like_markup_and_cuts_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    report = Report({"key": "#Key", "id": "#Id"}, [("[/b] [red]k", "FD" * 40)])
+    text = shown(capsys, report, Style.TABLE)
+    cells = [line.split("│")[1:3] for line in text.splitlines() if "│" in line]
+    assert "".join(key.strip() for key, _ in cells).replace(" ", "") == "[/b][red]k"
+    assert "".join(cell.strip() for _, cell in cells) == "FD" * 40

@@ -57,13 +57,13 @@ def test_a_route_that_vanishes_stays_usable_and_a_broker_in_no_route_is_forgotte
         await cluster.start("broker-a", "broker-b")
         cluster.route("T")
         instance = await started(cluster)
-        await instance.subscribe_queues("T")
+        await instance.routes.subscribe_queues("T")
         del cluster.names.routes["T"]
         with pytest.raises(NoRouteError):
-            await instance.update_route("T")
-        assert len(await instance.subscribe_queues("T")) == 2
+            await instance.routes.update_route("T")
+        assert len(await instance.routes.subscribe_queues("T")) == 2
         cluster.route("T", brokers=["broker-b"])
-        await instance.update_route("T")
+        await instance.routes.update_route("T")
         await asyncio.sleep(31)
         assert set(instance.brokers.addresses) == {"broker-b"}
         await instance.shutdown()

@@ -47,6 +47,17 @@ _MODULES = {
         "sendMessage": "Send one message.",
         "queryCq": "Units of a ConsumeQueue.",
     },
+    "send_times": {
+        "sendMsgStatus": "Send messages to one broker and show what comes of each.",
+        "checkMsgSendRT": "Send messages to a topic and show how long each took.",
+        "clusterRT": "Send messages to all brokers and show how long they took.",
+    },
+    "compaction_log": {
+        "dumpCompactionLog": "Messages in a file of a compacted topic.",
+    },
+    "traces": {
+        "queryMsgTraceById": "Who sent and consumed a message, when and how it went.",
+    },
     "brokers": {
         "clusterList": "All clusters and brokers.",
         "brokerStatus": "State and statistics of brokers.",
@@ -57,9 +68,74 @@ _MODULES = {
         "cleanExpiredCQ": "Delete queue files whose messages are gone.",
         "cleanUnusedTopic": "Delete queues of topics that are gone.",
         "deleteExpiredCommitLog": "Delete log files older than they must be kept.",
+        "switchTimerEngine": "Which engine a Java broker's timer uses.",
+    },
+    "cold_reads": {
+        "getColdDataFlowCtrInfo": "Thresholds of cold reads.",
+        "updateColdDataFlowCtrGroupConfig": "Set how much a consumer group may read cold.",
+        "removeColdDataFlowCtrGroupConfig": "Give a consumer group the common threshold again.",
+        "setCommitLogReadAheadMode": "Whether the kernel reads ahead in the log.",
+    },
+    "exports": {
+        "exportMetadata": "Topics and consumer groups as a JSON file.",
+        "exportConfigs": "Settings of a cluster's masters as a JSON file.",
+        "exportMetrics": "Rates and sizes of a cluster's masters as a JSON file.",
+        "exportPopRecord": "Have Java brokers move pop's records out of RocksDB.",
+    },
+    "rocksdb": {
+        "rocksDBConfigToJson": "Have Java brokers write settings in RocksDB as JSON.",
+        "exportMetadataInRocksDB": "Refused: reads RocksDB folders of Java brokers.",
+        "checkRocksdbCqWriteProgress": "Have Java brokers compare queues in files and RocksDB.",
+    },
+    "dledger": {
+        "dledgerStatus": "Roles, terms and indices of DLedger groups, of every member.",
+        "dledgerTransfer": "Hand the leadership of a DLedger group over.",
+    },
+    "operations": {
+        "why-slow": "Where the time of recent sends went on a broker, and what it refused.",
+        "purgeTopic": "Hide messages of a topic, all or up to a time or offset.",
     },
     "replication": {
         "haStatus": "Slaves, how far they are behind, and bytes a second.",
+        "resetMasterFlushOffset": "Tell a slave how far its master has flushed.",
+        "getBrokerEpoch": "Epochs of brokers in RocketMQ's controller mode.",
+    },
+    "controllers": {
+        "getSyncStateSet": "Which brokers have everything, as a controller sees it.",
+        "getControllerMetaData": "Leader and members of a group of controllers.",
+        "getControllerConfig": "Settings of controllers.",
+        "updateControllerConfig": "Change a setting of controllers.",
+        "electMaster": "Make another broker of a group its master.",
+        "cleanBrokerMetadata": "Make a controller forget brokers.",
+    },
+    "containers": {
+        "addBroker": "Start a broker in RocketMQ's broker container.",
+        "removeBroker": "Stop a broker of a broker container.",
+    },
+    "lite_topics": {
+        "getBrokerLiteInfo": "Lite topics of brokers, in numbers.",
+        "getParentTopicInfo": "A parent topic of lite topics.",
+        "getLiteTopicInfo": "Offsets and subscribers of a lite topic.",
+        "getLiteClientInfo": "What a client has subscribed of a parent topic.",
+        "getLiteGroupInfo": "How far behind a group is in lite topics.",
+        "triggerLiteDispatch": "Have brokers look again for a group's lite messages.",
+    },
+    "monitoring": {
+        "startMonitoring": "Backlogs, differing subscriptions and queues that stand still.",
+    },
+    "access": {
+        "createUser": "Make a user.",
+        "updateUser": "Change the password, type or status of a user.",
+        "deleteUser": "Delete a user and its policies.",
+        "getUser": "A user.",
+        "listUser": "Users.",
+        "copyUser": "Copy users from one server to another.",
+        "createAcl": "Allow or deny a user something.",
+        "updateAcl": "Change what a user is allowed or denied.",
+        "deleteAcl": "Delete entries of a user's policies.",
+        "getAcl": "The policies of a user.",
+        "listAcl": "Policies of users.",
+        "copyAcl": "Copy policies from one server to another.",
     },
     "name_servers": {
         "getNamesrvConfig": "Settings of the name servers.",

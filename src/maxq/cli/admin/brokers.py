@@ -6,8 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
-from maxq.cli.admin.topics import is_true
-from maxq.cli.report import Report, done_report, pairs_report
+from maxq.cli.admin.fan_out import ask_each
+from maxq.cli.admin.values import is_true
+from maxq.cli.options import server_address
+from maxq.cli.progress import tracked
+from maxq.cli.report import Report, pairs_report
 from maxq.cli.times import format_time
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ClientError, ConfigError
@@ -40,7 +43,7 @@ _MORE_COLUMNS = {
 _HOUR_MS = 3_600_000
 
 
-@command(app, "clusterList")
+@command(app, "clusterList", repeats=True)
 async def cluster_list(
     admin: Admin,
     more: Annotated[bool, typer.Option("-m", "--moreStats", help="Totals of yesterday and today.")] = False,
@@ -48,14 +51,24 @@ async def cluster_list(
 ) -> Report:
     """All clusters and brokers."""
     info = await admin.cluster_info()
-    rows: list[tuple[Any, ...]] = []
-    for cluster, names in sorted(info.cluster_addr_table.items()):
-        for name in sorted(names) if only in (None, cluster) else ():
-            brokers = info.broker_addr_table[name].broker_addrs if name in info.broker_addr_table else {}
-            for number, address in sorted(brokers.items()):
-                state = await admin.brokers.runtime_info(address)
-                rows.append(_totals(cluster, name, state) if more else _state(cluster, name, number, address, state))
-    return Report(_MORE_COLUMNS if more else _CLUSTER_COLUMNS, rows)
+    clusters = sorted(info.cluster_addr_table)
+    if only is not None and only not in clusters:
+        raise ClientError(f"cluster [{only}] not exist; there are {', '.join(clusters)}")
+    places = [
+        (cluster, name, number, address)
+        for cluster in clusters
+        if only in (None, cluster)
+        for name in sorted(info.cluster_addr_table[cluster])
+        if name in info.broker_addr_table
+        for number, address in sorted(info.broker_addr_table[name].broker_addrs.items())
+    ]
+    found = await ask_each([place[3] for place in places], admin.brokers.runtime_info)
+    rows = [
+        _totals(cluster, name, state) if more else _state(cluster, name, number, address, state)
+        for cluster, name, number, address in places
+        if (state := found.answers.get(address)) is not None
+    ]
+    return Report(_MORE_COLUMNS if more else _CLUSTER_COLUMNS, rows, failures=found.failures)
 
 
 def _state(cluster: str, name: str, number: int, address: str, state: dict[str, str]) -> tuple[Any, ...]:
@@ -94,10 +107,12 @@ async def broker_status(admin: Admin, broker: BrokerAddr = None, cluster: Cluste
     targets = await addresses(admin, broker, cluster, masters=False)
     if broker is not None:
         return pairs_report(dict(sorted((await admin.brokers.runtime_info(broker)).items())))
-    found = {target: dict(sorted((await admin.brokers.runtime_info(target)).items())) for target in targets}
+    asked = await ask_each(targets, admin.brokers.runtime_info)
+    found = {target: dict(sorted(state.items())) for target, state in asked.answers.items()}
     rows = [(target, key, value) for target, state in found.items() for key, value in state.items()]
     text = "".join(f"{target:<24}{key:<32}: {value}\n" for target, key, value in rows)
-    return Report({"address": "#Address", "key": "#Key", "value": "#Value"}, rows, value=found, text=text)
+    columns = {"address": "#Address", "key": "#Key", "value": "#Value"}
+    return Report(columns, rows, value=found, text=text, failures=asked.failures)
 
 
 @command(app, "getBrokerConfig")
@@ -106,7 +121,8 @@ async def get_broker_config(admin: Admin, broker: BrokerAddr = None, cluster: Cl
     if (broker is None) == (cluster is None):
         raise ConfigError("one of -b/--brokerAddr and -c/--clusterName is needed")
     heads = {broker: broker} if broker else await _heads(admin, cluster or "")
-    found = {address: await admin.brokers.config(address) for address in heads if address}
+    asked = await ask_each([address for address in heads if address], admin.brokers.config)
+    found = asked.answers
     rows = [(address, key, value) for address, config in found.items() for key, value in config.items()]
     text = "".join(
         f"============{heads[address]}============\n"
@@ -114,7 +130,8 @@ async def get_broker_config(admin: Admin, broker: BrokerAddr = None, cluster: Cl
         for address, config in found.items()
     )
     value = found[broker] if broker else found
-    return Report({"address": "#Address", "key": "#Key", "value": "#Value"}, rows, value=value, text=text)
+    columns = {"address": "#Address", "key": "#Key", "value": "#Value"}
+    return Report(columns, rows, value=value, text=text, failures=asked.failures)
 
 
 async def _heads(admin: Admin, cluster: str) -> dict[str | None, str]:
@@ -140,26 +157,20 @@ async def update_broker_config(
 ) -> Report:
     """Change a setting of running brokers."""
     targets = await addresses(admin, broker, cluster, masters=not is_true("-a", everywhere))
-    for target in targets:
-        await admin.brokers.update_config(target, {key: value})
-    return done_report(
-        "\n".join(f"update broker config success, {target}" for target in targets),
-        brokers=targets,
-        key=key,
-        value=value,
-    )
+    done = await ask_each(targets, lambda target: admin.brokers.update_config(target, {key: value}))
+    return done.report(lambda target: f"update broker config success, {target}", key=key, value=value)
 
 
 @command(app, "brokerConsumeStats")
 async def broker_consume_stats(
     admin: Admin,
-    broker: Annotated[str, typer.Option("-b", "--brokerAddr", help="Broker, host:port.")],
+    broker: Annotated[str, typer.Option("-b", "--brokerAddr", callback=server_address, help="Broker, host:port.")],
     timeout_ms: Annotated[int, typer.Option("-t", "--timeoutMillis", min=1)] = 50_000,
     level: Annotated[int, typer.Option("-l", "--level", min=0, help="Only queues that far behind.")] = 0,
     order: Annotated[str, typer.Option("-o", "--order", metavar="true|false")] = "false",
 ) -> Report:
     """Progress of all groups on a broker."""
-    is_order = order.lower() == "true"
+    is_order = is_true("-o", order)
     found = await admin.brokers.consume_stats(broker, is_order=is_order, timeout_ms=timeout_ms)
     rows = []
     for table in found.consume_stats_list:
@@ -195,7 +206,7 @@ async def stats_all(
 ) -> Report:
     """Rates and backlog of topics and groups."""
     rows: list[tuple[Any, ...]] = []
-    for topic in await admin.topics.names():
+    for topic in tracked(await admin.topics.names(), "Asking brokers"):
         if topic.startswith(("%RETRY%", "%DLQ%")) or only not in (None, topic):
             continue
         masters = [data.master_address for data in (await admin.topics.route(topic)).broker_datas]
@@ -239,10 +250,11 @@ async def _on_each(
         if broker or cluster
         else [data.master_address for data in (await admin.cluster_info()).broker_addr_table.values()]
     )
-    for target in targets:
-        if target is not None:
-            await do(target)
-    return done_report("success", brokers=targets)
+    found = await ask_each([target for target in targets if target is not None], do)
+    text = "success\n" if not found.failures else ""
+    return Report({"broker": "#Broker"}, [(address,) for address in found.answers],
+                  value={"done": not found.failures, "brokers": list(found.answers)}, text=text,
+                  failures=found.failures)  # fmt: skip
 
 
 @command(app, "cleanExpiredCQ")
@@ -251,13 +263,38 @@ async def clean_expired_cq(admin: Admin, broker: BrokerAddr = None, cluster: Clu
     return await _on_each(admin, broker, cluster, admin.brokers.clean_expired_consume_queue)
 
 
-@command(app, "cleanUnusedTopic")
+@command(
+    app, "cleanUnusedTopic", asks="Delete the queues of topics that are gone (broker {broker}, cluster {cluster})?"
+)
 async def clean_unused_topic(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
     """Delete queues of topics that are gone; without -b or -c on all brokers."""
     return await _on_each(admin, broker, cluster, admin.brokers.clean_unused_topic)
 
 
-@command(app, "deleteExpiredCommitLog")
+@command(
+    app,
+    "deleteExpiredCommitLog",
+    asks="Delete log files older than fileReservedTime (broker {broker}, cluster {cluster})?",
+)
 async def delete_expired_commit_log(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
     """Delete log files older than they must be kept; without -b or -c on all brokers."""
     return await _on_each(admin, broker, cluster, admin.brokers.delete_expired_commit_log)
+
+
+_ENGINES = {"R": "ROCKSDB_TIMELINE", "F": "FILE_TIME_WHEEL"}
+
+
+@command(app, "switchTimerEngine")
+async def switch_timer_engine(
+    admin: Admin,
+    engine: Annotated[str, typer.Option("-e", "--engineType", help="R: RocksDB timeline, F: time wheel in files.")],
+    broker: BrokerAddr = None,
+    cluster: ClusterName = None,
+) -> Report:
+    """Which of its two engines a broker's timer uses; MaxQ's has the wheel only."""
+    if engine not in _ENGINES:
+        raise ConfigError(f"-e {engine!r} is not allowed: it must be R or F")
+    targets = await addresses(admin, broker, cluster)
+    done = await ask_each(targets, lambda address: admin.brokers.switch_timer_engine(address, engine))
+    name = _ENGINES[engine]
+    return done.report(lambda address: f"switchTimerEngine to {name} success, {address}", engine=name)

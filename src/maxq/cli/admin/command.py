@@ -8,6 +8,10 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
+from maxq.cli.admin.values import refuse_unusable
+from maxq.cli.confirm import Yes, confirm
+from maxq.cli.credentials import AccessKey, SecretKey, use_credentials
+from maxq.cli.options import name_servers, server_address
 from maxq.cli.report import Report, Style, show
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig
@@ -22,7 +26,13 @@ _TIMEOUT_MS = 15_000
 
 Namesrv = Annotated[
     str,
-    typer.Option("-n", "--namesrvAddr", envvar="NAMESRV_ADDR", help="Name servers, host:port separated by ';'."),
+    typer.Option(
+        "-n",
+        "--namesrvAddr",
+        envvar="NAMESRV_ADDR",
+        callback=name_servers,
+        help="Name servers, host:port separated by ';'.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsTable = Annotated[bool, typer.Option("--table", help="Print a drawn table.")]
@@ -33,7 +43,9 @@ Interval = Annotated[
 ]
 
 Topic = Annotated[str, typer.Option("-t", "--topic", help="Topic.")]
-BrokerAddr = Annotated[str | None, typer.Option("-b", "--brokerAddr", help="One broker, host:port.")]
+BrokerAddr = Annotated[
+    str | None, typer.Option("-b", "--brokerAddr", callback=server_address, help="One broker, host:port.")
+]
 ClusterName = Annotated[str | None, typer.Option("-c", "--clusterName", help="All brokers of a cluster.")]
 Via = Annotated[
     str | None, typer.Option("-c", "--cluster", help="Ask its brokers: a cluster's name, or an LMQ's parent topic.")
@@ -44,29 +56,45 @@ _COMMON = {
     "as_json": (AsJson, False),
     "as_table": (AsTable, False),
     "as_csv": (AsCsv, False),
+    "access_key": (AccessKey, None),
+    "secret_key": (SecretKey, None),
 }
 _INTERVAL = "interval"
+_YES = "yes"
 
 
-def command(app: typer.Typer, name: str, *, repeats: bool = False) -> Callable[[Function[P]], Function[P]]:
+def command(
+    app: typer.Typer, name: str, *, summary: str | None = None, repeats: bool = False, asks: str | None = None
+) -> Callable[[Function[P]], Function[P]]:
     """Make `async def f(admin, *, options…) -> Report` the command `name`; its docstring is the help.
 
     Args:
+        summary: for the list of commands, where a line has no room for the docstring's first sentence.
         repeats: it has mqadmin's `-i SECONDS`: ask and print again and again.
+        asks: it changes much: the question that is asked first, unless --yes is given. `{name}` stands for the value
+            of the function's parameter of that name.
     """
 
     def register(function: Function[P]) -> Function[P]:
         def run(**values: Any) -> None:
             namesrv = values.pop("namesrv")
+            use_credentials(values.pop("access_key"), values.pop("secret_key"))
+            refuse_unusable(own, values)
             styles = {Style.JSON: "as_json", Style.TABLE: "as_table", Style.CSV: "as_csv"}
             wanted = [style for style, option in styles.items() if values.pop(option)]
             if len(wanted) > 1:
                 raise typer.BadParameter("--json, --table and --csv exclude each other")
             style = wanted[0] if wanted else Style.TEXT
+            if asks is not None:
+                confirm(asks.format_map(values), yes=values.pop(_YES))
             asyncio.run(_ask(function, namesrv, values, values.pop(_INTERVAL, None), style))
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        options = {_INTERVAL: (Interval, None), **_COMMON} if repeats else _COMMON
+        options: dict[str, tuple[Any, Any]] = dict(_COMMON)
+        if repeats:
+            options = {_INTERVAL: (Interval, None), **options}
+        if asks is not None:
+            options = {_YES: (Yes, False), **options}
         common = [
             inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
             for option, (annotation, default) in options.items()
@@ -75,7 +103,7 @@ def command(app: typer.Typer, name: str, *, repeats: bool = False) -> Callable[[
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__doc__ = function.__doc__
-        app.command(name)(run)
+        app.command(name, short_help=summary)(run)
         return function
 
     return register
@@ -91,8 +119,15 @@ async def _ask(
     config = ClientConfig(namesrv_addr=namesrv, mq_client_api_timeout=_TIMEOUT_MS)
     async with Admin(config, system_seams(namesrv)) as admin:
         while True:
-            show(await function(admin, **values), style)
+            report = await function(admin, **values)
+            show(report, style)
+            if report.failures:
+                sys.stdout.flush()
+            for server, reason in report.failures.items():
+                print(f"maxq: {server}: {reason}", file=sys.stderr)
             if interval is None:
+                if report.failures:
+                    raise typer.Exit(1)
                 return
             sys.stdout.flush()
             await asyncio.sleep(interval)

@@ -7,7 +7,11 @@ from typing import Annotated
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresses, command
-from maxq.cli.admin.topics import is_true, read_json_list
+from maxq.cli.admin.fan_out import ask_each
+from maxq.cli.admin.topics import read_json_list
+from maxq.cli.admin.values import is_true
+from maxq.cli.options import server_address
+from maxq.cli.progress import tracked
 from maxq.cli.report import Report, done_report
 from maxq.cli.times import format_time
 from maxq.cli.versions import version_name
@@ -47,6 +51,7 @@ async def update_sub_group(
     retry_policy: Annotated[
         str | None, typer.Option("-p", "--groupRetryPolicy", help="JSON, as getConsumerConfig shows it.")
     ] = None,
+    attributes: Annotated[str, typer.Option("--attributes", help="+name=value,-name")] = "",
 ) -> Report:
     """Create or change a consumer group."""
     config = SubscriptionGroupConfig(
@@ -60,16 +65,17 @@ async def update_sub_group(
         broker_id=broker_id,
         which_broker_when_consume_slowly=slow_broker,
         notify_consumer_ids_changed_enable=is_true("-a", notify),
+        attributes=dict(part.strip().partition("=")[::2] for part in attributes.split(",") if part.strip()),
     )
     if retry_policy is not None:
         config.group_retry_policy = _retry_policy(retry_policy)
     targets = await addresses(admin, broker, cluster)
-    for target in targets:
-        await admin.groups.create(target, config)
+    done = await ask_each(targets, lambda target: admin.groups.create(target, config))
     members = ", ".join(f"{name}={java_text(value)}" for name, value in config.to_json().items())
-    lines = [f"create subscription group to {target} success." for target in targets]
+    lines = [f"create subscription group to {target} success." for target in done.answers]
     text = "\n".join([*lines, f"SubscriptionGroupConfig{{{members}}}"]) + "\n"
-    return Report({}, [], value={"brokers": targets, "group": config.to_json()}, text=text)
+    value = {"brokers": list(done.answers), "group": config.to_json()}
+    return Report({}, [], value=value, text=text, failures=done.failures)
 
 
 def _retry_policy(text: str) -> GroupRetryPolicy:
@@ -89,15 +95,14 @@ async def update_sub_group_list(
     """Create or change the consumer groups of a JSON file."""
     configs = [SubscriptionGroupConfig.from_json(value) for value in read_json_list(file)]
     targets = await addresses(admin, broker, cluster)
-    for target in targets:
-        await admin.groups.create_list(target, configs)
-    sentence = "\n".join(
-        f"submit batch of group config to {target} success, please check the result later." for target in targets
+    done = await ask_each(targets, lambda target: admin.groups.create_list(target, configs))
+    return done.report(
+        lambda target: f"submit batch of group config to {target} success, please check the result later.",
+        groups=len(configs),
     )
-    return done_report(sentence, brokers=targets, groups=len(configs))
 
 
-@command(app, "deleteSubGroup")
+@command(app, "deleteSubGroup", asks="Delete consumer group {group} (broker {broker}, cluster {cluster})?")
 async def delete_sub_group(
     admin: Admin,
     group: Group,
@@ -203,7 +208,7 @@ async def _clients_by_queue(admin: Admin, group: str) -> dict[MessageQueue, str]
 
 async def _all_groups(admin: Admin) -> Report:
     rows = []
-    for group in await admin.groups.names():
+    for group in tracked(await admin.groups.names(), "Asking brokers"):
         try:
             stats = await admin.groups.consume_stats(group)
         except (BrokerError, ClientError, RemotingError):
@@ -293,23 +298,22 @@ async def consumer_status(
         info = await admin.groups.running_info(group, name)
         subscriptions[name] = {data.topic: subscription_text(data) for data in info.subscription_set}
         member_rows.append((f"{number:03d}", name, address, version, len(info.mq_table)))
-    notes = _compared(subscriptions)
+    notes = ["Same subscription in the same group of consumer"]
+    if differing := compared_subscriptions(subscriptions):
+        notes = ["WARN: Different subscription in the same group of consumer!!! Messages are lost to it:", *differing]
     columns = {"index": "#Index", "clientId": "#ClientId", "clientAddr": "#ClientAddr", "version": "#Version"}
     return Report(columns | {"queues": "#Queues"}, member_rows, notes=["", *notes])
 
 
-def _compared(subscriptions: dict[str, dict[str, str]]) -> list[str]:
-    """Do the members, by client id, subscribe alike? Who wants what, if not."""
+def compared_subscriptions(subscriptions: dict[str, dict[str, str]]) -> list[str]:
+    """Who wants what, where members (by client id) subscribe differently; empty if they do not."""
     topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
-    lines = [
+    return [
         f"  {topic}: {name} wants {wanted.get(topic, 'nothing')}"
         for topic in topics
         if len({wanted.get(topic) for wanted in subscriptions.values()}) > 1
         for name, wanted in sorted(subscriptions.items())
     ]
-    if not lines:
-        return ["Same subscription in the same group of consumer"]
-    return ["WARN: Different subscription in the same group of consumer!!! Messages are lost to it:", *lines]
 
 
 @command(app, "producerConnection")
@@ -324,7 +328,8 @@ async def producer_connection(
 
 @command(app, "producer")
 async def producer(
-    admin: Admin, broker: Annotated[str, typer.Option("-b", "--broker", help="Broker, host:port.")]
+    admin: Admin,
+    broker: Annotated[str, typer.Option("-b", "--broker", callback=server_address, help="Broker, host:port.")],
 ) -> Report:
     """All producers of a broker."""
     table = (await admin.groups.all_producers(broker)).data

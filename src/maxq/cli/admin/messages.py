@@ -9,14 +9,16 @@ from typing import Annotated
 import typer
 
 from maxq.cli.admin.command import Topic, Via, command
-from maxq.cli.admin.topics import is_true
+from maxq.cli.admin.values import is_true, known_charset
 from maxq.cli.message_json import message_object
+from maxq.cli.options import server_address
 from maxq.cli.report import Report
 from maxq.cli.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
 from maxq.client.admin.messages import TOOLS_GROUP
 from maxq.client.client_config import ProducerConfig
 from maxq.client.producer import Producer
+from maxq.client.send_result import SendResult
 from maxq.errors import BrokerError, ClientError, ConfigError, MaxQError
 from maxq.machine import system_seams
 from maxq.protocol.json_body import to_plain
@@ -35,9 +37,15 @@ QueueId = Annotated[int, typer.Option("-i", "--queueId", min=0)]
 Begin = Annotated[str | None, typer.Option("-b", "--beginTimestamp", help="Stored at this time or later.")]
 End = Annotated[str | None, typer.Option("-e", "--endTimestamp", help="Stored at this time or earlier.")]
 Tags = Annotated[str, typer.Option("-s", "--subExpression", help="Tags, such as 'a || b'.")]
-Charset = Annotated[str, typer.Option("-c", "--charsetName", help="How bodies are written, such as GBK.")]
-BodyFormat = Annotated[str, typer.Option("-f", "--bodyFormat", help="How its body is written, such as GBK.")]
+Charset = Annotated[
+    str, typer.Option("-c", "--charsetName", callback=known_charset, help="How bodies are written, such as GBK.")
+]
+BodyFormat = Annotated[
+    str, typer.Option("-f", "--bodyFormat", callback=known_charset, help="How its body is written, such as GBK.")
+]
 
+#: Properties that a send gives a message anew.
+_OF_THE_STORE = frozenset({"UNIQ_KEY", "MSG_REGION", "TRACE_ON", "CLUSTER", "WAIT", "MIN_OFFSET", "MAX_OFFSET"})
 _COLUMNS = {
     "msgId": "#Message ID",
     "queueId": "#QID",
@@ -64,11 +72,8 @@ def _list_report(messages: Iterable[MessageExt]) -> Report:
     return Report(_COLUMNS, rows, value=[message_object(message) for message in found])
 
 
-def _text(body: bytes, charset: str) -> str:
-    try:
-        return body.decode(charset, errors="replace")
-    except LookupError:
-        raise ConfigError(f"charset {charset!r} is not known: give one such as UTF-8 or GBK") from None
+def _properties(message: MessageExt) -> str:
+    return "{" + ", ".join(f"{name}={text}" for name, text in message.properties.items()) + "}"
 
 
 async def _one_report(admin: Admin, message: MessageExt, charset: str = "UTF-8") -> Report:
@@ -88,8 +93,8 @@ async def _one_report(admin: Admin, message: MessageExt, charset: str = "UTF-8")
         "Born Host": message.born_host_text,
         "Store Host": message.store_host_text,
         "System Flag": message.sys_flag,
-        "Properties": "{" + ", ".join(f"{name}={text}" for name, text in message.properties.items()) + "}",
-        "Message Body": _text(message.body, charset),
+        "Properties": _properties(message),
+        "Message Body": message.body.decode(charset, "replace"),
     }
     value = message_object(message)
     try:
@@ -117,11 +122,31 @@ async def query_msg_by_id(
     client_id: Annotated[str | None, typer.Option("-d", "--clientId", help="By this member.")] = None,
     charset: BodyFormat = "UTF-8",
     via: Via = None,
+    again: Annotated[str, typer.Option("-s", "--sendMessage", metavar="true|false", help="Send it again.")] = "false",
+    unit: Annotated[str, typer.Option("-u", "--unitName", help="Unit of the producer, with -s.")] = "",
 ) -> Report:
     """A message by its offset id, or by its unique key."""
+    if is_true("-s", again):
+        return await _sent_again(admin, await admin.messages.view(topic, msg_id, via=via), unit)
     if (consumed := await _consumed(admin, topic, msg_id, group, client_id)) is not None:
         return consumed
     return await _one_report(admin, await admin.messages.view(topic, msg_id, via=via), charset)
+
+
+async def _sent_again(admin: Admin, message: MessageExt, unit: str) -> Report:
+    """To its topic, with what its producer said of it and a new id."""
+    kept = {name: text for name, text in message.properties.items() if name not in _OF_THE_STORE}
+    servers = ";".join(admin.name_servers.addresses)
+    config = ProducerConfig(namesrv_addr=servers, producer_group=TOOLS_PRODUCER, unit_name=unit)
+    async with Producer(config, system_seams(servers)) as producer:
+        result = await producer.send(Message(message.topic, message.body, kept, message.flag))
+    return _sent(result)
+
+
+def _sent(result: SendResult) -> Report:
+    columns = {"brokerName": "#Broker Name", "queueId": "#QID", "status": "#Send Result", "msgId": "#MsgId"}
+    place = result.message_queue
+    return Report(columns, [(place.broker_name, place.queue_id, result.send_status.name, result.msg_id)])
 
 
 @command(app, "queryMsgByUniqueKey")
@@ -226,9 +251,9 @@ def _printed(messages: list[MessageExt], with_body: bool, charset: str = "UTF-8"
     report = _list_report(messages)
     lines = []
     for message in messages:
-        body = f" BODY: {_text(message.body, charset)}" if with_body else ""
+        body = f" BODY: {message.body.decode(charset, 'replace')}" if with_body else ""
         where = f"queueId={message.queue_id}, queueOffset={message.queue_offset}"
-        lines.append(f"MSGID: {message.msg_id} {where}, properties={message.properties}{body}\n")
+        lines.append(f"MSGID: {message.msg_id} {where}, properties={_properties(message)}{body}\n")
     return Report(report.columns, report.rows, value=report.value, text="".join(lines))
 
 
@@ -244,8 +269,9 @@ async def print_msg(
     via: Annotated[str | None, typer.Option("-l", "--lmqParentTopic", help="The topic is an LMQ of this one.")] = None,
 ) -> Report:
     """All messages of a topic, or those of a time."""
+    shows_body = is_true("-d", with_body)
     messages = await _scanned(admin, topic, None, begin, end, expression, via=via)
-    return _printed(messages, with_body.lower() == "true", charset)
+    return _printed(messages, shows_body, charset)
 
 
 @command(app, "printMsgByQueue")
@@ -263,11 +289,12 @@ async def print_msg_by_queue(
     charset: Charset = "UTF-8",
 ) -> Report:
     """All messages of a queue, or how many there are of each tag."""
+    shows, shows_body, counts_tags = is_true("-p", with_messages), is_true("-d", with_body), is_true("-f", calculate)
     messages = await _scanned(admin, topic, [MessageQueue(topic, broker, queue)], begin, end, expression)
-    printed = _printed(messages, with_body.lower() == "true", charset)
+    printed = _printed(messages, shows_body, charset)
     counts = Counter(message.tags or "" for message in messages).most_common()
     tags = "".join(f"Tag: {tag:<30} Count: {count}\n" for tag, count in counts)
-    text = (printed.text or "") * (with_messages.lower() == "true") + tags * (calculate.lower() == "true")
+    text = (printed.text or "") * shows + tags * counts_tags
     value = {"messages": printed.value, "tags": dict(counts)}
     return Report(printed.columns, printed.rows, value=value, text=text)
 
@@ -311,11 +338,9 @@ async def send_message(
     tags: Annotated[str | None, typer.Option("-c", "--tags", help="Tag.")] = None,
     broker: Annotated[str | None, typer.Option("-b", "--broker", help="Broker name, with -i.")] = None,
     queue: Annotated[int | None, typer.Option("-i", "--qid", min=0)] = None,
-    trace: Annotated[str, typer.Option("-m", "--msgTraceEnable", metavar="false", help="Not built yet.")] = "false",
+    trace: Annotated[str, typer.Option("-m", "--msgTraceEnable", metavar="true|false", help="Trace it.")] = "false",
 ) -> Report:
     """Send one message."""
-    if is_true("-m", trace):
-        raise ConfigError("-m true is not possible: message trace is not built yet; send without it")
     if (broker is None) != (queue is None):
         raise ConfigError("-b/--broker and -i/--qid go together")
     message = Message(topic, body.encode())
@@ -325,12 +350,11 @@ async def send_message(
         message.keys = key
     servers = ";".join(admin.name_servers.addresses)
     place = MessageQueue(topic, broker, queue) if broker is not None and queue is not None else None
-    config = ProducerConfig(namesrv_addr=servers, producer_group=TOOLS_PRODUCER)
+    traced = is_true("-m", trace)
+    config = ProducerConfig(namesrv_addr=servers, producer_group=TOOLS_PRODUCER, enable_trace=traced)
     async with Producer(config, system_seams(servers)) as producer:
         result = await producer.send(message, queue=place)
-    columns = {"brokerName": "#Broker Name", "queueId": "#QID", "status": "#Send Result", "msgId": "#MsgId"}
-    sent = result.message_queue
-    return Report(columns, [(sent.broker_name, sent.queue_id, result.send_status.name, result.msg_id)])
+    return _sent(result)
 
 
 @command(app, "queryCq")
@@ -340,7 +364,9 @@ async def query_cq(
     queue: Annotated[int, typer.Option("-q", "--queue", min=0)],
     index: Annotated[int, typer.Option("-i", "--index", min=0)],
     count: Annotated[int, typer.Option("-c", "--count", min=1)] = 10,
-    broker: Annotated[str | None, typer.Option("-b", "--broker", help="Broker, host:port.")] = None,
+    broker: Annotated[
+        str | None, typer.Option("-b", "--broker", callback=server_address, help="Broker, host:port.")
+    ] = None,
     group: Annotated[str | None, typer.Option("-g", "--consumer", help="Which of them this group would get.")] = None,
 ) -> Report:
     """Units of a ConsumeQueue."""
@@ -351,7 +377,7 @@ async def query_cq(
         raise BrokerError(1, f"no master has topic {topic}")
     found = await admin.messages.query_consume_queue(broker, MessageQueue(topic, "", queue), index, count, group)
     rows = [
-        (index + number, unit.physic_offset, unit.physic_size, unit.tags_code, unit.eval)
+        (index + number, unit.physic_offset, unit.physic_size, unit.tags_code, unit.eval if group else "-")
         for number, unit in enumerate(found.queue_data)
     ]
     columns = {"index": "#Index", "physicalOffset": "#Physical Offset", "size": "#Size", "tagsCode": "#Tags Code"}

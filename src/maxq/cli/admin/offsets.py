@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from maxq.cli.admin.command import Topic, command
-from maxq.cli.admin.topics import is_true
+from maxq.cli.admin.values import is_true
 from maxq.cli.report import Report, done_report
 from maxq.cli.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
@@ -22,6 +22,7 @@ Force = Annotated[str, typer.Option("-f", "--force", metavar="true|false", help=
 Cluster = Annotated[
     str | None, typer.Option("-c", "--cluster", "--clusterName", help="Only the brokers of this cluster.")
 ]
+_TO_THE_END = "-1"
 _COLUMNS = {"brokerName": "#brokerName", "queueId": "#queueId", "offset": "#offset"}
 
 
@@ -29,12 +30,21 @@ def _offset_rows(offsets: Mapping[MessageQueue, int]) -> list[tuple[str, int, in
     return [(queue.broker_name, queue.queue_id, offset) for queue, offset in sorted(offsets.items())]
 
 
-@command(app, "resetOffsetByTime")
+def _a_time(text: str) -> str:
+    """A callback: the text, if it is a time: what is none is not asked about."""
+    if text != _TO_THE_END:
+        parse_time(text, SystemClock())
+    return text
+
+
+@command(app, "resetOffsetByTime", asks="Move group {group} on topic {topic} to {timestamp}?")
 async def reset_offset_by_time(
     admin: Admin,
     group: Group,
     topic: Topic,
-    timestamp: Annotated[str, typer.Option("-s", "--timestamp", help="now, milliseconds, or a time.")],
+    timestamp: Annotated[
+        str, typer.Option("-s", "--timestamp", callback=_a_time, help="now, milliseconds, or a time.")
+    ],
     force: Force = "true",
     broker: Annotated[str | None, typer.Option("-b", "--broker", help="Broker, host:port or name, with -q.")] = None,
     queue: Annotated[int | None, typer.Option("-q", "--queue", min=0, help="Only this queue, with -b.")] = None,
@@ -43,7 +53,7 @@ async def reset_offset_by_time(
 ) -> Report:
     """Let a consumer group go on at a time; with -b and -q in one queue only, with -o too at that offset."""
     clock = SystemClock()
-    wall_ms = LATEST if timestamp == "-1" else parse_time(timestamp, clock)
+    wall_ms = LATEST if timestamp == _TO_THE_END else parse_time(timestamp, clock)
     if broker is not None and queue is not None:
         return await _reset_queue(admin, group, await admin.offsets.queue_at(topic, broker, queue), wall_ms, offset)
     if broker is not None or queue is not None or offset is not None:
@@ -65,7 +75,7 @@ async def _reset_queue(admin: Admin, group: str, queue: MessageQueue, wall_ms: i
     return done_report(sentence, brokerName=queue.broker_name, queueId=queue.queue_id, offset=now_at)
 
 
-@command(app, "skipAccumulatedMessage")
+@command(app, "skipAccumulatedMessage", asks="Let group {group} skip all waiting messages of topic {topic}?")
 async def skip_accumulated_message(
     admin: Admin, group: Group, topic: Topic, force: Force = "true", cluster: Cluster = None
 ) -> Report:
@@ -74,7 +84,7 @@ async def skip_accumulated_message(
     return Report(_COLUMNS, _offset_rows(offsets))
 
 
-@command(app, "cloneGroupOffset")
+@command(app, "cloneGroupOffset", asks="Put group {target} on topic {topic} where {source} is?")
 async def clone_group_offset(
     admin: Admin,
     source: Annotated[str, typer.Option("-s", "--srcGroup", help="The group that is there.")],

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from maxq.cli.admin.command import Topic, command
-from maxq.cli.admin.topics import is_true
+from maxq.cli.admin.values import is_true
 from maxq.cli.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.client.admin.static_topic_plan import Plan
@@ -35,7 +35,7 @@ async def update_static_topic(
     return _report(await admin.static_topics.create(topic, queues, names, force=is_true("-fr", force)))
 
 
-@command(app, "remappingStaticTopic")
+@command(app, "remappingStaticTopic", asks="Move the queues of static topic {topic} to other brokers?")
 async def remapping_static_topic(
     admin: Admin, topic: Topic, brokers: Brokers = None, clusters: Clusters = None, force: Force = "false"
 ) -> Report:

@@ -7,6 +7,9 @@ import orjson
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresses, command
+from maxq.cli.admin.fan_out import ask_each
+from maxq.cli.admin.values import is_true
+from maxq.cli.progress import tracked
 from maxq.cli.report import Report, done_report
 from maxq.cli.times import format_time
 from maxq.client.admin.admin import Admin
@@ -43,20 +46,14 @@ async def update_topic(
     )
     config.order = is_true("-o", order)
     targets = await addresses(admin, broker, cluster)
-    for target in targets:
-        await admin.topics.create(target, config)
-    lines = [f"create topic to {target} success." for target in targets]
-    if config.order:
-        lines.append(await _put_order(admin, topic, cluster, write_queues, targets))
+    done = await ask_each(targets, lambda target: admin.topics.create(target, config))
+    made = list(done.answers)
+    lines = [f"create topic to {target} success." for target in made]
+    if config.order and made:
+        lines.append(await _put_order(admin, topic, cluster, write_queues, made))
     lines.append(config.describe())
-    return Report({}, [], value={"brokers": targets, "topic": config.to_json()}, text="\n".join(lines) + "\n")
-
-
-def is_true(option: str, text: str) -> bool:
-    """mqadmin's options with a true or false behind them."""
-    if text.strip().lower() not in ("true", "false"):
-        raise ConfigError(f"{option} {text!r} is not allowed: it must be true or false")
-    return text.strip().lower() == "true"
+    value = {"brokers": made, "topic": config.to_json()}
+    return Report({}, [], value=value, text="\n".join(lines) + "\n", failures=done.failures)
 
 
 async def _put_order(admin: Admin, topic: str, cluster: str | None, queues: int, targets: list[str]) -> str:
@@ -96,12 +93,11 @@ async def update_topic_list(
     """Create or change the topics of a JSON file."""
     configs = [TopicConfig.from_json(value) for value in read_json_list(file)]
     targets = await addresses(admin, broker, cluster)
-    for target in targets:
-        await admin.topics.create_list(target, configs)
-    sentence = "\n".join(
-        f"submit batch of topic config to {target} success, please check the result later." for target in targets
+    done = await ask_each(targets, lambda target: admin.topics.create_list(target, configs))
+    return done.report(
+        lambda target: f"submit batch of topic config to {target} success, please check the result later.",
+        topics=len(configs),
     )
-    return done_report(sentence, brokers=targets, topics=len(configs))
 
 
 @command(app, "updateTopicPerm")
@@ -113,11 +109,10 @@ async def update_topic_perm(
     cluster: ClusterName = None,
 ) -> Report:
     """Change who may read and write a topic."""
-    rows = []
-    for target in await addresses(admin, broker, cluster):
+
+    async def change(target: str) -> int:
         config = await admin.topics.config(target, topic)
-        old = config.perm
-        if old != perm:
+        if config.perm != perm:
             changed = TopicConfig(
                 topic,
                 config.read_queue_nums,
@@ -128,27 +123,36 @@ async def update_topic_perm(
                 config.order,
             )
             await admin.topics.create(target, changed)
-        rows.append((target, old, perm))
+        return config.perm
+
+    done = await ask_each(await addresses(admin, broker, cluster), change)
+    rows = [(target, old, perm) for target, old in done.answers.items()]
     lines = [
         f"update topic perm from {old} to {new} in {target} success."
         if old != new
         else "new perm equals to the old one!"
         for target, old, new in rows
     ]
-    return Report({"broker": "#Broker", "oldPerm": "#Old", "newPerm": "#New"}, rows, text="\n".join(lines) + "\n")
+    columns = {"broker": "#Broker", "oldPerm": "#Old", "newPerm": "#New"}
+    return Report(columns, rows, text="".join(f"{line}\n" for line in lines), failures=done.failures)
 
 
-@command(app, "deleteTopic")
+@command(app, "deleteTopic", asks="Delete topic {topic} with all its messages from cluster {cluster}?")
 async def delete_topic(
     admin: Admin, topic: Topic, cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster.")]
 ) -> Report:
-    """Delete a topic from the brokers of a cluster and from the name servers."""
-    await admin.topics.delete(topic, cluster)
-    return done_report(
-        f"delete topic [{topic}] from cluster [{cluster}] success.\ndelete topic [{topic}] from NameServer success.",
-        topic=topic,
-        cluster=cluster,
-    )
+    """Delete a topic from the brokers of a cluster, and if none of them failed from the name servers."""
+    brokers = await admin.brokers.addresses_of_cluster(cluster)
+    done = await ask_each(brokers, lambda address: admin.topics.delete_in_broker(address, topic))
+    lines = []
+    if not done.failures:  # a broker that still has the topic would register it again
+        await admin.topics.delete_in_name_servers(topic, cluster)
+        lines = [f"delete topic [{topic}] from cluster [{cluster}] success."]
+        lines.append(f"delete topic [{topic}] from NameServer success.")
+    facts = {"topic": topic, "cluster": cluster, "brokers": list(done.answers), "nameServers": not done.failures}
+    columns = {name: f"#{name}" for name in facts}
+    text = "".join(f"{line}\n" for line in lines)
+    return Report(columns, [list(facts.values())], value=facts, text=text, failures=done.failures)
 
 
 @command(app, "topicList")
@@ -162,9 +166,7 @@ async def topic_list(
         text = "".join(f"{topic}\n" for topic in topics)
         return Report({"topic": "#Topic"}, [(topic,) for topic in topics], value=topics, text=text)
     rows = []
-    for topic in topics:
-        if topic.startswith(("%RETRY%", "%DLQ%")):
-            continue
+    for topic in tracked([topic for topic in topics if not topic.startswith(("%RETRY%", "%DLQ%"))], "Asking brokers"):
         clusters = await admin.topics.clusters(topic)
         groups = await admin.topics.consumed_by(topic) or [""]
         rows += [(cluster, topic, group) for cluster in clusters for group in groups]

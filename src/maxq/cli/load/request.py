@@ -25,14 +25,14 @@ class Target:
     def address(self) -> tuple[str, int]:
         return self.host, self.port
 
-    def call(self, code: int, fields: Mapping[str, str]) -> bytes:
+    def call(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> bytes:
         """One request over a connection of its own; the whole answer frame.
 
         Raises:
             RefusedError: any code but 0. OSError: no connection, or no answer within 20 s.
         """
         with socket.create_connection(self.address, timeout=_TIMEOUT_SECONDS) as connection:
-            connection.sendall(encode(1_000_000, code, fields, b"", binary=False))
+            connection.sendall(encode(1_000_000, code, fields, body, binary=False))
             with connection.makefile("rb") as stream:
                 head = stream.read(4)
                 frame = head + stream.read(int.from_bytes(head, "big"))

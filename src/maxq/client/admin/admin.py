@@ -1,32 +1,59 @@
-"""Admin: what operators ask name servers and brokers. Its parts: topics, groups, offsets, messages, dead_letters,
-brokers, name_servers.
+"""Admin: what operators ask name servers and brokers. Its parts: topics, static_topics, groups, offsets, messages,
+dead_letters, brokers, timers, transactions, traces, name_servers, controllers, lite_topics,
+access.
 
 It keeps no heartbeat and no timers: a command connects, asks, and is done.
 
 Source: apache/rocketmq tools/admin/DefaultMQAdminExtImpl.java, client/impl/MQAdminImpl.java.
 """
 
+import importlib
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from maxq.client.admin.brokers import BrokerAdmin
 from maxq.client.admin.context import AdminContext
-from maxq.client.admin.dead_letters import DeadLetterAdmin
-from maxq.client.admin.groups import GroupAdmin
-from maxq.client.admin.messages import MessageAdmin
-from maxq.client.admin.name_servers import NameServerAdmin
-from maxq.client.admin.offsets import OffsetAdmin
-from maxq.client.admin.static_topics import StaticTopicAdmin
-from maxq.client.admin.timers import TimerAdmin
-from maxq.client.admin.topics import TopicAdmin
-from maxq.client.admin.transactions import TransactionAdmin
 from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ClientConfig, ClientSeams
-from maxq.client.mq_client_manager import client_tls
-from maxq.config.netty_client_config import NettyClientConfig
+from maxq.client.mq_client_manager import remoting_of
 from maxq.protocol.body.route import ClusterInfo
-from maxq.remoting.client import RemotingClient
 from maxq.remoting.tls import ClientTls
+
+if TYPE_CHECKING:
+    from maxq.client.admin.access import AccessAdmin
+    from maxq.client.admin.brokers import BrokerAdmin
+    from maxq.client.admin.controllers import ControllerAdmin
+    from maxq.client.admin.dead_letters import DeadLetterAdmin
+    from maxq.client.admin.groups import GroupAdmin
+    from maxq.client.admin.lite_topics import LiteTopicAdmin
+    from maxq.client.admin.messages import MessageAdmin
+    from maxq.client.admin.name_servers import NameServerAdmin
+    from maxq.client.admin.offsets import OffsetAdmin
+    from maxq.client.admin.operations import OperationsAdmin
+    from maxq.client.admin.static_topics import StaticTopicAdmin
+    from maxq.client.admin.timers import TimerAdmin
+    from maxq.client.admin.topics import TopicAdmin
+    from maxq.client.admin.traces import TraceAdmin
+    from maxq.client.admin.transactions import TransactionAdmin
+
+#: Part → (class, what it is made of). Its module has its name and is imported when it is first used, so that a command
+#: starts with what it needs.
+_PARTS: Final = {
+    "access": ("AccessAdmin", ("_context",)),
+    "brokers": ("BrokerAdmin", ("_context",)),
+    "controllers": ("ControllerAdmin", ("_context",)),
+    "dead_letters": ("DeadLetterAdmin", ("_context", "messages", "offsets", "topics")),
+    "groups": ("GroupAdmin", ("_context",)),
+    "lite_topics": ("LiteTopicAdmin", ("_context",)),
+    "messages": ("MessageAdmin", ("_context",)),
+    "name_servers": ("NameServerAdmin", ("_context",)),
+    "offsets": ("OffsetAdmin", ("_context",)),
+    "operations": ("OperationsAdmin", ("_context",)),
+    "static_topics": ("StaticTopicAdmin", ("_context",)),
+    "timers": ("TimerAdmin", ("_context",)),
+    "topics": ("TopicAdmin", ("_context",)),
+    "traces": ("TraceAdmin", ("messages",)),
+    "transactions": ("TransactionAdmin", ("_context", "messages")),
+}
 
 
 class Admin:
@@ -38,14 +65,25 @@ class Admin:
         tls: for `use_tls`; None: trust every certificate.
     """
 
+    access: "AccessAdmin"
+    brokers: "BrokerAdmin"
+    controllers: "ControllerAdmin"
+    dead_letters: "DeadLetterAdmin"
+    groups: "GroupAdmin"
+    lite_topics: "LiteTopicAdmin"
+    messages: "MessageAdmin"
+    name_servers: "NameServerAdmin"
+    offsets: "OffsetAdmin"
+    operations: "OperationsAdmin"
+    static_topics: "StaticTopicAdmin"
+    timers: "TimerAdmin"
+    topics: "TopicAdmin"
+    traces: "TraceAdmin"
+    transactions: "TransactionAdmin"
+
     def __init__(self, config: ClientConfig, seams: ClientSeams, *, tls: ClientTls | None = None) -> None:
         name_servers = config.name_servers()
-        self._remoting = RemotingClient(
-            NettyClientConfig(use_tls=config.use_tls),
-            clock=seams.clock,
-            rng=seams.rng,
-            tls=(tls or client_tls(seams)) if config.use_tls else None,
-        )
+        self._remoting = remoting_of(config, seams, tls)
         self._remoting.update_name_servers(name_servers)
         api = MQClientAPI(
             self._remoting,
@@ -55,16 +93,16 @@ class Admin:
         )
         self._context = AdminContext(api, name_servers, seams.clock)
         self.api = api
-        self.topics = TopicAdmin(self._context)
-        self.static_topics = StaticTopicAdmin(self._context)
-        self.groups = GroupAdmin(self._context)
-        self.offsets = OffsetAdmin(self._context)
-        self.messages = MessageAdmin(self._context)
-        self.dead_letters = DeadLetterAdmin(self._context, self.messages, self.offsets, self.topics)
-        self.brokers = BrokerAdmin(self._context)
-        self.timers = TimerAdmin(self._context)
-        self.transactions = TransactionAdmin(self._context, self.messages)
-        self.name_servers = NameServerAdmin(self._context)
+
+    def __getattr__(self, name: str) -> Any:
+        """A part that was not used yet."""
+        if name not in _PARTS:
+            raise AttributeError(f"{type(self).__name__} has no part {name!r}; there are {', '.join(_PARTS)}")
+        kind, needs = _PARTS[name]
+        make = getattr(importlib.import_module(f"maxq.client.admin.{name}"), kind)
+        part = make(*(getattr(self, need) for need in needs))
+        setattr(self, name, part)
+        return part
 
     async def cluster_info(self) -> ClusterInfo:
         """All clusters and brokers."""

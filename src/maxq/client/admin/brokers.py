@@ -1,15 +1,20 @@
 """Brokers: state, settings, statistics, cleaning."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from maxq.client.admin.context import AdminContext
 from maxq.client.client_api import fields
 from maxq.codes import RequestCode
 from maxq.config.properties import format_properties, parse_properties
+from maxq.errors import RemoteProtocolError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.broker_stats import BrokerStatsData
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.body.offsets import ConsumeStatsList
 from maxq.protocol.body.route import BrokerData, ClusterInfo, KVTable
+from maxq.protocol.remoting_command import RemotingCommand
 
 
 class BrokerAdmin:
@@ -86,3 +91,74 @@ class BrokerAdmin:
     async def delete_expired_commit_log(self, address: str) -> None:
         """Delete log files that are older than they must be kept (329)."""
         await self._api.call(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
+
+    # --- replication ---
+
+    async def reset_master_flush_offset(self, address: str, offset: int) -> None:
+        """Tell a slave how far its master has flushed (908), physical offset."""
+        await self._api.call(address, RequestCode.RESET_MASTER_FLUSH_OFFSET, fields(masterFlushOffset=offset))
+
+    async def epoch_cache(self, address: str) -> dict[str, Any]:
+        """Epochs of a broker in controller mode (1007): clusterName, brokerName, brokerId, epochList, maxOffset."""
+        return _object(await self._api.call(address, RequestCode.GET_BROKER_EPOCH_CACHE), address)
+
+    # --- cold reads ---
+
+    async def cold_data_flow_control(self, address: str) -> dict[str, Any] | None:
+        """Thresholds of cold reads and what counts against them (2003); None: the broker has no such table."""
+        response = await self._api.call(address, RequestCode.GET_COLD_DATA_FLOW_CTR_INFO)
+        return _object(response, address) if response.body_bytes else None
+
+    async def update_cold_data_flow_control(self, address: str, group: str, threshold: int) -> None:
+        """Let a group read so many cold bytes a second (2001)."""
+        body = format_properties({group: str(threshold)}).encode()
+        await self._api.call(address, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, None, body)
+
+    async def remove_cold_data_flow_control(self, address: str, group: str) -> None:
+        """The group has the common threshold again (2002)."""
+        await self._api.call(address, RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, None, group.encode())
+
+    async def set_commit_log_read_ahead_mode(self, address: str, mode: int) -> str:
+        """0 the kernel reads ahead, 1 it does not (2004); what the broker says to it."""
+        ext = {"READ_AHEAD_MODE": str(mode)}
+        return (await self._api.call(address, RequestCode.SET_COMMITLOG_READ_MODE, ext)).remark or ""
+
+    # --- timers, RocksDB, containers ---
+
+    async def switch_timer_engine(self, address: str, engine: str) -> None:
+        """Keep delayed messages elsewhere (5001): ROCKSDB_TIMELINE or FILE_TIME_WHEEL."""
+        await self._api.call(address, RequestCode.SWITCH_TIMER_ENGINE, {"E_T": engine})
+
+    async def export_pop_records(self, address: str, *, timeout_ms: int = 30_000) -> None:
+        """Move pop's records out of RocksDB into the revive topics (200056)."""
+        await self._api.call(address, RequestCode.POP_ROLLBACK, timeout_ms=timeout_ms)
+
+    async def check_rocksdb_cq_write_progress(self, address: str, topic: str, check_store_time: int) -> dict[str, Any]:
+        """Compare the queues in files with those in RocksDB (354): checkStatus, checkResult."""
+        ext = fields(topic=topic, checkStoreTime=check_store_time)
+        return _object(await self._api.call(address, RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, ext), address)
+
+    async def export_rocksdb_config(self, address: str, types: Sequence[str]) -> None:
+        """Write the broker's settings in RocksDB to JSON files beside them (355).
+
+        Args:
+            types: of topics, subscriptionGroups, consumerOffsets.
+        """
+        ext = fields(configType=";".join(types))
+        await self._api.call(address, RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON, ext)
+
+    async def add_to_container(self, address: str, config_path: str) -> None:
+        """Start a broker in a broker container (902); the path is on the container's machine."""
+        await self._api.call(address, RequestCode.ADD_BROKER, fields(configPath=config_path))
+
+    async def remove_from_container(self, address: str, cluster: str, broker_name: str, broker_id: int) -> None:
+        """Stop a broker of a broker container (903)."""
+        ext = fields(brokerClusterName=cluster, brokerName=broker_name, brokerId=broker_id)
+        await self._api.call(address, RequestCode.REMOVE_BROKER, ext)
+
+
+def _object(response: RemotingCommand, address: str) -> dict[str, Any]:
+    found = json_dialect.loads(response.body_bytes)
+    if not isinstance(found, dict):
+        raise RemoteProtocolError(f"the answer of {address} is no JSON object: {response.body_bytes[:80]!r}")
+    return found

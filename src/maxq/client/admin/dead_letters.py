@@ -13,7 +13,7 @@ from maxq.client.admin.messages import TOOLS_GROUP, MessageAdmin
 from maxq.client.admin.offsets import OffsetAdmin
 from maxq.client.admin.topics import TopicAdmin
 from maxq.client.namespace import DLQ_PREFIX, retry_topic
-from maxq.errors import ClientError, MaxQError
+from maxq.errors import ClientError, MaxQError, NoRouteError
 from maxq.protocol import message_const as const
 from maxq.protocol.body.topic_config import PERM_READ
 from maxq.protocol.message import Message, MessageExt
@@ -21,7 +21,7 @@ from maxq.protocol.message_queue import MessageQueue
 
 _PAGE: Final = 32
 #: What brokers and clients wrote on a message's way; a message that is sent anew gets its own.
-_NOT_SENT_AGAIN: Final = frozenset(
+NOT_SENT_AGAIN: Final = frozenset(
     {
         const.PROPERTY_DELAY_TIME_LEVEL, const.PROPERTY_REAL_TOPIC, const.PROPERTY_REAL_QUEUE_ID,
         const.PROPERTY_WAIT_STORE_MSG_OK, const.PROPERTY_MIN_OFFSET, const.PROPERTY_MAX_OFFSET,
@@ -185,7 +185,14 @@ class DeadLetterAdmin:
 
     async def _check_readable(self, group: str) -> None:
         topic = DLQ_PREFIX + group
-        for data in (await self._context.route(topic)).queue_datas:
+        try:
+            route = await self._context.route(topic)
+        except NoRouteError:
+            raise ClientError(
+                f"group {group} has no dead letters: no name server knows {topic}, which the first one makes "
+                "(`maxq dlq list` names the groups that have some)"
+            ) from None
+        for data in route.queue_datas:
             if not data.perm & PERM_READ:
                 raise ClientError(
                     f"{topic} cannot be read on {data.broker_name}: its perm is {data.perm} (old brokers make it so); "
@@ -212,7 +219,7 @@ def sent_again(letter: MessageExt, group: str, topic: str | None) -> Message:
     Raises:
         ClientError: it does not say where it came from.
     """
-    properties = {name: value for name, value in letter.properties.items() if name not in _NOT_SENT_AGAIN}
+    properties = {name: value for name, value in letter.properties.items() if name not in NOT_SENT_AGAIN}
     if topic is not None:
         properties.pop(const.PROPERTY_RETRY_TOPIC, None)
         topic = topic or origin_topic(letter)

@@ -1,6 +1,7 @@
 """Consumer and producer groups: settings, members, progress."""
 
 from maxq.client.admin.context import AdminContext
+from maxq.client.admin.global_progress import global_chains, global_progress
 from maxq.client.client_api import fields
 from maxq.client.namespace import RETRY_PREFIX, dlq_topic, retry_topic
 from maxq.client.validators import check_group
@@ -143,7 +144,7 @@ class GroupAdmin:
     # --- progress ---
 
     async def consume_stats(self, group: str, topic: str | None = None, *, via: str | None = None) -> ConsumeStats:
-        """Committed offsets and backlog of a group, of one topic or all (208).
+        """Committed offsets and backlog of a group, of one topic or all (208). Of static topics, the global queues.
 
         Args:
             via: ask the brokers of this topic instead (a cluster's name, or the parent of an LMQ).
@@ -160,7 +161,18 @@ class GroupAdmin:
             part = ConsumeStats.decode(response.body_bytes)
             stats.offset_table.update(part.offset_table)
             stats.consume_tps += part.consume_tps
+        if via is None:
+            for name in {queue.topic for queue in stats.offset_table}:
+                await self._make_global(name, stats)
         return stats
+
+    async def _make_global(self, topic: str, stats: ConsumeStats) -> None:
+        """Put a static topic's global queues in the place of the physical ones."""
+        chains = await global_chains(self._context, topic)
+        if chains:
+            found = global_progress(chains, stats.offset_table)
+            others = {queue: at for queue, at in stats.offset_table.items() if queue.topic != topic}
+            stats.offset_table = {**others, **found}
 
     async def names(self) -> list[str]:
         """Consumer groups the name server has a retry topic of, sorted."""

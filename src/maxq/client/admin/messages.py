@@ -207,9 +207,9 @@ class MessageAdmin:
         result = await self.pull(queue, offset, max_nums=1, address=await self._context.address_of(queue, via))
         if result.messages and result.messages[0].queue_offset == offset:
             return result.messages[0]
-        raise ClientError(
-            f"no message at offset {offset} of {queue}: the queue holds {result.min_offset} to {result.max_offset - 1}"
-        )
+        first, behind = result.min_offset, result.max_offset
+        there = f"holds {first} to {behind - 1}" if behind > first else "has no messages"
+        raise ClientError(f"no message at offset {offset} of {queue}: the queue {there}")
 
     async def scan(
         self,

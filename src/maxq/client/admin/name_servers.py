@@ -1,5 +1,7 @@
 """Name servers: KV configuration, settings, write permission of brokers."""
 
+from collections.abc import Sequence
+
 from maxq.client.admin.context import AdminContext
 from maxq.client.client_api import fields
 from maxq.codes import RequestCode, ResponseCode
@@ -11,7 +13,7 @@ NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 class NameServerAdmin:
-    """`admin.name_servers`. Writes go to every name server: they do not talk to each other."""
+    """`admin.name_servers`. Writes go to every name server, for they do not talk to each other, or to `servers`."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
@@ -22,9 +24,10 @@ class NameServerAdmin:
         """All name servers."""
         return list(self._context.name_servers)
 
-    async def put_kv(self, namespace: str, key: str, value: str) -> None:
+    async def put_kv(self, namespace: str, key: str, value: str, *, servers: Sequence[str] | None = None) -> None:
         """Set one value (100)."""
-        await self._everywhere(RequestCode.PUT_KV_CONFIG, fields(namespace=namespace, key=key, value=value))
+        ext = fields(namespace=namespace, key=key, value=value)
+        await self._everywhere(RequestCode.PUT_KV_CONFIG, ext, servers=servers)
 
     async def get_kv(self, namespace: str, key: str) -> str | None:
         """One value (101); None if there is none."""
@@ -35,9 +38,9 @@ class NameServerAdmin:
         )
         return response.ext.get("value") if response.code == ResponseCode.SUCCESS else None
 
-    async def delete_kv(self, namespace: str, key: str) -> None:
+    async def delete_kv(self, namespace: str, key: str, *, servers: Sequence[str] | None = None) -> None:
         """Remove one value (102)."""
-        await self._everywhere(RequestCode.DELETE_KV_CONFIG, fields(namespace=namespace, key=key))
+        await self._everywhere(RequestCode.DELETE_KV_CONFIG, fields(namespace=namespace, key=key), servers=servers)
 
     async def list_kv(self, namespace: str) -> dict[str, str]:
         """All values of a namespace (219); empty if there is none."""
@@ -51,34 +54,43 @@ class NameServerAdmin:
             raise
         return KVTable.decode(response.body_bytes).table
 
-    async def config(self) -> dict[str, dict[str, str]]:
+    async def config(self, *, servers: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
         """Settings of every name server (319), by address."""
         result = {}
-        for address in self._context.name_servers:
+        for address in servers or self._context.name_servers:
             response = await self._api.call_name_server(RequestCode.GET_NAMESRV_CONFIG, address=address)
             result[address] = parse_properties(response.body_bytes)
         return result
 
-    async def update_config(self, properties: dict[str, str]) -> None:
+    async def update_config(self, properties: dict[str, str], *, servers: Sequence[str] | None = None) -> None:
         """Change settings of every name server (318)."""
         body = format_properties(properties).encode()
-        await self._everywhere(RequestCode.UPDATE_NAMESRV_CONFIG, None, body)
+        await self._everywhere(RequestCode.UPDATE_NAMESRV_CONFIG, None, body, servers=servers)
 
-    async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
+    async def wipe_write_perm(self, broker_name: str, *, servers: Sequence[str] | None = None) -> dict[str, int]:
         """Take a broker out of service for producers (205): topics changed, by name server."""
-        return await self._count(RequestCode.WIPE_WRITE_PERM_OF_BROKER, broker_name, "wipeTopicCount")
+        return await self._count(RequestCode.WIPE_WRITE_PERM_OF_BROKER, broker_name, "wipeTopicCount", servers)
 
-    async def add_write_perm(self, broker_name: str) -> dict[str, int]:
+    async def add_write_perm(self, broker_name: str, *, servers: Sequence[str] | None = None) -> dict[str, int]:
         """Put it back (327): topics changed, by name server."""
-        return await self._count(RequestCode.ADD_WRITE_PERM_OF_BROKER, broker_name, "addTopicCount")
+        return await self._count(RequestCode.ADD_WRITE_PERM_OF_BROKER, broker_name, "addTopicCount", servers)
 
-    async def _count(self, code: RequestCode, broker_name: str, name: str) -> dict[str, int]:
+    async def _count(
+        self, code: RequestCode, broker_name: str, name: str, servers: Sequence[str] | None
+    ) -> dict[str, int]:
         result = {}
-        for address in self._context.name_servers:
+        for address in servers or self._context.name_servers:
             response = await self._api.call_name_server(code, fields(brokerName=broker_name), address=address)
             result[address] = int(response.ext.get(name, "0"))
         return result
 
-    async def _everywhere(self, code: RequestCode, ext: dict[str, str] | None, body: bytes | None = None) -> None:
-        for address in self._context.name_servers:
+    async def _everywhere(
+        self,
+        code: RequestCode,
+        ext: dict[str, str] | None,
+        body: bytes | None = None,
+        *,
+        servers: Sequence[str] | None = None,
+    ) -> None:
+        for address in servers or self._context.name_servers:
             await self._api.call_name_server(code, ext, body, address=address)

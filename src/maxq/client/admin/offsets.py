@@ -9,7 +9,6 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError
 from maxq.protocol.body.offsets import (
     ConsumerOffsetSerializeWrapper,
-    ConsumeStats,
     GetConsumerStatusBody,
     ResetOffsetBody,
 )
@@ -126,16 +125,16 @@ class OffsetAdmin:
         return result
 
     async def clone(self, source_group: str, target_group: str, topic: str) -> dict[MessageQueue, int]:
-        """Put a group where another one is, queue by queue (208 and 15); returns the offsets."""
+        """Put a group where another one is, queue by queue (43 and 15); returns the offsets. Queues in which the other
+        one is nowhere are left alone: consume statistics (208, mqadmin) call that 0, and the group would begin anew.
+        """
         result = {}
-        for _, address in await self._context.brokers_of_topic(topic):
-            ext = fields(consumerGroup=source_group, topic=topic)
-            response = await self._api.call(address, RequestCode.GET_CONSUME_STATS, ext)
-            for queue, wrapper in ConsumeStats.decode(response.body_bytes).offset_table.items():
-                await self._api.update_consumer_offset(
-                    address, target_group, queue, wrapper.consumer_offset, oneway=False
-                )
-                result[queue] = wrapper.consumer_offset
+        for broker_name, address in await self._context.brokers_of_topic(topic):
+            committed = (await self.all_committed(address)).offset_table.get(f"{topic}@{source_group}", {})
+            for queue_id, offset in sorted(committed.items()):
+                queue = MessageQueue(topic, broker_name, queue_id)
+                await self._api.update_consumer_offset(address, target_group, queue, offset, oneway=False)
+                result[queue] = offset
         if not result:
             raise ClientError(f"group {source_group} has no offsets of topic {topic} to clone")
         return result

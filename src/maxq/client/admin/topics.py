@@ -1,6 +1,7 @@
 """Topics: create, change, delete, look at."""
 
 from maxq.client.admin.context import AdminContext
+from maxq.client.admin.global_progress import global_chains, global_offsets
 from maxq.client.client_api import fields
 from maxq.client.validators import check_topic
 from maxq.codes import RequestCode
@@ -106,6 +107,8 @@ class TopicAdmin:
     async def stats(self, topic: str, *, via: str | None = None) -> TopicStatsTable:
         """Offsets and last update of all queues on all brokers (202), and messages a second coming in.
 
+        A static topic has its global queues in the table as well, under the broker name `__syslo__global__`.
+
         Args:
             via: ask the brokers of this topic instead (a cluster's name, or the parent of an LMQ).
         """
@@ -115,6 +118,9 @@ class TopicAdmin:
             part = TopicStatsTable.decode(response.body_bytes)
             table.offset_table.update(part.offset_table)
             table.topic_put_tps += part.topic_put_tps
+        if via is None:
+            chains = await global_chains(self._context, topic)
+            table.offset_table.update(global_offsets(chains, table.offset_table))
         return table
 
     async def consumed_by(self, topic: str) -> list[str]:

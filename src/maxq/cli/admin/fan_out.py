@@ -1,0 +1,60 @@
+"""One question to many servers: who answered, and who did not.
+
+A command that asks several brokers goes on when one fails. What was found is printed, each failure is a line on
+standard error and a member `failures` of a JSON object, and the exit code is 1.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from maxq.cli.report import Report
+from maxq.cli.said import said
+from maxq.errors import MaxQError
+
+Answer = TypeVar("Answer")
+_AT_ONCE = 32
+
+
+@dataclass
+class Outcomes(Generic[Answer]):
+    """By address, in the order that was asked for."""
+
+    answers: dict[str, Answer] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def report(self, sentence: Callable[[str], str], **facts: Any) -> Report:
+        """Something was done on each: mqadmin's sentence for each that did it, and the facts for --json."""
+        done = list(self.answers)
+        text = "".join(f"{sentence(address)}\n" for address in done)
+        columns = {"broker": "#Broker", "done": "#Done"}
+        rows = [*((address, True) for address in done), *((address, False) for address in self.failures)]
+        return Report(columns, rows, value={"brokers": done, **facts}, text=text, failures=self.failures)
+
+
+async def ask_each(addresses: Iterable[str], ask: Callable[[str], Awaitable[Answer]]) -> Outcomes[Answer]:
+    """Ask all of them at the same time.
+
+    Raises:
+        MaxQError, OSError: there is only one, and it failed.
+    """
+    targets = list(dict.fromkeys(addresses))
+    if len(targets) == 1:
+        return Outcomes({targets[0]: await ask(targets[0])})
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(address: str) -> Answer | MaxQError | OSError:
+        async with limit:
+            try:
+                return await ask(address)
+            except (MaxQError, OSError) as error:
+                return error
+
+    outcomes: Outcomes[Answer] = Outcomes()
+    for address, answer in zip(targets, await asyncio.gather(*map(one, targets)), strict=True):
+        if isinstance(answer, (MaxQError, OSError)):
+            outcomes.failures[address] = said(answer)
+        else:
+            outcomes.answers[address] = answer
+    return outcomes

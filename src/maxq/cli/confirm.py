@@ -1,0 +1,28 @@
+"""Commands that change much ask first, or take --yes."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from maxq.errors import ConfigError
+
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask first.")]
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on only if a person, or --yes, says so.
+
+    Raises:
+        ConfigError: nobody can be asked: standard input is no terminal.
+        typer.Exit: no; code 1.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{question} Nobody can be asked here: give --yes")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        sys.stderr.write("maxq: nothing was changed\n")
+        raise typer.Exit(1)

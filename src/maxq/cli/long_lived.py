@@ -1,0 +1,51 @@
+"""Python's cycle collector in a server: what has lived through a full collection is set aside.
+
+A full collection looks at every container there is while the loop stands still: 10 000 topics and 20 000 groups are
+300 000 objects and 100 ms, again each time their number has grown by a quarter. But tables are not garbage. So what
+survives a full collection is set aside (`gc.freeze`), and the next one looks at what came since. What becomes part of a
+garbage cycle only after that is found when all is looked at again, which is when as many objects have been set aside as
+the last look at all had found: garbage stays bounded, and who fills tables pays for looking a few times, not dozens.
+"""
+
+import gc
+from typing import Any, Final
+
+#: Set aside before all is looked at again, at least.
+_LEAST: Final = 200_000
+_FULL: Final = 2
+
+
+class LongLived:
+    """Sets survivors aside from `start` to `stop`. It is of the process: only programs have one."""
+
+    def __init__(self, least: int = _LEAST) -> None:
+        """`least`: how many objects are set aside at least before all are looked at again."""
+        self._least = least
+        self._set_aside = 0  # since all were looked at
+        self._limit = least
+
+    def start(self) -> None:
+        """What there is now stays."""
+        gc.freeze()
+        gc.callbacks.append(self._on_collection)
+
+    def stop(self) -> None:
+        """The collector is as it was, started or not."""
+        if self._on_collection in gc.callbacks:
+            gc.callbacks.remove(self._on_collection)
+            gc.unfreeze()
+
+    def _on_collection(self, phase: str, info: dict[str, Any]) -> None:
+        if info["generation"] != _FULL:
+            return
+        if phase == "start":
+            if self._set_aside >= self._limit:
+                gc.unfreeze()  # before the collector takes its list: it looks at all
+                self._set_aside = -1
+            return
+        survivors = len(gc.get_objects(generation=_FULL))
+        gc.freeze()
+        if self._set_aside < 0:
+            self._set_aside, self._limit = 0, max(self._least, survivors)
+        else:
+            self._set_aside += survivors

@@ -1,0 +1,15 @@
+"""`maxq pipeline`: jobs on Spark. Each has a file here, `pipeline_<name>.py`, and its work in maxq.pipeline.jobs."""
+
+from maxq.cli.lazy import Entry, LazyGroup
+
+SUMMARY = "Jobs on Spark: archive, audit, rebuild, replay, trace, stats, dlq."
+COMMANDS = {
+    "archive": Entry("maxq.cli.pipeline_archive", "Topics or store files to Parquet; verify and compact archives."),
+    "audit": Entry("maxq.cli.pipeline_audit", "Queues and indexes against the log, replicas against each other."),
+    "rebuild": Entry("maxq.cli.pipeline_rebuild", "ConsumeQueue and IndexFile files from CommitLog files."),
+    "replay": Entry("maxq.cli.pipeline_replay", "An archive or a store back into topics."),
+    "trace": Entry("maxq.cli.pipeline_trace", "Message traces: latencies, undelivered and slow messages."),
+    "stats": Entry("maxq.cli.pipeline_stats", "Rates, sizes, hot keys and queues, lag, disk."),
+    "dlq": Entry("maxq.cli.pipeline_dlq", "Dead letters as a table: causes, export, redrive."),
+}
+group = LazyGroup("pipeline", SUMMARY, COMMANDS)

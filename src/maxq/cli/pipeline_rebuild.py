@@ -1,0 +1,59 @@
+"""`maxq pipeline rebuild`: ConsumeQueue and IndexFile files from CommitLog files."""
+
+from pathlib import Path, PurePath
+from typing import Annotated
+
+import typer
+
+from maxq.cli.report import Style, pairs_report, show
+from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, need_spark, spark_run
+from maxq.errors import ConfigError
+from maxq.runtime.system import SystemDisk
+from maxq.store.tools.store_files import StoreFiles, StoreSettings
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_PIECE_MIB = 128
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The store's root directory (storePathRootDir).")]
+Conf = Annotated[Path | None, typer.Option("--conf", "-c", help="broker.conf, for what the files do not show.")]
+
+
+@app.command()
+def rebuild(
+    directory: Directory,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A new folder for the files; the store stays as it is.")
+    ] = None,
+    in_place: Annotated[bool, typer.Option("--in-place", help="In place of the store's own files.")] = False,
+    conf: Conf = None,
+    hash_slots: Annotated[int, typer.Option(min=0, help="maxHashSlotNum of the index files.")] = 0,
+    index_entries: Annotated[int, typer.Option(min=0, help="maxIndexNum of the index files.")] = 0,
+    index_tags: Annotated[
+        bool | None, typer.Option(help="Index tags, too, as RocketMQ 5.5 does; else as its own index has it.")
+    ] = None,
+    piece_mib: Annotated[int, typer.Option(min=1, help="MiB of log a task.")] = _PIECE_MIB,
+    as_json: AsJson = False,
+    master: Master = None,
+    driver_memory: DriverMemory = DRIVER_MEMORY,
+) -> None:
+    """ConsumeQueue and IndexFile files from CommitLog files, in parallel, byte for byte what the broker would have
+    written; a broker then starts on them without reading the log again. The broker must not be running."""
+    if (output is None) != in_place:
+        raise ConfigError("give --output DIR for a new folder, or --in-place to replace the store's queues and index")
+    need_spark()
+    from maxq.pipeline.jobs.rebuild import RebuildOptions, rebuild
+
+    settings = None if conf is None else StoreSettings.from_properties(conf.read_bytes(), source=str(conf))
+    files = StoreFiles(
+        SystemDisk(), PurePath(directory.absolute()), settings, hash_slots=hash_slots, index_entries=index_entries
+    )
+    target = None if output is None else PurePath(output.absolute())
+    options = RebuildOptions(target, index_tags, piece_mib << 20)
+    with spark_run("rebuild", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
+        report = rebuild(spark, files, options)
+    show(pairs_report(report.to_json()), Style.JSON if as_json else Style.TEXT)
+
+
+if __name__ == "__main__":  # spark-submit takes a file
+    app()

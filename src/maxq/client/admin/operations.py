@@ -1,0 +1,43 @@
+"""What MaxQ brokers alone can tell or do: where the time of sends goes, purging topics."""
+
+from typing import Any
+
+from maxq.client.admin.context import AdminContext
+from maxq.client.client_api import fields
+from maxq.codes import RequestCode
+from maxq.protocol import json_dialect
+
+
+class OperationsAdmin:
+    """`admin.operations`. Answers are the broker's JSON objects."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._api = context.api
+
+    async def why_slow(self, address: str) -> dict[str, Any]:
+        """Stages of recent sends, and refusals by cause (broker/stats/stage_times.py)."""
+        response = await self._api.call(address, RequestCode.MAXQ_WHY_SLOW)
+        found: dict[str, Any] = json_dialect.loads(response.body_bytes)
+        return found
+
+    async def purge_topic(
+        self,
+        address: str,
+        topic: str,
+        *,
+        queue_id: int | None = None,
+        before_ms: int | None = None,
+        before_offset: int | None = None,
+        dry_run: bool = True,
+    ) -> dict[str, Any]:
+        """Hide messages of a topic on one master, or say what would be hidden (broker/processors/purge_topic.py)."""
+        ext = fields(
+            topic=topic,
+            queueId=queue_id,
+            beforeTimestamp=before_ms,
+            beforeOffset=before_offset,
+            dryRun="true" if dry_run else "false",
+        )
+        response = await self._api.call(address, RequestCode.MAXQ_PURGE_TOPIC, ext)
+        found: dict[str, Any] = json_dialect.loads(response.body_bytes)
+        return found

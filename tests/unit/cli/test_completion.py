@@ -1,0 +1,109 @@
+"""Completion of command lines, and the shell."""
+
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from maxq.cli import completion
+from maxq.cli.admin import ENTRIES
+from maxq.cli.app import COMMANDS
+from maxq.cli.completion import suggestions
+from maxq.cli.shell import expanded, words_after
+
+
+def words(before: str, incomplete: str) -> list[str]:
+    return [found.word for found in suggestions(before.split(), incomplete)]
+
+
+def test_commands_are_suggested_on_every_level() -> None:
+    assert words("", "") == list(COMMANDS)
+    assert words("", "st") == ["standalone", "store"]
+    assert words("admin", "topic") == ["topicList", "topicRoute", "topicStatus", "topicClusterList"]
+    assert set(words("admin", "")) == set(ENTRIES)
+    assert "redrive" in words("dlq", "")
+    assert words("nonsense", "") == []
+
+
+def test_options_are_suggested_until_they_are_given() -> None:
+    assert {"-t", "-c", "-n"} <= set(words("admin topicStatus", "-"))
+    assert "-t" not in words("admin topicStatus -t T", "-") and "-c" in words("admin topicStatus -t T", "-")
+    assert words("admin deleteTopic", "--y") == ["--yes"]
+
+
+def test_values_come_from_the_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def known(kind: str, namesrv: str) -> list[str]:
+        asked.append((kind, namesrv))
+        return ["Orders", "Other"]
+
+    monkeypatch.setattr(completion, "_known", known)
+    assert words("admin topicStatus -n ns:1 -t", "Or") == ["Orders"]
+    assert words("admin consumerProgress -g", "x") == []
+    assert words("admin clusterRT -a", "") == []  # a number
+    assert asked == [("topics", "ns:1"), ("groups", os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))]
+
+
+def test_no_name_server_is_no_suggestion() -> None:
+    assert words("admin topicStatus -n 127.0.0.1:1 -t", "") == []
+
+
+def test_bash_completes_with_the_script() -> None:
+    script = completion.BASH.replace("$(maxq ", f"$({sys.executable} -m maxq ")
+    line = 'COMP_WORDS=(maxq admin deleteT); COMP_CWORD=2; _maxq; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True)
+    assert done.stdout.strip() == "deleteTopic", done.stderr
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh")
+def test_zsh_takes_the_script() -> None:
+    done = subprocess.run(["zsh", "-n", "-c", completion.ZSH], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_zsh_gets_words_with_what_they_are_for() -> None:
+    command = [sys.executable, "-m", "maxq", "completion", "--complete", "zsh", "--", "admin", "topicL"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "topicList:All topics.\n"
+
+
+def test_mqadmins_commands_need_no_admin_in_the_shell() -> None:
+    assert expanded(["topicList", "-c"]) == ["admin", "topicList", "-c"]
+    assert expanded(["dlq", "list"]) == ["dlq", "list"]
+    assert words_after("", "topicL") == ["topicList"]
+    assert words_after("deleteTopic ", "--y") == ["--yes"]
+    assert words_after("'unfinished ", "") == []
+
+
+def test_a_script_runs_to_its_end_and_ends_with_1_if_a_line_failed() -> None:
+    command = [sys.executable, "-m", "maxq", "shell", "-n", "127.0.0.1:1"]
+    lines = "topicList  # nobody is there\n\nhelp topicRoute\n'unfinished\nexit\nhelp\n"
+    done = subprocess.run(command, input=lines, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "connect to <127.0.0.1:1> failed" in done.stderr and "No closing quotation" in done.stderr
+    assert "Usage: maxq admin topicRoute" in done.stdout and "standalone" not in done.stdout
+
+
+def test_lines_at_a_terminal_are_remembered(tmp_path: Path) -> None:
+    leader, follower = pty.openpty()
+    environment = dict(os.environ, HOME=str(tmp_path), TERM="dumb")
+    command = [sys.executable, "-m", "maxq", "shell"]
+    process = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+    os.write(leader, b"help topicRoute\nexit\n")
+    shown = b""
+    try:
+        while chunk := os.read(leader, 4096):
+            shown += chunk
+    except OSError:  # the other end is closed
+        pass
+    assert process.wait() == 0
+    os.close(leader)
+    assert b"Usage: maxq admin topicRoute" in shown
+    history = tmp_path / ".maxq_history"
+    assert history.read_text().splitlines()[-2:] == ["help topicRoute", "exit"]
+    assert history.stat().st_mode & 0o77 == 0
