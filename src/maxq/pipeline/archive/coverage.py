@@ -1,0 +1,160 @@
+"""What brokers have against what an archive has: what is left to read, and what a proof of coverage finds.
+
+Without Spark. Ranges are of queue offsets, both ends included.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.errors import PipelineError
+from maxq.pipeline.archive.ranges import Range, size, subtract
+from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.source.offsets import OffsetRange, to_json
+from maxq.pipeline.source.positions import resolve, selected_queues
+from maxq.pipeline.wire.wire_client import WireClient
+from maxq.protocol.message_queue import MessageQueue
+
+Coverage = Mapping[MessageQueue, Sequence[Range]]
+
+#: Faults of an archive, and what is told besides.
+GAP: Final = "gap"  # the broker has messages that the archive has not, before others that it has
+OVERLAP: Final = "overlap"  # offsets that are there twice
+MISSING_FILE: Final = "missing-file"
+DAMAGED_FILE: Final = "damaged-file"
+WRONG_ENTRY: Final = "wrong-entry"  # the file is whole and is not what the manifest says
+BEHIND: Final = "behind"  # not archived yet: the end of a queue
+ABSENT: Final = "absent"  # offsets that hold no message on the broker either (compaction topics)
+ORPHAN: Final = "orphan"  # left by a run that died; the next one removes it
+FAULTS: Final = (GAP, OVERLAP, MISSING_FILE, DAMAGED_FILE, WRONG_ENTRY)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row of a proof's table; what does not apply is None."""
+
+    kind: str
+    queue: MessageQueue | None = None
+    first: int | None = None
+    last: int | None = None
+    file: str | None = None
+    detail: str = ""
+
+    @property
+    def is_fault(self) -> bool:
+        return self.kind in FAULTS
+
+    def to_json(self) -> dict[str, object]:
+        queue = self.queue
+        return {
+            "kind": self.kind, "fault": self.is_fault,
+            "topic": queue.topic if queue else None, "brokerName": queue.broker_name if queue else None,
+            "queueId": queue.queue_id if queue else None, "firstOffset": self.first, "lastOffset": self.last,
+            "file": self.file, "detail": self.detail,
+        }  # fmt: skip
+
+
+def broker_ranges(options: ReadOptions) -> dict[MessageQueue, tuple[int, int]]:
+    """Queue → (first offset, one past the last) that the options of a batch mean now.
+
+    Raises:
+        PipelineError: a topic that was named is not there; brokers do not answer.
+    """
+    with WireClient(options.connection) as client:
+        queues = list(selected_queues(client, options.selection))
+        start = resolve(client, options.starting, queues, "startingOffsets")
+        end = resolve(client, options.ending, queues, "endingOffsets")
+    return {queue: (start[queue], max(start[queue], end[queue])) for queue in sorted(queues)}
+
+
+def check_same_topics(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Coverage) -> None:
+    """Raises PipelineError if a queue ends before what was archived of it: it is another queue of the same name."""
+    for queue, (_, end) in bounds.items():
+        archived = coverage.get(queue)
+        if archived and end <= archived[-1][1]:
+            raise PipelineError(
+                f"{name_of(queue)} ends at offset {end}, but offset {archived[-1][1]} is archived: the topic was made "
+                "again, or the broker lost the end of its log. Archive what is there now into another folder"
+            )
+
+
+def missing(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Coverage) -> dict[MessageQueue, list[Range]]:
+    """The offsets that brokers have and the archive has not."""
+    found = {}
+    for queue, (first, end) in bounds.items():
+        left = subtract([(first, end - 1)], coverage.get(queue, ())) if end > first else []
+        if left:
+            found[queue] = left
+    return found
+
+
+def passes(ranges: Mapping[MessageQueue, Sequence[Range]]) -> list[list[OffsetRange]]:
+    """The ranges in as few reads as possible, each with at most one range of a queue."""
+    found: list[list[OffsetRange]] = []
+    for queue in sorted(ranges):
+        for number, (first, last) in enumerate(ranges[queue]):
+            if number == len(found):
+                found.append([])
+            found[number].append(OffsetRange(queue, first, last + 1))
+    return found
+
+
+def read_options(one_pass: Iterable[OffsetRange]) -> dict[str, object]:
+    """assign, startingOffsets and endingOffsets of one pass, as values for JSON."""
+    ranges = list(one_pass)
+    assigned: dict[str, dict[str, list[int]]] = {}
+    for queue, _, _ in ranges:
+        assigned.setdefault(queue.topic, {}).setdefault(queue.broker_name, []).append(queue.queue_id)
+    return {
+        "assign": assigned,
+        "startingOffsets": to_json({one.queue: one.first for one in ranges}),
+        "endingOffsets": to_json({one.queue: one.last for one in ranges}),
+    }
+
+
+def coverage_findings(
+    bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Coverage, held: Coverage | None = None
+) -> list[Finding]:
+    """What is missing of the offsets that brokers have.
+
+    Args:
+        bounds: what brokers have.
+        coverage: what the archive has.
+        held: of the missing offsets those at which brokers do have a message; None: take it that they all do.
+    """
+    found: list[Finding] = []
+    for queue, ranges in missing(bounds, coverage).items():
+        end = bounds[queue][1]
+        for first, last in ranges:
+            if last == end - 1:
+                found.append(Finding(BEHIND, queue, first, last, detail=f"{last - first + 1} not archived yet"))
+                continue
+            there = [(first, last)] if held is None else _within(held.get(queue, ()), first, last)
+            found += [Finding(GAP, queue, *one, detail=f"{size([one])} messages are missing") for one in there]
+            found += [
+                Finding(ABSENT, queue, *one, detail="the broker has no message there either")
+                for one in subtract([(first, last)], there)
+            ]
+    return found
+
+
+def lost_findings(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Coverage) -> list[Finding]:
+    """Holes that no broker can tell about: from the first archived offset of a queue up to what the broker still has,
+    or between archived offsets of a queue that no broker was asked about."""
+    found: list[Finding] = []
+    for queue, ranges in sorted(coverage.items()):
+        if ranges:
+            end = bounds[queue][0] - 1 if queue in bounds else ranges[-1][1]
+            holes = subtract([(ranges[0][0], end)], ranges) if end >= ranges[0][0] else []
+            detail = "offsets are missing, and gone from the broker" if queue in bounds else "offsets are missing"
+            found += [Finding(GAP, queue, *one, detail=f"{size([one])} {detail}") for one in holes]
+    return found
+
+
+def _within(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
+    return [(max(one, first), min(other, last)) for one, other in ranges if one <= last and other >= first]
+
+
+def name_of(queue: MessageQueue) -> str:
+    """topic/broker/queue."""
+    return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"

@@ -1,0 +1,304 @@
+"""The folder of an archive: the manifest's versions, the data files, and the runs that write them.
+
+    topic=Orders/date=2026-11-21/<run>-0000.parquet     data, one topic and one day of storing (UTC) each
+    _manifest/000000000012.jsonl                        the manifest; the highest number counts
+    _runs/<run>.lock, _runs/<run>/                      a run that writes: locked while it lives, and its files so far
+
+A data file counts when the manifest names it. A run writes below _runs, moves the files to their places and then makes
+the manifest's next version. Making one fails if another run made it first; the change is then tried on that version.
+Whatever a run that died has left, in _runs or in its place, is named by no manifest: readers pass over it, and the next
+run removes it.
+
+On a local or mounted file system a version is made by linking, which only one can do, and a run is dead when its lock
+is free. On others (`s3://…`, what pyarrow.fs opens) only one run may write at a time; it counts as dead after a day.
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from pyarrow import fs
+
+from maxq.errors import ConfigError, PipelineError
+from maxq.pipeline.archive.manifest import FileEntry, Manifest
+from maxq.runtime.system import SystemClock, SystemDisk, SystemDiskLock, SystemRng
+
+_MANIFESTS: Final = "_manifest"
+_RUNS: Final = "_runs"
+_KEPT_VERSIONS: Final = 3  # readers of the last ones find them
+_DEAD_AFTER_MS: Final = 24 * 3600 * 1000  # where locks do not reach
+_ATTEMPTS: Final = 20
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A file that a run has written and that is not in its place yet. Paths below the archive's folder."""
+
+    path: str
+    place: str
+
+
+class ArchiveFolder:
+    """One archive.
+
+    Args:
+        path: a folder, or a URI that pyarrow.fs opens.
+    """
+
+    def __init__(self, path: str) -> None:
+        if "://" in path:
+            try:
+                self.filesystem, root = fs.FileSystem.from_uri(path)
+            except (OSError, ValueError) as error:
+                raise ConfigError(f"archive {path!r} cannot be opened: {error}") from None
+        else:
+            self.filesystem, root = fs.LocalFileSystem(), os.path.abspath(path)
+        self.root = root.rstrip("/")
+        self.is_local = isinstance(self.filesystem, fs.LocalFileSystem)
+        #: what Spark reads and writes
+        self.uri = f"file://{self.root}" if self.is_local else path.rstrip("/")
+        self._clock = SystemClock()
+
+    def uri_of(self, path: str) -> str:
+        """Of a file below the folder, for Spark, which takes percent signs as they are."""
+        return f"{self.uri}/{path}"
+
+    # --- the manifest ------------------------------------------------------------------------------------------------
+
+    def manifest(self) -> Manifest:
+        """The newest version; an empty one if there is none. Raises PipelineError: it is damaged."""
+        for _ in range(_ATTEMPTS):
+            numbers = self._versions()
+            if not numbers:
+                return Manifest()
+            name = self._version_name(numbers[-1])
+            try:
+                with self.filesystem.open_input_stream(self._full(name)) as file:
+                    return Manifest.decode(file.read(), numbers[-1], f"{self.root}/{name}")
+            except FileNotFoundError:
+                continue  # removed since it was listed: there is a newer one
+        raise PipelineError(f"the manifest of {self.root} changes faster than it can be read")
+
+    def existing(self) -> Manifest:
+        """As `manifest`. Raises PipelineError if nothing was archived here."""
+        found = self.manifest()
+        if not found.number:
+            raise PipelineError(f"{self.root} holds no archive: it has no manifest in {_MANIFESTS}")
+        return found
+
+    def commit(self, change: Callable[[Manifest], Manifest]) -> Manifest:
+        """Make the next version.
+
+        Args:
+            change: from the newest version to the next; called again if another run was faster.
+
+        Returns:
+            The version that counts now.
+        """
+        for _ in range(_ATTEMPTS):
+            after = change(self.manifest())
+            if self._create(self._version_name(after.number), after.encode()):
+                for number in self._versions()[:-_KEPT_VERSIONS]:
+                    self.delete(self._version_name(number))
+                return after
+        raise PipelineError(f"other runs change the manifest of {self.root} all the time; try again")
+
+    def _versions(self) -> list[int]:
+        names = [name.removesuffix(".jsonl") for name in self._names(_MANIFESTS) if name.endswith(".jsonl")]
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _version_name(self, number: int) -> str:
+        return f"{_MANIFESTS}/{number:012d}.jsonl"
+
+    def _create(self, name: str, data: bytes) -> bool:
+        """Write a file as a whole; False if there is one of that name."""
+        full = self._full(name)
+        self.filesystem.create_dir(os.path.dirname(full), recursive=True)
+        if not self.is_local:
+            if self.exists(name):
+                return False
+            with self.filesystem.open_output_stream(full) as file:
+                file.write(data)
+            return True
+        temporary = Path(f"{full}.{SystemRng().bytes(6).hex()}.tmp")
+        SystemDisk().write(temporary, data)
+        try:
+            os.link(temporary, full)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink()
+        _sync(os.path.dirname(full))
+        return True
+
+    # --- runs --------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def run(self) -> Iterator["ArchiveRun"]:
+        """A run that writes; begins by removing what dead ones left."""
+        stamp = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
+        name = f"{stamp:%Y%m%dT%H%M%S}-{SystemRng().bytes(4).hex()}"
+        lock = self._lock(name)
+        run = ArchiveRun(self, name)
+        try:
+            run.removed = self.clean()
+            yield run
+        finally:
+            self.delete_tree(run.staging)
+            self.delete(_lock_name(name))
+            if lock is not None:
+                lock.release()
+
+    def _lock(self, name: str) -> SystemDiskLock | None:
+        path = self._full(_lock_name(name))
+        self.filesystem.create_dir(os.path.dirname(path), recursive=True)
+        if not self.is_local:
+            self._create(_lock_name(name), b"")
+            return None
+        while True:
+            lock = SystemDiskLock(Path(path), name.encode())
+            if os.path.exists(path):
+                return lock
+            lock.release()  # another run took it for dead before it was locked
+
+    def _is_alive(self, run: str) -> bool:
+        path = self._full(_lock_name(run))
+        if self.is_local:
+            return SystemDiskLock.is_held(Path(path))
+        info = self.filesystem.get_file_info(path)
+        age_ms = self._clock.wall_ms() - (info.mtime_ns or 0) // 1_000_000
+        return bool(info.type != fs.FileType.NotFound and age_ms < _DEAD_AFTER_MS)
+
+    def clean(self) -> list[str]:
+        """Remove what dead runs left; returns its paths."""
+        removed: list[str] = []
+        runs = {name.removesuffix(".lock") for name in self._names(_RUNS)}
+        dead = {run for run in runs if not self._is_alive(run)}
+        for path in self.orphans():
+            self.delete(path)
+            removed.append(path)
+        for run in sorted(dead):
+            staging = f"{_RUNS}/{run}"
+            removed += [path for path in self._files(staging) if not os.path.basename(path).startswith(("_", "."))]
+            self.delete_tree(staging)
+            self.delete(_lock_name(run))
+        return removed
+
+    def orphans(self) -> list[str]:
+        """Data files that the manifest does not name, of runs that are dead."""
+        # Files first: one that a run placed and committed meanwhile is then in the manifest that is read after.
+        there = self.data_files()
+        alive: dict[str, bool] = {}
+        for run in {_run_of(path) for path in there}:
+            alive[run] = self._is_alive(run)
+        named = {entry.path for entry in self.manifest().files}
+        return [path for path in there if path not in named and not alive[_run_of(path)]]
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def data_files(self) -> list[str]:
+        """Every data file that is in its place."""
+        return [path for name in self._names("") if name.startswith("topic=") for path in self._files(name)]
+
+    def exists(self, path: str) -> bool:
+        """Is there such a file?"""
+        return bool(self.filesystem.get_file_info(self._full(path)).type != fs.FileType.NotFound)
+
+    def delete(self, path: str) -> None:
+        """Remove a file if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self.filesystem.delete_file(self._full(path))
+
+    def delete_tree(self, path: str) -> None:
+        """Remove a folder if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self.filesystem.delete_dir(self._full(path))
+
+    def move(self, source: str, target: str) -> None:
+        """Give a data file its place; durable where the file system lets us say so."""
+        full = self._full(target)
+        self.filesystem.create_dir(os.path.dirname(full), recursive=True)
+        if self.is_local:
+            _sync(self._full(source))
+        self.filesystem.move(self._full(source), full)
+        if self.is_local:
+            _sync(os.path.dirname(full))
+
+    def _full(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def _names(self, folder: str) -> list[str]:
+        selector = fs.FileSelector(self._full(folder), allow_not_found=True)
+        return sorted(info.base_name for info in self.filesystem.get_file_info(selector))
+
+    def _files(self, folder: str) -> list[str]:
+        """Paths of all files below a folder."""
+        selector = fs.FileSelector(self._full(folder), allow_not_found=True, recursive=True)
+        found = [info for info in self.filesystem.get_file_info(selector) if info.type == fs.FileType.File]
+        return sorted(info.path[len(self.root) + 1 :] for info in found)
+
+
+class ArchiveRun:
+    """A run that writes. `removed`: what it found of dead ones."""
+
+    def __init__(self, folder: ArchiveFolder, name: str) -> None:
+        self.folder = folder
+        self.name = name
+        self.staging = f"{_RUNS}/{name}"
+        self.removed: list[str] = []
+        self._parts = 0
+        self._placed = 0
+
+    def new_part(self) -> str:
+        """A folder below `staging` that was not there, for one write of Spark's."""
+        self._parts += 1
+        return f"{self.staging}/{self._parts:04d}"
+
+    def staged(self, part: str) -> list[StagedFile]:
+        """The data files that were written into it, with the places they will have."""
+        found = []
+        for path in self.folder._files(part):
+            inner, name = os.path.split(path[len(part) + 1 :])
+            if inner.startswith("topic=") and not name.startswith(("_", ".")):
+                suffix = name.rpartition(".")[2]
+                found.append(StagedFile(path, f"{inner}/{self.name}-{self._placed:04d}.{suffix}"))
+                self._placed += 1
+        return found
+
+    def place(self, files: Iterable[StagedFile], entries: Iterable[FileEntry]) -> list[FileEntry]:
+        """Move staged files to their places; their entries with these."""
+        placed = []
+        for file, entry in zip(files, entries, strict=True):
+            assert entry.path == file.path, "an entry for each file, in their order"
+            self.folder.move(file.path, file.place)
+            placed.append(replace(entry, path=file.place))
+        return placed
+
+    def withdraw(self, entries: Iterable[FileEntry]) -> None:
+        """Remove files that were placed and will not be committed."""
+        for entry in entries:
+            self.folder.delete(entry.path)
+
+
+def _run_of(path: str) -> str:
+    return os.path.basename(path).rpartition("-")[0]
+
+
+def _lock_name(run: str) -> str:
+    return f"{_RUNS}/{run}.lock"
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    except OSError as error:  # some mounts cannot
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(fd)

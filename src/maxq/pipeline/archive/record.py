@@ -1,0 +1,127 @@
+"""A record of what was sent again: JSON lines, two a piece of work, added to and never rewritten.
+
+    {"maxqRecord": 1, "id": "3f9a…", "what": "replay /archive"}
+    {"begun": 1794999999000, "ranges": {"Orders/broker-a/0": [[0, 499]]}}
+    {"done": 1795000000000, "rows": 500, "ranges": {"Orders/broker-a/0": [[0, 499]]}}
+
+Offsets that are done were looked at, and sent if they were chosen; a run with the same record passes over them. A
+piece that was begun and not done is done first, cut as it was: `id` and its offsets name it to MaxQ brokers, which take
+it once (delivery=exactly-once), however often it is sent.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from maxq.errors import PipelineError
+from maxq.pipeline.archive.coverage import name_of
+from maxq.pipeline.archive.ranges import Range, union
+from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.system import SystemClock, SystemRng
+
+VERSION: Final = 1
+
+
+class SentRecord:
+    """The record in one file.
+
+    Args:
+        path: of the file; it is made when the first line is added.
+        what: names the work; a record of other work is refused.
+
+    Raises:
+        PipelineError: the file is no such record, or one of other work.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        self._path = path
+        self._what = what
+        self.id = SystemRng().bytes(8).hex()
+        self.rows = 0
+        self._ranges: dict[MessageQueue, list[Range]] = {}
+        self.pending: dict[MessageQueue, list[Range]] = {}  # a piece that was begun and is not done
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        self._is_new = not lines
+        for number, line in enumerate(lines, 1):
+            if not line.endswith(b"\n"):  # a run died while it wrote it
+                with open(path, "r+b") as file:
+                    file.truncate(sum(map(len, lines[: number - 1])))
+                self._is_new = number == 1
+                break
+            try:
+                self._take(json.loads(line), is_head=number == 1)
+            except (ValueError, KeyError, TypeError):
+                raise PipelineError(f"{path}, line {number} is no line of a record of what was sent again") from None
+
+    def _take(self, value: Mapping[str, Any], *, is_head: bool) -> None:
+        if not is_head:
+            ranges = _queues(value["ranges"])
+            if "begun" in value:
+                self.pending = ranges
+            else:
+                self._count(int(value["rows"]), ranges)
+            return
+        if value["maxqRecord"] != VERSION:
+            raise ValueError("another version")
+        if value["what"] != self._what:
+            raise PipelineError(
+                f"{self._path} records other work ({value['what']}), not {self._what}: name another file"
+            )
+        self.id = str(value["id"])
+
+    def _count(self, rows: int, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
+        self.rows += rows
+        self.pending = {}
+        for queue, some in ranges.items():
+            self._ranges[queue] = union([*self._ranges.get(queue, ()), *some])
+
+    @property
+    def coverage(self) -> dict[MessageQueue, list[Range]]:
+        """Offsets that are done."""
+        return dict(self._ranges)
+
+    def begin(self) -> None:
+        """Write the head, so that every run with this record has the same id. Done before anything is sent."""
+        if self._is_new:
+            self._append({"maxqRecord": VERSION, "id": self.id, "what": self._what})
+            self._is_new = False
+
+    def begin_piece(self, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
+        """These offsets are next. Done before any of them is sent; durable on return."""
+        self.begin()
+        self.pending = {queue: list(some) for queue, some in ranges.items()}
+        self._append({"begun": SystemClock().wall_ms(), "ranges": _texts(ranges)})
+
+    def add(self, rows: int, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
+        """These offsets are done, and so many rows of them were sent. Durable on return."""
+        self.begin()
+        self._append({"done": SystemClock().wall_ms(), "rows": rows, "ranges": _texts(ranges)})
+        self._count(rows, ranges)
+
+    def _append(self, value: Mapping[str, Any]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self._path, "ab") as file:
+            file.write(json.dumps(value).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def piece_name(record_id: str, ranges: Mapping[MessageQueue, Sequence[Range]]) -> str:
+    """What brokers know a piece of work by: the same for the same offsets."""
+    text = json.dumps({name_of(queue): list(some) for queue, some in sorted(ranges.items())})
+    return f"replay-{record_id}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _texts(ranges: Mapping[MessageQueue, Sequence[Range]]) -> dict[str, list[list[int]]]:
+    return {name_of(queue): [list(one) for one in some] for queue, some in sorted(ranges.items())}
+
+
+def _queues(texts: Mapping[str, Any]) -> dict[MessageQueue, list[Range]]:
+    found = {}
+    for name, ranges in texts.items():
+        topic, broker, queue_id = name.rsplit("/", 2)
+        found[MessageQueue(topic, broker, int(queue_id))] = [(int(first), int(last)) for first, last in ranges]
+    return found

@@ -1,0 +1,1 @@
+"""`format("rocketmq-cluster")`: topics, offsets and consumer groups as tables."""

@@ -1,0 +1,150 @@
+"""The job `dlq`: dead letters as a table, exported, sent again.
+
+    letters = dlq_letters(spark, DlqConfig({"rocketmq.namesrv": "127.0.0.1:9876"}, groups=("billing",)))
+    letters.groupBy("originTopic", "cause").count().show()
+
+Letters that were sent again are written into a record (archive/record.py), and no run with this record sends them once
+more. They stay in the dead-letter topic. `maxq dlq redrive` does the same without Spark, and keeps in the cluster how
+far it went; the two do not know of each other.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from maxq.client.namespace import DLQ_PREFIX
+from maxq.errors import ConfigError, PipelineError
+from maxq.pipeline.archive.ranges import Range, union
+from maxq.pipeline.archive.record import SentRecord
+from maxq.pipeline.cluster.cluster_tables import topic_names
+from maxq.pipeline.jobs.replay import Piece, SentResult, send_pieces
+from maxq.pipeline.options.option_values import OptionValues
+from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
+from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, spark_schema
+from maxq.pipeline.transforms.archive import found_ranges, not_covered, only_covered
+from maxq.pipeline.transforms.dead_letters import KEPT_PROPERTIES, dead_letters, redriven
+from maxq.pipeline.transforms.replay import Chosen, chosen_messages
+from maxq.protocol.message_queue import MessageQueue
+
+EXPORT_FORMATS: Final = ("parquet", "json", "orc")
+
+
+@dataclass(frozen=True)
+class DlqConfig:
+    """Which dead letters.
+
+    Attributes:
+        options: of the connection (rocketmq.…).
+        groups: consumer groups; none: all that have dead letters.
+        chosen: times are those of dying; its topics are those that the messages came from, and `where` may use the
+            columns of transforms/dead_letters.py.
+        most_tries: see dead_letters.
+    """
+
+    options: Mapping[str, str]
+    groups: tuple[str, ...] = ()
+    chosen: Chosen = field(default_factory=Chosen)
+    most_tries: int | None = None
+
+
+@dataclass(frozen=True)
+class RedriveConfig:
+    """Which letters are sent again, and where to.
+
+    Attributes:
+        topic: None: the retry topic of the group, where only it gets them; empty: the topic each came from; else there.
+        record: file of those that were sent; see the module.
+    """
+
+    letters: DlqConfig
+    record: Path
+    topic: str | None = None
+
+    @property
+    def what(self) -> str:
+        """Names the work in the record: whatever the selection, letters of the same groups are sent once."""
+        return f"redrive {json.dumps(sorted(self.letters.groups))}"
+
+
+def dlq_groups(options: Mapping[str, str]) -> list[str]:
+    """Groups that have a dead-letter topic, sorted."""
+    topics = topic_names(ConnectionOptions.parse(OptionValues(options, FORMAT)))
+    return sorted(topic.removeprefix(DLQ_PREFIX) for topic in topics if topic.startswith(DLQ_PREFIX))
+
+
+def dlq_letters(spark: SparkSession, config: DlqConfig) -> DataFrame:
+    """The chosen dead letters; columns: see transforms/dead_letters.py.
+
+    Raises:
+        PipelineError: a group has no dead-letter topic, or it cannot be read.
+    """
+    groups = config.groups or tuple(dlq_groups(config.options))
+    if not groups:
+        messages = spark.createDataFrame([], spark_schema(tuple(MESSAGE_COLUMNS)))
+    else:
+        topics = ",".join(DLQ_PREFIX + group for group in groups)
+        messages = spark.read.format(FORMAT).options(**config.options).option("subscribe", topics).load()
+    letters = dead_letters(messages, config.most_tries)
+    chosen = config.chosen
+    if chosen.topics:
+        letters = letters.where(F.col("originTopic").isin(*chosen.topics))
+    rest = Chosen((), chosen.first_time, chosen.end_time, chosen.key, chosen.tags, chosen.where)
+    return chosen_messages(letters, rest)
+
+
+def dlq_counts(letters: DataFrame) -> DataFrame:
+    """group, originTopic, cause, letters, first and last (time of dying); sorted."""
+    counted = letters.groupBy("group", "originTopic", "cause").agg(
+        F.count("*").alias("letters"), F.min("storeTimestamp").alias("first"), F.max("storeTimestamp").alias("last")
+    )
+    return counted.orderBy("group", "originTopic", "cause")
+
+
+def dlq_export(letters: DataFrame, path: str, kind: str = "parquet") -> None:
+    """Write the table into a new folder; in JSON, bodies are base64.
+
+    Raises:
+        ConfigError: another format than EXPORT_FORMATS.
+    """
+    if kind not in EXPORT_FORMATS:
+        raise ConfigError(f"format is {kind!r}; it must be {', '.join(EXPORT_FORMATS)}")
+    letters.write.format(kind).mode("error").save(path)
+
+
+def dlq_redrive(spark: SparkSession, config: RedriveConfig, *, dry_run: bool = False) -> SentResult:
+    """Send letters again that are chosen and not in the record.
+
+    Args:
+        dry_run: only count them.
+
+    Raises:
+        PipelineError: the record is one of other groups; a letter does not say the topic it came from.
+    """
+    record = SentRecord(config.record, config.what)
+    letters = not_covered(dlq_letters(spark, config.letters), record.coverage)
+    ranges: dict[MessageQueue, list[Range]] = {}
+    count = 0
+    for row in found_ranges(letters).collect():
+        queue = MessageQueue(row.topic, row.brokerName, row.queueId)
+        ranges[queue] = union([*ranges.get(queue, ()), (row["first"], row["last"])])
+        count += row.rows
+    if dry_run or not ranges:
+        return SentResult(count if dry_run else 0, 0, record.rows)
+    letters = only_covered(letters, ranges)  # those that were counted, whatever dies meanwhile
+    if config.topic == "":
+        _check_origins(letters)
+    sink = {**config.letters.options, "keepProperties": ",".join(KEPT_PROPERTIES)}
+    form = partial(redriven, topic=config.topic)
+    return send_pieces(spark, [Piece(letters, ranges)], sink, form, record)
+
+
+def _check_origins(letters: DataFrame) -> None:
+    without = letters.where(F.col("originTopic").isNull()).count()
+    if without:
+        raise PipelineError(f"{without} dead letters do not say the topic they came from: name one for them")

@@ -1,0 +1,109 @@
+"""Which messages a report is made of: topics of a cluster or of store directories, between two times."""
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from maxq.errors import ConfigError, PipelineError
+from maxq.pipeline.cluster.cluster_tables import topic_names
+from maxq.pipeline.options.option_values import OptionValues
+from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
+from maxq.pipeline.reports.quantities import time_text
+from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
+
+_SYSTEM_TOPICS: Final = r"(?i)^(rmq_sys_|schedule_topic_xxxx)"
+
+
+@dataclass(frozen=True)
+class MessageInput:
+    """Where messages come from.
+
+    Attributes:
+        topics: their names; none: all but the brokers' own.
+        namesrv: name servers, host:port separated by ';'; None with `stores`.
+        stores: store directories, broker up or down, that are read instead.
+        since_ms, until_ms: store times, milliseconds since 1970: from, up to (exclusive); None: no bound.
+        options: more of format("rocketmq"), such as those of TLS and ACL.
+    """
+
+    topics: tuple[str, ...] = ()
+    namesrv: str | None = None
+    stores: tuple[str, ...] = ()
+    since_ms: int | None = None
+    until_ms: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if bool(self.namesrv) == bool(self.stores):
+            raise ConfigError("a report reads from a cluster (namesrv) or from store directories, from one of them")
+        if self.since_ms is not None and self.until_ms is not None and self.since_ms >= self.until_ms:
+            raise ConfigError(f"nothing lies from {time_text(self.since_ms)} to {time_text(self.until_ms)}: swap them")
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """Options of the connection."""
+        return {**self.options, "rocketmq.namesrv": self.namesrv} if self.namesrv else {}
+
+    def topics_there(self) -> list[str]:
+        """Names of the cluster's topics that are not its brokers' own."""
+        return topic_names(ConnectionOptions.parse(OptionValues(self.connection, FORMAT)))
+
+    def read(self, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
+        """The messages, with these columns.
+
+        Raises:
+            PipelineError: the cluster has no topic to read.
+        """
+        return self._from_store(spark, columns) if self.stores else self._from_cluster(spark, columns)
+
+    def describe(self) -> dict[str, str]:
+        """For people: what is read."""
+        since = "the first message" if self.since_ms is None else time_text(self.since_ms)
+        until = "the last message" if self.until_ms is None else time_text(self.until_ms)
+        return {
+            "Topics": ", ".join(self.topics) or "all",
+            "Read from": ", ".join(self.stores) if self.stores else f"cluster of {self.namesrv}",
+            "Stored": f"from {since} to {until}",
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topics": list(self.topics), "namesrv": self.namesrv, "stores": list(self.stores),
+            "sinceMs": self.since_ms, "untilMs": self.until_ms,
+        }  # fmt: skip
+
+    def _from_cluster(self, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
+        topics = list(self.topics) or self.topics_there()
+        if not topics:
+            raise PipelineError(f"the cluster of {self.namesrv} has no topics yet")
+        options = {**self.connection, "subscribe": ",".join(topics), "columns": ",".join(columns)}
+        if self.since_ms is not None:
+            options["startingTimestamp"] = str(self.since_ms)
+        if self.until_ms is not None:
+            options["endingTimestamp"] = str(self.until_ms)
+        return spark.read.format(FORMAT).options(**options).load()
+
+    def _from_store(self, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
+        read = list(dict.fromkeys((*columns, "topic", "storeTimestamp")))
+        frame = (
+            spark.read.format(STORE_FORMAT).options(columns=",".join(read), paths=json.dumps(list(self.stores))).load()
+        )
+        if self.topics:
+            frame = frame.where(F.col("topic").isin(*self.topics))
+        else:
+            frame = frame.where(~F.col("topic").rlike(_SYSTEM_TOPICS))
+        if self.since_ms is not None:
+            frame = frame.where(F.col("storeTimestamp") >= _moment(self.since_ms))
+        if self.until_ms is not None:
+            frame = frame.where(F.col("storeTimestamp") < _moment(self.until_ms))
+        return frame.select(*columns)
+
+
+def _moment(wall_ms: int) -> Any:
+    """With its zone, so that the filter reaches the reader."""
+    return F.lit(datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC))

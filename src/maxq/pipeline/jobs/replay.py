@@ -1,0 +1,259 @@
+"""The job `replay`: messages of an archive or of store directories back into topics.
+
+    cluster = {"rocketmq.namesrv": "127.0.0.1:9876"}
+    replay(spark, ReplayConfig(cluster, archive="/archive", mapped=Mapped(topic="Again")))
+
+Work is cut into pieces: files of the archive that are neighbours in time, or all of a store. Pieces go one after the
+other, the messages of a queue in their order. A finished piece is written into the record (archive/record.py), which
+the next run passes over. With exactly-once (MaxQ brokers) a piece is delivered once even if its line was not written.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from maxq.errors import ConfigError
+from maxq.pipeline.archive.folder import ArchiveFolder
+from maxq.pipeline.archive.manifest import FileEntry, coverage_of
+from maxq.pipeline.archive.ranges import Range, intersect, subtract, union
+from maxq.pipeline.archive.record import SentRecord, piece_name
+from maxq.pipeline.jobs.archive import ArchiveConfig, read_archive, store_messages
+from maxq.pipeline.options.read_options import FORMAT
+from maxq.pipeline.options.write_options import EXACTLY_ONCE
+from maxq.pipeline.transforms.archive import QUEUE_KEY, only_covered
+from maxq.pipeline.transforms.pace import Pace, in_order, timed
+from maxq.pipeline.transforms.replay import COUNTS_SCHEMA, Chosen, Mapped, chosen_messages, sink_messages, target_counts
+from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.system import SystemClock
+
+PIECE_BYTES: Final = 256 << 20
+ANY_PACE: Final = Pace()
+Ranges = Mapping[MessageQueue, Sequence[Range]]
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """What is sent again.
+
+    Attributes:
+        options: of the sink: the connection, and what write_options.py has besides.
+        archive: the archive's folder …
+        store: … or store directories.
+        record: file of what is done; None: nothing is recorded, and nothing passed over.
+        exactly_once: needs MaxQ brokers.
+        piece_bytes: of archive files, about, between two lines of the record.
+    """
+
+    options: Mapping[str, str]
+    archive: str | None = None
+    store: tuple[str, ...] = ()
+    broker_name: str = ""
+    chosen: Chosen = field(default_factory=Chosen)
+    mapped: Mapped = field(default_factory=Mapped)
+    pace: Pace = field(default_factory=Pace)
+    record: Path | None = None
+    exactly_once: bool = False
+    piece_bytes: int = PIECE_BYTES
+
+    def __post_init__(self) -> None:
+        if (self.archive is None) == (not self.store):
+            raise ConfigError("messages come from an archive or from store directories, from one of them")
+        if self.exactly_once and self.record is None:
+            raise ConfigError("exactly-once needs a record: it names the pieces of the work across runs")
+
+    @property
+    def what(self) -> str:
+        """Names the work in the record."""
+        source = {"archive": self.archive} if self.archive is not None else {"store": list(self.store)}
+        work = {**source, "chosen": asdict(self.chosen), "mapped": asdict(self.mapped)}
+        return f"replay {json.dumps(work, sort_keys=True)}"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Messages that are sent between two lines of the record, and all offsets that were looked at for them."""
+
+    messages: DataFrame
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
+class SentResult:
+    """What was sent. `before`: messages that earlier runs had sent according to the record."""
+
+    rows: int
+    pieces: int
+    before: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"sent": self.rows, "pieces": self.pieces, "sentBefore": self.before}
+
+
+def replay(spark: SparkSession, config: ReplayConfig) -> SentResult:
+    """Send what is chosen and not in the record.
+
+    Raises:
+        PipelineError: there is no archive; the record is one of other work; brokers do not take a message.
+    """
+    record = None if config.record is None else SentRecord(config.record, config.what)
+    work = pieces(spark, config, record)
+    form = partial(sink_messages, mapped=config.mapped)
+    return send_pieces(spark, work, config.options, form, record, pace=config.pace, exactly_once=config.exactly_once)
+
+
+def replay_counts(spark: SparkSession, config: ReplayConfig) -> DataFrame:
+    """What `replay` would send; columns as transforms.replay.target_counts."""
+    record = None if config.record is None else SentRecord(config.record, config.what)
+    messages = [piece.messages for piece in pieces(spark, config, record)]
+    if not messages:
+        return spark.createDataFrame([], COUNTS_SCHEMA)
+    return target_counts(reduce(DataFrame.unionByName, messages), config.mapped)
+
+
+def pieces(spark: SparkSession, config: ReplayConfig, record: SentRecord | None) -> Iterator[Piece]:
+    """The work that is left, in the order in which it is to be done."""
+    done = {} if record is None else record.coverage
+    if record is not None and record.pending:
+        pending = record.pending
+        messages = only_covered(_messages_of(spark, config, pending), pending)
+        yield Piece(chosen_messages(messages, config.chosen), pending)
+        done = merged(done, pending)
+    if config.archive is not None:
+        yield from _archive_pieces(spark, config, config.archive, done)
+    else:
+        yield from _store_pieces(spark, config, done)
+
+
+def _messages_of(spark: SparkSession, config: ReplayConfig, ranges: Ranges) -> DataFrame:
+    """Messages with these offsets among them."""
+    if config.archive is None:
+        return store_messages(spark, _store_source(config))
+    files = [
+        entry
+        for entry in ArchiveFolder(config.archive).existing().files
+        if any(intersect(part.ranges, ranges.get(entry.queue(part), ())) for part in entry.queues)
+    ]
+    return read_archive(spark, config.archive, files=files)
+
+
+def merged(some: Ranges, others: Ranges) -> dict[MessageQueue, list[Range]]:
+    """The offsets of both."""
+    return {queue: union([*some.get(queue, ()), *others.get(queue, ())]) for queue in {*some, *others}}
+
+
+def _archive_pieces(spark: SparkSession, config: ReplayConfig, path: str, done: Ranges) -> Iterator[Piece]:
+    chosen = config.chosen
+    files = [
+        entry
+        for entry in ArchiveFolder(path).existing().files
+        if (not chosen.topics or entry.topic in chosen.topics)
+        and (chosen.first_time is None or entry.last_time >= chosen.first_time)
+        and (chosen.end_time is None or entry.first_time < chosen.end_time)
+    ]
+    for group in neighbours(files, config.piece_bytes):
+        messages = read_archive(spark, path, files=group)
+        piece = piece_of(messages, coverage_of(group), done, chosen)
+        if piece is not None:
+            yield piece
+
+
+def neighbours(files: Iterable[FileEntry], piece_bytes: int) -> list[list[FileEntry]]:
+    """Files in the order of time, those of a queue in its order, cut so that a group has about so many bytes."""
+    groups: list[list[FileEntry]] = []
+    size = 0
+    for entry in sorted(files, key=lambda one: (one.first_time, min(part.first for part in one.queues), one.path)):
+        if not groups or size + entry.bytes > piece_bytes:
+            groups.append([])
+            size = 0
+        groups[-1].append(entry)
+        size += entry.bytes
+    return groups
+
+
+def _store_pieces(spark: SparkSession, config: ReplayConfig, done: Ranges) -> Iterator[Piece]:
+    messages = store_messages(spark, _store_source(config))
+    ends = messages.groupBy(*QUEUE_KEY).agg(F.min("queueOffset").alias("first"), F.max("queueOffset").alias("last"))
+    ranges = {
+        MessageQueue(row.topic, row.brokerName, row.queueId): [(row["first"], row["last"])] for row in ends.collect()
+    }
+    piece = piece_of(messages, ranges, done, config.chosen)
+    if piece is not None:
+        yield piece
+
+
+def _store_source(config: ReplayConfig) -> ArchiveConfig:
+    return ArchiveConfig("", store=config.store, topics=config.chosen.topics, broker_name=config.broker_name)
+
+
+def piece_of(messages: DataFrame, ranges: Ranges, done: Ranges, chosen: Chosen) -> Piece | None:
+    """The chosen ones of these messages; None if all their offsets are done.
+
+    Args:
+        ranges: their offsets.
+        done: offsets that are passed over.
+    """
+    left = {queue: subtract(some, done.get(queue, ())) for queue, some in ranges.items()}
+    left = {queue: some for queue, some in left.items() if some}
+    if not left:
+        return None
+    return Piece(chosen_messages(only_covered(messages, left), chosen), left)
+
+
+# --- sending ---------------------------------------------------------------------------------------------------------
+
+
+def send_pieces(
+    spark: SparkSession,
+    work: Iterable[Piece],
+    options: Mapping[str, str],
+    form: Callable[[DataFrame], DataFrame],
+    record: SentRecord | None,
+    *,
+    pace: Pace = ANY_PACE,
+    exactly_once: bool = False,
+) -> SentResult:
+    """Send pieces one after the other; each goes into the record when all its messages were acknowledged.
+
+    Args:
+        options: of the sink.
+        form: makes the sink's columns of a piece's.
+        exactly_once: see ReplayConfig; needs a record.
+    """
+    if record is not None:
+        record.begin()
+    before = 0 if record is None else record.rows
+    tasks = spark.sparkContext.defaultParallelism
+    rows = count = 0
+    begun: tuple[int, int] | None = None  # now, and the first message's time
+    for piece in work:
+        ordered = in_order(piece.messages, tasks)
+        if pace.speed is not None:
+            if begun is None:
+                first = piece.messages.agg(F.min(F.unix_millis("storeTimestamp")).alias("first")).collect()[0]["first"]
+                begun = None if first is None else (SystemClock().wall_ms(), first)
+            start_ms, first_ms = begun or (0, 0)
+            ordered = timed(ordered, pace.speed, start_ms=start_ms, first_ms=first_ms)
+        if record is not None and record.pending != piece.ranges:
+            record.begin_piece(piece.ranges)
+        chosen = {**options, **pace.sink_options(tasks)}
+        if exactly_once and record is not None:
+            chosen |= {"delivery": EXACTLY_ONCE, "applicationId": piece_name(record.id, piece.ranges)}
+        sent = _write(form(ordered), chosen)
+        rows, count = rows + sent, count + 1
+        if record is not None:
+            record.add(sent, piece.ranges)
+    return SentResult(rows, count, before)
+
+
+def _write(messages: DataFrame, options: Mapping[str, str]) -> int:
+    """Send all rows; how many there were."""
+    seen = Observation()
+    counted = messages.observe(seen, F.count(F.lit(1)).alias("rows"))
+    counted.write.format(FORMAT).options(**options).mode("append").save()
+    return int(seen.get["rows"])

@@ -1,0 +1,1 @@
+"""What users say: options of sources and sinks, parsed and checked."""

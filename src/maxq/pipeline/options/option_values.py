@@ -1,0 +1,140 @@
+"""Reading single options: a text, what it may be, and an error that names option, value and what is allowed."""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from maxq.errors import ConfigError
+
+_SECONDS: Final = {
+    "ms": 0.001, "millisecond": 0.001, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600,
+    "hour": 3600, "d": 86400, "day": 86400,
+}  # fmt: skip
+_DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
+_SIZE: Final = re.compile(r"\s*(\d+)\s*([kmg]?)(?:i?b)?\s*")
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class OptionValues:
+    """The options of one data source, whose names are compared without regard to case.
+
+    Args:
+        given: names and texts, as Spark hands them over.
+        what: the format, for errors.
+    """
+
+    def __init__(self, given: Mapping[str, str], what: str) -> None:
+        self._given = {name.lower(): (name, text) for name, text in given.items()}
+        self._what = what
+
+    def check_names(self, known: Iterable[str], prefixes: tuple[str, ...] = ()) -> None:
+        """Refuse names that are none of `known` and start with none of `prefixes`.
+
+        Raises:
+            ConfigError: names the option, and the nearest one that exists.
+        """
+        spelled = {name.lower(): name for name in known}
+        for folded, (name, _) in self._given.items():
+            if folded in spelled or folded.startswith(tuple(prefix.lower() for prefix in prefixes)):
+                continue
+            near = difflib.get_close_matches(folded, list(spelled), n=1, cutoff=0.7)
+            hint = f"did you mean {spelled[near[0]]}?" if near else f"there are {', '.join(sorted(spelled.values()))}"
+            raise ConfigError(f"{self._what}: unknown option {name}; {hint}")
+
+    def has(self, name: str) -> bool:
+        """Is it there, and not blank?"""
+        return self.text(name) is not None
+
+    def text(self, name: str) -> str | None:
+        """The text without blanks around it; None if absent or blank."""
+        _, text = self._given.get(name.lower(), ("", ""))
+        return text.strip() or None
+
+    def required(self, name: str, meaning: str) -> str:
+        """Raises ConfigError saying what the option is for."""
+        text = self.text(name)
+        if text is None:
+            raise ConfigError(f"{self._what}: option {name} is missing: {meaning}")
+        return text
+
+    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        """One of `allowed`, compared without regard to case."""
+        text = self.text(name)
+        if text is None:
+            return default
+        for value in allowed:
+            if value.lower() == text.lower():
+                return value
+        raise self.wrong(name, text, f"one of {', '.join(allowed)}")
+
+    def flag(self, name: str, default: bool) -> bool:
+        """true or false."""
+        return self.choice(name, ("true", "false"), "true" if default else "false") == "true"
+
+    def number(self, name: str, *, low: int, high: int = 2**63 - 1) -> int | None:
+        """An integer from `low` to `high`; None if absent."""
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise self.wrong(name, text, f"an integer from {low} to {high}")
+        return value
+
+    def size(self, name: str, *, low: int) -> int | None:
+        """Bytes: an integer, or one with k, m or g (kibi-, mebi-, gibibytes); None if absent."""
+        text = self.text(name)
+        if text is None:
+            return None
+        match = _SIZE.fullmatch(text.lower())
+        value = int(match[1]) * _UNITS[match[2]] if match else -1
+        if value < low:
+            raise self.wrong(name, text, f"a number of bytes of at least {low}, such as 500000, 64m or 1g")
+        return value
+
+    def duration_ms(self, name: str, default_ms: int) -> int:
+        """A time as Spark writes it, in ms: 500ms, 30s, 15m, 1 hour; a number alone is milliseconds."""
+        text = self.text(name)
+        if text is None:
+            return default_ms
+        match = _DURATION.fullmatch(text.lower())
+        unit = match[2] if match else ""
+        unit = unit if unit in _SECONDS else unit.removesuffix("s")
+        if match and unit in _SECONDS:
+            return int(int(match[1]) * _SECONDS[unit] * 1000)
+        if text.isdigit():
+            return int(text)
+        raise self.wrong(name, text, "a time such as 500ms, 30s, 15m or 1h")
+
+    def table(self, name: str) -> dict[str, Any] | None:
+        """A JSON object; None if absent."""
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise self.wrong(name, text, f"a JSON object ({error})") from None
+        if not isinstance(value, dict):
+            raise self.wrong(name, text, "a JSON object")
+        return value
+
+    def with_prefix(self, prefix: str) -> dict[str, str]:
+        """Options whose names begin with `prefix`, as they were spelled, without it."""
+        folded = prefix.lower()
+        return {
+            name[len(prefix) :]: text.strip() for low, (name, text) in self._given.items() if low.startswith(folded)
+        }
+
+    def wrong(self, name: str, text: object, allowed: str) -> ConfigError:
+        """The error about a value."""
+        return ConfigError(f"{self._what}: option {name} is {text!r:.200}; it must be {allowed}")
+
+    def contradiction(self, sentence: str) -> ConfigError:
+        """The error about options that do not go together."""
+        return ConfigError(f"{self._what}: {sentence}")

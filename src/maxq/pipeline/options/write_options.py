@@ -1,0 +1,114 @@
+"""The options of `format("rocketmq")` when it writes. Names are compared without regard to case."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.pipeline.options.option_values import OptionValues
+from maxq.pipeline.options.read_options import CONNECTION_OPTIONS, FORMAT, ConnectionOptions
+from maxq.protocol import message_const as const
+
+WRITE_OPTIONS: Final = (
+    "topic", "delivery", "applicationId", "coordinator", "producerGroup", "batchBytes", "requestsInFlight",
+    "keepProperties", "rowsPerSecond",
+)  # fmt: skip
+#: Options that Spark reads and hands on.
+_SPARKS: Final = ("checkpointLocation", "queryName", "path")
+_TLS_PREFIX: Final = "rocketmq.tls."
+AT_LEAST_ONCE: Final = "at-least-once"
+EXACTLY_ONCE: Final = "exactly-once"
+
+#: What the sink writes itself.
+_OWN_PROPERTIES: Final = (const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, const.PROPERTY_WAIT_STORE_MSG_OK)
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Everything about writing.
+
+    Attributes:
+        topic: of rows without one of their own.
+        delivery: at-least-once, or exactly-once, which needs MaxQ brokers.
+        application_id: of exactly-once: names the writer across restarts. None: the id of the streaming query, or an
+            id of its own for each batch job.
+        coordinator: of exactly-once: the broker (its name) that keeps the decisions of this application. None: it is
+            found by asking all.
+        batch_bytes: of one request, about.
+        requests_in_flight: at each broker.
+        rows_per_second: of each task, at most; None: as fast as it goes.
+        keep_properties: names that RocketMQ reserves and that the column properties may set all the same.
+    """
+
+    connection: ConnectionOptions
+    topic: str | None = None
+    delivery: str = AT_LEAST_ONCE
+    application_id: str | None = None
+    coordinator: str | None = None
+    producer_group: str = "maxq-pipeline"
+    batch_bytes: int = 512 << 10
+    requests_in_flight: int = 4
+    keep_properties: tuple[str, ...] = ()
+    rows_per_second: float | None = None
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.delivery == EXACTLY_ONCE
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> "WriteOptions":
+        """The options of a write or writeStream.
+
+        Raises:
+            ConfigError: names option, value and what is allowed.
+        """
+        values = OptionValues(given, FORMAT)
+        values.check_names(CONNECTION_OPTIONS + WRITE_OPTIONS + _SPARKS, (_TLS_PREFIX,))
+        topic = values.text("topic")
+        if topic is not None and not _NAME.fullmatch(topic):
+            raise values.wrong("topic", topic, "one topic of the characters %|a-zA-Z0-9_-")
+        options = cls(
+            ConnectionOptions.parse(values),
+            topic,
+            values.choice("delivery", (AT_LEAST_ONCE, EXACTLY_ONCE), AT_LEAST_ONCE),
+            values.text("applicationId"),
+            values.text("coordinator"),
+            values.text("producerGroup") or cls.producer_group,
+            values.size("batchBytes", low=1024) or cls.batch_bytes,
+            values.number("requestsInFlight", low=1, high=64) or cls.requests_in_flight,
+            _kept(values),
+            _rate(values),
+        )
+        if options.batch_bytes > 4 << 20:
+            raise values.wrong("batchBytes", options.batch_bytes, "at most 4m, the brokers' maxMessageSize")
+        for name in ("applicationId", "coordinator"):
+            if values.has(name) and not options.exactly_once:
+                raise values.contradiction(f"option {name} means nothing without delivery={EXACTLY_ONCE}")
+        if options.application_id is not None and len(options.application_id) > 200:
+            raise values.wrong("applicationId", options.application_id, "at most 200 characters long")
+        return options
+
+
+def _rate(values: OptionValues) -> float | None:
+    text = values.text("rowsPerSecond")
+    if text is None:
+        return None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < math.inf:
+        raise values.wrong("rowsPerSecond", text, "a number above 0, of each task")
+    return rate
+
+
+def _kept(values: OptionValues) -> tuple[str, ...]:
+    text = values.text("keepProperties")
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if any(name not in const.RESERVED_PROPERTIES or name in _OWN_PROPERTIES for name in names):
+        raise values.wrong(
+            "keepProperties", text, f"names that RocketMQ reserves, but for {', '.join(_OWN_PROPERTIES)}"
+        )
+    return names

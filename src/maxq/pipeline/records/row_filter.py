@@ -1,0 +1,106 @@
+"""Conditions of a query that a reader can decide on the scanner's table, before anything is made into columns."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+
+from maxq.pipeline.records import arrow_cy as ac
+from maxq.pipeline.records.record_batches import INTEGERS, TIMESTAMPS, Rows
+from maxq.pipeline.records.schemas import MESSAGE_COLUMNS
+from maxq.store import record_cy as rc
+
+_COLUMNS: Final = INTEGERS | TIMESTAMPS
+_NULLABLE: Final = ("tags", "uniqKey")
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "=": np.equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`column operator values`, where operator is =, <, <=, >, >= (one value), in (several) or notnull (none)."""
+
+    column: str
+    operator: str
+    values: tuple[Any, ...]
+
+
+def can_decide(condition: Condition) -> bool:
+    """Is this condition exact when a RowFilter decides it?"""
+    if condition.operator == "notnull":
+        return condition.column in MESSAGE_COLUMNS and condition.column not in _NULLABLE
+    if condition.column == "topic":
+        return condition.operator in ("=", "in") and all(isinstance(value, str) for value in condition.values)
+    if condition.column not in _COLUMNS or (condition.operator != "in" and condition.operator not in _COMPARISONS):
+        return False
+    if condition.column in TIMESTAMPS:
+        return all(isinstance(value, datetime) and value.tzinfo is not None for value in condition.values)
+    return all(isinstance(value, int) and not isinstance(value, bool) for value in condition.values)
+
+
+@dataclass
+class RowFilter:
+    """All of `conditions`; each one that `can_decide` accepts."""
+
+    conditions: tuple[Condition, ...] = ()
+    topics: frozenset[str] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        for condition in self.conditions:
+            if condition.column == "topic" and condition.values:
+                asked = frozenset(condition.values)
+                self.topics = asked if self.topics is None else self.topics & asked
+
+    def select(self, view: memoryview, rows: Rows) -> Rows:
+        """The rows that match."""
+        for condition in self.conditions:
+            if not len(rows):
+                break
+            if condition.column != "topic" and condition.values:
+                rows = rows[self._mask(condition, rows)]
+        if self.topics is not None and len(rows):
+            rows = rows[topic_numbers(view, rows, self.topics) >= 0]
+        return rows
+
+    def _mask(self, condition: Condition, rows: Rows) -> Any:
+        column = rows[:, _COLUMNS[condition.column]]
+        values: Iterable[Any] = condition.values
+        if condition.column in TIMESTAMPS:
+            column = column * 1000
+            values = [_microseconds(value) for value in values]
+        if condition.operator == "in":
+            return np.isin(column, np.array(list(values), np.int64))
+        (value,) = values
+        return _COMPARISONS[condition.operator](column, value)
+
+
+def topic_numbers(view: memoryview, rows: Rows, topics: Iterable[str]) -> Rows:
+    """For each row the place of its topic in the order of `topics`; -1 if it is none of them."""
+    found = np.empty(len(rows), np.int64)
+    numbers = {topic.encode(): number for number, topic in enumerate(topics)}
+    table = np.ascontiguousarray(rows).reshape(-1)
+    ac.text_numbers(view, table, rc.SCAN_WIDTH, rc.C_TOPIC_POSITION, len(rows), numbers, found)
+    return found
+
+
+def with_tags(view: memoryview, rows: Rows, tags: Iterable[str]) -> Rows:
+    """The rows that have one of `tags`."""
+    count = len(rows)
+    properties = np.empty(count * ac.PROPERTY_WIDTH, np.int64)
+    ac.find_properties(view, np.ascontiguousarray(rows).reshape(-1), count, properties)
+    found = np.empty(count, np.int64)
+    ac.text_numbers(view, properties, ac.PROPERTY_WIDTH, ac.P_TAGS, count, {tag.encode(): 0 for tag in tags}, found)
+    chosen: Rows = rows[found == 0]
+    return chosen
+
+
+def _microseconds(value: datetime) -> int:
+    span = value - datetime(1970, 1, 1, tzinfo=UTC)
+    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds

@@ -1,0 +1,74 @@
+"""The contract of a message as a row: columns in order, with their types in Arrow and in Spark.
+
+One table serves the source over the wire, the source from files and `rocketmq-store`: the rows are the same whichever
+way they came.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from maxq.errors import ConfigError
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+
+#: Column → (Arrow type, Spark type).
+MESSAGE_COLUMNS: Final[dict[str, tuple[pa.DataType, str]]] = {
+    "body": (pa.binary(), "binary"),
+    "topic": (pa.string(), "string"),
+    "tags": (pa.string(), "string"),
+    "keys": (pa.list_(pa.field("element", pa.string())), "array<string>"),
+    "properties": (pa.map_(pa.string(), pa.string()), "map<string,string>"),
+    "brokerName": (pa.string(), "string"),
+    "queueId": (pa.int32(), "int"),
+    "queueOffset": (pa.int64(), "bigint"),
+    "physicalOffset": (pa.int64(), "bigint"),
+    "msgId": (pa.string(), "string"),
+    "uniqKey": (pa.string(), "string"),
+    "bornTimestamp": (_TIMESTAMP, "timestamp"),
+    "storeTimestamp": (_TIMESTAMP, "timestamp"),
+    "bornHost": (pa.string(), "string"),
+    "storeHost": (pa.string(), "string"),
+    "sysFlag": (pa.int32(), "int"),
+    "flag": (pa.int32(), "int"),
+    "reconsumeTimes": (pa.int32(), "int"),
+    "preparedTransactionOffset": (pa.int64(), "bigint"),
+    "bodyCrc": (pa.int32(), "int"),
+}
+
+#: Columns that can be told without the bytes of bodies.
+METADATA_COLUMNS: Final = tuple(name for name in MESSAGE_COLUMNS if name != "body")
+
+
+def message_columns(text: str | None) -> tuple[str, ...]:
+    """The columns that the option `columns` names, in the order of the option; all of them if it is absent.
+
+    Args:
+        text: a comma list, upper and lower case alike.
+
+    Raises:
+        ConfigError: a name that is no column, or one named twice.
+    """
+    if text is None or not text.strip():
+        return tuple(MESSAGE_COLUMNS)
+    spelled = {name.lower(): name for name in MESSAGE_COLUMNS}
+    found: list[str] = []
+    for asked in (part.strip() for part in text.split(",")):
+        name = spelled.get(asked.lower())
+        if name is None:
+            raise ConfigError(f"columns: {asked!r} is no column of a message; there are {', '.join(MESSAGE_COLUMNS)}")
+        if name in found:
+            raise ConfigError(f"columns: {name} is named twice")
+        found.append(name)
+    return tuple(found)
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """The Arrow schema of these message columns."""
+    return pa.schema([pa.field(name, MESSAGE_COLUMNS[name][0]) for name in columns])
+
+
+def spark_schema(columns: Sequence[str]) -> str:
+    """The same as Spark's DDL."""
+    return ", ".join(f"`{name}` {MESSAGE_COLUMNS[name][1]}" for name in columns)

@@ -1,0 +1,230 @@
+"""Drawings for reports: matplotlib's, as SVG whose text is text and whose colours are the page's.
+
+matplotlib writes the colours that it is given, so it is given placeholders, which become variables of the page's style:
+one drawing serves light, dark and paper. Its objects are used without pyplot, which keeps figures in a global.
+"""
+
+import datetime
+import io
+import math
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator, MultipleLocator
+
+from maxq.pipeline.reports.page import Plot, plain_text
+from maxq.pipeline.reports.quantities import Unit, format_value
+
+_WIDTH: Final = 10.0  # inches; 720 units across the page
+_NAME_MAX: Final = 48
+_SERIES_MAX: Final = 8
+_TICKS: Final = 5
+_CLOCK_STEPS: Final = tuple(  # milliseconds, from 15 s to 20 days
+    scale * count
+    for scale, counts in (
+        (1000, (15, 30)),
+        (60_000, (1, 2, 5, 10, 15, 30)),
+        (3_600_000, (1, 2, 4, 6, 12)),
+        (86_400_000, (1, 2, 5, 10, 20)),
+    )
+    for count in counts
+)
+_COLOURS: Final = tuple(f"#fa0af{number}" for number in range(1, _SERIES_MAX + 1))
+_INK, _MUTED, _LINE = "#fa0afa", "#fa0afb", "#fa0afc"
+_VARIABLES: Final = {
+    **{colour: f"var(--c{number})" for number, colour in enumerate(_COLOURS, start=1)},
+    _INK: "var(--ink)",
+    _MUTED: "var(--muted)",
+    _LINE: "var(--line)",
+}
+_SETTINGS: Final[dict[str, Any]] = {
+    "svg.fonttype": "none",
+    "svg.id": None,
+    "svg.hashsalt": "maxq",
+    "text.parse_math": False,  # a topic may be called $x$
+    "axes.unicode_minus": True,
+    "font.size": 9.0,
+    "text.color": _INK,
+    "axes.edgecolor": _MUTED,
+    "axes.labelcolor": _MUTED,
+    "axes.linewidth": 0.6,
+    "xtick.color": _MUTED,
+    "ytick.color": _MUTED,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.0,
+    "lines.linewidth": 1.6,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A named line: `x` of one unit (milliseconds since 1970 for Unit.TIME), `y` of one; None breaks the line."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+
+
+def lines(
+    series: Sequence[Series],
+    *,
+    y: Unit,
+    x: Unit = Unit.TIME,
+    logarithmic: bool = False,
+    logarithmic_x: bool = False,
+    limit: tuple[str, float] | None = None,
+    height: float = 2.6,
+) -> Plot:
+    """Lines over time or another quantity, at most eight.
+
+    Args:
+        y, x: units of the axes.
+        logarithmic, logarithmic_x: of y, of x, for latencies.
+        limit: a name and a value: a dashed line across.
+        height: inches, of a width of 10.
+    """
+    shown = series[:_SERIES_MAX]
+    with _drawing(height) as (figure, axes):
+        for one, colour in zip(shown, _COLOURS, strict=False):
+            points = [float("nan") if value is None else value for value in one.y]
+            marker = "o" if sum(value is not None for value in one.y) <= 2 else ""
+            axes.plot(_positions(one.x, x), points, color=colour, label=_name(one.name), marker=marker, markersize=4)
+        if limit is not None:
+            axes.axhline(limit[1], color=_INK, linewidth=0.9, linestyle=(0, (4, 3)))
+            axes.annotate(
+                f"{_name(limit[0])}: {format_value(limit[1], y)}", (1, limit[1]), xycoords=("axes fraction", "data"),
+                xytext=(0, 4), textcoords="offset points", ha="right", fontsize=8,
+            )  # fmt: skip
+        if logarithmic:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=min(0, *(value for one in shown for value in one.y if value is not None), 0))
+        if logarithmic_x:
+            axes.set_xscale("log")
+        _axis(axes, "y", y)
+        _axis(axes, "x", x)
+        axes.grid(axis="y", color=_LINE, linewidth=0.6)
+        if len(shown) > 1:
+            _legend(axes)
+        svg = _svg(figure)
+    return Plot(svg, f"{len(shown)} lines: {', '.join(_name(one.name) for one in shown)}")
+
+
+def bars(
+    names: Sequence[str], values: Sequence[float], *, unit: Unit, parts: Sequence[Sequence[float]] = (),
+    part_names: Sequence[str] = (),
+    colours: Sequence[int] = (),
+) -> Plot:  # fmt: skip
+    """Horizontal bars, the first at the top, each with its value.
+
+    Args:
+        values: lengths, or their sums if there are `parts`.
+        parts: for every part a length for each bar; they follow one another. `part_names` are their names,
+            `colours` their numbers in the page's style, from 1.
+    """
+    with _drawing(0.5 + 0.27 * max(len(names), 1) + (0.25 if parts else 0)) as (figure, axes):
+        rows = list(range(len(names)))
+        begun = [0.0] * len(names)
+        order = colours or [number % _SERIES_MAX + 1 for number in range(len(parts) or 1)]
+        for number, lengths in enumerate(parts or [values]):
+            label = _name(part_names[number]) if parts else None
+            axes.barh(rows, lengths, 0.66, left=begun, color=_COLOURS[order[number] - 1], label=label)
+            begun = [start + length for start, length in zip(begun, lengths, strict=True)]
+        for row, value in zip(rows, values, strict=True):
+            axes.annotate(
+                format_value(value, unit), (begun[row], row), xytext=(5, 0), textcoords="offset points", va="center"
+            )
+        axes.set_yticks(rows, [_name(name) for name in names])
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_xlim(0, max([*begun, 0]) * 1.12 or 1)
+        axes.tick_params(axis="y", labelcolor=_INK)
+        axes.get_xaxis().set_visible(False)
+        axes.spines["bottom"].set_visible(False)
+        axes.spines["left"].set_visible(True)
+        if parts:
+            _legend(axes)
+        svg = _svg(figure)
+    told = ", ".join(f"{_name(name)} {format_value(value, unit)}" for name, value in zip(names, values, strict=True))
+    return Plot(svg, f"bars: {told}")
+
+
+def _name(text: str) -> str:
+    return plain_text(text, _NAME_MAX)
+
+
+def _positions(values: Sequence[float], unit: Unit) -> list[Any]:
+    if unit is Unit.TIME:
+        return [datetime.datetime.fromtimestamp(value / 1000, datetime.UTC) for value in values]
+    return list(values)
+
+
+def _axis(axes: Axes, which: Literal["x", "y"], unit: Unit) -> None:
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    if unit is Unit.TIME:
+        locator = AutoDateLocator(tz=datetime.UTC, minticks=4, maxticks=9)  # type: ignore[no-untyped-call]
+        axis.set_major_locator(locator)
+        axis.set_major_formatter(ConciseDateFormatter(locator, tz=datetime.UTC))  # type: ignore[no-untyped-call]
+        axes.set_xlabel("UTC", loc="left", fontsize=8)
+        return
+    axes.tick_params(axis=which, which="minor", size=0)
+    if axis.get_scale() == "linear":
+        axis.set_major_locator(_ticks(axes.get_ylim()[1] if which == "y" else axes.get_xlim()[1], unit))
+    axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value, unit)))
+
+
+def _ticks(top: float, unit: Unit) -> Locator:
+    """About five round values: bytes are round in the binary system, durations in the one of clocks."""
+    if unit in (Unit.BYTES, Unit.BYTE_RATE) and top > _TICKS:
+        return MultipleLocator(2.0 ** math.ceil(math.log2(top / _TICKS)))
+    if unit is Unit.MILLIS and top > _CLOCK_STEPS[0]:
+        step = next((step for step in _CLOCK_STEPS if top / step <= _TICKS), None)
+        if step is not None:
+            return MultipleLocator(step)
+    return MaxNLocator(_TICKS, integer=unit is Unit.COUNT)
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, frameon=False, borderaxespad=0.2, handlelength=1.2,
+        columnspacing=1.6, fontsize=9,
+    )  # fmt: skip
+
+
+@contextmanager
+def _drawing(height: float) -> Iterator[tuple[Figure, Axes]]:
+    with matplotlib.rc_context(_SETTINGS):  # type: ignore[arg-type]
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        figure.patch.set_visible(False)
+        axes.patch.set_visible(False)
+        yield figure, axes
+
+
+def _svg(figure: Figure) -> str:
+    """The element alone, without size, with the page's colours and font; its ids are of this drawing only."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    for placeholder, variable in _VARIABLES.items():
+        text = text.replace(placeholder, variable)
+    text = re.sub(r"font-family: [^;\"]*", "font-family: inherit", text)
+    own = f"p{zlib.crc32(text.encode()):x}"
+    text = re.sub(r'\bid="', f'id="{own}-', text)
+    text = text.replace('href="#', f'href="#{own}-').replace("url(#", f"url(#{own}-")
+    return re.sub(r"\s*\n\s*", "\n", text).strip()

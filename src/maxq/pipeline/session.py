@@ -1,0 +1,121 @@
+"""A Spark session for commands, notebooks, tests and the demonstration.
+
+    from maxq.pipeline.session import local_session
+
+    spark = local_session()
+    spark.read.format("rocketmq").option("rocketmq.namesrv", "127.0.0.1:9876").option("subscribe", "Orders").load()
+
+A program that `spark-submit` started keeps the master and the settings it was submitted with, and only what the formats
+need is set. Anywhere else the session is a local one: no web pages, nothing listens outside this machine, errors only,
+Java from where `maxq.pipeline.spark.java` finds it, and Python workers that import PySpark as it is installed
+(`maxq.pipeline.spark.home`).
+"""
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from maxq.pipeline.spark.home import own_spark_home
+from maxq.pipeline.spark.java import find_java, make_java_home
+
+#: For every session: what the formats need. Without the first a reader that takes filters is refused by Spark.
+NEEDED = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+_LOOPBACK = "127.0.0.1"
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+def local_session(
+    app_name: str = "maxq",
+    *,
+    master: str | None = None,
+    driver_memory: str = "1g",
+    java_options: str = "",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The session of this process, started if there is none.
+
+    Args:
+        app_name: what Spark calls the application.
+        master: such as local[2] or spark://host:7077; None is the one of spark-submit, else all cores of this machine.
+        driver_memory: heap of the Java process, which in a local session also runs the tasks.
+        java_options: for that process, such as -XX:TieredStopAtLevel=1 where it does little and is to start soon.
+        settings: Spark's, on top of ours.
+
+    Raises:
+        JavaNotFoundError: no Java that Spark runs on.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return prepare(running)
+    builder = SparkSession.builder.appName(app_name)
+    chosen = dict(NEEDED)
+    if not _is_submitted():
+        os.environ["JAVA_HOME"] = str(make_java_home(find_java()))
+        master = master or "local[*]"
+        chosen |= _quiet_settings(driver_memory, java_options)
+        if _is_local(master):
+            os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+            chosen |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+        # Spark prints every refused query as JSON with its Java stack, beside raising it.
+        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    if master is not None:
+        builder = builder.master(master)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = builder.config(map={**chosen, **(settings or {})})
+    has_our_python = os.environ["PYSPARK_PYTHON"] == sys.executable
+    with own_spark_home() if _is_local(master) and has_our_python else nullcontext():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def using_session(
+    app_name: str = "maxq", *, master: str | None = None, driver_memory: str = "1g"
+) -> Iterator[SparkSession]:
+    """`local_session` for a block; afterwards the session is ended if it was started here."""
+    was_there = SparkSession.getActiveSession() is not None
+    session = local_session(app_name, master=master, driver_memory=driver_memory)
+    try:
+        yield session
+    finally:
+        if not was_there:
+            session.stop()
+
+
+def prepare(spark: SparkSession) -> SparkSession:
+    """Give a session that somebody else made what the formats need; returns it."""
+    for name, value in NEEDED.items():
+        spark.conf.set(name, value)
+    return spark
+
+
+def _is_local(master: str | None) -> bool:
+    return master is not None and master.startswith("local")
+
+
+def _is_submitted() -> bool:
+    """Whether spark-submit, pyspark or a cluster's launcher started this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _quiet_settings(driver_memory: str, java_options: str) -> dict[str, str]:
+    work = Path(tempfile.gettempdir()) / f"maxq-spark-{os.getuid()}"
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {java_options}".strip(),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    }

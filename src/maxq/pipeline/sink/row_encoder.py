@@ -1,0 +1,205 @@
+"""Arrow batches → bodies of requests: rows are sorted by where they go, and gathered until a request is full."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from maxq.client.namespace import RETRY_PREFIX
+from maxq.errors import PipelineError
+from maxq.pipeline.sink.batch_encode_cy import MAX_PROPERTIES, OVERHEAD, encode_rows
+from maxq.pipeline.sink.sink_columns import Numbers, SinkRows, sink_rows
+from maxq.protocol.java_hash import java_hash
+from maxq.protocol.message_queue import MessageQueue
+
+_MOST_OPEN_BYTES: Final = 32 << 20
+_SMALLEST: Final = 4 << 10
+_QUEUE_BITS: Final = 24
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Messages of one topic, as a batch body.
+
+    Attributes:
+        queue: where they must go; None: anywhere.
+        plain: they may be sent as one batch; else each alone (delayed ones, and those to retry topics).
+    """
+
+    topic: str
+    queue: MessageQueue | None
+    plain: bool
+    body: bytes
+    count: int
+
+
+class _Open:
+    """A body that is being filled."""
+
+    def __init__(self) -> None:
+        self.memory = bytearray()
+        self.size = 0
+        self.count = 0
+
+
+class RowEncoder:
+    """See the module.
+
+    Args:
+        names: columns of the batches (sink_columns.check_columns).
+        topic: of rows without one.
+        queues: the queues of a topic that take messages, in their order.
+        batch_bytes: a body is taken away before it is larger, unless one message alone is.
+        unique: the first 20 digits of the messages' unique keys; 12 more count up from `number`.
+        take: gets what is full.
+        keep: reserved properties that rows may set.
+    """
+
+    def __init__(
+        self,
+        names: dict[str, str],
+        topic: str | None,
+        queues: Callable[[str], Sequence[MessageQueue]],
+        batch_bytes: int,
+        unique: str,
+        number: int,
+        take: Callable[[Encoded], None],
+        keep: Sequence[str] = (),
+    ) -> None:
+        self._names = names
+        self._topic = topic
+        self._queues = queues
+        self._batch_bytes = batch_bytes
+        self._prefix = f"UNIQ_KEY\x01{unique}".encode()
+        self._number = number
+        self._take = take
+        self._keep = keep
+        self._open: dict[tuple[str, MessageQueue | None, bool], _Open] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Raises PipelineError: a row that cannot be a message, or a queue that is not there."""
+        if not len(batch):
+            return
+        rows = sink_rows(batch, self._names, self._keep)
+        for topic, queue, plain, chosen in self._groups(rows):
+            self._append((topic, queue, plain and not topic.startswith(RETRY_PREFIX)), rows, chosen)
+        if sum(len(one.memory) for one in self._open.values()) > _MOST_OPEN_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over everything."""
+        for key in list(self._open):
+            self._close(key)
+        self._open.clear()
+
+    # --- where rows go ---
+
+    def _groups(self, rows: SinkRows) -> Iterator[tuple[str, MessageQueue | None, bool, Numbers]]:
+        """(topic, queue, plain, row numbers)."""
+        everything = np.arange(len(rows), dtype=np.int64)
+        for topic, of_topic in self._by_topic(rows, everything):
+            places = self._places(topic, rows, of_topic)
+            codes = np.zeros(len(of_topic), np.int64) if places is None else places + 1
+            if rows.delayed is not None:
+                codes = codes + (rows.delayed[of_topic].astype(np.int64) << _QUEUE_BITS)
+            for code, chosen in _split(codes, of_topic):
+                place = (code & ((1 << _QUEUE_BITS) - 1)) - 1
+                queue = None if place < 0 else self._queues(topic)[place]
+                yield topic, queue, not code >> _QUEUE_BITS, chosen
+
+    def _by_topic(self, rows: SinkRows, everything: Numbers) -> Iterator[tuple[str, Numbers]]:
+        if rows.topics is None:
+            assert self._topic is not None, "the columns were checked"
+            yield self._topic, everything
+            return
+        numbers = rows.topics.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        for number, chosen in _split(numbers, everything):
+            topic = None if number < 0 else rows.topics.dictionary[number].as_py()
+            if not topic and not self._topic:
+                raise PipelineError("column topic is null or empty in a row, and no option topic says where it goes")
+            yield topic or self._topic or "", chosen
+
+    def _places(self, topic: str, rows: SinkRows, chosen: Numbers) -> Numbers | None:
+        """Of each row the place of its queue among the topic's; -1: any; None: any for all of them."""
+        if rows.sharding_keys is not None:
+            count = len(self._queues(topic))
+            keys = rows.sharding_keys
+            by_key = np.array([abs(java_hash(key)) % count for key in keys.dictionary.to_pylist()] or [0], np.int64)
+            numbers = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)[chosen]
+            return np.where(numbers < 0, -1, by_key[numbers])
+        if rows.queue_ids is not None:
+            return self._named_places(topic, rows, chosen)
+        return None
+
+    def _named_places(self, topic: str, rows: SinkRows, chosen: Numbers) -> Numbers:
+        assert rows.queue_ids is not None, "asked by the caller"
+        ids = rows.queue_ids[chosen]
+        places = np.full(len(ids), -1, np.int64)
+        brokers: list[tuple[str | None, Any]] = [(None, ids >= 0)]
+        if rows.brokers is not None:
+            numbers = rows.brokers.indices.fill_null(-1).to_numpy(zero_copy_only=False)[chosen]
+            names = [(-1, None), *enumerate(rows.brokers.dictionary.to_pylist())]
+            brokers = [(name, (numbers == number) & (ids >= 0)) for number, name in names]
+        for broker, mask in brokers:
+            for queue_id in np.unique(ids[mask]).tolist():
+                places[mask & (ids == queue_id)] = self._place(topic, broker, queue_id)
+        return places
+
+    def _place(self, topic: str, broker: str | None, queue_id: int) -> int:
+        queues = self._queues(topic)
+        for place, queue in enumerate(queues):
+            if queue.queue_id == queue_id and broker in (None, queue.broker_name):
+                return place
+        there = ", ".join(f"{queue.broker_name}:{queue.queue_id}" for queue in queues[:16])
+        wanted = f"{broker}:{queue_id}" if broker else str(queue_id)
+        raise PipelineError(f"a row is to go to queue {wanted} of topic {topic}, which takes messages in {there} only")
+
+    # --- bodies ---
+
+    def _append(self, key: tuple[str, MessageQueue | None, bool], rows: SinkRows, chosen: Numbers) -> None:
+        bodies, texts = rows.bodies, rows.texts
+        each = OVERHEAD + len(self._prefix)
+        left = int(bodies.sizes[chosen].sum() + texts.sizes[chosen].sum()) + each * len(chosen)
+        first = 0
+        while first < len(chosen):
+            one = self._open.setdefault(key, _Open())
+            wanted = min(max(one.size + left, _SMALLEST), self._batch_bytes)
+            if len(one.memory) < wanted:
+                one.memory += bytes(wanted - len(one.memory))
+            try:
+                after, size = encode_rows(
+                    one.memory, one.size, chosen, first, bodies.offsets, bodies.data, texts.offsets, texts.data,
+                    self._prefix, self._number,
+                )  # fmt: skip
+            except ValueError as error:
+                raise PipelineError(f"{error}; a message has at most {MAX_PROPERTIES} with its unique key") from None
+            self._number += after - first
+            one.count += after - first
+            left -= size - one.size
+            one.size, first = size, after
+            if first == len(chosen):
+                return
+            if one.count:
+                self._close(key)
+            else:  # larger than a request is wanted: it goes alone
+                row = chosen[first]
+                one.memory = bytearray(int(bodies.sizes[row] + texts.sizes[row]) + each)
+
+    def _close(self, key: tuple[str, MessageQueue | None, bool]) -> None:
+        one = self._open.pop(key)
+        if one.count:
+            topic, queue, plain = key
+            self._take(Encoded(topic, queue, plain, bytes(memoryview(one.memory)[: one.size]), one.count))
+
+
+def _split(codes: Numbers, values: Numbers) -> Iterator[tuple[int, Numbers]]:
+    """The values of each code, in their order."""
+    if len(codes) and codes.min() == codes.max():
+        yield int(codes[0]), values
+        return
+    order = np.argsort(codes, kind="stable")
+    marks = np.flatnonzero(np.diff(codes[order])) + 1
+    for part in np.split(order, marks):
+        yield int(codes[part[0]]), values[part]

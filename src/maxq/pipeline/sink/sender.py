@@ -1,0 +1,304 @@
+"""Blocking, pipelined sending: several requests under way at each broker; what fails goes again, elsewhere if it may.
+
+A request is done when its broker said SUCCESS: stored, and as safe on disk and replicas as its settings promise.
+Everything else that may pass (a connection that breaks, a busy broker, a slave that lags, a topic that moves) is tried
+again until `rocketmq.brokerWait` is over; what never will (a message that is illegal) ends the task at once. After an
+error a message may be there twice.
+
+Requests for a certain queue go one at a time, so that the order of its messages is the order of the rows whatever goes
+wrong; all others take queues in turn.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import sleep
+from typing import Final
+
+from maxq.client.topic_publish_info import publish_queues
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import MaxQError, NoRouteError, PipelineError, RemoteProtocolError, RemotingError
+from maxq.pipeline.options.write_options import WriteOptions
+from maxq.pipeline.wire.wire_client import WireClient
+from maxq.protocol.body.route import MASTER_ID, TopicRouteData
+from maxq.protocol.body.static_topic import global_queues
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import RemotingCommand
+
+#: The topic whose route tells where a topic can be made that is not there yet, and with how many queues.
+AUTO_CREATE_TOPIC: Final = "TBW102"
+DEFAULT_QUEUES: Final = 4
+
+#: A broker that refuses so may take the same request later.
+MAY_PASS: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    }
+)
+_MAY_PASS: Final = MAY_PASS | {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION}  # of a topic that moves
+_MOST_REQUESTS: Final = 256  # at one broker, however small
+_PAUSE_S: Final = 0.05
+_AVOID_MS: Final = 5_000
+_LONGEST_PAUSE_S: Final = 1.0
+
+
+@dataclass
+class Outgoing:
+    """A request that is to be acknowledged.
+
+    Attributes:
+        queue: the only one it may go to; None: any of its topic's.
+        header: its header fields, once its queue is known.
+        answered: told the queue and the answer.
+        failing_since_ms: monotonic; None: it has not failed, or not yet.
+    """
+
+    code: int
+    topic: str
+    queue: MessageQueue | None
+    body: bytes
+    header: Callable[[MessageQueue], dict[str, str]]
+    answered: Callable[[MessageQueue, RemotingCommand], None]
+    failing_since_ms: int | None = None
+    failures: int = 0
+
+
+@dataclass
+class _Link:
+    """What is under way at one broker: opaque → (request, queue), in the order of sending."""
+
+    requests: dict[int, tuple[Outgoing, MessageQueue]] = field(default_factory=dict)
+    size: int = 0
+
+
+class PublishRoutes:
+    """Queues that take messages, and their brokers' addresses."""
+
+    def __init__(self, client: WireClient) -> None:
+        self._client = client
+        self._queues: dict[str, Sequence[MessageQueue]] = {}
+        self._addresses: dict[MessageQueue, str] = {}
+
+    def queues(self, topic: str) -> Sequence[MessageQueue]:
+        """Of a topic that is not there yet: the queues it will have, where brokers make topics of themselves.
+
+        Raises:
+            PipelineError: nothing can be sent to it.
+        """
+        found = self._queues.get(topic)
+        if found is None:
+            found = self._queues[topic] = self._look(topic)
+        return found
+
+    def address(self, queue: MessageQueue) -> str:
+        """Of the master that serves it.
+
+        Raises:
+            MaxQError: there is none now, or no name server answers.
+        """
+        if queue not in self._addresses:
+            self._look(queue.topic)
+        if queue not in self._addresses:
+            raise NoRouteError(ResponseCode.TOPIC_NOT_EXIST, f"broker {queue.broker_name} has no master")
+        return self._addresses[queue]
+
+    def forget_addresses(self) -> None:
+        """Masters change; queues are kept, so that keys stay where they are while this task runs."""
+        self._addresses.clear()
+
+    def _look(self, topic: str) -> Sequence[MessageQueue]:
+        route = self._client.route_data(topic)
+        queues: Sequence[MessageQueue] = publish_queues(topic, route) if route is not None else ()
+        if route is None:
+            route = self._client.route_data(AUTO_CREATE_TOPIC)
+            if route is not None:
+                for data in route.queue_datas:
+                    data.write_queue_nums = min(data.write_queue_nums, DEFAULT_QUEUES)
+                queues = publish_queues(topic, route)
+        if route is None or not queues:
+            raise PipelineError(
+                f"topic {topic} takes no messages: no broker has it for writing, and none makes topics of itself "
+                "(autoCreateTopicEnable); create it with `maxq topic create`"
+            )
+        self._learn(topic, route, queues)
+        return queues
+
+    def _learn(self, topic: str, route: TopicRouteData, queues: Sequence[MessageQueue]) -> None:
+        masters = {one.broker_name: one.broker_addrs.get(MASTER_ID) for one in route.broker_datas}
+        static = global_queues(topic, route.topic_queue_mapping_by_broker or {})
+        for queue in queues:
+            address = masters.get(static.get(queue, queue.broker_name))
+            if address is not None:
+                self._addresses[queue] = address
+
+
+class Sender:
+    """See the module. One thread uses it; close it at the end."""
+
+    def __init__(self, options: WriteOptions, routes: PublishRoutes) -> None:
+        self._options = options
+        self._routes = routes
+        self._client = WireClient(options.connection)  # of its own: answers of its connections are requests'
+        self._clock = self._client.clock
+        self._links: dict[str, _Link] = {}
+        self._waiting: deque[Outgoing] = deque()
+        self._busy_queues: set[MessageQueue] = set()
+        self._avoided: dict[str, int] = {}  # broker → until, monotonic ms
+        self._turn = 0
+        self._most_bytes = options.requests_in_flight * options.batch_bytes
+
+    def close(self) -> None:
+        """Drop what is under way."""
+        self._client.close()
+
+    def send(self, request: Outgoing) -> None:
+        """Have it sent; waits while too much is under way.
+
+        Raises:
+            PipelineError: a request, this or an earlier one, was refused for good, or too long.
+        """
+        self._waiting.append(request)
+        self._pump()
+
+    def finish(self) -> None:
+        """Wait until every request was acknowledged. Raises PipelineError."""
+        while True:
+            self._pump()
+            address = next((address for address, link in self._links.items() if link.requests), None)
+            if address is None:
+                return
+            self._receive(address)
+
+    # --- one request after the other ---
+
+    def _pump(self) -> None:
+        while self._waiting:
+            request = self._waiting[0]
+            queue = request.queue or self._next_queue(request)
+            try:
+                address = self._routes.address(queue)
+            except MaxQError as error:
+                self._note_failure(request, queue.broker_name, str(error))
+                continue
+            if request.queue in self._busy_queues:
+                self._receive(next(a for a, link in self._links.items() if _is_under_way(link, queue)))
+            elif self._is_full(address, len(request.body)):
+                self._receive(address)
+            else:
+                self._transmit(self._waiting.popleft(), queue, address)
+
+    def _is_full(self, address: str, size: int) -> bool:
+        link = self._links.get(address)
+        if link is None or not link.requests:
+            return False
+        return link.size + size > self._most_bytes or len(link.requests) >= _MOST_REQUESTS
+
+    def _next_queue(self, request: Outgoing) -> MessageQueue:
+        queues = self._routes.queues(request.topic)
+        now_ms = self._clock.monotonic_ms()
+        for _ in queues:
+            self._turn += 1
+            queue = queues[self._turn % len(queues)]
+            if self._avoided.get(queue.broker_name, 0) <= now_ms:
+                return queue
+        self._turn += 1
+        return queues[self._turn % len(queues)]
+
+    def _transmit(self, request: Outgoing, queue: MessageQueue, address: str) -> None:
+        try:
+            opaque = self._client.connection(address).send(request.code, request.header(queue), request.body)
+        except RemotingError as error:
+            self._waiting.appendleft(request)
+            self._broken(address, error, request, queue)
+            return
+        link = self._links.setdefault(address, _Link())
+        link.requests[opaque] = request, queue
+        link.size += len(request.body)
+        if request.queue is not None:
+            self._busy_queues.add(request.queue)
+
+    # --- answers ---
+
+    def _receive(self, address: str) -> None:
+        """Take one answer."""
+        link = self._links[address]
+        try:
+            answer = self._client.connection(address).receive()
+            request, queue = link.requests.pop(answer.opaque)
+        except KeyError:
+            error = RemoteProtocolError(f"<{address}> answered a request that was not sent")
+            self._broken(address, error, *next(iter(link.requests.values())))
+            return
+        except (RemotingError, RemoteProtocolError) as failure:
+            self._broken(address, failure, *next(iter(link.requests.values())))
+            return
+        link.size -= len(request.body)
+        self._busy_queues.discard(queue)
+        if answer.code == ResponseCode.SUCCESS:
+            request.answered(queue, answer)
+        elif answer.code in _MAY_PASS:
+            self._waiting.appendleft(request)
+            why = f"<{address}> answered {_code(answer.code)}: {answer.remark}"
+            self._note_failure(request, queue.broker_name, why)
+        else:
+            raise PipelineError(
+                f"<{address}> refuses messages for {queue.topic}, queue {queue.queue_id}: {_code(answer.code)}: "
+                f"{answer.remark}"
+            )
+
+    def _broken(self, address: str, error: Exception, cause: Outgoing, queue: MessageQueue) -> None:
+        """Everything that was under way there goes again, in its order, before all else."""
+        self._client.drop(address)
+        link = self._links.pop(address, _Link())
+        for request, where in reversed(link.requests.values()):
+            self._busy_queues.discard(where)
+            self._waiting.appendleft(request)
+        self._note_failure(cause, queue.broker_name, str(error))
+
+    def _note_failure(self, request: Outgoing, broker_name: str, why: str) -> None:
+        """Others take its place if there are others; wait a moment before the next attempt, longer each time."""
+        now_ms = self._clock.monotonic_ms()
+        request.failures += 1
+        if request.failing_since_ms is None:
+            request.failing_since_ms = now_ms
+        limit_ms = self._options.connection.broker_wait_ms
+        if now_ms - request.failing_since_ms >= limit_ms:
+            raise PipelineError(
+                f"messages for topic {request.topic} could not be sent for {limit_ms} ms (rocketmq.brokerWait): {why}"
+            )
+        self._avoided[broker_name] = now_ms + _AVOID_MS
+        self._routes.forget_addresses()
+        if request.failures > 1:
+            sleep(min(_PAUSE_S * request.failures, _LONGEST_PAUSE_S))
+
+
+def _is_under_way(link: _Link, queue: MessageQueue) -> bool:
+    return any(queue == where for _, where in link.requests.values())
+
+
+def _code(code: int) -> str:
+    try:
+        return ResponseCode(code).name
+    except ValueError:
+        return f"code {code}"
+
+
+def send_header(
+    options: WriteOptions, queue: MessageQueue, born_ms: int, *, batch: bool, properties: str = ""
+) -> dict[str, str]:
+    """The header fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
+    return {
+        "a": options.producer_group, "b": queue.topic, "c": AUTO_CREATE_TOPIC, "d": str(DEFAULT_QUEUES),
+        "e": str(queue.queue_id), "f": "0", "g": str(born_ms), "h": "0", "i": properties, "j": "0", "k": "false",
+        "m": "true" if batch else "false", "n": queue.broker_name,
+    }  # fmt: skip
+
+
+def send_code(*, batch: bool) -> int:
+    """By which request messages are sent."""
+    return RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2

@@ -1,0 +1,252 @@
+"""The driver's part of exactly once: one decision, then delivery of what was staged. See docs/pipeline.md, "Writing".
+
+    1. the coordinator of the application is found: the broker that keeps its decisions. For a new application it is
+       chosen, and all brokers note which one it is
+    2. it is told which attempts make up this batch. What it answers is the decision in force: this one, or an earlier
+       one of the same batch, whose rows then count in place of ours
+    3. every broker in the decision delivers its staged messages
+
+Each step may be repeated as often as one likes, by anybody who knows the batch's name.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from time import sleep
+from typing import Any, Final, NamedTuple, TypeVar
+
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import PipelineError, RemoteProtocolError, RemotingError
+from maxq.pipeline.options.write_options import WriteOptions
+from maxq.pipeline.sink.sender import MAY_PASS
+from maxq.pipeline.sink.sink_task import TaskResult
+from maxq.pipeline.wire.wire_client import WireClient
+from maxq.protocol.body.route import MASTER_ID
+from maxq.protocol.remoting_command import RemotingCommand
+
+log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PAUSE_S: Final = 0.2
+
+class BatchName(NamedTuple):
+    """What is committed once.
+
+    Attributes:
+        comes_again: it may be run again under this name.
+    """
+
+    application: str
+    batch_id: int
+    comes_again: bool = True
+
+    def fields(self) -> dict[str, str]:
+        return {"application": self.application, "batch": str(self.batch_id)}
+
+
+@dataclass(frozen=True)
+class Coordinator:
+    """The broker that decides, and the last batch it decided for the application; None: it knows none."""
+
+    broker: str
+    last_batch: int | None
+
+
+def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult]) -> None:
+    """Make the batch's messages visible, once. Returns when all are.
+
+    Raises:
+        PipelineError: brokers do not answer in time, are none of MaxQ's, or have lost what was staged.
+    """
+    with WireClient(options.connection) as client:
+        brokers = Brokers(client, options)
+        staged = {broker for result in results for broker in result.staged}
+        coordinator = find_coordinator(brokers, options, name, staged)
+        decision = decide(brokers, coordinator, name, results)
+        lost = sum(deliver(brokers, broker, name, part) for broker, part in sorted(decision["brokers"].items()))
+    if lost:
+        raise PipelineError(
+            f"{lost} messages of batch {name.batch_id} of {name.application} are lost: brokers had acknowledged them "
+            "and lost them before the commit (asynchronous replication or flushing); the others are delivered"
+        )
+
+
+class Brokers:
+    """Asks masters by their broker's name, and waits for those that are away."""
+
+    def __init__(self, client: WireClient, options: WriteOptions) -> None:
+        self._client = client
+        self._limit_ms = options.connection.broker_wait_ms
+
+    def names(self, wanted: AbstractSet[str] = frozenset(), remedy: str = "start it") -> list[str]:
+        """All that the name server knows: one that has just started knows none, or not all that are wanted, yet.
+
+        Args:
+            remedy: what to do about one that stays away.
+
+        Raises:
+            PipelineError: that lasts longer than rocketmq.brokerWait.
+        """
+
+        def attempt() -> list[str] | str:
+            found = sorted(self._client.cluster_info().broker_addr_table)
+            missing = sorted(wanted - {*found}) if found else ["any"]
+            return f"the name server does not know {missing[0]} ({remedy})" if missing else found
+
+        return self._patiently(attempt, "the coordinator")
+
+    def ask(self, broker: str, code: int, ext: dict[str, str], body: bytes | None = None) -> RemotingCommand:
+        """An answer that is SUCCESS or a refusal for good.
+
+        Raises:
+            PipelineError: there is none within rocketmq.brokerWait.
+        """
+        return self._patiently(lambda: self._once(broker, code, ext, body), f"broker {broker}")
+
+    def _once(self, broker: str, code: int, ext: dict[str, str], body: bytes | None) -> RemotingCommand | str:
+        """The answer, or why there is none yet."""
+        data = self._client.cluster_info().broker_addr_table.get(broker)
+        address = None if data is None else data.broker_addrs.get(MASTER_ID)
+        if address is None:
+            return "it has no master"
+        answer = self._client.ask(address, code, ext, body)
+        if answer.code in MAY_PASS:
+            return f"<{address}> answered {answer.code}: {answer.remark}"
+        return answer
+
+    def _patiently(self, attempt: Callable[[], T | str], what: str) -> T:
+        """`attempt` until it gives something else than the reason why it can not."""
+        end_ms = self._client.clock.monotonic_ms() + self._limit_ms
+        while True:
+            try:
+                found = attempt()
+            except (RemotingError, RemoteProtocolError) as error:
+                found = str(error)
+            if not isinstance(found, str):
+                return found
+            if self._client.clock.monotonic_ms() >= end_ms:
+                raise PipelineError(
+                    f"{what} could not commit within {self._limit_ms} ms (rocketmq.brokerWait): {found}; what was "
+                    "staged stays, and the batch can be committed again"
+                )
+            sleep(_PAUSE_S)
+
+
+def find_coordinator(
+    brokers: Brokers, options: WriteOptions, name: BatchName, staged: AbstractSet[str] = frozenset()
+) -> Coordinator:
+    """The broker that has decided for this application before; for a new one the first by name, which all then note.
+
+    All brokers that the name server knows are asked, and all must answer: one that is away might be the one. If any of
+    them has noted one that the name server does not know, it is waited for. A batch that is not the first, of an
+    application that nobody knows, is refused: its coordinator is missing.
+
+    Args:
+        staged: brokers that the name server is known to have known a moment ago.
+    """
+    if options.coordinator:
+        known = _known(brokers, [options.coordinator], name)
+        return _decided(known) or Coordinator(options.coordinator, None)
+    known = _known(brokers, brokers.names(staged), name)
+    noted = {ext["coordinator"] for ext in known.values() if "coordinator" in ext}
+    found = _decided(known)
+    if found is None and not noted <= known.keys():
+        remedy = "the application's coordinator: start it, or name another with the option coordinator if it is gone"
+        known = _known(brokers, brokers.names(staged | noted, remedy), name)
+        found = _decided(known)
+    if found is not None:
+        return found
+    if name.batch_id > 0:
+        raise PipelineError(
+            f"no broker remembers an earlier batch of application {name.application}, and this is batch "
+            f"{name.batch_id}: either its coordinator is away and not registered (start it), or this query begins to "
+            f"write exactly-once now: then name its coordinator, such as coordinator={min(known)}, and keep that option"
+        )
+    chosen = min(noted or known)
+    if name.comes_again:
+        for broker in sorted(known):
+            noted.add(_note(brokers, broker, name, chosen))
+    if len(noted) > 1:
+        raise PipelineError(
+            f"two runs of application {name.application} began at once and chose the coordinators "
+            f"{' and '.join(sorted(noted))}: end one, and name one of them with the option coordinator"
+        )
+    return Coordinator(chosen, None)
+
+
+def _known(brokers: Brokers, names: Sequence[str], name: BatchName) -> dict[str, dict[str, str]]:
+    """What each of MaxQ's brokers knows of the application: `batch`, `coordinator`."""
+    known: dict[str, dict[str, str]] = {}
+    for broker in names:
+        answer = brokers.ask(broker, RequestCode.MAXQ_STAGED_DECISION, {"application": name.application})
+        if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            _check(answer, broker)
+            known[broker] = answer.ext
+    if not known:
+        raise PipelineError(f"exactly-once needs MaxQ brokers; none of {', '.join(names) or 'the cluster'} is one")
+    return known
+
+
+def _decided(known: Mapping[str, Mapping[str, str]]) -> Coordinator | None:
+    """The broker that decided last."""
+    batches = {broker: int(ext["batch"]) for broker, ext in known.items() if "batch" in ext}
+    last = max(batches, key=lambda broker: batches[broker], default=None)
+    return None if last is None else Coordinator(last, batches[last])
+
+
+def _note(brokers: Brokers, broker: str, name: BatchName, coordinator: str) -> str:
+    """Have a broker note who decides; who is noted there now."""
+    ext = {"application": name.application, "coordinator": coordinator}
+    answer = brokers.ask(broker, RequestCode.MAXQ_CLAIM_STAGED, ext)
+    _check(answer, broker)
+    return answer.ext["coordinator"]
+
+
+def decide(
+    brokers: Brokers, coordinator: Coordinator, name: BatchName, results: Sequence[TaskResult]
+) -> dict[str, Any]:
+    """The decision in force: {"brokers": {name: {"runs": [[attempt, sequence, queue offset, count], …]}}}."""
+    ours = decision_of(results)
+    body = json.dumps(ours).encode()
+    answer = brokers.ask(coordinator.broker, RequestCode.MAXQ_DECIDE_STAGED, name.fields(), body)
+    _check(answer, coordinator.broker)
+    found: dict[str, Any] = json.loads(answer.body_bytes)
+    if found != ours:
+        log.warning("batch %d of %s was committed before; its first run counts", name.batch_id, name.application)
+    return found
+
+
+def decision_of(results: Sequence[TaskResult]) -> dict[str, Any]:
+    """Attempts in the order of their tasks; requests of an attempt in the order of its rows, neighbours joined."""
+    brokers: dict[str, dict[str, Any]] = {}
+    for result in results:
+        for broker, places in result.staged.items():
+            runs = brokers.setdefault(broker, {"runs": []})["runs"]
+            for sequence, offset in sorted(places):
+                last = runs[-1] if runs else None
+                if last and last[0] == result.attempt and (last[1] + last[3], last[2] + last[3]) == (sequence, offset):
+                    last[3] += 1
+                else:
+                    runs.append([result.attempt, sequence, offset, 1])
+    return {"brokers": brokers}
+
+
+def deliver(brokers: Brokers, broker: str, name: BatchName, part: dict[str, Any]) -> int:
+    """Until one broker has delivered its part; how many messages it turned out to have lost."""
+    body = json.dumps(part).encode()
+    while True:
+        answer = brokers.ask(broker, RequestCode.MAXQ_DELIVER_STAGED, name.fields(), body)
+        _check(answer, broker)
+        if answer.ext["done"] == "true":
+            # who asks again is not told again: the batch is as complete as it will be
+            return int(answer.ext["lost"]) if answer.ext["before"] == "false" else 0
+
+
+def _check(answer: RemotingCommand, broker: str) -> None:
+    if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        raise PipelineError(f"broker {broker} is no MaxQ broker: it takes messages with delivery=at-least-once only")
+    if answer.code != ResponseCode.SUCCESS:
+        raise PipelineError(f"broker {broker} refuses: {answer.remark}")

@@ -1,0 +1,163 @@
+"""What one task of a write does, without Spark: rows in, acknowledged messages out.
+
+At least once, messages go to their queues at once. Exactly once, they are staged: kept by their brokers where no reader
+sees them, under an attempt's name, until the driver commits the batch (sink_commit).
+"""
+
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from maxq.codes import RequestCode
+from maxq.errors import RemoteProtocolError
+from maxq.pipeline.options.write_options import WriteOptions
+from maxq.pipeline.sink.row_encoder import Encoded, RowEncoder
+from maxq.pipeline.sink.sender import (
+    AUTO_CREATE_TOPIC,
+    DEFAULT_QUEUES,
+    Outgoing,
+    PublishRoutes,
+    Sender,
+    send_code,
+    send_header,
+)
+from maxq.pipeline.sink.sink_pace import SinkPace
+from maxq.pipeline.wire.wire_client import WireClient
+from maxq.protocol.message_id import UniqIdGenerator
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.runtime.own_address import own_address
+from maxq.runtime.system import SystemRng
+
+_INT: Final = struct.Struct(">i")
+_SHORT: Final = struct.Struct(">h")
+_COUNTED_DIGITS: Final = 12
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a task tells the driver.
+
+    Attributes:
+        rows: messages that were acknowledged.
+        attempt: the name its staged messages have; empty: they were not staged.
+        staged: broker → (sequence, queue offset in the broker's staging queue) of each request.
+    """
+
+    rows: int
+    attempt: str = ""
+    staged: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+
+class SinkTask:
+    """See the module.
+
+    Args:
+        names: columns of the batches (sink_columns.check_columns).
+    """
+
+    def __init__(self, options: WriteOptions, names: dict[str, str]) -> None:
+        self._options = options
+        self._names = names
+        self._rng = SystemRng()
+        self._rows = 0
+        self._attempt = self._rng.bytes(12).hex() if options.exactly_once else ""
+        self._sequence = 0
+        self._staged: dict[str, list[tuple[int, int]]] = {}
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
+        """Write all rows; on return each was acknowledged.
+
+        Raises:
+            PipelineError: a row cannot be a message, or the brokers do not take it. What was sent stays sent.
+        """
+        with WireClient(self._options.connection) as client:
+            routes = PublishRoutes(client)
+            self._clock = client.clock
+            sender = self._sender = Sender(self._options, routes)
+            try:
+                unique = UniqIdGenerator(0, own_address(), client.clock, self._rng).next()
+                encoder = RowEncoder(
+                    self._names,
+                    self._options.topic,
+                    routes.queues,
+                    self._options.batch_bytes,
+                    unique[:-_COUNTED_DIGITS],
+                    int(unique[-_COUNTED_DIGITS:], 16),
+                    self._send,
+                    self._options.keep_properties,
+                )
+                pace = SinkPace(self._names, self._options.rows_per_second, client.clock, time.sleep)
+                for batch in batches:
+                    for due in pace.due(batch):
+                        encoder.add(due)
+                        if not pace.is_any:
+                            encoder.flush()
+                encoder.flush()
+                sender.finish()
+            finally:
+                sender.close()
+        return TaskResult(self._rows, self._attempt, self._staged)
+
+    def _send(self, encoded: Encoded) -> None:
+        self._rows += encoded.count
+        if self._options.exactly_once:
+            self._stage(encoded)
+        elif encoded.plain and encoded.count > 1:
+            self._sender.send(self._outgoing(encoded, encoded.body, ""))
+        else:
+            for body, properties in messages_of(encoded.body):
+                self._sender.send(self._outgoing(encoded, body, properties))
+
+    def _outgoing(self, encoded: Encoded, body: bytes, properties: str) -> Outgoing:
+        batch, now_ms = not properties, self._clock.wall_ms()
+
+        def header(queue: MessageQueue) -> dict[str, str]:
+            return send_header(self._options, queue, now_ms, batch=batch, properties=properties)
+
+        return Outgoing(send_code(batch=batch), encoded.topic, encoded.queue, body, header, _nothing_more)
+
+    def _stage(self, encoded: Encoded) -> None:
+        sequence = self._sequence
+        self._sequence += 1
+        fields = {
+            "attempt": self._attempt,
+            "sequence": str(sequence),
+            "count": str(encoded.count),
+            "plain": "true" if encoded.plain else "false",
+            "defaultTopic": AUTO_CREATE_TOPIC,
+            "defaultTopicQueueNums": str(DEFAULT_QUEUES),
+            "bornTimestamp": str(self._clock.wall_ms()),
+        }
+
+        def header(queue: MessageQueue) -> dict[str, str]:
+            return fields | {"topic": queue.topic, "queueId": str(queue.queue_id)}
+
+        def answered(queue: MessageQueue, answer: RemotingCommand) -> None:
+            self._staged.setdefault(queue.broker_name, []).append((sequence, int(answer.ext["queueOffset"])))
+
+        self._sender.send(
+            Outgoing(RequestCode.MAXQ_STAGE_MESSAGES, encoded.topic, encoded.queue, encoded.body, header, answered)
+        )
+
+
+def _nothing_more(queue: MessageQueue, answer: RemotingCommand) -> None:
+    """An acknowledgement is all that is wanted."""
+
+
+def messages_of(body: bytes) -> Iterator[tuple[bytes, str]]:
+    """The body and the properties of each message of a batch body that we made."""
+    at = 0
+    while at < len(body):
+        (size,) = _INT.unpack_from(body, at)
+        (body_size,) = _INT.unpack_from(body, at + 16)
+        end = at + 20 + body_size
+        (properties_size,) = _SHORT.unpack_from(body, end)
+        if end + 2 + properties_size != at + size:
+            raise RemoteProtocolError(f"a batch record at byte {at} has {size} bytes, its parts have others")
+        yield body[at + 20 : end], body[end + 2 : at + size].decode()
+        at += size

@@ -1,0 +1,1 @@
+"""`format("rocketmq")`, reading: topics as tables and streams."""

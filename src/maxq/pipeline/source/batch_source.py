@@ -1,0 +1,71 @@
+"""A topic as a table, without Spark: what a batch reads, and which of its conditions brokers decide."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from maxq.errors import PipelineError
+from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.source.offsets import OffsetRange, Offsets
+from maxq.pipeline.source.positions import at_times, resolve, selected_queues
+from maxq.pipeline.source.scan import ScanPartition, partitions
+from maxq.pipeline.wire.pulls import Hint
+from maxq.pipeline.wire.wire_client import WireClient
+from maxq.protocol.message_queue import MessageQueue
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a query wants of the rows; None: anything. Offsets and times (ms) are first and one past the last.
+
+    Attributes:
+        hint: a condition that all wanted rows meet, for brokers that can use it to send less.
+    """
+
+    topics: frozenset[str] | None = None
+    brokers: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
+    first_offset: int | None = None
+    end_offset: int | None = None
+    first_time: int | None = None
+    end_time: int | None = None
+    hint: Hint | None = None
+
+    def takes(self, queue: MessageQueue) -> bool:
+        """Can this queue have rows that are wanted?"""
+        return (
+            (self.topics is None or queue.topic in self.topics)
+            and (self.brokers is None or queue.broker_name in self.brokers)
+            and (self.queue_ids is None or queue.queue_id in self.queue_ids)
+        )
+
+
+def plan_batch(options: ReadOptions, conditions: Conditions) -> list[ScanPartition]:
+    """The partitions of a batch: from the start to the end of every queue that may have wanted rows.
+
+    Raises:
+        PipelineError: a topic that was named is not there; brokers do not answer; the end lies before the start.
+    """
+    with WireClient(options.connection) as client:
+        queues = [queue for queue in selected_queues(client, options.selection) if conditions.takes(queue)]
+        start = resolve(client, options.starting, queues, "startingOffsets")
+        end = resolve(client, options.ending, queues, "endingOffsets")
+        if options.ending.kind == options.starting.kind == "offsets":
+            for queue in queues:
+                if end[queue] < start[queue]:
+                    raise PipelineError(
+                        f"{queue}: endingOffsets {end[queue]} lie before startingOffsets {start[queue]}"
+                    )
+        for first in _marks(client, queues, conditions.first_offset, conditions.first_time):
+            start = {queue: max(offset, first[queue]) for queue, offset in start.items()}
+        for last in _marks(client, queues, conditions.end_offset, conditions.end_time):
+            end = {queue: min(offset, last[queue]) for queue, offset in end.items()}
+    ranges = [OffsetRange(queue, start[queue], end[queue]) for queue in sorted(queues) if end[queue] > start[queue]]
+    return partitions(ranges, options)
+
+
+def _marks(client: WireClient, queues: list[MessageQueue], offset: int | None, time: int | None) -> Iterator[Offsets]:
+    """What conditions on offset and store time mean for each queue."""
+    if offset is not None:
+        yield dict.fromkeys(queues, offset)
+    if time is not None and queues:
+        yield at_times(client, dict.fromkeys(queues, time))

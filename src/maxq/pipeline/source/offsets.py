@@ -1,0 +1,138 @@
+"""Arithmetic of queue offsets: what a trigger reads, and how it is cut into tasks. Pure: numbers in, numbers out.
+
+Offsets of a stream are a dictionary of plain values, which Spark keeps as JSON in the checkpoint:
+
+    {"orders": {"broker-a": {"0": 1200, "1": 1187}}}        topic → broker → queue → next offset to read
+
+It holds every queue ever read, also those of brokers that are away, so a restart needs nothing else.
+"""
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from maxq.errors import ConfigError
+from maxq.pipeline.options.read_options import offsets_table
+from maxq.protocol.message_queue import MessageQueue
+
+Offsets = dict[MessageQueue, int]
+OffsetsJson = dict[str, dict[str, dict[str, int]]]
+
+#: Ranges of fewer rows share a task: starting one costs as much as reading some thousand rows.
+SMALL_RANGE: Final = 10_000
+
+
+class OffsetRange(NamedTuple):
+    """Queue offsets first … last - 1 of one queue."""
+
+    queue: MessageQueue
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        """Offsets in the range; fewer messages if there are holes."""
+        return max(0, self.last - self.first)
+
+
+def to_json(offsets: Mapping[MessageQueue, int]) -> OffsetsJson:
+    """Plain values in one order, so that equal offsets give equal text."""
+    found: OffsetsJson = {}
+    for queue in sorted(offsets):
+        found.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    return found
+
+
+def from_json(value: Mapping[str, Any]) -> Offsets:
+    """Raises ConfigError if this is no such dictionary: a checkpoint of another source."""
+    try:
+        table = offsets_table(value)
+    except ConfigError as error:
+        raise ConfigError(f"the checkpoint's offsets are not those of this source: {error}") from None
+    return {
+        MessageQueue(topic, broker, queue_id): offset
+        for topic, brokers in table.items()
+        for broker, queues in brokers.items()
+        for queue_id, offset in queues.items()
+    }
+
+
+def ranges_between(start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int]) -> list[OffsetRange]:
+    """What lies between two offsets of a stream, in the order of the queues; empty ranges are left out.
+
+    A queue that only `end` has was first seen there: whoever plans `end` puts the start of it into `start`. One whose
+    end lies below its start was made again meanwhile (`fell` of a plan): it is read from 0.
+    """
+    found = []
+    for queue in sorted(end):
+        last, first = end[queue], start.get(queue, 0)
+        if last < first:
+            first = 0
+        if first < last:
+            found.append(OffsetRange(queue, first, last))
+    return found
+
+
+def limit_rows(start: Mapping[MessageQueue, int], latest: Mapping[MessageQueue, int], limit: int) -> Offsets:
+    """Admission: at most `limit` rows from `start` on, each queue in proportion to what it has.
+
+    Exactly `limit` rows if there are so many; what rounding leaves over goes to the queues it took most from.
+    """
+    sizes = {queue: max(0, latest[queue] - start.get(queue, 0)) for queue in sorted(latest)}
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(latest)
+    shares = {queue: divmod(size * limit, total) for queue, size in sizes.items()}
+    taken = {queue: whole for queue, (whole, _) in shares.items()}
+    left = limit - sum(taken.values())
+    for queue in sorted(shares, key=lambda queue: -shares[queue][1])[:left]:
+        taken[queue] += 1
+    return {queue: start.get(queue, 0) + rows if sizes[queue] else latest[queue] for queue, rows in taken.items()}
+
+
+def split(
+    ranges: Iterable[OffsetRange], *, min_parts: int | None = None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """Cut ranges so that none is longer than `max_records`, and there are at least `min_parts` of them, if there are
+    as many offsets. Their union is that of the ranges, no offset is in two."""
+    found = [part for one in ranges for part in _cut(one, -(-one.size // max_records) if max_records else 1)]
+    if min_parts is None or len(found) >= min_parts:
+        return found
+    missing = min(min_parts, sum(one.size for one in found)) - len(found)
+    pieces = [1] * len(found)
+    longest = [(-one.size, index) for index, one in enumerate(found)]
+    heapq.heapify(longest)
+    for _ in range(missing):  # the longest pieces are cut first
+        _, index = longest[0]
+        pieces[index] += 1
+        heapq.heapreplace(longest, (-found[index].size // pieces[index], index))
+    return [part for one, count in zip(found, pieces, strict=True) for part in _cut(one, count)]
+
+
+def _cut(one: OffsetRange, pieces: int) -> list[OffsetRange]:
+    """`pieces` of about the same length."""
+    pieces = max(1, min(pieces, one.size))
+    marks = [one.first + one.size * index // pieces for index in range(pieces + 1)]
+    return [OffsetRange(one.queue, first, last) for first, last in pairwise(marks)]
+
+
+def group_small(
+    ranges: Sequence[OffsetRange], *, min_parts: int | None = None, max_records: int | None = None
+) -> list[tuple[OffsetRange, ...]]:
+    """Ranges of one broker that are small share a task, of SMALL_RANGE rows at most; tasks stay in order of queues."""
+    if min_parts is not None and len(ranges) <= min_parts:
+        return [(one,) for one in ranges]
+    most = min(SMALL_RANGE, max_records or SMALL_RANGE)
+    tasks: list[list[OffsetRange]] = []
+    sizes: dict[str, tuple[int, list[OffsetRange]]] = {}  # by broker: rows of the task that is being filled
+    for one in ranges:
+        size, task = sizes.get(one.queue.broker_name, (most + 1, []))
+        if size + one.size > most:
+            size, task = 0, []
+            tasks.append(task)
+        task.append(one)
+        sizes[one.queue.broker_name] = size + one.size, task
+    if min_parts is not None and len(tasks) < min_parts:
+        return [(one,) for one in ranges]
+    return [tuple(task) for task in tasks]

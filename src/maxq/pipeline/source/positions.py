@@ -1,0 +1,164 @@
+"""Where reading starts and ends: from what the options say to an offset of each queue."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from maxq.errors import PipelineError, RemotingError
+from maxq.pipeline.options.read_options import EARLIEST, LATEST, Position, Selection
+from maxq.pipeline.source.offsets import Offsets
+from maxq.pipeline.wire.wire_client import Failures, Seen, WireClient
+from maxq.protocol.message_queue import MessageQueue
+
+log: Final = logging.getLogger(__name__)
+
+_PAUSE_SECONDS: Final = 0.2
+_Found = TypeVar("_Found")
+
+
+def selected_queues(client: WireClient, selection: Selection) -> dict[MessageQueue, str]:
+    """The queues to read at the beginning of a read → their brokers.
+
+    Raises:
+        PipelineError: a topic that was named, or an assigned queue, is not there; nor after rocketmq.brokerWait.
+    """
+    deadline = client.clock.monotonic_ms() + client.options.broker_wait_ms
+    while True:
+        reason: object = "no broker that has it is registered at the name server"
+        found: dict[MessageQueue, str] = {}
+        try:
+            found = client.find_queues(selection)
+            if not _missing(selection, found):
+                return found
+            wait = False  # the name server is there and does not know it: that will not change soon
+        except RemotingError as error:
+            reason, wait = error, True
+        if not wait or client.clock.monotonic_ms() >= deadline:
+            what = ", ".join(_missing(selection, found)[:5]) or f"topics like {selection.pattern}"
+            raise PipelineError(f"{what} cannot be read: {reason} ({client.options.namesrv})")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def queues_there(client: WireClient, selection: Selection) -> list[MessageQueue]:
+    """The selected queues that are there, be they all or none; a name server that is away is waited for.
+
+    Raises:
+        PipelineError: none answers within rocketmq.brokerWait.
+    """
+    deadline = client.clock.monotonic_ms() + client.options.broker_wait_ms
+    while True:
+        try:
+            return sorted(client.find_queues(selection))
+        except RemotingError as error:
+            if client.clock.monotonic_ms() >= deadline:
+                raise PipelineError(f"topics cannot be looked up: {error}") from error
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _missing(selection: Selection, found: Iterable[MessageQueue]) -> list[str]:
+    """What was named and is not there, in words."""
+    queues = set(found)
+    topics = {queue.topic for queue in queues}
+    names = [f"topic {topic}" for topic in selection.topics if topic not in topics]
+    for topic, brokers in (selection.queues or {}).items():
+        for broker, ids in brokers.items():
+            there = {queue.queue_id for queue in queues if queue.topic == topic and broker in ("*", queue.broker_name)}
+            names += [f"queue {number} of {topic} on {broker}" for number in ids if number not in there]
+    return names
+
+
+def ask_until_answered(
+    client: WireClient,
+    ask: Callable[[list[MessageQueue]], tuple[dict[MessageQueue, _Found], Failures]],
+    queues: Iterable[MessageQueue],
+) -> dict[MessageQueue, _Found]:
+    """Answers about all `queues`; brokers that are away are waited for.
+
+    Raises:
+        PipelineError: some did not answer within rocketmq.brokerWait.
+    """
+    deadline = client.clock.monotonic_ms() + client.options.broker_wait_ms
+    found: dict[MessageQueue, _Found] = {}
+    left = list(queues)
+    while left:
+        answered, failed = ask(left)
+        found |= answered
+        left = [queue for queue in left if queue not in answered]
+        if not left:
+            break
+        if client.clock.monotonic_ms() >= deadline:
+            reason = failed.get(left[0], "no answer")
+            raise PipelineError(f"{len(left)} queues, such as {left[0]}, cannot be asked about: {reason}")
+        log.warning("%d queues, such as %s, wait for their broker: %s", len(left), left[0], failed.get(left[0]))
+        time.sleep(_PAUSE_SECONDS)
+        client.forget_routes()
+    return found
+
+
+def resolve(client: WireClient, position: Position, queues: Iterable[MessageQueue], option: str) -> Offsets:
+    """The offset of each queue that `position` means.
+
+    Args:
+        option: what the position was given by, for errors.
+
+    Raises:
+        PipelineError: a queue that the position says nothing about; brokers that do not answer.
+    """
+    wanted = sorted(queues)
+    if position.kind == "earliest":
+        return _offsets(ask_until_answered(client, client.min_offsets, wanted))
+    if position.kind == "latest":
+        return _offsets(ask_until_answered(client, client.max_offsets, wanted))
+    if position.kind == "group":
+        committed = ask_until_answered(client, lambda some: client.group_offsets(position.group, some), wanted)
+        without = [queue for queue, offset in committed.items() if offset is None]
+        lows = _offsets(ask_until_answered(client, client.min_offsets, without))
+        return {queue: lows[queue] if offset is None else offset for queue, offset in committed.items()}
+    if position.kind == "timestamp":
+        return _by_time(client, position, wanted, option)
+    told = _told(position, wanted, option)
+    for mark, ask in ((EARLIEST, client.min_offsets), (LATEST, client.max_offsets)):
+        told |= _offsets(ask_until_answered(client, ask, [queue for queue in wanted if told[queue] == mark]))
+    return told
+
+
+def _by_time(client: WireClient, position: Position, wanted: list[MessageQueue], option: str) -> Offsets:
+    if position.timestamp is not None:
+        times = dict.fromkeys(wanted, position.timestamp)
+    else:
+        times = _told(position, wanted, option)
+    return at_times(client, times)
+
+
+def at_times(client: WireClient, times: Mapping[MessageQueue, int]) -> Offsets:
+    """The first message of each queue that was stored at or after its time, within what is there."""
+
+    def search(some: list[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
+        return client.offsets_by_time({queue: times[queue] for queue in some})
+
+    found = _offsets(ask_until_answered(client, search, times))
+    lows = _offsets(ask_until_answered(client, client.min_offsets, times))
+    highs = _offsets(ask_until_answered(client, client.max_offsets, times))
+    return {queue: min(max(offset, lows[queue]), highs[queue]) for queue, offset in found.items()}
+
+
+def _told(position: Position, wanted: list[MessageQueue], option: str) -> Offsets:
+    found: Offsets = {}
+    missing = []
+    for queue in wanted:
+        number = position.of_queue(queue.topic, queue.broker_name, queue.queue_id)
+        if number is None:
+            missing.append(f"{queue.topic}/{queue.broker_name}/{queue.queue_id}")
+        else:
+            found[queue] = number
+    if missing:
+        raise PipelineError(
+            f"option {option} says nothing about {len(missing)} of {len(wanted)} queues: {', '.join(missing[:10])}; "
+            "name them (-2 is earliest, -1 latest)"
+        )
+    return found
+
+
+def _offsets(seen: Mapping[MessageQueue, Seen]) -> Offsets:
+    return {queue: one.offset for queue, one in seen.items()}

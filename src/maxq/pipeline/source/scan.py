@@ -1,0 +1,80 @@
+"""From offset ranges to partitions: what one Spark task reads.
+
+A partition holds whole ranges of queues, to be read over the wire, or a part of the files of a store that the worker
+can reach. Rows are the same either way.
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from maxq.errors import ConfigError
+from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.source.files import FilesPartition, plan_files
+from maxq.pipeline.source.offsets import OffsetRange, group_small, split
+from maxq.pipeline.wire.queue_range import QueueRange
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPartition:
+    """What one task reads: ranges over the wire, in this order, or a part of a store's files."""
+
+    ranges: tuple[QueueRange, ...] = ()
+    files: FilesPartition | None = None
+
+
+def partitions(ranges: Sequence[OffsetRange], options: ReadOptions) -> list[ScanPartition]:
+    """The partitions of a read, or of one trigger.
+
+    Raises:
+        ConfigError: readFrom=files, and storePath names no store, or does not say which broker's it is.
+    """
+    limits = {"min_parts": options.min_partitions, "max_records": options.max_records_per_partition}
+    rest = list(ranges)
+    found: list[ScanPartition] = []
+    for broker, path in stores_of(options, {one.queue.broker_name for one in ranges}).items():
+        plan = plan_files(path, broker, [one for one in rest if one.queue.broker_name == broker], **limits)
+        found += [ScanPartition(files=part) for part in plan.partitions]
+        rest = [one for one in rest if one.queue.broker_name != broker] + plan.rest
+    return found + wire_partitions(sorted(rest), **limits)
+
+
+def stores_of(options: ReadOptions, brokers: Collection[str]) -> dict[str, str]:
+    """Broker → its store, of those whose files are to be read.
+
+    Raises:
+        ConfigError: readFrom=files, and storePath does not say whose store it is.
+    """
+    wanted = options.read_from in ("files", "auto") and options.store_path is not None
+    if not wanted or options.sub_expression_type != "TAG":
+        return {}  # SQL92 is the broker's
+    path = options.store_path or ""
+    if path.startswith("{"):
+        return {broker: str(folder) for broker, folder in json.loads(path).items() if broker in brokers}
+    if len(brokers) > 1:
+        raise ConfigError(
+            f"rocketmq: option storePath is {path!r}, but the topics lie on {len(brokers)} brokers; "
+            f'give JSON broker → folder, such as {{"{min(brokers)}": "{path}"}}'
+        )
+    return dict.fromkeys(brokers, path)
+
+
+def wire_partitions(
+    ranges: Sequence[OffsetRange], *, min_parts: int | None = None, max_records: int | None = None
+) -> list[ScanPartition]:
+    """Partitions over the wire. Every offset of `ranges` is in exactly one of them.
+
+    Args:
+        min_parts: at least so many, if there are as many offsets (minPartitions).
+        max_records: at most so many offsets each (maxRecordsPerPartition).
+    """
+    pieces = split(ranges, min_parts=min_parts, max_records=max_records)
+    return [
+        ScanPartition(
+            tuple(
+                QueueRange(one.queue.topic, one.queue.broker_name, one.queue.queue_id, one.first, one.last)
+                for one in task
+            )
+        )
+        for task in group_small(pieces, min_parts=min_parts, max_records=max_records)
+    ]

@@ -1,0 +1,210 @@
+"""A topic as a stream, without Spark: what each trigger reads, and what is remembered between them.
+
+Everything that a restart needs is in the offsets (offsets.py), which Spark keeps. What this object holds besides is
+only kept connections and what was logged.
+
+    a queue or broker is not there     its offset stays as it is; the stream goes on with the others, and with this one
+                                       when it is back
+    a queue appears                    it is read from its oldest message
+    a queue ends before its offset     the topic was made again or the master lost the end of its log: an error, or with
+                                       failOnDataLoss=false the queue is read from its start
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from maxq.errors import BrokerError, DataLossError, RemotingError
+from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.source.offsets import Offsets, OffsetsJson, from_json, limit_rows, ranges_between, to_json
+from maxq.pipeline.source.positions import ask_until_answered, queues_there, resolve, selected_queues
+from maxq.pipeline.source.scan import ScanPartition, partitions
+from maxq.pipeline.wire.wire_client import TOOLS_GROUP, Seen, WireClient
+from maxq.protocol.message_queue import MessageQueue
+
+log: Final = logging.getLogger(__name__)
+
+_ROUTE_AGE_MS: Final = 5_000  # new queues are seen so soon
+
+
+class TopicStream:
+    """One streaming read. The methods are those of Spark's stream readers, in plain values."""
+
+    def __init__(self, options: ReadOptions, client: WireClient | None = None) -> None:
+        self._options = options
+        self._client = client or WireClient(options.connection, route_age_ms=_ROUTE_AGE_MS)
+        self._target: dict[MessageQueue, Seen] | None = None  # where Trigger.AvailableNow ends
+        self._seen: Offsets = {}  # the newest ends
+        self._away: set[MessageQueue] = set()
+        self._last_trigger_ms = self._client.clock.monotonic_ms()
+        self._introduced: set[MessageQueue] = set()
+        self._committed: Offsets = {}  # what the group was told last
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    def initial_offset(self) -> OffsetsJson:
+        """Where a new query starts.
+
+        Raises:
+            PipelineError: a topic that was named is not there, or brokers do not answer.
+        """
+        queues = selected_queues(self._client, self._options.selection)
+        offsets = resolve(self._client, self._options.starting, queues, "startingOffsets")
+        self._committed = dict(offsets)  # nothing was processed yet, so the group is told nothing
+        return to_json(offsets)
+
+    def prepare_for_available_now(self) -> None:
+        """What is there now is what this query reads.
+
+        Raises:
+            PipelineError: a broker does not tell within rocketmq.brokerWait.
+        """
+        queues = queues_there(self._client, self._options.selection)
+        self._target = ask_until_answered(self._client, self._client.max_offsets, queues)
+
+    def latest_offset(self, start: Mapping[str, Any], *, limited: bool) -> OffsetsJson:
+        """Where this trigger ends.
+
+        Args:
+            start: where it starts.
+            limited: as far as the options allow per trigger; else everything.
+
+        Raises:
+            DataLossError: a queue ends before its offset in `start`, and that is to be an error.
+        """
+        self.commit(start)  # Spark says that a trigger is done when it begins the next: not after the last of a query
+        begun = from_json(start)
+        seen = self._ask_ends(begun) if self._target is None else self._target
+        first = dict(begun) | self._lows(queue for queue in seen if queue not in begun)
+        ends = dict(begun)
+        for queue, one in seen.items():
+            if queue in first:  # else its oldest message is not known yet: the next trigger asks again
+                ends[queue] = self._checked(queue, first[queue], one)
+                if ends[queue] < first[queue]:
+                    first[queue] = 0
+        if limited:
+            if self._waits_for_more(sum(ends[queue] - first[queue] for queue in ends)):
+                return to_json(begun)
+            ends = self._limited(first, ends)
+        if any(ends[queue] != first[queue] for queue in ends):
+            self._last_trigger_ms = self._client.clock.monotonic_ms()
+        return to_json(ends)
+
+    def _ask_ends(self, begun: Offsets) -> dict[MessageQueue, Seen]:
+        """The ends of the queues that are there."""
+        try:
+            queues = {*self._client.find_queues(self._options.selection)}
+        except (RemotingError, BrokerError) as error:
+            log.warning("queues are those of before: %s", error)
+            queues = {*begun}
+        seen, failed = self._client.max_offsets(sorted(queues))
+        away = (begun.keys() | queues) - seen.keys()
+        self._tell_away({queue: failed.get(queue, "it is in no route") for queue in away})
+        self._seen |= {queue: one.offset for queue, one in seen.items()}
+        return seen
+
+    def _checked(self, queue: MessageQueue, before: int, seen: Seen) -> int:
+        end = seen.offset
+        if end >= before or not seen.is_master:  # a slave may lag
+            return max(end, before)
+        name = f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
+        reason = "the topic was made again, or the broker lost the end of its log"
+        if self._options.fail_on_data_loss:
+            raise DataLossError(name, before, (0, end), reason)
+        log.warning("queue %s: read up to %d, ends now at %d: %s; it is read from its start", name, before, end, reason)
+        return end
+
+    def _tell_away(self, away: Mapping[MessageQueue, object]) -> None:
+        new = away.keys() - self._away
+        if new:
+            one = min(new)
+            log.warning("%d queues are away, such as %s: %s; their offsets stay", len(new), one, away[one])
+        back = self._away - away.keys()
+        if back:
+            log.warning("%d queues are back, such as %s", len(back), min(back))
+        self._away = set(away)
+
+    def _lows(self, new: Iterable[MessageQueue]) -> Offsets:
+        """Where queues that were not there before begin."""
+        queues = sorted(new)
+        seen = self._client.min_offsets(queues)[0] if queues else {}
+        return {queue: one.offset for queue, one in seen.items()}
+
+    # --- admission ---------------------------------------------------------------------------------------------------
+
+    def _waits_for_more(self, rows: int) -> bool:
+        """Are `rows` too few to begin (minOffsetsPerTrigger), and is there time to wait (maxTriggerDelay)?"""
+        lowest = self._options.min_offsets_per_trigger
+        if lowest is None or rows >= lowest or self._target is not None:
+            return False
+        return self._client.clock.monotonic_ms() - self._last_trigger_ms < self._options.max_trigger_delay_ms
+
+    def _limited(self, start: Offsets, ends: Offsets) -> Offsets:
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            ends = limit_rows(start, ends, options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            ends = self._limited_by_bytes(start, ends, options.max_bytes_per_trigger)
+        return ends
+
+    def _limited_by_bytes(self, start: Offsets, ends: Offsets, limit: int) -> Offsets:
+        """Each queue gets bytes in proportion to its rows; brokers tell how far they reach."""
+        sizes = {queue: ends[queue] - start.get(queue, 0) for queue in ends if ends[queue] > start.get(queue, 0)}
+        total = sum(sizes.values())
+        found = dict(ends)
+        reached = {queue: start.get(queue, 0) for queue in sizes}
+        left = {queue: max(1, limit * size // total) for queue, size in sizes.items()}
+        while left:
+            asked = {queue: (reached[queue], budget) for queue, budget in left.items()}
+            answers, _ = self._client.offsets_within(self._options.group_id or TOOLS_GROUP, asked)
+            remaining: dict[MessageQueue, int] = {}
+            for queue in left:
+                if queue not in answers:  # read to the end: its tasks deal with what is the matter
+                    reached[queue] = ends[queue]
+                    continue
+                following, size = answers[queue]
+                average = size // max(1, following - reached[queue])
+                reached[queue] = min(following, ends[queue])
+                if reached[queue] < ends[queue] and left[queue] - size > average:
+                    remaining[queue] = left[queue] - size
+            left = remaining
+        return found | reached
+
+    # --- what Spark asks besides -------------------------------------------------------------------------------------
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ScanPartition]:
+        """What the tasks of a trigger read. The same for the same offsets."""
+        begun, ends = from_json(start), from_json(end)
+        new = [queue for queue in ends if queue not in begun and ends[queue] > 0]
+        if new:
+            lows = ask_until_answered(self._client, self._client.min_offsets, new)
+            begun |= {queue: one.offset for queue, one in lows.items()}
+        return partitions(ranges_between(begun, ends), self._options)
+
+    def report_latest(self) -> OffsetsJson:
+        """The newest ends that were seen, for progress reports."""
+        return to_json(self._seen)
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Everything up to `end` was processed: the group's offsets are set, if there is a group and they are new. What
+        fails is logged: the next trigger commits again, and a restart goes by the checkpoint."""
+        group = self._options.group_id
+        if group is None:
+            return
+        offsets = from_json(end)
+        if offsets == self._committed:
+            return
+        new = offsets.keys() - self._introduced
+        if new:
+            self._client.introduce(group, new)
+            self._introduced |= new
+        failed = self._client.commit(group, offsets)
+        if failed:
+            queue, error = next(iter(failed.items()))
+            log.warning("offsets of %d queues, such as %s, were not committed: %s", len(failed), queue, error)
+        else:
+            self._committed = dict(offsets)
+
+    def stop(self) -> None:
+        """The query ended."""
+        self._client.close()

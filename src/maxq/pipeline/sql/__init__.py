@@ -1,0 +1,1 @@
+"""Views of topics and stores, and what of them a query uses."""

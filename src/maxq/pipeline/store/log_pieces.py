@@ -1,0 +1,217 @@
+"""CommitLog files cut into pieces that can be read side by side, each record by exactly one of them.
+
+A piece takes the records that begin in it. Where it does not begin with a file it looks for the first place that
+holds a whole good record: magic, size, parts, body CRC, and its own physical offset, so that neither a stale record nor
+a body that looks like one is taken. Damage is passed over and noted by the piece that holds the record before it; files
+of a broker that is writing are read up to the last whole record.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+import numpy as np
+
+from maxq.pipeline.records.record_batches import MAX_ROWS, Rows, scan_rows
+from maxq.runtime.interfaces import Disk, MappedRegion
+from maxq.store import record_cy as rc
+from maxq.store.mapped_file import data_ranges, holds_data
+from maxq.store.tools.log_walk import REASONS, LogWalk
+from maxq.store.tools.store_files import DataFile, StoreFiles
+
+#: A piece is a quarter of what is read, within these bounds: a task costs some 60 ms of CPU in Spark and its worker,
+#: what 40 MiB of log cost; the last pieces of a read should not leave processors idle for long.
+_PIECES: Final = 4
+_SMALLEST_PIECE: Final = 64 * 1024 * 1024
+_LARGEST_PIECE: Final = 256 * 1024 * 1024
+#: Where bodies and properties are passed over, so much more log costs what a task does.
+_PASSING: Final = 2
+
+#: A record that begins in a piece ends at most so far behind it, or it is found by reading on.
+MAX_RECORD: Final = 16 * 1024 * 1024
+_BLANK_SIZE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """Bytes [start, end) of one file.
+
+    Attributes:
+        root: the store's folder.
+        path: the file.
+        from_offset, size: physical offset of the file's first byte, and bytes.
+        dledger: entries of a DLedger log; the piece is the whole file then.
+        live: the broker runs.
+        followed: a later file holds records.
+    """
+
+    root: str
+    path: str
+    from_offset: int
+    size: int
+    start: int
+    end: int
+    dledger: bool
+    live: bool
+    followed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Corruption:
+    """Bytes [position, end) of a file that hold no record."""
+
+    file: str
+    position: int
+    end: int
+    physical_offset: int
+    reason: str
+
+
+def usual_piece_bytes(total: int, *, narrow: bool = False) -> int:
+    """Bytes of a piece where nobody asked for another size.
+
+    Args:
+        total: bytes to be read.
+        narrow: bodies and properties are passed over.
+    """
+    more = _PASSING if narrow else 1
+    return min(max(-(-more * total // _PIECES), more * _SMALLEST_PIECE), more * _LARGEST_PIECE)
+
+
+def log_pieces(
+    files: StoreFiles, *, piece_bytes: int | None = None, low: int = 0, high: int = 1 << 62, narrow: bool = False
+) -> list[LogPiece]:
+    """The pieces of a store's log that hold records at physical offsets [low, high).
+
+    Args:
+        piece_bytes: of a piece; None: as is usual for so much.
+        narrow: bodies and properties are passed over.
+    """
+    live = files.is_live
+    stretches: list[tuple[DataFile, int, int, bool]] = []
+    followed = False
+    for file in reversed(files.log):
+        region = files.disk.map(file.path, file.size, read_only=True)
+        try:
+            ranges = data_ranges(region, 0, file.size)
+            data_end = ranges[-1][1] if ranges else 0
+            holds_records = _holds_records(region.view, data_end, file)
+        finally:
+            region.close()
+        first = 0 if files.holds_entries(file) else max(0, low - file.from_offset)
+        stretches.append((file, first, min(data_end, high - file.from_offset), followed))
+        followed = followed or holds_records
+    step = piece_bytes or usual_piece_bytes(sum(max(0, end - first) for _, first, end, _ in stretches), narrow=narrow)
+    return [
+        LogPiece(
+            str(files.root), str(file.path), file.from_offset, file.size, start, min(start + size, end),
+            files.holds_entries(file), live, is_followed,
+        )
+        for file, first, end, is_followed in reversed(stretches)
+        for size in (file.size if files.holds_entries(file) else step,)
+        for start in range(first, end, size)
+    ]  # fmt: skip
+
+
+def _holds_records(view: memoryview, data_end: int, file: DataFile) -> bool:
+    return (
+        len(scan_rows(view, 0, data_end, file.from_offset, 1)[0]) > 0
+        or rc.find_record(view, 0, data_end, file.from_offset) >= 0
+    )
+
+
+class PieceReader:
+    """Reads one piece.
+
+    After `rows` is used up, `corruption` says what was passed over, and `expired` whether the file was gone.
+    """
+
+    def __init__(self, disk: Disk, piece: LogPiece, *, max_rows: int = MAX_ROWS) -> None:
+        """
+        Args:
+            max_rows: so many at a time.
+        """
+        self._disk = disk
+        self._piece = piece
+        self._max_rows = max_rows
+        self.corruption: list[Corruption] = []
+        self.expired = False
+
+    def rows(self) -> Iterator[tuple[memoryview, Rows]]:
+        """The records, in log order: the file's bytes, and a table of record_cy.scan with positions in them. The table
+        is good until the next one is asked for."""
+        piece = self._piece
+        if piece.dledger:
+            yield from self._dledger_rows()
+            return
+        try:
+            region = self._disk.map(PurePath(piece.path), piece.size, read_only=True)
+        except FileNotFoundError:
+            self.expired = True
+            return
+        try:
+            yield from self._file_rows(region)
+        finally:
+            region.close()
+
+    def _file_rows(self, region: MappedRegion) -> Iterator[tuple[memoryview, Rows]]:
+        piece, view = self._piece, region.view
+        position = piece.start
+        if position:
+            found = rc.find_record(view, position, min(piece.end + MAX_RECORD, piece.size), piece.from_offset)
+            position = found if found >= 0 else piece.end
+        table = np.empty(self._max_rows * rc.SCAN_WIDTH, np.int64)
+        while position < piece.end:
+            rows, stopped, stop = scan_rows(view, position, piece.size, piece.from_offset, table)
+            mine = rows[: int(np.searchsorted(rows[:, rc.C_POSITION], piece.end))]
+            if len(mine):
+                yield view, mine
+            position = stopped
+            if len(mine) < len(rows):
+                return
+            if stop == rc.STOP_ROWS_FULL and position >= piece.end:
+                _, _, stop = scan_rows(view, position, piece.size, piece.from_offset, 1)
+            if stop == rc.STOP_BLANK or (stop == rc.STOP_END and piece.size - position < _BLANK_SIZE):
+                return
+            if stop != rc.STOP_ROWS_FULL:  # also where my last record ends in another piece
+                position = self._behind_damage(region, position, stop)
+
+    def _behind_damage(self, region: MappedRegion, position: int, stop: int) -> int:
+        """Where the file goes on behind a bad place; its size if it does not."""
+        piece, view = self._piece, region.view
+        good = -1
+        if stop != rc.STOP_ZERO or holds_data(region, position, piece.size):  # much faster than to look for a record
+            good = rc.find_record(view, position + 1, piece.size, piece.from_offset)
+        if len(scan_rows(view, position, piece.size, piece.from_offset, 1)[0]):
+            return position  # the broker was just writing here
+        if good < 0:
+            if piece.followed:
+                self._note(position, piece.size, REASONS[stop])
+            elif stop != rc.STOP_ZERO and not piece.live:
+                self._note(position, piece.size, f"torn tail: {REASONS[stop]}")
+            return piece.size
+        self._note(position, good, REASONS[stop])
+        return good
+
+    def _note(self, position: int, end: int, reason: str) -> None:
+        piece = self._piece
+        name = PurePath(piece.path)
+        shown = str(name.relative_to(piece.root)) if name.is_relative_to(piece.root) else str(name)
+        self.corruption.append(Corruption(shown, position, end, piece.from_offset + position, reason))
+
+    def _dledger_rows(self) -> Iterator[tuple[memoryview, Rows]]:
+        files = StoreFiles(self._disk, PurePath(self._piece.root))
+        files.log = [file for file in files.log if str(file.path) == self._piece.path]
+        walk = LogWalk(files)
+        try:
+            for batch in walk.batches():
+                yield (
+                    batch.view,
+                    np.frombuffer(batch.rows, np.int64)[: batch.count * rc.SCAN_WIDTH].reshape(-1, rc.SCAN_WIDTH),
+                )
+        finally:
+            walk.close()
+        for fault in walk.faults:
+            place = self._piece.from_offset + fault.position
+            self.corruption.append(Corruption(fault.file, fault.position, self._piece.size, place, fault.what))

@@ -1,0 +1,54 @@
+"""How fast messages go out again: so many a second, or with the distances in time that they had.
+
+The rows of a queue stay in their order. Tasks share the rate, so one that has more than its share of the rows takes
+longer: the rate is an upper bound. The sink holds the rows back (sink_pace).
+"""
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from maxq.errors import ConfigError
+from maxq.pipeline.transforms.archive import QUEUE_KEY
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast. Neither: as fast as it goes.
+
+    Attributes:
+        rate: messages a second.
+        speed: of the original pace; 2: in half the time.
+    """
+
+    rate: float | None = None
+    speed: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and self.speed is not None:
+            raise ConfigError("a rate and a speed exclude each other")
+        for name, value in (("rate", self.rate), ("speed", self.speed)):
+            if value is not None and value <= 0:
+                raise ConfigError(f"{name} is {value}; it must be above 0")
+
+    def sink_options(self, tasks: int) -> dict[str, str]:
+        """What the sink is told."""
+        return {} if self.rate is None else {"rowsPerSecond": repr(self.rate / tasks)}
+
+
+def in_order(messages: DataFrame, tasks: int) -> DataFrame:
+    """The same rows, each queue in one task and in its order; columns as they were."""
+    keyed = messages.repartition(tasks, *QUEUE_KEY)
+    return keyed.sortWithinPartitions("storeTimestamp", *QUEUE_KEY, "queueOffset")
+
+
+def timed(messages: DataFrame, speed: float, *, start_ms: int, first_ms: int) -> DataFrame:
+    """The same rows with the sink's column sendAt.
+
+    Args:
+        start_ms: wall time at which the row of `first_ms` is due.
+        first_ms: of storing, since 1970.
+    """
+    since_ms = F.unix_millis("storeTimestamp") - F.lit(first_ms)
+    return messages.withColumn("sendAt", (F.lit(start_ms) + since_ms / F.lit(speed)).cast("bigint"))

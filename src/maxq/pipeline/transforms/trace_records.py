@@ -1,0 +1,156 @@
+"""Messages of the trace topic → trace records, one a row.
+
+The layout is that of protocol/message_trace.py; here records are columns.
+
+Clients print null as `null`. A batch is one Pub whose msgId is the ids of its messages with commas between them. What
+Java's decoder would throw at is a row with a `fault` here.
+
+Source: apache/rocketmq client/trace/TraceDataEncoder.java, TraceView.java (the client's host is the sender's of the
+trace message).
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from maxq.protocol.message_trace import (
+    CONTENT_SEPARATOR,
+    FIELDS,
+    LEAST_FIELDS,
+    LONG_PUB,
+    NULL,
+    NUMBER,
+    NUMBERS,
+    OPTIONAL_NUMBERS,
+    RECORD_SEPARATOR,
+    ContextCode,
+    TraceType,
+)
+
+#: Columns of messages that are needed.
+TRACE_MESSAGE_COLUMNS: Final = ("body", "brokerName", "queueId", "queueOffset", "bornHost", "storeTimestamp")
+SENT, BEGUN, ENDED = TraceType.PUB.value, TraceType.SUB_BEFORE.value, TraceType.SUB_AFTER.value
+TRANSACTION, RECALL = TraceType.END_TRANSACTION.value, TraceType.RECALL.value
+MESSAGE_TYPES: Final = ("Normal", "Trans", "TransCommit", "Delay", "Order")
+OUTCOMES: Final = tuple(code.name for code in ContextCode)
+
+_LAST_MS: Final = 253_402_300_799_999  # of the year 9999
+_RECORD_TEXT: Final = 200
+
+
+def trace_records(messages: DataFrame) -> DataFrame:
+    """The records of trace messages.
+
+    Args:
+        messages: TRACE_MESSAGE_COLUMNS.
+
+    Returns:
+        One row a record: kind, at, region, groupName, topic, messageId, tags, keys, storeHost, bodyLength, costMs,
+        messageType, offsetMessageId, success, requestId, retryTimes, outcome, transactionId, transactionState,
+        fromCheck, client (host of the sender), reportedAt (store time of the trace message), brokerName, queueId,
+        queueOffset (of the trace message), fault, record.
+
+        `fault` says what is wrong with a broken record, of which `record` has the text; they are null otherwise. A
+        message without any record is a row with the fault `no record`.
+    """
+    text = F.make_valid_utf8(F.col("body").cast("string"))
+    records = F.filter(F.split(text, RECORD_SEPARATOR), lambda record: record != "")
+    split = messages.select(
+        F.regexp_replace("bornHost", r":\d+$", "").alias("client"),
+        F.col("storeTimestamp").alias("reportedAt"),
+        "brokerName",
+        "queueId",
+        "queueOffset",
+        F.explode_outer(records).alias("record"),
+    ).withColumn("fields", F.split("record", CONTENT_SEPARATOR))
+    split = split.withColumn("kind", F.get("fields", F.lit(0)))
+    return _decoded(split.withColumn("fault", _fault()))
+
+
+def _decoded(split: DataFrame) -> DataFrame:
+    is_long_sent = (F.col("kind") == SENT) & (F.size("fields") >= LONG_PUB)
+    success = (
+        F.when(is_long_sent, F.get("fields", F.lit(13)))
+        .when(F.col("kind") == SENT, F.get("fields", F.lit(12)))
+        .otherwise(_text("success"))
+    )
+    columns = {
+        "kind": F.col("kind"),
+        "at": F.timestamp_millis(_number("timestamp")),
+        "region": _text("region"),
+        "groupName": _text("groupName"),
+        "topic": _text("topic"),
+        "messageId": _text("messageId"),
+        "tags": _text("tags"),
+        "keys": _text("keys"),
+        "storeHost": _text("storeHost"),
+        "bodyLength": _number("bodyLength"),
+        "costMs": _number("cost"),
+        "messageType": _named(_number("messageType"), MESSAGE_TYPES),
+        "offsetMessageId": F.when(is_long_sent, _present(F.get("fields", F.lit(12)))),
+        "success": F.lower(success) == "true",
+        "requestId": _text("requestId"),
+        "retryTimes": _number("retryTimes"),
+        "outcome": _named(_number("outcome"), OUTCOMES),
+        "transactionId": _text("transactionId"),
+        "transactionState": _text("transactionState"),
+        "fromCheck": F.lower(_text("fromCheck")) == "true",
+    }
+    is_sound = F.col("fault").isNull()
+    return split.select(
+        *(F.when(is_sound, column).alias(name) for name, column in columns.items()),
+        "client",
+        "reportedAt",
+        "brokerName",
+        "queueId",
+        "queueOffset",
+        "fault",
+        F.when(~is_sound, F.substring("record", 1, _RECORD_TEXT)).alias("record"),
+    )
+
+
+def _fault() -> Column:
+    """What is wrong with the record in `fields`; null for nothing."""
+    least = F.lit(None).cast("int")
+    for kind, count in LEAST_FIELDS.items():
+        least = F.when(F.col("kind") == kind, F.lit(count)).otherwise(least)
+    found = F.when(F.col("record").isNull(), "no record").when(least.isNull(), "unknown kind")
+    found = found.when(F.size("fields") < least, "too few fields")
+    for kind, names in NUMBERS.items():
+        for name in names:
+            raw = F.get("fields", F.lit(FIELDS[kind][name]))
+            found = found.when((F.col("kind") == kind) & ~raw.rlike(NUMBER), f"{name} is no number")
+    for kind, names in OPTIONAL_NUMBERS.items():
+        for name in names:
+            raw = F.get("fields", F.lit(FIELDS[kind][name]))
+            is_wrong = (F.col("kind") == kind) & _present(raw).isNotNull() & ~raw.rlike(NUMBER)
+            found = found.when(is_wrong, f"{name} is no number")
+    return found.when(~_number("timestamp").between(0, _LAST_MS), "timestamp is no time")
+
+
+def _raw(name: str) -> Column:
+    """A field by its name; null where the kind of record has none."""
+    found = F.lit(None).cast("string")
+    for kind, names in FIELDS.items():
+        if name in names:
+            found = F.when(F.col("kind") == kind, F.get("fields", F.lit(names[name]))).otherwise(found)
+    return found
+
+
+def _present(text: Column) -> Column:
+    return F.when((text != "") & (text != NULL), text)
+
+
+def _text(name: str) -> Column:
+    return _present(_raw(name))
+
+
+def _number(name: str) -> Column:
+    return F.when(_raw(name).rlike(NUMBER), _raw(name)).cast("bigint")
+
+
+def _named(ordinal: Column, names: tuple[str, ...]) -> Column:
+    """The name of an ordinal; its number if a newer client has more of them."""
+    known = F.get(F.array(*map(F.lit, names)), F.when(ordinal.between(0, len(names)), ordinal).cast("int"))
+    return F.coalesce(known, ordinal.cast("string"))

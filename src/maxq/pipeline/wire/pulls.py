@@ -1,0 +1,344 @@
+"""Pulling a range of one queue: chunks of records, in order, each offset once, through whatever happens meanwhile.
+
+A MaxQ broker answers `maxqMaxBytes` with as much at once; the next pull leaves as soon as the head of an answer has
+come, before its body. A Java broker ignores that field and answers 32 messages a pull; there pulls go out ahead, at the
+offsets where the next answers should begin, and an answer that begins elsewhere than where the last one ended is
+thrown away.
+
+    answer                      what it means here
+    0 FOUND                     a chunk
+    19, 20 nothing, go on at n  a hole, or messages that the filter rejects: on at n; without progress wait, ask others
+    21 offset moved             below the oldest: expired; at or behind the end: the topic was made again, the log was
+                                cut, or a slave lags; between: a reset of the group's offsets was told, ask again
+    17, 29 no such topic, queue deleted
+    else                        busy: wait; refused: an error that says so
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, NoReturn
+
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import BrokerError, DataLossError, PipelineError, RemoteProtocolError, RemotingError
+from maxq.pipeline.wire.connection import Connection
+from maxq.pipeline.wire.queue_range import QueueRange
+from maxq.pipeline.wire.wire_client import TOOLS_GROUP, WireClient
+from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION
+from maxq.protocol.remoting_command import RemotingCommand
+
+log: Final = logging.getLogger(__name__)
+
+_MOST_MESSAGES: Final = 65_536  # of one pull
+_AHEAD: Final = 8  # pulls under way at a broker that answers little
+_GRACE_MS: Final = 5_000  # a master that lacks what was there may be starting; at most half of rocketmq.brokerWait
+_WAIT_MS: Final = (20, 50, 100, 200, 500, 1_000)
+_NO_PROGRESS: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+_GONE: Final = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
+_REFUSED: Final = (
+    ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED, ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+)  # fmt: skip
+
+
+class Hint(NamedTuple):
+    """A condition that all wanted messages meet."""
+
+    kind: str  # TAG or SQL92
+    expression: str
+
+
+@dataclass(frozen=True)
+class PullSettings:
+    """How ranges are pulled.
+
+    Attributes:
+        group: whose rights count; TOOLS_GROUP for readers without group.
+        expression, expression_type: what the broker selects by (TAG or SQL92).
+        hint: another selection, which only spares bytes: a broker that refuses it is asked without.
+        omit: parts of records that nobody needs (maxqOmit).
+        fetch_bytes: of one answer, as far as the broker can.
+    """
+
+    group: str = TOOLS_GROUP
+    expression: str = "*"
+    expression_type: str = "TAG"
+    hint: Hint | None = None
+    omit: str = ""
+    fetch_bytes: int = 4 << 20
+    fail_on_data_loss: bool = True
+
+
+class Chunk(NamedTuple):
+    """Records from one answer.
+
+    Attributes:
+        view: whole records; valid until the next chunk is asked for.
+        first, next: offsets that the answer covers; records of `next` and behind may be in it only if `next` is past
+            the end of the range.
+        delta: added to the records' own queue offsets (static topics); None: they are right.
+    """
+
+    view: memoryview
+    first: int
+    next: int
+    delta: int | None
+
+
+class _Moved(Exception):
+    """21: the offset is outside of the queue."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+
+class _Nothing(Exception):
+    """No message at an offset where one should be; `high` is where the broker's queue ends."""
+
+    def __init__(self, high: int) -> None:
+        self.high = high
+
+
+class RangePull:
+    """Pulls one range.
+
+    Attributes:
+        lost: offsets that were in the range and are gone.
+    """
+
+    def __init__(self, client: WireClient, settings: PullSettings, wanted: QueueRange) -> None:
+        self._client = client
+        self._settings = settings
+        self._wanted = wanted
+        self._hint = settings.hint
+        self._clock = client.clock
+        self._grace_ms = min(_GRACE_MS, client.options.broker_wait_ms // 2)
+        self._since_ms: int | None = None  # when the last progress ended
+        self._resets = 0
+        self.position = wanted.first
+        self.lost = 0
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The range's chunks, in order.
+
+        Raises:
+            DataLossError: some of it is gone, and that is to be an error.
+            PipelineError: no broker served it within rocketmq.brokerWait.
+            BrokerError: a broker refuses.
+        """
+        tries = 0
+        while self.position < self._wanted.last:
+            before, again = self.position, False
+            reason: object = f"topic {self._wanted.topic} has no broker {self._wanted.broker_name} now"
+            candidates: list[tuple[str, bool]] = []
+            try:
+                candidates = self._client.candidates(self._wanted.queue, to_read=True)
+            except RemotingError as error:
+                reason = error
+            for address, is_master in candidates:
+                try:
+                    yield from self._from_broker(address)
+                    break
+                except (RemotingError, RemoteProtocolError) as error:
+                    self._client.drop(address)
+                    self._client.suspect(address)
+                    reason = error
+                except _Nothing as nothing:
+                    reason = f"<{address}> has no message at {self.position}, its queue ends at {nothing.high}"
+                    if is_master and nothing.high <= self.position and self._waited_ms() > self._grace_ms:
+                        self._all_gone(0, nothing.high)
+                except _Moved as moved:
+                    reason = f"<{address}> has offsets {moved.low} to {moved.high}"
+                    again = self._on_moved(moved, is_master)
+                except BrokerError as error:
+                    reason = error
+                    again = self._on_refusal(error, is_master)
+                if again or self.position > before:
+                    break
+            if self.position > before:
+                tries, self._since_ms = 0, None
+            elif not again:
+                self._wait(tries, reason)
+                tries += 1
+
+    def _waited_ms(self) -> int:
+        now_ms = self._clock.monotonic_ms()
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        return now_ms - self._since_ms
+
+    def _wait(self, tries: int, reason: object) -> None:
+        limit_ms = self._client.options.broker_wait_ms
+        if self._waited_ms() >= limit_ms:
+            if self._is_deleted():
+                self._lose(self._wanted.last, 0, 0, "the topic was deleted")
+                return
+            raise PipelineError(
+                f"{self._wanted}: offset {self.position} could not be read within {limit_ms} ms (rocketmq.brokerWait): "
+                f"{reason}"
+            )
+        if tries == 0:
+            log.warning("%s: waiting at offset %d: %s", self._wanted, self.position, reason)
+        time.sleep(_WAIT_MS[min(tries, len(_WAIT_MS) - 1)] / 1000)
+        if tries >= 2:
+            self._client.forget_routes()
+
+    def _is_deleted(self) -> bool:
+        try:
+            return self._client.route(self._wanted.topic) is None
+        except (RemotingError, BrokerError):
+            return False
+
+    # --- what is not there -------------------------------------------------------------------------------------------
+
+    def _on_moved(self, moved: _Moved, is_master: bool) -> bool:
+        """True: ask again at once; False: wait, or ask another broker."""
+        if self.position < moved.low:
+            end = min(moved.low, self._wanted.last)
+            self._lose(end, moved.low, moved.high, "the messages between have expired")
+            return True
+        if self.position < moved.high:
+            self._resets += 1
+            return self._resets < 3
+        if is_master and self._waited_ms() > self._grace_ms:
+            self._all_gone(moved.low, moved.high)
+            return True
+        return False
+
+    def _all_gone(self, low: int, high: int) -> None:
+        self._lose(self._wanted.last, low, high, "the topic was made again, or the broker's log was cut")
+
+    def _on_refusal(self, error: BrokerError, is_master: bool) -> bool:
+        """True: ask again at once."""
+        if self._hint is not None and error.code in _REFUSED:
+            log.info("%s: read without the filter %s: %s", self._wanted, self._hint, error)
+            self._hint = None
+            return True
+        if error.code in _GONE and is_master:
+            if self._waited_ms() > self._grace_ms:
+                self._lose(self._wanted.last, 0, 0, f"the topic or the queue was deleted ({error.remark.strip()})")
+                return True
+            return False
+        if error.code in _REFUSED and is_master:
+            self._refuse(error)
+        return False
+
+    def _refuse(self, error: BrokerError) -> NoReturn:
+        settings = self._settings
+        hint = ""
+        if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            hint = f"; make the group {settings.group} with updateSubGroup, or set groupId to one that exists"
+        raise PipelineError(f"{self._wanted}: the broker refuses to be read: {error}{hint}") from error
+
+    def _lose(self, end: int, low: int, high: int, reason: str) -> None:
+        queue = f"{self._wanted.topic}/{self._wanted.broker_name}/{self._wanted.queue_id}"
+        if self._settings.fail_on_data_loss:
+            raise DataLossError(queue, self.position, (low, high), reason)
+        count = end - self.position
+        self.lost += count
+        log.warning(
+            "queue %s: %d offsets from %d on are lost (available are %d to %d): %s",
+            queue, count, self.position, low, high, reason,
+        )  # fmt: skip
+        self.position = end
+
+    # --- one broker --------------------------------------------------------------------------------------------------
+
+    def _from_broker(self, address: str) -> Iterator[Chunk]:
+        """Chunks from `position` on, until the range is done or something is in the way."""
+        connection = self._client.connection(address)
+        asked: dict[int, int] = {}  # opaque → offset
+        early: dict[int, tuple[RemotingCommand, bytes]] = {}  # offset → answer that overtook another
+        step = 0
+        asked[self._send(connection, self.position)] = self.position
+        while self.position < self._wanted.last:
+            first = self.position
+            if first in early:
+                command, body = early.pop(first)
+                view = memoryview(body)
+                next_offset = self._next_offset(command, first)
+            else:
+                command, size = connection.receive_head()
+                offset = asked.pop(command.opaque, None)
+                if offset != first:
+                    body = bytes(connection.receive_body(size))
+                    if offset is not None and offset > first:
+                        early[offset] = command, body
+                    continue
+                next_offset = self._next_offset(command, first)
+                if "maxqCount" in command.ext and next_offset < self._wanted.last:
+                    self._send_ahead(connection, asked, early, next_offset, 0, 1)
+                view = connection.receive_body(size)
+            self.position = next_offset
+            if len(view):
+                delta = command.ext.get("offsetDelta")
+                yield Chunk(view, first, next_offset, None if delta is None else int(delta))
+            if "maxqCount" not in command.ext:
+                step = self._send_ahead(connection, asked, early, next_offset, step, next_offset - first)
+        if asked:  # what went out ahead in vain
+            self._client.drop(address)
+
+    def _send_ahead(
+        self,
+        connection: Connection,
+        asked: dict[int, int],
+        early: dict[int, tuple[RemotingCommand, bytes]],
+        offset: int,
+        step: int,
+        last_step: int,
+    ) -> int:
+        """Have the pull at `offset` under way, and if answers keep the same length those behind it, too. Returns that
+        length, 0 if there is none."""
+        under_way = {*asked.values(), *early}
+        if offset not in under_way:
+            asked.clear()  # guessed wrong: their answers are thrown away when they come
+            early.clear()
+            under_way.clear()
+            step = 0
+        reach = _AHEAD if step == last_step else 1
+        for place in range(reach):
+            ahead = offset + place * last_step
+            if ahead < self._wanted.last and ahead not in under_way:
+                asked[self._send(connection, ahead)] = ahead
+        return last_step
+
+    def _send(self, connection: Connection, offset: int) -> int:
+        settings = self._settings
+        kind, expression = self._hint or (settings.expression_type, settings.expression)
+        ext = {
+            "consumerGroup": settings.group,
+            "topic": self._wanted.topic,
+            "queueId": str(self._wanted.queue_id),
+            "queueOffset": str(offset),
+            "maxMsgNums": str(min(_MOST_MESSAGES, self._wanted.last - offset)),
+            "sysFlag": str(PULL_FLAG_SUBSCRIPTION),
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "0",
+            "subVersion": "0",
+            "subscription": expression,
+            "expressionType": kind,
+            "maxqMaxBytes": str(settings.fetch_bytes),
+        }
+        if settings.omit:
+            ext["maxqOmit"] = settings.omit
+        return connection.send(RequestCode.PULL_MESSAGE, ext)
+
+    def _next_offset(self, command: RemotingCommand, offset: int) -> int:
+        """Where the next pull begins. Raises what an answer without that means."""
+        ext = command.ext
+        if command.code != ResponseCode.SUCCESS and "nextBeginOffset" not in ext:
+            raise BrokerError(command.code, command.remark)
+        try:
+            following, low, high = (int(ext[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
+        except (KeyError, ValueError):
+            raise RemoteProtocolError(f"a pull's answer has the header {ext!r:.200}") from None
+        if command.code == ResponseCode.PULL_OFFSET_MOVED:
+            raise _Moved(low, high)
+        if command.code in _NO_PROGRESS and following <= offset:
+            raise _Nothing(high)
+        if command.code not in (ResponseCode.SUCCESS, *_NO_PROGRESS):
+            raise BrokerError(command.code, command.remark)
+        if following <= offset:
+            raise RemoteProtocolError(f"a pull at {offset} goes on at {following}")
+        return following

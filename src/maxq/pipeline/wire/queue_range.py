@@ -1,0 +1,23 @@
+"""A range of one queue, which is what tasks pull."""
+
+from dataclasses import dataclass
+
+from maxq.protocol.message_queue import MessageQueue
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """Queue offsets first … last - 1 of one queue."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    first: int
+    last: int
+
+    @property
+    def queue(self) -> MessageQueue:
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker_name}/{self.queue_id} [{self.first}, {self.last})"

@@ -1,0 +1,480 @@
+"""The cluster as driver and executors see it: routes, ends of queues, groups' offsets; blocking, with kept connections.
+
+Questions about many queues go out together, one connection a broker, so that a trigger costs one round trip. A broker
+that cannot be reached is left alone for a moment and another of its group is asked; who answered is told, for a slave
+may lag.
+"""
+
+import logging
+import re
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self, cast
+
+from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.loader import load
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.errors import (
+    BrokerError,
+    NoRouteError,
+    PipelineError,
+    RemoteProtocolError,
+    RemotingConnectError,
+    RemotingError,
+)
+from maxq.pipeline.options.read_options import ConnectionOptions, Selection
+from maxq.pipeline.wire.connection import Connection
+from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData
+from maxq.protocol.body.route import MASTER_ID, ClusterInfo, TopicRouteData
+from maxq.protocol.body.static_topic import NO_BROKER, global_queues
+from maxq.protocol.body.topic_config import PERM_READ, TopicList
+from maxq.protocol.enums import ConsumeType
+from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.tls import ClientTls
+from maxq.runtime.system import SystemClock, SystemDisk
+
+log: Final = logging.getLogger(__name__)
+
+#: A group that every broker has and that no ACL of groups names: readers without a group of their own pull as it.
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+#: Queues that nobody answered for, with the reason.
+Failures = dict[MessageQueue, Exception]
+
+_SUSPECT_MS: Final = 5_000
+_SLOW_MS: Final = 1_000  # a failure that takes longer is one of waiting
+_SILENT_MS: Final = 15_000
+_LONG_AGO: Final = -(2**62)
+_MOST_PLACES: Final = 1_000_000  # of one question
+_AT_ONCE: Final = 1_000  # requests on a connection before its answers are taken
+
+
+class Ask(NamedTuple):
+    """A question about one queue."""
+
+    queue: MessageQueue
+    code: int
+    ext: dict[str, str]
+
+
+class Answer(NamedTuple):
+    """What came of it. `is_master`: a slave's ends of queues may lie behind."""
+
+    queue: MessageQueue
+    command: RemotingCommand
+    is_master: bool
+
+
+class Seen(NamedTuple):
+    """An offset, and whether the master told it."""
+
+    offset: int
+    is_master: bool
+
+
+@dataclass(frozen=True)
+class TopicRoute:
+    """Where a topic is.
+
+    Attributes:
+        queues: readable queue → name of the broker group that serves it (of a static topic: who leads it now).
+        brokers: name → broker id → host:port.
+    """
+
+    queues: Mapping[MessageQueue, str]
+    brokers: Mapping[str, Mapping[int, str]]
+
+
+class WireClient:
+    """See the module. One thread uses it; close it at the end.
+
+    Args:
+        options: where the cluster is and how to reach it.
+        prefer_slave: read from slaves where there are some.
+        route_age_ms: a route older than this is asked for anew.
+    """
+
+    def __init__(self, options: ConnectionOptions, *, prefer_slave: bool = False, route_age_ms: int = 30_000) -> None:
+        self.options = options
+        self.clock = SystemClock()
+        self._prefer_slave = prefer_slave
+        self._route_age_ms = route_age_ms
+        self._tls = _tls_context(options)
+        self._name_servers = options.namesrv.split(";")
+        self._connections: dict[str, Connection] = {}
+        self._suspects: dict[str, int] = {}  # address → until, monotonic ms
+        self._silent: dict[str, int] = {}  # the same, of those that cost a timeout
+        self._routes: dict[str, tuple[int, TopicRoute | None]] = {}
+        self._topics: tuple[int, list[str]] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    def connection(self, address: str) -> Connection:
+        """The kept connection to a server, or a new one. Raises RemotingConnectError."""
+        found = self._connections.get(address)
+        if found is None:
+            try:
+                found = self._connections[address] = Connection(address, self.options, self._tls)
+            except RemotingConnectError:
+                self.suspect(address)
+                raise
+        return found
+
+    def drop(self, address: str) -> None:
+        """Its connection is of no use any more."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    def suspect(self, address: str) -> None:
+        """Ask others first for a while."""
+        self._suspects[address] = self.clock.monotonic_ms() + _SUSPECT_MS
+
+    def candidates(self, queue: MessageQueue, *, to_read: bool = False) -> list[tuple[str, bool]]:
+        """(address, is master) of the brokers that may serve a queue, the best first; empty if none is known.
+        Messages may be wanted from slaves (`to_read`), everything else is asked of the master."""
+        route = self.route(queue.topic)
+        if route is None:
+            return []
+        addresses = route.brokers.get(route.queues.get(queue, queue.broker_name), {})
+        now_ms = self.clock.monotonic_ms()
+
+        def rank(broker_id: int) -> tuple[bool, bool, int]:
+            is_suspect = self._suspects.get(addresses[broker_id], 0) > now_ms
+            return is_suspect, (broker_id == MASTER_ID) == (to_read and self._prefer_slave), broker_id
+
+        return [(addresses[broker_id], broker_id == MASTER_ID) for broker_id in sorted(addresses, key=rank)]
+
+    def ask(self, address: str, code: int, ext: dict[str, str], body: bytes | None = None) -> RemotingCommand:
+        """One question to one server; its answer, whatever the code.
+
+        Raises:
+            RemotingError, RemoteProtocolError: there is none.
+        """
+        connection = self.connection(address)
+        try:
+            connection.send(code, ext, body)
+            return connection.receive()
+        except (RemotingError, RemoteProtocolError):
+            self.drop(address)
+            raise
+
+    def _ask_name_server(self, code: int, ext: dict[str, str]) -> RemotingCommand:
+        failures: list[str] = []
+        for address in list(self._name_servers):
+            for _ in range(2):  # a kept connection may have been closed by the server meanwhile
+                is_kept = address in self._connections
+                try:
+                    return self.ask(address, code, ext)
+                except RemotingError as error:
+                    failures.append(str(error))
+                    if not is_kept:
+                        break
+            self._name_servers = [*self._name_servers[1:], address]
+        raise RemotingConnectError(f"no name server answers ({self.options.namesrv}): {'; '.join(failures)}")
+
+    # --- routes ------------------------------------------------------------------------------------------------------
+
+    def forget_routes(self) -> None:
+        """Ask for them anew when they are needed next; they count on while no name server answers."""
+        self._routes = {topic: (_LONG_AGO, route) for topic, (_, route) in self._routes.items()}
+        self._topics = None
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """Where a topic is; None if no name server knows it. An old route counts while no name server answers."""
+        now_ms = self.clock.monotonic_ms()
+        kept = self._routes.get(topic)
+        if kept is not None and now_ms - kept[0] < self._route_age_ms:
+            return kept[1]
+        try:
+            data = self.route_data(topic)
+        except RemotingError as error:
+            if kept is None:
+                raise
+            log.warning("the route of %s is an old one: %s", topic, error)
+            return kept[1]
+        route = None if data is None else _route_of(topic, data)
+        self._routes[topic] = now_ms, route
+        return route
+
+    def route_data(self, topic: str) -> TopicRouteData | None:
+        """What a name server says now; None if it does not know the topic."""
+        answer = self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark)
+        return TopicRouteData.decode(answer.body_bytes)
+
+    def cluster_info(self) -> ClusterInfo:
+        """All brokers that a name server knows now."""
+        answer = self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {})
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark)
+        return ClusterInfo.decode(answer.body_bytes)
+
+    def topics(self, pattern: str) -> list[str]:
+        """Topics whose whole name matches; those of the system and of retries only if they are named outright."""
+        now_ms = self.clock.monotonic_ms()
+        if self._topics is None or now_ms - self._topics[0] >= self._route_age_ms:
+            answer = self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
+            hidden = self._ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, {})
+            if answer.code != ResponseCode.SUCCESS or hidden.code != ResponseCode.SUCCESS:
+                raise BrokerError(answer.code or hidden.code, answer.remark or hidden.remark)
+            own = set(TopicList.decode(hidden.body_bytes).topic_list)
+            names = set(TopicList.decode(answer.body_bytes).topic_list) - own
+            self._topics = (
+                now_ms,
+                sorted(
+                    name
+                    for name in names
+                    if not is_system_topic(name) and not name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+                ),
+            )
+        matches = re.compile(pattern).fullmatch
+        return [name for name in self._topics[1] if matches(name)]
+
+    def find_queues(self, selection: Selection) -> dict[MessageQueue, str]:
+        """The queues that `selection` means and that can be read now → their brokers; none of a topic without route."""
+        topics = selection.topics if selection.pattern is None else self.topics(selection.pattern)
+        found: dict[MessageQueue, str] = {}
+        for topic in topics:
+            route = self.route(topic)
+            for queue, broker in route.queues.items() if route else ():
+                if selection.takes(topic, queue.broker_name, queue.queue_id):
+                    found[queue] = broker
+        return found
+
+    # --- questions about queues --------------------------------------------------------------------------------------
+
+    def ask_all(self, asks: Iterable[Ask]) -> tuple[list[Answer], Failures]:
+        """Ask about many queues at once.
+
+        Returns:
+            Answers, whatever their codes; queues that nobody answered for, with the reason.
+        """
+        answers: list[Answer] = []
+        failed: Failures = {}
+        left = [(ask, self._that_answer(ask.queue, failed)) for ask in asks]
+        while left:
+            by_address: dict[tuple[str, bool], list[tuple[Ask, list[tuple[str, bool]]]]] = {}
+            for ask, candidates in left:
+                if candidates:
+                    by_address.setdefault(candidates[0], []).append((ask, candidates[1:]))
+                elif ask.queue not in failed:
+                    failed[ask.queue] = NoRouteError(ResponseCode.TOPIC_NOT_EXIST, f"no route for {ask.queue}")
+            left = []
+            for (address, is_master), group in by_address.items():
+                for at in range(0, len(group), _AT_ONCE):
+                    part = group[at : at + _AT_ONCE]
+                    began_ms = self.clock.monotonic_ms()
+                    try:
+                        commands = self._ask_together(address, [ask for ask, _ in part])
+                    except (RemotingError, RemoteProtocolError) as error:
+                        self.suspect(address)
+                        if self.clock.monotonic_ms() - began_ms >= _SLOW_MS:
+                            self._silent[address] = self.clock.monotonic_ms() + _SILENT_MS
+                        failed |= {ask.queue: error for ask, _ in part}
+                        left += part
+                        continue
+                    for (ask, _), found in zip(part, commands, strict=True):
+                        answers.append(Answer(ask.queue, found, is_master))
+        for answer in answers:
+            failed.pop(answer.queue, None)
+        return answers, failed
+
+    def _that_answer(self, queue: MessageQueue, failed: Failures) -> list[tuple[str, bool]]:
+        """Candidates without those that only timeouts told about lately: each trigger would wait for them again."""
+        now_ms = self.clock.monotonic_ms()
+        found = self.candidates(queue)
+        answering = [one for one in found if self._silent.get(one[0], 0) <= now_ms]
+        if found and not answering:
+            text = f"<{found[0][0]}> was silent lately; it is asked again in some seconds"
+            failed[queue] = RemotingConnectError(text, address=found[0][0])
+        return answering
+
+    def _ask_together(self, address: str, asks: Sequence[Ask]) -> list[RemotingCommand]:
+        for attempt in range(2):
+            is_kept = address in self._connections
+            connection = self.connection(address)
+            try:
+                opaques = [connection.send(ask.code, ask.ext) for ask in asks]
+                found = {answer.opaque: answer for answer in (connection.receive() for _ in asks)}
+                return [found[opaque] for opaque in opaques]
+            except KeyError:
+                self.drop(address)
+                raise RemoteProtocolError(f"<{address}> answered a question that nobody asked") from None
+            except (RemotingError, RemoteProtocolError):
+                self.drop(address)
+                if not is_kept or attempt:  # one that was closed while nobody used it is made anew
+                    raise
+        raise AssertionError("the second attempt returns or raises")
+
+    def _offsets(self, asks: Iterable[Ask]) -> tuple[dict[MessageQueue, Seen], Failures]:
+        answers, failed = self.ask_all(asks)
+        found: dict[MessageQueue, Seen] = {}
+        for queue, command, is_master in answers:
+            if command.code == ResponseCode.SUCCESS:
+                found[queue] = Seen(
+                    max(0, int(command.ext.get("offset", "0"))), is_master
+                )  # -1: nothing was ever there
+            else:
+                failed[queue] = BrokerError(command.code, command.remark)
+        return found, failed
+
+    def max_offsets(self, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
+        """One past the newest message of each queue; queues that nobody answered for."""
+        return self._offsets(Ask(queue, RequestCode.GET_MAX_OFFSET, _fields(queue)) for queue in queues)
+
+    def min_offsets(self, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
+        """The oldest message of each queue."""
+        return self._offsets(Ask(queue, RequestCode.GET_MIN_OFFSET, _fields(queue)) for queue in queues)
+
+    def offsets_by_time(self, times: Mapping[MessageQueue, int]) -> tuple[dict[MessageQueue, Seen], Failures]:
+        """The first message of each queue that was stored at or after a time (ms); its end if there is none."""
+        return self._offsets(
+            Ask(
+                queue,
+                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+                _fields(queue) | {"timestamp": str(time), "boundaryType": "LOWER"},
+            )
+            for queue, time in times.items()
+        )
+
+    def group_offsets(
+        self, group: str, queues: Iterable[MessageQueue]
+    ) -> tuple[dict[MessageQueue, int | None], Failures]:
+        """What a consumer group has committed; None: nothing."""
+        extra = {"consumerGroup": group, "setZeroIfNotFound": "false"}
+        answers, failed = self.ask_all(
+            Ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, _fields(queue) | extra) for queue in queues
+        )
+        found: dict[MessageQueue, int | None] = {}
+        for queue, command, _ in answers:
+            if command.code == ResponseCode.SUCCESS:
+                found[queue] = int(command.ext["offset"])
+            elif command.code == ResponseCode.QUERY_NOT_FOUND:
+                found[queue] = None
+            else:
+                failed[queue] = BrokerError(command.code, command.remark)
+        return found, failed
+
+    def offsets_within(
+        self, group: str, budgets: Mapping[MessageQueue, tuple[int, int]]
+    ) -> tuple[dict[MessageQueue, tuple[int, int]], Failures]:
+        """How far so many bytes of log reach.
+
+        Args:
+            group: who asks.
+            budgets: queue → (offset, bytes).
+
+        Returns:
+            Queue → (offset behind the messages, their bytes), at least one message; that of a broker that does not
+            tell places is guessed from the messages that it answers. Queues without a message there are left out.
+        """
+        extra = {
+            "consumerGroup": group, "maxMsgNums": str(_MOST_PLACES), "sysFlag": str(PULL_FLAG_SUBSCRIPTION),
+            "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0", "subscription": "*",
+            "expressionType": "TAG", "maxqOmit": "records",
+        }  # fmt: skip
+        asks = [
+            Ask(
+                queue,
+                RequestCode.PULL_MESSAGE,
+                _fields(queue) | extra | {"queueOffset": str(at), "maxqMaxBytes": str(min(size, 0x7FFFFFFF))},
+            )
+            for queue, (at, size) in budgets.items()
+        ]
+        answers, failed = self.ask_all(asks)
+        found: dict[MessageQueue, tuple[int, int]] = {}
+        for queue, command, _ in answers:
+            if command.code != ResponseCode.SUCCESS:
+                continue
+            (at, budget), following = budgets[queue], int(command.ext["nextBeginOffset"])
+            if "maxqBytes" in command.ext:
+                found[queue] = following, int(command.ext["maxqBytes"])
+            else:
+                average = max(1, command.body_length // max(1, following - at))
+                count = max(1, budget // average)
+                found[queue] = at + count, count * average
+        return found, failed
+
+    def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> Failures:
+        """Set a group's offsets; queues where that failed."""
+        answers, failed = self.ask_all(
+            Ask(
+                queue,
+                RequestCode.UPDATE_CONSUMER_OFFSET,
+                _fields(queue) | {"consumerGroup": group, "commitOffset": str(offset)},
+            )
+            for queue, offset in offsets.items()
+        )
+        for queue, command, _ in answers:
+            if command.code != ResponseCode.SUCCESS:
+                failed[queue] = BrokerError(command.code, command.remark)
+        return failed
+
+    def introduce(self, group: str, queues: Iterable[MessageQueue]) -> None:
+        """Have brokers make the group and its retry topic, by which tools find its progress: a member comes and goes.
+
+        Brokers that cannot be reached are passed over.
+        """
+        client_id = f"maxq-pipeline@{group}"
+        consumer = ConsumerData(group, consume_type=ConsumeType.CONSUME_ACTIVELY)
+        body = HeartbeatData(client_id, [], [consumer]).encode()
+        leave = {"clientID": client_id, "consumerGroup": group}
+        for address in {pair[0] for queue in queues for pair in self.candidates(queue) if pair[1]}:
+            try:
+                self.ask(address, RequestCode.HEART_BEAT, {}, body)
+                self.ask(address, RequestCode.UNREGISTER_CLIENT, leave)
+            except RemotingError as error:
+                log.warning("group %s could not be made known to %s: %s", group, address, error)
+
+
+def _fields(queue: MessageQueue) -> dict[str, str]:
+    return {"topic": queue.topic, "queueId": str(queue.queue_id)}
+
+
+def _route_of(topic: str, data: TopicRouteData) -> TopicRoute:
+    brokers: dict[str, Mapping[int, str]] = {one.broker_name: dict(one.broker_addrs) for one in data.broker_datas}
+    queues: dict[MessageQueue, str] = {}
+    if data.topic_queue_mapping_by_broker:
+        mapped = global_queues(topic, data.topic_queue_mapping_by_broker)
+        queues = {queue: broker for queue, broker in mapped.items() if broker != NO_BROKER}
+    else:
+        for one in data.queue_datas:
+            if one.perm & PERM_READ and one.broker_name in brokers:
+                for queue_id in range(one.read_queue_nums):
+                    queues[MessageQueue(topic, one.broker_name, queue_id)] = one.broker_name
+    return TopicRoute(queues, brokers)
+
+
+def tls_config(options: ConnectionOptions) -> NettyClientConfig:
+    """The TLS settings that the options name.
+
+    Raises:
+        PipelineError: one of them is none that there is.
+    """
+    loaded = load([NettyClientConfig(use_tls=True)], dict(options.tls), source="option rocketmq.tls.…")
+    if loaded.warnings:
+        raise PipelineError("; ".join(loaded.warnings))
+    return cast(NettyClientConfig, loaded.configs[0])
+
+
+def _tls_context(options: ConnectionOptions) -> ssl.SSLContext | None:
+    return ClientTls(tls_config(options), SystemDisk()).context() if options.use_tls else None

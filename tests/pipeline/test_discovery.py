@@ -1,0 +1,44 @@
+"""Where Spark discovers data source packages by itself, no call is needed."""
+
+import os
+import subprocess
+import sys
+
+import maxq
+from maxq.api import Message, Producer
+from maxq.pipeline.spark.java import find_java, make_java_home
+
+SCRIPT = """
+import sys
+from pyspark.sql import SparkSession
+spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate())
+namesrv, store = sys.argv[1:]
+topic = spark.read.format("rocketmq").option("rocketmq.namesrv", namesrv).option("subscribe", "Found").load()
+files = spark.read.format("rocketmq-store").load(store)
+cluster = spark.read.format("rocketmq-cluster").option("rocketmq.namesrv", namesrv).option("table", "offsets").load()
+print(topic.where("tags = 'a'").count(), files.where("topic = 'Found'").count(),
+      cluster.where("topic = 'Found'").groupBy().sum("maxOffset").first()[0])
+"""
+
+
+def test_formats_are_found_in_a_plain_session(standalone: maxq.Standalone) -> None:
+    with Producer("found", standalone.namesrv_address) as producer:
+        for tags in ("a", "a", "b"):
+            message = Message("Found", b"x")
+            message.tags = tags
+            producer.send(message)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, standalone.namesrv_address, str(standalone.store)],
+        env={
+            **os.environ,
+            "JAVA_HOME": str(make_java_home(find_java())),
+            "PYSPARK_PYTHON": sys.executable,  # as an activated environment gives it
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[:3000]
+    assert done.stdout.split() == ["2", "3", "3"]

@@ -1,0 +1,201 @@
+"""The jobs `replay` and `dlq` on Spark."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import maxq
+from maxq.api import (
+    Admin,
+    ConsumeContext,
+    ConsumeFromWhere,
+    ConsumeResult,
+    Message,
+    MessageExt,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+)
+from maxq.errors import PipelineError
+from maxq.pipeline.jobs.archive import ArchiveConfig, archive_once
+from maxq.pipeline.jobs.dlq import DlqConfig, RedriveConfig, dlq_counts, dlq_groups, dlq_letters, dlq_redrive
+from maxq.pipeline.jobs.replay import ReplayConfig, replay, replay_counts
+from maxq.pipeline.options.read_options import ConnectionOptions
+from maxq.pipeline.transforms.pace import Pace
+from maxq.pipeline.transforms.replay import Chosen, Mapped
+from maxq.pipeline.wire.wire_client import WireClient
+from maxq.protocol.body.topic_config import TopicConfig
+
+MESSAGES = 20
+
+
+@pytest.fixture(scope="module")
+def cluster(standalone: maxq.Standalone) -> dict[str, str]:
+    return {"rocketmq.namesrv": standalone.namesrv_address}
+
+
+@pytest.fixture(scope="module")
+def producer(standalone: maxq.Standalone) -> Iterator[Producer]:
+    with Producer("tests", standalone.namesrv_address) as producer:
+        yield producer
+
+
+@pytest.fixture(scope="module")
+def archive(
+    spark: SparkSession, standalone: maxq.Standalone, producer: Producer, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """Two queues of `Source`."""
+    make(standalone, "Source")
+    for queue_id in (0, 1):
+        batch = []
+        for n in range(MESSAGES):
+            message = Message("Source", b"%d/%d" % (queue_id, n), {"n": str(n), "odd": str(n % 2)})
+            message.tags, message.keys = ("TagA" if n % 2 else "TagB"), [f"k{n}", "all"]
+            batch.append(message)
+        producer.send_batch(batch, queue=MessageQueue("Source", "broker-a", queue_id))
+    path = str(tmp_path_factory.mktemp("archive"))
+    config = ArchiveConfig(path, {"rocketmq.namesrv": standalone.namesrv_address, "subscribe": "Source"})
+    assert archive_once(spark, config).rows == 2 * MESSAGES
+    return path
+
+
+def make(server: maxq.Standalone, topic: str) -> None:
+    with Admin(server.namesrv_address) as admin:
+        admin.topics.create(server.broker_address, TopicConfig(topic, 2, 2))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Look again and again, for a minute at most."""
+    never = threading.Event()
+    for _ in range(3000):
+        if condition():
+            return
+        never.wait(0.02)
+    raise AssertionError("it did not come about within a minute")
+
+
+def load(spark: SparkSession, cluster: dict[str, str], topic: str) -> DataFrame:
+    return spark.read.format("rocketmq").options(**cluster).option("subscribe", topic).load()
+
+
+def test_what_is_replayed_is_what_was_there_and_a_record_makes_it_once(
+    spark: SparkSession, standalone: maxq.Standalone, cluster: dict[str, str], archive: str, tmp_path: Path
+) -> None:
+    make(standalone, "Again")
+    record = tmp_path / "record.jsonl"
+    config = ReplayConfig(
+        cluster, archive, mapped=Mapped(topic="Again", queues="same", drop_properties=("odd",)), record=record
+    )
+    (counted,) = replay_counts(spark, config).collect()
+    assert (counted.topic, counted.messages) == ("Again", 2 * MESSAGES)
+    assert replay(spark, config).rows == 2 * MESSAGES
+    again = replay(spark, config)
+    assert (again.rows, again.before) == (0, 2 * MESSAGES)
+    same = ["queueId", "queueOffset", "body", "tags", "keys", "properties.n"]
+    sent = load(spark, cluster, "Again")
+    assert (
+        sent.select(same).sort(same[:2]).collect()
+        == load(spark, cluster, "Source").select(same).sort(same[:2]).collect()
+    )
+    assert sent.where("properties['odd'] is not null").count() == 0
+    with pytest.raises(PipelineError, match="records other work"):
+        replay(spark, ReplayConfig(cluster, archive, mapped=Mapped(topic="Other"), record=record))
+
+
+def test_a_piece_that_was_sent_before_a_crash_is_not_sent_twice(
+    spark: SparkSession,
+    standalone: maxq.Standalone,
+    cluster: dict[str, str],
+    producer: Producer,
+    archive: str,
+    tmp_path: Path,
+) -> None:
+    make(standalone, "Once")
+    record = tmp_path / "record.jsonl"
+    config = ReplayConfig(cluster, archive, mapped=Mapped(topic="Once"), record=record, exactly_once=True)
+    assert replay(spark, config).rows == 2 * MESSAGES
+    head, begun, done = record.read_text().splitlines()
+    record.write_text(f"{head}\n{begun}\n{done[:9]}")  # it died while it wrote what it had done
+    producer.send(Message("Source", b"later"), queue=MessageQueue("Source", "broker-a", 0))
+    archive_once(
+        spark, ArchiveConfig(archive, {**cluster, "subscribe": "Source"})
+    )  # its piece would be another one now
+    assert replay(spark, config).rows == 2 * MESSAGES + 1
+    assert load(spark, cluster, "Once").count() == 2 * MESSAGES + 1
+    assert [json.loads(line)["ranges"] for line in record.read_text().splitlines()[2:]] == [
+        {"Source/broker-a/0": [[0, MESSAGES - 1]], "Source/broker-a/1": [[0, MESSAGES - 1]]},
+        {"Source/broker-a/0": [[MESSAGES, MESSAGES]]},
+        {"Source/broker-a/0": [[MESSAGES, MESSAGES]]},
+    ]
+
+
+def test_a_selection_goes_where_it_is_mapped_to_at_a_rate(
+    spark: SparkSession, standalone: maxq.Standalone, cluster: dict[str, str], archive: str
+) -> None:
+    make(standalone, "Chosen")
+    config = ReplayConfig(
+        cluster,
+        archive,
+        chosen=Chosen(("Source",), key="all", tags=("TagA",), where="properties['n'] >= 5 and queueId = 1"),
+        mapped=Mapped({"Source": "Chosen"}, queues="same", queue_map={1: 0}, keep_timestamps=True),
+        pace=Pace(rate=20),
+    )
+    chosen = [n for n in range(MESSAGES) if n % 2 and n >= 5]
+    assert replay(spark, config).rows == len(chosen)
+    rows = load(spark, cluster, "Chosen").sort("queueOffset").collect()
+    spread = (rows[-1].storeTimestamp - rows[0].storeTimestamp).total_seconds()
+    assert spread >= (len(chosen) - 1) / 20, "one by one, all in a task, which has half of the rate"
+    assert [(row.queueId, row.properties["n"], row.properties["ORIGIN_PLACE"]) for row in rows] == [
+        (0, str(n), f"Source/broker-a/1/{n}") for n in chosen
+    ]
+
+
+def test_dead_letters_are_told_with_their_cause_and_redriven_once(
+    spark: SparkSession, standalone: maxq.Standalone, cluster: dict[str, str], producer: Producer, tmp_path: Path
+) -> None:
+    make(standalone, "Deadly")
+    for n in range(6):
+        message = Message("Deadly", b"%d" % n)
+        message.keys = f"k{n}"
+        producer.send(message)
+
+    def give_up(messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult:
+        context.delay_level_when_next_consume = -1
+        return ConsumeResult.RECONSUME_LATER
+
+    first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    config = DlqConfig(cluster, ("undertakers",), most_tries=16)
+    consumer = PushConsumer("undertakers", standalone.namesrv_address, give_up, consume_from_where=first)
+    consumer.subscribe("Deadly")
+    dead = MessageQueue("%DLQ%undertakers", "broker-a", 0)
+    with consumer, WireClient(ConnectionOptions(standalone.namesrv_address), route_age_ms=0) as client:
+        wait_until(lambda: dead in (ends := client.max_offsets([dead])[0]) and ends[dead].offset == 6)
+    assert "undertakers" in dlq_groups(cluster)
+    letters = dlq_letters(spark, config)
+    (counted,) = dlq_counts(letters).collect()
+    assert tuple(counted)[:4] == ("undertakers", "Deadly", "GIVEN_UP", 6)
+    some = DlqConfig(cluster, ("undertakers",), Chosen(key="k3"))
+    record = tmp_path / "redriven.jsonl"
+    assert dlq_redrive(spark, RedriveConfig(some, record), dry_run=True).rows == 1
+    assert dlq_redrive(spark, RedriveConfig(some, record)).rows == 1
+    assert dlq_redrive(spark, RedriveConfig(config, record)).rows == 5
+    assert dlq_redrive(spark, RedriveConfig(config, record)).to_json() == {"sent": 0, "pieces": 0, "sentBefore": 6}
+    sent = load(spark, cluster, "%RETRY%undertakers").select("body", "keys", "reconsumeTimes", "properties.RETRY_TOPIC")
+    assert sorted((bytes(row[0]), *row[1:]) for row in sent.collect()) == [
+        (b"%d" % n, [f"k{n}"], 0, "Deadly") for n in range(6)
+    ]
+    received: set[tuple[str, bytes]] = set()  # also what the first member had consumed and not committed yet
+
+    def listen(messages: list[MessageExt], _: ConsumeContext) -> ConsumeResult:
+        received.update((message.topic, bytes(message.body)) for message in messages)
+        return ConsumeResult.CONSUME_SUCCESS
+
+    consumer = PushConsumer("undertakers", standalone.namesrv_address, listen, consume_from_where=first)
+    consumer.subscribe("Deadly")
+    with consumer:
+        wait_until(lambda: len(received) >= 6)
+    assert received == {("Deadly", b"%d" % n) for n in range(6)}

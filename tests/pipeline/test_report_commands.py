@@ -1,0 +1,89 @@
+"""`maxq pipeline trace` and `stats` on a server and its store, with traces that Java's clients made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import maxq
+from maxq.api import Message, Producer
+from maxq.cli.app import run
+from tests.pipeline import naive_trace
+
+pytestmark = pytest.mark.usefixtures("spark")  # the commands take the session that is there
+
+CAPTURED = json.loads((Path(__file__).parent.parent / "data" / "trace" / "java-clients.json").read_text())
+RECORDS = [record for row in CAPTURED for record in naive_trace.parse(row["body"].encode())]
+SENT = {one for record in RECORDS if record["kind"] == "Pub" for one in record["messageId"].split(",")}
+BEGUN = {(record["requestId"], record["messageId"]) for record in RECORDS if record["kind"] == "SubBefore"}
+ENDED = {(record["requestId"], record["messageId"]) for record in RECORDS if record["kind"] == "SubAfter"}
+FIRST = {record["messageId"] for record in RECORDS if record["kind"] == "SubBefore" and record["retryTimes"] == 0}
+DONE = {record["messageId"] for record in RECORDS if record["kind"] == "SubAfter" and record["success"]}
+
+
+@pytest.fixture(scope="module")
+def traced(standalone: maxq.Standalone) -> maxq.Standalone:
+    """Has the captured trace messages, one that is broken, and a message of another topic."""
+    with Producer("traces", standalone.namesrv_address) as producer:
+        for row in CAPTURED:
+            producer.send(Message("Traces", row["body"].encode()))
+        producer.send(Message("Traced", b"not one of those that were traced"))
+        producer.send(Message("Traces", b"Pub\x01no time\x02\xff\xfe\x02"))
+        producer.send(Message("Other", b"12345"))
+    return standalone
+
+
+def pipeline(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run(["pipeline", *arguments, "--master", "local[2]"]) == 0
+    return capsys.readouterr().out
+
+
+def test_traces_of_java_clients_are_told(
+    traced: maxq.Standalone, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page, one = tmp_path / "trace.html", min(FIRST)
+    options = ("-n", traced.namesrv_address, "-t", "Traces", "-i", one, "--grace-ms", "0", "--store-times")
+    found: dict[str, Any] = json.loads(pipeline(capsys, "trace", *options, "--html", str(page), "--json"))
+    assert (found["sent"], found["broken"]) == (len(SENT), 2)
+    assert found["consumed"] == len(BEGUN)
+    measured = {(row["measure"], row["topic"], row["groupName"]): row["count"] for row in found["groups"]}
+    assert measured["send", "Traced", "PG"] == len(SENT) - 2  # two transactions are another group's
+    assert measured["consume", "Traced", "CG"] == len(BEGUN & ENDED)
+    assert measured["deliver", "Traced", "CG"] == len(FIRST)
+    assert found["store_measured"] and not any(row["measure"] == "store" for row in found["groups"])
+    missed = {row["messageId"] for row in found["undelivered"]}
+    assert missed == FIRST - DONE  # the transaction that was rolled back is expected nowhere
+    assert found["way"][0]["event"] == "sent"
+    assert "The way of one message" in page.read_text() and one in page.read_text()
+
+
+def test_a_store_directory_tells_the_same(traced: maxq.Standalone, capsys: pytest.CaptureFixture[str]) -> None:
+    text = pipeline(capsys, "trace", "--store", str(traced.store), "-t", "Traces", "--slow-ms", "100000")
+    assert f"{len(SENT)} messages sent" in text and "2 broken trace records" in text
+    assert "store is an estimate" in text
+
+
+def test_statistics_of_a_cluster(traced: maxq.Standalone, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page, history = tmp_path / "stats.html", tmp_path / "history"
+    options = ("-n", traced.namesrv_address, "--history", str(history), "--html", str(page))
+    found = json.loads(pipeline(capsys, "stats", *options, "--json"))
+    assert {row["topic"]: (row["messages"], row["bytes"]) for row in found["topics"]}["Other"] == (1, 5)
+    assert len(list(history.iterdir())) == 1
+    assert "Message statistics" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("trace", "--store", "/nowhere", "-t", "T"), "holds no store"),
+        (("stats", "--store", "/nowhere", "-n", "127.0.0.1:1"), "from one of them"),
+        (("stats", "--store", "/nowhere", "-b", "2026-02-02", "-e", "2026-02-01"), "swap them"),
+        (("stats", "-t", "no topic", "-n", "127.0.0.1:1"), "subscribe"),
+    ],
+)
+def test_what_can_not_be_done_is_told(
+    arguments: tuple[str, ...], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pipeline", *arguments, "--master", "local[2]"]) != 0
+    assert named in capsys.readouterr().err
