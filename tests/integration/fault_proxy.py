@@ -84,8 +84,9 @@ class FaultProxy:
         """Open ones."""
         return len(self._links)
 
-    async def start(self) -> "FaultProxy":
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> "FaultProxy":
+        """Listen there; port 0 takes a free one."""
+        self._server = await asyncio.start_server(self._accepted, host, port)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

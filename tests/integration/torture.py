@@ -219,6 +219,7 @@ class Torture:
         with tempfile.TemporaryDirectory(prefix="maxq-torture-") as folder:
             copy = Path(folder) / "store"
             shutil.copytree(self.store, copy)
+            shutil.rmtree(copy / "consumequeue")
             recover(self._files(copy), SystemClock(), rebuild=True)
             self._claim(units_of(self._files()) == units_of(self._files(copy)), "ConsumeQueues differ from a rebuild")
             self._claim(entries_of(self._files()) == entries_of(self._files(copy)), "the index differs from a rebuild")

@@ -6,6 +6,9 @@ decided. Exactly once, also for commits whose broker died between the delivered 
 delivers those twice.
 
     python -m tests.integration.transaction_torture --rounds 20 --seed 3
+
+With --oneway the ends are told as Java's producers tell them, without an answer, so that the broker's compiled path
+takes the commits.
 """
 
 import argparse
@@ -15,11 +18,14 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, async_transaction_producer
+from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, system_seams
 from maxq.cli.load.server_process import StandaloneProcess
+from maxq.client.client_api import MQClientAPI
+from maxq.client.client_config import ProducerConfig
 from maxq.client.transaction_producer import TransactionProducer
 from maxq.errors import MaxQError
 
@@ -49,7 +55,7 @@ class Run:
 
     Attributes:
         executed: numbers whose half message was acknowledged.
-        told: numbers whose end the broker confirmed.
+        told: numbers whose end the broker confirmed, or was sent.
     """
 
     executed: set[int] = field(default_factory=set)
@@ -81,16 +87,35 @@ class Run:
                 self.told.add(number)
 
 
-async def torture(folder: Path, rounds: int, seed: int, settings: Mapping[str, str] | None = None) -> Run:
+class OneWayProducer(TransactionProducer):
+    """Tells ends as Java's producers do: nobody answers."""
+
+    async def start(self) -> None:
+        await super().start()
+        api = self._running().instance.api
+        api.end_transaction = partial(_end_oneway, api)  # type: ignore[method-assign]
+
+
+async def _end_oneway(
+    api: MQClientAPI, address: str, ext: dict[str, str], remark: str | None, *, oneway: bool, timeout_ms: int
+) -> None:
+    await MQClientAPI.end_transaction(api, address, ext, remark, oneway=True, timeout_ms=timeout_ms)
+
+
+async def torture(
+    folder: Path, rounds: int, seed: int, settings: Mapping[str, str] | None = None, *, oneway: bool = False
+) -> Run:
     """Kill so many times; raises AssertionError for what is lost, visible or delivered twice."""
     rng, run = random.Random(seed), Run()
     server = StandaloneProcess({**SETTINGS, **(settings or {})}, folder=folder)
     await asyncio.to_thread(server.start)
     try:
-        async with async_transaction_producer(
-            GROUP, server.namesrv_address, run, retry_times_when_send_failed=0, heartbeat_broker_interval=1_000,
-            poll_name_server_interval=1_000,
-        ) as producer:  # fmt: skip
+        config = ProducerConfig(
+            producer_group=GROUP, namesrv_addr=server.namesrv_address, retry_times_when_send_failed=0,
+            heartbeat_broker_interval=1_000, poll_name_server_interval=1_000,
+        )  # fmt: skip
+        kind = OneWayProducer if oneway else TransactionProducer
+        async with kind(config, system_seams(server.namesrv_address), run) as producer:
             senders = [asyncio.create_task(run.send(producer)) for _ in range(SENDERS)]
             for _ in range(rounds):
                 done = len(run.executed)
@@ -144,11 +169,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--oneway", action="store_true", help="tell ends as Java's producers do")
     parser.add_argument("--set", action="append", default=[], help="broker property, name=value")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="maxq-torture-") as folder:
         settings = dict(text.split("=", 1) for text in options.set)
-        run = asyncio.run(torture(Path(folder), options.rounds, options.seed, settings))
+        run = asyncio.run(torture(Path(folder), options.rounds, options.seed, settings, oneway=options.oneway))
     print(f"{len(run.executed)} transactions, {len(run.told)} ends confirmed, {len(run.asked)} asked for: all in order")
 
 

@@ -1,7 +1,7 @@
 """Fixtures: RocketMQ's jars and clients, and servers in every mixture of Java's and ours."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -75,19 +75,20 @@ class Deployment:
         self._namesrv = namesrv_class(folder / "namesrv", free_port_base())
         self.broker: Broker = broker_class(folder / "broker", free_port_base())
 
-    def start(self) -> "Deployment":
+    def start(self, settings: Mapping[str, str] | None = None) -> "Deployment":
+        """`settings` are the broker's."""
         if isinstance(self._namesrv, JavaNamesrv):
             self._namesrv.start(self._jars)
         else:
             self._namesrv.start()
-        self.start_broker()
+        self.start_broker(settings)
         return self
 
-    def start_broker(self) -> None:
+    def start_broker(self, settings: Mapping[str, str] | None = None) -> None:
         if isinstance(self.broker, JavaBroker):
-            self.broker.start(self._jars, self.namesrv)
+            self.broker.start(self._jars, self.namesrv, settings)
         elif isinstance(self.broker, MaxqBroker):
-            self.broker.start(self.namesrv)
+            self.broker.start(self.namesrv, settings)
 
     def stop(self) -> None:
         self.broker.stop()

@@ -1,6 +1,6 @@
 """A program: RocketMQ's C++ client (the PyPI package `rocketmq`) does one thing in this process and prints JSON.
 
-usage: cpp_driver.py PACKAGE_FOLDER NAMESRV send|consume|orderly|pull TOPIC COUNT
+usage: cpp_driver.py PACKAGE_FOLDER NAMESRV send|batch|consume|orderly|pull|kinds TOPIC COUNT
 """
 
 import json
@@ -19,6 +19,10 @@ def main() -> None:
     count = int(count_text)
     if what == "send":
         answer = send(client, namesrv, topic, count)
+    elif what == "batch":
+        answer = batch(client, namesrv, topic, count)
+    elif what == "kinds":
+        answer = kinds(client, namesrv, topic, count)
     elif what == "pull":
         answer = pull(client, namesrv, topic)
     else:
@@ -42,6 +46,22 @@ def send(client, namesrv, topic, count):  # type: ignore[no-untyped-def]
         rows.append({"status": int(result.status), "msgId": result.msg_id, "queueOffset": result.offset})
     producer.shutdown()
     return rows
+
+
+def batch(client, namesrv, topic, count):  # type: ignore[no-untyped-def]
+    producer = client.Producer(f"PG_cpp_{topic}")
+    producer.set_namesrv_addr(namesrv)
+    producer.start()
+    messages = []
+    for number in range(count):
+        message = client.Message(topic)
+        message.set_keys(f"{topic}-key-{number}")
+        message.set_tags("cpp")
+        message.set_body(f"{topic}|{number}|")
+        messages.append(message)
+    result = producer.send_batch(messages)
+    producer.shutdown()
+    return [{"status": int(result.status), "queueOffset": result.offset}]
 
 
 def row(message):  # type: ignore[no-untyped-def]
@@ -72,6 +92,51 @@ def consume(client, namesrv, topic, count, *, orderly):  # type: ignore[no-untyp
     consumer.start()
     enough.wait(COUNT_SECONDS)
     consumer.shutdown()
+    return rows
+
+
+def kinds(client, namesrv, topic, count):  # type: ignore[no-untyped-def]
+    """Messages in order, one-way, delayed, one that fails once, one that is not wanted; then `count` rows
+    of what a consumer gets of them."""
+
+    def message(body, tag):  # type: ignore[no-untyped-def]
+        made = client.Message(topic)
+        made.set_tags(tag)
+        made.set_body(body)
+        return made
+
+    producer = client.Producer(f"PG_cpp_{topic}")
+    producer.set_namesrv_addr(namesrv)
+    producer.start()
+    for number in range(4):
+        producer.send_orderly(message(f"order-{number}", "order"), 7)
+    delayed = message("delayed", "delayed")
+    delayed.set_delay_time_level(1)
+    producer.send_sync(delayed)
+    producer.send_sync(message("fails", "fails"))
+    producer.send_sync(message("unwanted", "unwanted"))
+    producer.send_oneway(message("oneway", "oneway"))
+
+    rows = []
+    enough = threading.Event()
+
+    def received(_, handle):  # type: ignore[no-untyped-def]
+        found = client.RecvMessage(handle)
+        waited = found.store_timestamp - found.born_timestamp
+        rows.append({**row(found), "times": found.reconsume_times, "waited": waited})
+        if len(rows) >= count:
+            enough.set()
+        failed = found.tags == b"fails" and found.reconsume_times == 0
+        return int(failed)  # RECONSUME_LATER; what the package's own callback makes of an exception is CONSUME_SUCCESS
+
+    consumer = client.PushConsumer(f"CG_cpp_{topic}")
+    consumer.set_namesrv_addr(namesrv)
+    client.ffi_check(client.dll.Subscribe(consumer._handle, topic.encode(), b"order||delayed||fails||oneway"))
+    consumer._register_callback(received)
+    consumer.start()
+    enough.wait(COUNT_SECONDS)
+    consumer.shutdown()
+    producer.shutdown()
     return rows
 
 

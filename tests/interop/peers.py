@@ -17,7 +17,8 @@ OLDER_ROCKETMQ_VERSION = "5.3.3"  # for replication, which the golden data were 
 CPP_CLIENT_VERSION = "0.4.4"
 FETCH_SECONDS = 300
 ARTIFACTS = ("broker", "namesrv", "tools", "client")
-COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+MAVEN_DEPENDENCY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+COPY_GOAL = f"{MAVEN_DEPENDENCY}:copy-dependencies"
 JAVA_SOURCES = Path(__file__).parent / "java"
 
 
@@ -32,11 +33,19 @@ def peers_folder() -> Path:
 
 def rocketmq_jars(version: str = ROCKETMQ_VERSION) -> Path:
     """The folder with the jars of Apache RocketMQ's broker, name server, tools and client, and all they need."""
+    return _fetched(peers_folder() / f"rmq-{version}", version, ARTIFACTS, "rocketmq-broker-*.jar")
+
+
+def tools_jars(version: str) -> Path:
+    """The folder with the jars of mqadmin alone: of old releases Maven Central has no more."""
+    return _fetched(peers_folder() / f"tools-{version}", version, ("tools", "client"), "rocketmq-tools-*.jar")
+
+
+def _fetched(folder: Path, version: str, artifacts: tuple[str, ...], marker: str) -> Path:
     for tool in ("java", "javac"):
         if not shutil.which(tool):
             raise PeerUnavailableError(f"no {tool} on PATH: install a JDK (17 is what we use)")
-    folder = peers_folder() / f"rmq-{version}"
-    if any(folder.glob("rocketmq-broker-*.jar")):
+    if any(folder.glob(marker)):
         return folder
     if not shutil.which("mvn"):
         raise PeerUnavailableError(f"no mvn on PATH, and no jars in {folder}: install Maven or set MAXQ_PEERS")
@@ -44,7 +53,7 @@ def rocketmq_jars(version: str = ROCKETMQ_VERSION) -> Path:
     # Downloaded beside and renamed: two test processes may do it at once, and a broken download leaves nothing.
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         pom = Path(scratch) / "pom.xml"
-        pom.write_text(_pom(version))
+        pom.write_text(_pom(version, artifacts))
         target = Path(scratch) / "jars"
         command = [
             "mvn",
@@ -59,9 +68,23 @@ def rocketmq_jars(version: str = ROCKETMQ_VERSION) -> Path:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
             raise PeerUnavailableError(f"Maven could not fetch RocketMQ {version}:\n{done.stdout[-2000:]}")
-        if not any(folder.glob("rocketmq-broker-*.jar")):
+        if not any(folder.glob(marker)):
             shutil.copytree(target, folder, dirs_exist_ok=True)
     return folder
+
+
+def examples_jar() -> Path:
+    """The jar with the examples of Apache RocketMQ's Java client."""
+    jar = peers_folder() / "examples" / f"rocketmq-example-{ROCKETMQ_VERSION}.jar"
+    if jar.exists():
+        return jar
+    if not shutil.which("mvn"):
+        raise PeerUnavailableError(f"no mvn on PATH, and no {jar}: install Maven or set MAXQ_PEERS")
+    artifact = f"-Dartifact=org.apache.rocketmq:rocketmq-example:{ROCKETMQ_VERSION}"
+    done = _fetch(["mvn", "-q", "-B", f"{MAVEN_DEPENDENCY}:copy", artifact, f"-DoutputDirectory={jar.parent}"])
+    if done.returncode:
+        raise PeerUnavailableError(f"Maven could not fetch the examples:\n{done.stdout[-2000:]}")
+    return jar
 
 
 def _fetch(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -73,11 +96,11 @@ def _fetch(command: list[str]) -> subprocess.CompletedProcess[str]:
         raise PeerUnavailableError(f"{command[0]} got nothing within {FETCH_SECONDS} s: is there a network?") from None
 
 
-def _pom(version: str) -> str:
+def _pom(version: str, artifacts: tuple[str, ...]) -> str:
     dependencies = "".join(
         f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{name}</artifactId>"
         f"<version>{escape(version)}</version></dependency>"
-        for name in ARTIFACTS
+        for name in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>maxq</groupId>'

@@ -24,7 +24,10 @@ SMALL_HEAP = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 BROKER_HEAP = ("-Xms200m", "-Xmx400m", "-XX:MaxDirectMemorySize=600m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 GET_ROUTEINFO_BY_TOPIC = 105
 ALWAYS_THERE = "TBW102"  # a topic of every broker
-PORTS = (12_000, 32_000)
+PORTS = (11_200, 18_000)  # below those of maxq.standalone
+WORKERS = 8  # so many processes of pytest-xdist have a part of them each
+_KEPT = 100
+_given: dict[int, None] = {}  # ports, in the order in which they were given
 START_SECONDS = 90
 STOP_SECONDS = 60
 SETTINGS = {  # what both kinds of broker get; small files make roll-over part of every longer test
@@ -37,21 +40,40 @@ SETTINGS = {  # what both kinds of broker get; small files make roll-over part o
     "mappedFileSizeConsumeQueue": "60000",
     "maxHashSlotNum": "5000",
     "maxIndexNum": "20000",
+    "waitTimeMillsInSendQueue": "10000",  # on a busy machine a broker drops one-way messages without a word otherwise
+    "osPageCacheBusyTimeOutMills": "10000",
 }
 
 
 def free_port_base(count: int = 4) -> int:
-    """A port P with P … P + count - 1 and P - 2 (the VIP port) free just now.
+    """A port P with P … P + count - 1 and P - 2 (the VIP port) free just now, and of no earlier answer.
 
-    Below the range from which the kernel gives ports to outgoing connections, so that none of those takes it before the
-    server does.
+    Nobody takes them before the server does: they are below the range from which the kernel gives ports to outgoing
+    connections, each process of pytest-xdist has a part of its own, and what was given is not given again.
     """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    low, high = PORTS
+    if worker:
+        size = (high - low) // WORKERS
+        low += int(worker) % WORKERS * size
+        high = low + size
     while True:
-        base = random.randrange(*PORTS)
+        base = random.randrange(low + 2, high - count)
+        ports = {base - 2, *range(base, base + count)}
+        if ports & _given.keys():
+            continue
         with contextlib.suppress(OSError), contextlib.ExitStack() as held:
-            for port in (base - 2, *range(base, base + count)):
+            for port in ports:
                 held.enter_context(socket.socket()).bind(("", port))
+            _remember(ports)
             return base
+
+
+def _remember(ports: set[int]) -> None:
+    """The last hundred only: whoever has asked before has long started his server."""
+    _given.update(dict.fromkeys(ports))
+    for port in [*_given][:-_KEPT]:
+        del _given[port]
 
 
 def wait_until(condition, seconds: float, what: str):  # type: ignore[no-untyped-def]
@@ -158,6 +180,19 @@ class Broker(Server):
         conf.write_text("".join(f"{key}={value}\n" for key, value in {**SETTINGS, **own, **settings}.items()))
         return conf
 
+    def wait_for_registration(self, namesrv: str) -> None:
+        """Until clients find the broker; its port answers before that."""
+        wait_until(lambda: self._is_registered(namesrv), START_SECONDS, f"{self.address} is registered at {namesrv}")
+
+    def _is_registered(self, namesrv: str) -> bool:
+        """Does the name server know this broker? With Java's it may take ten seconds longer than "boot success"."""
+        host, _, port = namesrv.rpartition(":")
+        try:
+            answer = Target(host, int(port)).call(GET_ROUTEINFO_BY_TOPIC, {"topic": ALWAYS_THERE})
+        except RefusedError:
+            return False
+        return self.address.encode() in answer
+
 
 class JavaBroker(Broker):
     def start(self, jars: Path, namesrv: str, settings: Mapping[str, str] | None = None) -> "JavaBroker":
@@ -168,17 +203,8 @@ class JavaBroker(Broker):
             java_command(jars, self.folder, BROKER_HEAP, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf))
         )
         wait_until(lambda: "boot success" in self.log.read_text(), START_SECONDS, f"boot success: {self.log_tail()}")
-        wait_until(lambda: self._is_registered(namesrv), START_SECONDS, f"{self.address} is registered at {namesrv}")
+        self.wait_for_registration(namesrv)
         return self
-
-    def _is_registered(self, namesrv: str) -> bool:
-        """Does the name server know this broker? It may take ten seconds longer than "boot success"."""
-        host, _, port = namesrv.rpartition(":")
-        try:
-            answer = Target(host, int(port)).call(GET_ROUTEINFO_BY_TOPIC, {"topic": ALWAYS_THERE})
-        except RefusedError:
-            return False
-        return self.address.encode() in answer
 
 
 class MaxqNamesrv(Server):
@@ -191,6 +217,7 @@ class MaxqBroker(Broker):
     def start(self, namesrv: str, settings: Mapping[str, str] | None = None) -> "MaxqBroker":
         conf = self.write_conf(namesrv, settings or {})
         self.launch([sys.executable, "-m", "maxq", "broker", "-c", str(conf)])
+        self.wait_for_registration(namesrv)
         return self
 
 

@@ -134,6 +134,8 @@ def test_consumers_go_on_at_the_slave_when_the_master_dies_and_stay_when_it_is_b
         with driver.client("consumer", namesrv=pair.namesrv, **READER) as consumer:  # its progress is the master's
             rows = driver.call("received", name=consumer, count=5, seconds=60)
             assert sorted(row["body"] for row in rows) == bodies("again", 5)
+            # What its listener had just got when it is closed would come again.
+            wait_until(lambda: committed(pair.master) == 2 * COUNT + 10, COPY_SECONDS, "the master knows the progress")
     finally:
         if pair.master.process is None:
             pair.start_master()

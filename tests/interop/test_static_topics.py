@@ -175,13 +175,40 @@ def test_our_command_line_makes_and_remaps_them(servers: TwoBrokers, driver: Jav
         made.err
     )
     driver.send(servers.namesrv, topic, COUNT, text="before")
-    remapped = maxq("admin", "remappingStaticTopic", "-t", topic, "-b", "broker-b", "--json", namesrv=servers.namesrv)
+    command = ("remappingStaticTopic", "-y", "-t", topic, "-b", "broker-b", "--json")
+    remapped = maxq("admin", *command, namesrv=servers.namesrv)
     rows = json.loads(remapped.out)
     assert [(row["broker"], row["logicOffset"], row["generation"]) for row in rows] == [("broker-b", 10_000, 1)] * 3
     sent = driver.send(servers.namesrv, topic, COUNT, text="after")
     assert {row["broker"] for row in sent} == {"broker-b"}
     received = driver.consume(servers.namesrv, topic, 2 * COUNT)
     assert len({row["body"] for row in received}) == 2 * COUNT
+
+
+def rows_of(text: str, *, width: int) -> list[list[str]]:
+    """The rows of one of mqadmin's tables, by words."""
+    return sorted(line.split()[:width] for line in text.splitlines() if re.search("(broker-|__syslo__)", line))
+
+
+def test_operators_see_global_queues(servers: TwoBrokers, driver: JavaDriver) -> None:
+    topic = create(driver, servers, "StaticSeen", "broker-a", queues=2)
+    driver.send(servers.namesrv, topic, 8, text="before")
+    assert len(driver.consume(servers.namesrv, topic, 8, group="CG_static_seen")) == 8
+    remap(driver, servers, topic, "broker-b")
+    driver.send(servers.namesrv, topic, 4, text="after")
+    status = maxq("admin", "topicStatus", "-t", topic, "--json", namesrv=servers.namesrv)
+    ours = [[row["brokerName"], str(row["queueId"]), str(row["minOffset"]), str(row["maxOffset"])]
+            for row in json.loads(status.out)]  # fmt: skip
+    java = driver.mqadmin("topicStatus", "-n", servers.namesrv, "-t", topic)
+    assert sorted(ours) == rows_of(java, width=4)
+    assert [row for row in sorted(ours) if row[0] == "__syslo__global__"] == [
+        ["__syslo__global__", str(n), "0", "10002"] for n in range(2)
+    ]
+    progress = maxq("admin", "consumerProgress", "-g", "CG_static_seen", "-t", topic, "--json", namesrv=servers.namesrv)
+    seen = [(r["brokerName"], r["queueId"], r["brokerOffset"], r["consumerOffset"]) for r in json.loads(progress.out)]
+    assert seen == [("__syslo__global__", n, 10_002, 4) for n in range(2)]
+    java = driver.mqadmin("consumerProgress", "-n", servers.namesrv, "-g", "CG_static_seen", "-t", topic)
+    assert [row[1:4] for row in rows_of(java, width=5)] == [["__syslo__global__", str(n), "10002"] for n in range(2)]
 
 
 def test_a_static_topic_outlives_a_restart_and_is_deleted(servers: TwoBrokers, driver: JavaDriver) -> None:

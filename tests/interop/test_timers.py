@@ -108,8 +108,9 @@ def clients(request: pytest.FixtureRequest, driver: JavaDriver) -> Clients:
     return OurClients() if request.param == "our client" else JavaClients(driver)
 
 
-async def consume(namesrv: str, topic: str, count: int, quiet: float = 2.5) -> list[MessageExt]:
-    """What comes until `count` messages are there and nothing more has come for a while."""
+async def consume(namesrv: str, topic: str, count: int, quiet: float = 2.5, group: str = "CG") -> list[MessageExt]:
+    """What a group finds from the topic's first message on, until `count` are there and nothing more has come for a
+    while."""
     found: list[MessageExt] = []
     full = asyncio.Event()
 
@@ -120,7 +121,7 @@ async def consume(namesrv: str, topic: str, count: int, quiet: float = 2.5) -> l
         return ConsumeResult.SUCCESS
 
     consumer = async_push_consumer(
-        f"CG_{topic}", namesrv, listen, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+        f"{group}_{topic}", namesrv, listen, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
     )
     consumer.subscribe(topic)
     async with consumer:
@@ -171,7 +172,7 @@ def test_a_store_changes_hands_with_messages_in_flight(
             first.stop() if how == "stop" else first.kill()
         then = started(then_kind, folder, jars, namesrv.address)
         with stopping(then):
-            found = asyncio.run(consume(namesrv.address, topic, 4, quiet=3))
+            found = asyncio.run(consume(namesrv.address, topic, 7, quiet=3, group="CG2"))
         known = {message.msg_id for message in early}
         late = [message for message in found if message.msg_id not in known]
         check(late, ids[3:], late_ms=20_000)

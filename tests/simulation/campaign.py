@@ -1,10 +1,14 @@
 """Many crash stories: `python -m tests.simulation.campaign --seeds N --first S`.
 
-Three kinds: of one store (crash_story.py), of the stores of a master and two slaves (ha_story.py), and, for every tenth
-seed, of whole servers and clients (ha_cluster_story.py).
+Eight kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_story.py), of the stores of a master and
+two slaves (ha_story.py), of messages that wait while the clock jumps (delay_story.py), of the files of a DLedger member
+(ledger_story.py), of batches that are committed exactly once (staged_story.py), and, for every tenth seed, of whole
+servers and clients (ha_cluster_story.py, dledger_cluster_story.py).
+Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
-thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into `regressions.txt`
-or `ha_regressions.txt`.
+thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into `regressions.txt`,
+`ha_regressions.txt`, `cluster_regressions.txt`, `delay_regressions.txt`, `ext_regressions.txt`,
+`ledger_regressions.txt`, `staged_regressions.txt` or `dledger_cluster_regressions.txt`.
 """
 
 import argparse
@@ -19,12 +23,25 @@ from pathlib import Path
 from typing import Final
 
 from tests.simulation.crash_story import CrashStory
+from tests.simulation.delay_story import DelayStory
+from tests.simulation.dledger_cluster_story import DLedgerClusterStory
+from tests.simulation.ext_story import ExtStory
 from tests.simulation.ha_cluster_story import HaClusterStory
 from tests.simulation.ha_story import HaStory
+from tests.simulation.ledger_story import LedgerStory
+from tests.simulation.staged_story import StagedStory
 
-Story = CrashStory | HaStory | HaClusterStory
-KINDS: Final[dict[str, Callable[[int], Story]]] = {"store": CrashStory, "ha": HaStory, "cluster": HaClusterStory}
-REGRESSIONS: Final = {"store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt"}
+Story = CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | LedgerStory | StagedStory | DLedgerClusterStory
+KINDS: Final[dict[str, Callable[[int], Story]]] = {
+    "store": CrashStory, "ha": HaStory, "cluster": HaClusterStory, "delay": DelayStory,
+    "ext": ExtStory, "ledger": LedgerStory, "staged": StagedStory, "dledger-cluster": DLedgerClusterStory,
+}  # fmt: skip
+REGRESSIONS: Final = {
+    "store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt",
+    "delay": "delay_regressions.txt", "ext": "ext_regressions.txt",
+    "ledger": "ledger_regressions.txt", "staged": "staged_regressions.txt",
+    "dledger-cluster": "dledger_cluster_regressions.txt",
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -75,7 +92,11 @@ def main() -> int:
     options = parser.parse_args()
     kinds = tuple(KINDS) if options.kind == "all" else (options.kind,)
     seeds = range(options.first, options.first + options.seeds)
-    jobs = [(seed, kind) for seed in seeds for kind in kinds if len(kinds) == 1 or kind != "cluster" or seed % 10 == 0]
+    jobs = [(seed, kind) for kind in kinds for seed in regressions(kind)]
+    jobs += [
+        (seed, kind) for seed in seeds for kind in kinds
+        if len(kinds) == 1 or not kind.endswith("cluster") or seed % 10 == 0
+    ]  # fmt: skip
     marks: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
     failed = []
     with multiprocessing.get_context("spawn").Pool(options.jobs, be_quiet) as pool:

@@ -5,7 +5,6 @@ from typing import Final
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.interfaces import Clock
-from maxq.store.log_cy import DAMAGED_TAGS_CODE
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.tools.check import CheckReport, StoreCheck
@@ -14,6 +13,7 @@ from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.queue_files import QueueFiles, Unit
 from maxq.store.tools.recover import recover
 from maxq.store.tools.store_files import StoreFiles
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
 
@@ -63,10 +63,18 @@ def messages_on_disk(disk: SimDisk) -> dict[int, dict[str, object]]:
 
 
 def rebuilt(disk: SimDisk, config: MessageStoreConfig, clock: Clock) -> SimDisk:
-    """A copy of the disk on which queues, index, checkpoint and inventory were built anew from nothing but the log."""
+    """A copy of the disk on which queues, index, checkpoint and inventory were built anew from the log: what
+    `maxq store recover --rebuild` does."""
     copy = disk.boot()
     recover(store_files(copy), clock, rebuild=True, config=config)
     return copy
+
+
+def made_of_the_log(disk: SimDisk, config: MessageStoreConfig, clock: Clock) -> SimDisk:
+    """The same from nothing but the log."""
+    copy = disk.boot()
+    copy.delete_tree(ROOT / "consumequeue")
+    return rebuilt(copy, config, clock)
 
 
 def unit_bytes(disk: SimDisk) -> dict[tuple[str, int], dict[int, Unit]]:

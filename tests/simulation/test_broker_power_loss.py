@@ -1,8 +1,6 @@
 """The shipped name server, broker and client in virtual time: bad network, power loss, nothing acknowledged is lost."""
 
 import asyncio
-import logging
-from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 import pytest
@@ -23,6 +21,8 @@ from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 BROKER, CLIENT = "10.0.0.1", "10.0.0.2"
 NAMESRV_PORT, BROKER_PORT = 9876, 10911
 STORE = Path("/store")
@@ -34,13 +34,6 @@ SETTINGS = {
     "maxIndexNum": "400",
     "defaultTopicQueueNums": "2",
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def new_server(world: SimWorld) -> StandaloneServer:

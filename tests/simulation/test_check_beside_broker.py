@@ -167,7 +167,7 @@ def test_half_a_record_is_no_fault_while_the_broker_runs_and_a_torn_tail_when_it
     assert not report.faults
     note = "the running broker has not finished this record yet"
     assert f"commitlog/{path.name}: byte {position}: {note}" in report.notes
-    broker.store._lock.release()  # killed
+    broker.store._life.lock.release()  # killed
     fault = check(broker.disk).faults[0]
     assert (fault.file, fault.position) == (f"commitlog/{path.name}", position)
     assert fault.what.startswith("torn tail")

@@ -5,9 +5,7 @@ at least once, no commit passes a message that nobody consumed, and an orderly g
 """
 
 import asyncio
-import logging
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 import pytest
@@ -25,16 +23,11 @@ from maxq.standalone import StandaloneServer
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.simulation import SimWorld, run_simulation
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 BROKER, PRODUCER = "10.0.0.1", "10.0.0.2"
 NAMESRV = f"{BROKER}:9876"
 TOPIC, GROUP, QUEUES = "Simulated", "G", 4
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 class Group:

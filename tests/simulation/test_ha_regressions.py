@@ -1,9 +1,7 @@
 """What stories of master and slaves found, each with a test of its own that does not depend on what a seed draws."""
 
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -17,12 +15,7 @@ from tests.simulation.ha_group import HaGroup, Rule
 from tests.simulation.ha_node import HaNode, Image
 from tests.simulation.ha_story import draw_rule
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def group_of(world: SimWorld, **changes: Any) -> HaGroup:

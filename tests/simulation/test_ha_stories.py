@@ -1,24 +1,17 @@
 """Twenty stories of a master and two slaves, and every seed that ever failed."""
 
-import logging
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from tests.simulation.campaign import regressions, tell
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 SEEDS = 20
 CHUNK = 5
 
 _seen: Counter[str] = Counter()
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -34,6 +27,12 @@ def test_seeds_that_failed_once(seed: int | None) -> None:
     if seed is not None:
         outcome = tell(seed, "ha")
         assert not outcome.failure, outcome.failure
+
+
+@pytest.mark.parametrize("seed", regressions("cluster"))
+def test_seeds_of_whole_servers_that_failed_once(seed: int) -> None:
+    outcome = tell(seed, "cluster")
+    assert not outcome.failure, outcome.failure
 
 
 def test_one_seed_is_one_story() -> None:

@@ -1,7 +1,5 @@
 """One changed bit in a table of the broker or the name server: the start gets along with it, or says which file."""
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 import pytest
@@ -23,6 +21,8 @@ from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 HOST = "10.0.0.1"
 NAMES = f"{HOST}:9876"
 STORE = Path("/store")
@@ -31,13 +31,6 @@ SETTINGS = {
     "maxIndexNum": "400",
 }  # fmt: skip
 FLIPS = 12
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def new_server(world: SimWorld) -> StandaloneServer:

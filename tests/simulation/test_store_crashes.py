@@ -1,24 +1,17 @@
 """A hundred crash stories, and every seed that ever failed."""
 
-import logging
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from tests.simulation.campaign import regressions, tell
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 SEEDS = 100
 CHUNK = 10
 
 _seen: Counter[str] = Counter()
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))

@@ -1,8 +1,6 @@
 """Faults that the campaign found, each as a scene of its own."""
 
 import asyncio
-import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -28,12 +26,7 @@ from tests.simulation.store_world import (
     rebuilt,
 )
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.fixture
@@ -222,6 +215,41 @@ def test_changed_queue_offset_behind_lost_messages_is_outvoted(
     assert store.max_offset("T", 0) == 5 + left
     assert read_queue(store, "T", 0) == places[5:]
     assert [messages_on_disk(fresh)[place]["queueOffset"] for place in places[5:]] == [*range(5, 5 + left)]
+
+
+@pytest.mark.parametrize("bit", [0, 1, 2, 3, 7, 8, 20, 40, 62, 63])
+@pytest.mark.parametrize("lost", [4, 5])
+def test_changed_queue_offset_of_the_only_record_is_set_right_by_the_queue_file(
+    lost: int, bit: int, disk: SimDisk, clock: SimClock
+) -> None:
+    """No other record of the queue tells: the field was believed, and the queue's only message had another offset."""
+    places = filled(disk, clock, lost + 1)
+    name = f"store/commitlog/{0:020d}"
+    content = disk.read(ROOT.parent / name)
+    disk.put(name, bytes(places[lost]) + content[places[lost] :])
+    damaged = rebuilt(disk, config(), clock)  # seals it
+    damaged.flip_bit(name, places[lost] + 27 - bit // 8, bit % 8)
+    fresh = rebuilt(damaged, config(), clock)
+    store = reopened(fresh, clock)
+    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (lost, lost + 1)
+    assert messages_on_disk(fresh)[places[lost]]["queueOffset"] == lost
+    assert check(fresh).faults == []
+
+
+@pytest.mark.parametrize("bit", [0, 3, 5, 6, 40, 62, 63])
+def test_changed_queue_offset_of_the_only_record_that_was_not_cleaned_away(
+    bit: int, disk: SimDisk, clock: SimClock
+) -> None:
+    """Bit 5 makes it 0, which would be the first message of a new queue."""
+    places = filled(disk, clock, 33, 880)  # eight in a file
+    assert places[32] % LOG_FILE_SIZE == 0
+    for at in places[:32:8]:
+        disk.delete(ROOT / "commitlog" / f"{at:020d}")
+    disk.flip_bit(f"store/commitlog/{places[32]:020d}", 27 - bit // 8, bit % 8)
+    fresh = rebuilt(disk, config(), clock)
+    store = reopened(fresh, clock)
+    assert store.max_offset("T", 0) == 33
+    assert messages_on_disk(fresh)[places[32]]["queueOffset"] == 32
 
 
 def test_power_loss_during_every_step_of_recovery(clock: SimClock) -> None:

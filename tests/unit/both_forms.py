@@ -1,9 +1,11 @@
 """The compiled form and the uncompiled form of a `*_cy` module, for tests that must hold in both."""
 
+import ast
 import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import maxq
 
@@ -17,8 +19,28 @@ def uncompiled(name: str) -> ModuleType:
         assert spec and spec.loader
         module = importlib.util.module_from_spec(spec)
         sys.modules[alias] = module
-        spec.loader.exec_module(module)
+        beside = {other: uncompiled(other) for other in _compiled_imports(path)}
+        with mock.patch.dict(sys.modules, beside):
+            spec.loader.exec_module(module)
     return sys.modules[alias]
+
+
+def _compiled_imports(path: Path) -> list[str]:
+    """Modules with two forms that the one at `path` imports: its uncompiled form must get theirs."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom) and node.module]
+    names = {str(node.module) for node in nodes}
+    return [name for name in names if name.startswith("maxq.") and name.endswith("_cy")]
+
+
+def both_together(*names: str) -> list[ModuleType]:
+    """[uncompiled, as installed] of several modules that work together, as if they were one."""
+    found = []
+    for forms in zip(*map(both, names), strict=True):
+        together = ModuleType("together")
+        for form in forms:
+            vars(together).update({name: value for name, value in vars(form).items() if not name.startswith("__")})
+        found.append(together)
+    return found
 
 
 def both(name: str) -> list[ModuleType]:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from maxq.runtime.interfaces import Clock, DiskUsage, FileInfo
+from maxq.testing.sim_directory import SimDirectory, parent
 from maxq.testing.sim_file import PAGE, SimFile
 from maxq.testing.sim_rng import SimRng
 
@@ -34,16 +35,6 @@ class PowerLoss(SystemExit):
     A SystemExit because asyncio hands only that and KeyboardInterrupt through callbacks and tasks to whoever runs the
     loop, and because nothing in the code under test may catch it.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """A change of the directory that is not durable yet."""
-
-    kind: str  # link, resize (from nothing to its full length), unlink, rename
-    path: str
-    inode: SimFile | None = None
-    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +70,9 @@ class SimMappedRegion:
     def write(self, position: int, data: memoryview) -> None:
         self._disk.check_alive()
         self._view[position : position + len(data)] = data
+
+    def forget(self, start: int, end: int) -> None:
+        self._disk.check_alive()
 
     def populate(self, start: int, end: int) -> None:
         self._disk.check_alive()
@@ -132,12 +126,10 @@ class SimDisk:
         self.operations = 0  # mutating steps so far: the scale of cut_power_after
         self.lost_at = ""  # the operation, and its path, in which cut_power_after let the power go
         self._write_back = write_back
-        self._metadata_in_order = metadata_in_order
         self._sparse = sparse
-        self._files: dict[str, SimFile] = {}
+        self._directory = SimDirectory(in_order=metadata_in_order)
+        self._files = self._directory.live
         self._folders: set[str] = {"/", "."}
-        self._durable_files: dict[str, SimFile] = {}
-        self._journal: list[_Change] = []
         self._locks: set[str] = set()
         self._failing_flushes: list[tuple[str, int]] = []  # (pattern, how often still)
         self._failing_reads: list[str] = []
@@ -179,15 +171,15 @@ class SimDisk:
             self.clock,
             total_bytes=self.total_bytes,
             write_back=self._write_back,
-            metadata_in_order=self._metadata_in_order,
+            metadata_in_order=self._directory.in_order,
             sparse=self._sparse,
         )
         for path, content in files.items():
-            old = self._files.get(path) or self._durable_files.get(path)
+            old = self._files.get(path) or self._directory.durable.get(path)
             modified_ms = old.modified_ms if old else self.clock.wall_ms()
             inode = SimFile(content, bytearray(content), modified_ms)
             inode.allocated = inode.used_pages() if self._sparse else None
-            successor._files[path] = successor._durable_files[path] = inode
+            successor._directory.put(path, inode)
         successor._folders = set(self._folders)
         return successor
 
@@ -218,7 +210,7 @@ class SimDisk:
     def put(self, path: str | PurePath, data: bytes) -> None:
         """A file that was always there, durable; for setting up scenes."""
         inode = SimFile(bytearray(data), bytearray(data), self.clock.wall_ms())
-        self._files[_key(path)] = self._durable_files[_key(path)] = inode
+        self._directory.put(_key(path), inode)
         self._add_folders(PurePath(path).parent)
 
     # -- Disk --
@@ -263,9 +255,9 @@ class SimDisk:
         self._step("write", key)
         self._sync_whole(key)
         self._step("write", key)
-        self._sync_folder(_parent(key))
+        self._directory.sync_folder(parent(key))
 
-    def replace(self, path: PurePath, data: bytes) -> None:
+    def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
         key = _key(path)
         temporary = key + ".tmp"
         self._step("replace", key)
@@ -276,26 +268,26 @@ class SimDisk:
         self._step("replace", key)
         self._sync_whole(temporary)
         self._step("replace", key)
-        self._move(temporary, key)
+        self._directory.rename(temporary, key)
         self._step("replace", key)
-        self._sync_folder(_parent(key))
+        self._directory.sync_folder(parent(key))
 
     def rename(self, source: PurePath, target: PurePath) -> None:
         self._step("rename", _key(source))
         self._check_writable(_key(source))
         self._inode(_key(source))
-        self._move(_key(source), _key(target))
+        self._directory.rename(_key(source), _key(target))
         self._step("rename", _key(source))
-        self._sync_folder(_parent(_key(target)))
+        self._directory.sync_folder(parent(_key(target)))
 
     def delete(self, path: PurePath) -> None:
         key = _key(path)
         self._step("delete", key)
         self._check_writable(key)
         self._inode(key)
-        self._unlink(key)
+        self._directory.unlink(key)
         self._step("delete", key)
-        self._sync_folder(_parent(key))
+        self._directory.sync_folder(parent(key))
 
     def delete_tree(self, path: PurePath) -> None:
         prefix = _key(path)
@@ -303,8 +295,8 @@ class SimDisk:
         self._check_writable(prefix)
         for key in [key for key in self._files if key.startswith(prefix + "/")]:
             self._step("delete", key)
-            self._unlink(key)
-            self._sync_folder(_parent(key))
+            self._directory.unlink(key)
+            self._directory.sync_folder(parent(key))
         self._folders = {folder for folder in self._folders if folder != prefix and not folder.startswith(prefix + "/")}
 
     def make_dirs(self, path: PurePath) -> None:
@@ -327,8 +319,8 @@ class SimDisk:
     def list(self, path: PurePath) -> Sequence[FileInfo]:
         self.check_alive()
         folder = _key(path)
-        files = [self._info(key) for key in self._files if _parent(key) == folder]
-        below = [key for key in self._folders if key != folder and _parent(key) == folder]
+        files = [self._info(key) for key in self._files if parent(key) == folder]
+        below = [key for key in self._folders if key != folder and parent(key) == folder]
         folders = [FileInfo(PurePath(key).name, 0, 0, True) for key in below]
         return sorted(files + folders, key=lambda entry: entry.name)
 
@@ -371,7 +363,7 @@ class SimDisk:
         inode.make_length_durable()
         for page in pages:
             inode.store_page(page)
-        self._commit_changes([change for change in self._journal if change.inode is inode])
+        self._directory.sync_file(inode)
         inode.modified_ms = self.clock.wall_ms()
         self._step("flush", path)
 
@@ -455,10 +447,7 @@ class SimDisk:
         self._add_folders(PurePath(key).parent)
         inode = SimFile(bytearray(size), bytearray(), self.clock.wall_ms())
         inode.allocated = set() if sparse else None
-        self._files[key] = inode
-        self._journal.append(_Change("link", key, inode))
-        if size:
-            self._journal.append(_Change("resize", key, inode))
+        self._directory.create(key, inode)
         return inode
 
     def _set_content(self, key: str, inode: SimFile, data: bytes) -> None:
@@ -466,23 +455,8 @@ class SimDisk:
             inode.live[:] = data  # keeps mappings of it
         else:
             changed = SimFile(bytearray(data), inode.durable, self.clock.wall_ms())
-            self._files[key] = changed
-            self._journal = [
-                _Change(change.kind, change.path, changed, change.target) if change.inode is inode else change
-                for change in self._journal
-            ]
-            for path, old in self._durable_files.items():
-                if old is inode:
-                    self._durable_files[path] = changed
+            self._directory.exchange(key, inode, changed)
         self._files[key].modified_ms = self.clock.wall_ms()
-
-    def _move(self, source: str, target: str) -> None:
-        inode = self._files.pop(source)
-        self._files[target] = inode
-        self._journal.append(_Change("rename", source, inode, target))
-
-    def _unlink(self, key: str) -> None:
-        self._journal.append(_Change("unlink", key, self._files.pop(key)))
 
     # -- durability --
 
@@ -491,25 +465,6 @@ class SimDisk:
         if self._flush_fails(key):
             raise OSError(errno.EIO, os.strerror(errno.EIO), key)
         inode.make_durable()
-
-    def _sync_folder(self, folder: str) -> None:
-        self._commit_changes(
-            [change for change in self._journal if folder in (_parent(change.path), _parent(change.target))]
-        )
-
-    def _commit_changes(self, changes: Sequence[_Change]) -> None:
-        # A journaling file system commits with it everything that happened before; POSIX promises only what concerned
-        # the same paths.
-        last = max((self._journal.index(change) for change in changes), default=-1)
-        paths = {path for change in changes for path in (change.path, change.target) if path}
-        kept = []
-        for place, change in enumerate(self._journal):
-            concerned = self._metadata_in_order or change.path in paths or change.target in paths
-            if place <= last and concerned:
-                _apply(self._durable_files, change)
-            else:
-                kept.append(change)
-        self._journal = kept
 
     def _write_back_some(self) -> None:
         """The kernel's own write-back: some dirty pages of one file."""
@@ -525,41 +480,15 @@ class SimDisk:
     # -- the crash --
 
     def _draw_survivors(self) -> dict[str, bytearray]:
-        names = dict(self._durable_files)
-        if self._metadata_in_order:
-            waiting = self._journal[: self.rng.below(len(self._journal) + 1)]
-        else:
-            waiting = [change for change in self._journal if self.rng.chance(0.5)]
-        for change in waiting:
-            _apply(names, change)
+        names = self._directory.after_crash(self.rng)
         torn: dict[int, bytearray] = {}
         survivors = {}
         for path, inode in names.items():
             if id(inode) not in torn:
-                torn[id(inode)] = inode.torn(self.rng, length_in_journal=self._metadata_in_order)
+                torn[id(inode)] = inode.torn(self.rng, length_in_journal=self._directory.in_order)
             survivors[path] = torn[id(inode)]
         return survivors
 
 
-def _apply(names: dict[str, SimFile], change: _Change) -> None:
-    if change.kind == "link":
-        assert change.inode is not None
-        names[change.path] = change.inode
-    elif change.kind == "resize":
-        assert change.inode is not None
-        change.inode.make_length_durable()
-    elif change.kind == "unlink":
-        names.pop(change.path, None)
-    else:
-        assert change.inode is not None
-        names.pop(change.path, None)
-        names[change.target] = change.inode
-
-
 def _key(path: str | PurePath) -> str:
     return str(PurePath(path))
-
-
-def _parent(key: str) -> str:
-    folder, slash, _ = key.rpartition("/")
-    return folder or slash or ("." if key else "")

@@ -79,6 +79,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.processes: list[SimProcess] = []
         self._executor_rng = rng.fork("executor")
         self._executor_delay_s = (executor_delay_ms[0] / 1000, executor_delay_ms[1] / 1000)
+        self._in_executor: set[asyncio.Future[Any]] = set()
         self._end_ns = clock.monotonic_ns() + int(time_limit_s * 1e9)
         self._steps_left = step_limit
         self._dead = False
@@ -154,6 +155,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
         """Run `func(*args)` on this thread, at a drawn moment before a drawn completion time."""
         done: asyncio.Future[T] = self.create_future()
+        self._in_executor.add(done)
+        done.add_done_callback(self._in_executor.discard, context=_OUTSIDE)
         low, high = self._executor_delay_s
         process = current_process.get()
         slowness = 0.5 if process is None else process.slowness / 2
@@ -215,13 +218,15 @@ class SimLoop(asyncio.BaseEventLoop):
         for process in self.processes:
             self.reschedule(process.bury())
         for _ in range(100):
+            for work in tuple(self._in_executor):  # what met a loss of power never ends, and some wait for its end
+                work.cancel()
             left = [task for task in asyncio.all_tasks(self) if not task.done()]
             if not left:
                 break
             for task in left:
                 task.cancel()
             try:
-                self.run_until_complete(asyncio.wait(left, timeout=60))
+                self.run_until_complete(asyncio.wait(left, timeout=1))
             except (PowerLoss, SimDeadlockError, SimTimeLimitError):
                 self._steps_left += 10_000
         self.network.forget()

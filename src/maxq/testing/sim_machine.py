@@ -27,20 +27,25 @@ class MachineDiedError(Exception):
 
 
 class MachineClock:
-    """A machine's own wall clock, on the loop's time. Monotonic time is the loop's."""
+    """A machine's own clocks, on the loop's time.
+
+    Attributes:
+        rate: per mille of the loop's time; set it before the machine boots.
+    """
 
     def __init__(self, clock: SimClock) -> None:
         self._clock = clock
         self._offset_ms = 0
+        self.rate = 1000
 
     def wall_ms(self) -> int:
-        return self._clock.wall_ms() + self._offset_ms
+        return self._clock.wall_ms() + self._offset_ms + self.monotonic_ms() - self._clock.monotonic_ms()
 
     def monotonic_ms(self) -> int:
-        return self._clock.monotonic_ms()
+        return self.monotonic_ns() // 1_000_000
 
     def monotonic_ns(self) -> int:
-        return self._clock.monotonic_ns()
+        return self._clock.monotonic_ns() * self.rate // 1000
 
     def jump_wall_ms(self, delta_ms: int) -> None:
         """This machine's wall time steps, either way."""

@@ -18,13 +18,10 @@ import contextvars
 import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.sim_transport import SimSocket, SimTransport
-
-if TYPE_CHECKING:
-    from maxq.testing.sim_loop import SimLoop
 
 LOOPBACK = "127.0.0.1"
 _ANY = ("", "0.0.0.0", "::", "None")
@@ -83,7 +80,7 @@ class SimServer(asyncio.AbstractServer):
 class SimNetwork:
     """Hosts, listeners, links and connections. One per loop: `loop.network`."""
 
-    def __init__(self, loop: "SimLoop", rng: SimRng) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, rng: SimRng) -> None:
         self.loop = loop
         self.window = 256 * 1024  # bytes per direction that may be sent and unread
         self.connect_timeout_s = 127.0  # Linux: six retries of a SYN

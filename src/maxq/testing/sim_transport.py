@@ -7,10 +7,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from maxq.testing.sim_network import SimNetwork
+from typing import Any, Protocol
 
 _DATA, _EOF, _RESET = range(3)
 
@@ -36,12 +33,32 @@ class SimSocket:
         return -1
 
 
+class Wires(Protocol):
+    """What a connection asks of the network between its ends; seconds and bytes."""
+
+    loop: asyncio.AbstractEventLoop
+    window: int
+    context: contextvars.Context
+
+    def draw_chunk(self, transport: "SimTransport", limit: int) -> int: ...
+
+    def draw_delay(self, transport: "SimTransport") -> float: ...
+
+    def transmission_time(self, transport: "SimTransport", size: int) -> float: ...
+
+    def is_up(self, address: str) -> bool: ...
+
+    def is_cut(self, source: str, target: str) -> bool: ...
+
+    def closed(self, transport: "SimTransport") -> None: ...
+
+
 class SimTransport(asyncio.Transport):
     """One end of a simulated TCP connection."""
 
     def __init__(
         self,
-        network: "SimNetwork",
+        network: Wires,
         host: str,
         local: tuple[str, int],
         remote: tuple[str, int],

@@ -134,7 +134,7 @@ async def test_a_broker_whose_connection_ends_is_gone_at_once(tmp_path: Path) ->
         await broker.ask(registering("T", "U"))
         assert known(await client.ask(asking_route("T")))
         await broker.close()
-        await until(client, "T", unknown, seconds=1)
+        await until(client, "T", unknown, seconds=30)  # who is only silent is gone after two minutes
 
 
 async def test_a_broker_that_came_back_on_another_connection_survives_the_end_of_the_first(tmp_path: Path) -> None:
@@ -350,3 +350,11 @@ def setting(text: str) -> RemotingCommand:
 async def shown(peer: Peer) -> dict[str, str]:
     answer = await peer.ask(RemotingCommand(RequestCode.GET_NAMESRV_CONFIG))
     return dict(line.split("=", 1) for line in answer.body_bytes.decode().splitlines())
+
+
+@pytest.mark.parametrize("code", [1002, 1005, 1006, 1009, 1010, 1011])
+async def test_requests_for_a_controller_are_refused_with_the_reason(tmp_path: Path, code: int) -> None:
+    async with name_server(tmp_path) as server, await Peer.connect(server.port) as peer:
+        answer = await peer.ask(RemotingCommand(code, {}))
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert "is for a controller, and there is none in this name server" in (answer.remark or "")

@@ -17,8 +17,8 @@ from maxq.filter.bloom_filter import BloomFilter, has_bits, set_bits
 from maxq.filter.sql92 import compile_sql92
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message import MessageExt, decode_record
-from maxq.store.log_cy import DAMAGED_TAGS_CODE
 from maxq.store.message_store import MessageStore
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from tests.unit.store.stores import config_of, new_store
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden"
@@ -38,7 +38,10 @@ class Golden:
     def __init__(self, name: str, folder: Path, *, without: Sequence[str] = ()) -> None:
         """`without`: folders that are deleted before our store sees them."""
         sys.path.insert(0, str(GOLDEN))
-        from restore import restore  # the golden data's own tool
+        try:
+            from restore import restore  # the golden data's own tool
+        finally:
+            sys.path.pop(0)
 
         self.name = name
         self.root = Path(restore(GOLDEN / "stores" / name, folder / "store"))

@@ -17,6 +17,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -67,6 +68,8 @@ public class Driver {
         HANDLERS.put("close", Driver::close);
         HANDLERS.put("mqadmin", Driver::mqadmin);
         Kinds.register();
+        Digests.register();
+        Pops.register();
         Timers.register();
         HANDLERS.put("transactionProducer", Transactions::start);
         HANDLERS.put("sendInTransaction", Transactions::send);
@@ -92,6 +95,14 @@ public class Driver {
         return CLIENTS.get(request.getString("name"));
     }
 
+    /** Traces its messages in the topic `traceTopic`, if there is one. */
+    static void trace(ClientConfig client, JSONObject request) {
+        if (request.containsKey("traceTopic")) {
+            client.setEnableTrace(true);
+            client.setTraceTopic(request.getString("traceTopic"));
+        }
+    }
+
     static Object startProducer(JSONObject request) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(request.getString("group"));
         producer.setNamesrvAddr(request.getString("namesrv"));
@@ -100,6 +111,7 @@ public class Driver {
         producer.setSendMsgTimeout(request.getIntValue("timeoutMs", 10000));
         producer.setRetryTimesWhenSendFailed(request.getIntValue("retries", 2));
         producer.setUseTLS(request.getBooleanValue("tls"));
+        trace(producer, request);
         producer.start();
         Client client = new Client();
         client.producer = producer;
@@ -218,6 +230,7 @@ public class Driver {
         consumer.setVipChannelEnabled(request.getBooleanValue("vip"));
         consumer.setUseTLS(request.getBooleanValue("tls"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        trace(consumer, request);
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
         if (request.getBooleanValue("broadcast")) {

@@ -31,6 +31,7 @@ class Transactions {
         producer.setInstanceName(request.getString("name"));
         producer.setVipChannelEnabled(false);
         producer.setSendMsgTimeout(10000);
+        Driver.trace(producer, request);
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object arg) {

@@ -11,7 +11,7 @@ from maxq.errors import FilterExpressionError
 from maxq.filter import expressions
 from maxq.filter.expressions import MAX_DEPTH
 from maxq.filter.sql92 import MAX_EXPRESSION_SIZE, compile_sql92
-from tests.unit.both_forms import both
+from tests.unit.both_forms import both_together
 from tests.unit.filter.expressions_at_random import expression, properties
 from tests.unit.filter.naive_sql92 import RefusedError, answer, compile_naively
 
@@ -30,10 +30,14 @@ REST_IS_DROPPED_BY_JAVA = {
 }
 
 
-@pytest.fixture(params=both("maxq.filter.predicates_cy"), ids=["uncompiled", "installed"])
+FORMS = both_together("maxq.filter.nodes_cy", "maxq.filter.comparisons_cy", "maxq.filter.predicates_cy")
+
+
+@pytest.fixture(params=FORMS, ids=["uncompiled", "installed"])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Both forms of the nodes."""
     monkeypatch.setattr(expressions, "nodes", request.param)
+    monkeypatch.setattr(expressions, "comparisons", request.param)
     monkeypatch.setattr(expressions, "Predicate", request.param.Predicate)
     compile_sql92.cache_clear()
     yield

@@ -1,7 +1,7 @@
 """When messages become durable, and who is told."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -40,12 +40,21 @@ class Gate:
             real(region, start, end)
 
         monkeypatch.setattr(SystemMappedRegion, "flush", flush)
+        monkeypatch.setattr(SystemMappedRegion, "flush_at_once", lambda region: False)  # the thread's way
+        monkeypatch.setattr(SystemMappedRegion, "flush_soon", lambda region, done: False)
 
     def close(self) -> None:
         self._open.clear()
 
     def open(self) -> None:
         self._open.set()
+
+
+def waiting_for(store: MessageStore, size: int = 100) -> "asyncio.Future[bool]":
+    """Send one message; its outcome, which is not known yet."""
+    waiting = durable(store, store.put_message(message(body=bytes(size))).end_offset)
+    assert waiting is not None
+    return waiting
 
 
 async def test_async_flush_waits_for_nothing_and_shows_messages_at_once(tmp_path: Path) -> None:
@@ -72,6 +81,107 @@ async def test_sync_flush_shows_a_message_only_when_it_is_durable(
     assert sync_store.max_offset("T", 0) == 1
     assert sync_store.flushed_offset == result.end_offset
     assert durable(sync_store, result.end_offset) is None
+
+
+class Ways:
+    """Lets a test choose how regions are flushed, and end what the kernel does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at_once = 0
+        self.is_quick = True
+        self.error: OSError | None = None
+        self.ends: list[Callable[[OSError | None], None]] = []
+        real = SystemMappedRegion.flush
+
+        def flush_at_once(region: SystemMappedRegion) -> bool:
+            if not self.is_quick:
+                return False
+            if self.error is not None:
+                raise self.error
+            real(region, 0, 1)
+            self.at_once += 1
+            return True
+
+        def flush_soon(region: SystemMappedRegion, done: Callable[[OSError | None], None]) -> bool:
+            self.ends.append(done)
+            return True
+
+        monkeypatch.setattr(SystemMappedRegion, "flush_at_once", flush_at_once)
+        monkeypatch.setattr(SystemMappedRegion, "flush_soon", flush_soon)
+
+
+async def test_a_quick_disk_makes_a_small_group_durable_at_once_and_a_thread_a_large_one(
+    sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = Ways(monkeypatch)
+    assert await waiting_for(sync_store, 100) is True
+    assert (ways.at_once, ways.ends) == (1, [])
+    assert await asyncio.gather(*(waiting_for(sync_store, 6000) for _ in range(3))) == [True] * 3
+    assert (ways.at_once, ways.ends) == (1, [])
+
+
+async def test_the_loop_does_not_wait_for_a_flush_that_no_sender_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(small_config(tmp_path))
+    store.load()
+    with monkeypatch.context() as patches:
+        ways = Ways(patches)
+        store.put_message(message())
+        flushing = asyncio.create_task(store.flusher.flush_all())
+        await asyncio.sleep(0)
+        assert (ways.at_once, len(ways.ends)) == (0, 1)
+        ways.ends[0](None)
+        await flushing
+        assert store.flushed_offset == store.max_physical_offset
+    await store.shutdown()
+
+
+async def test_what_arrives_while_the_kernel_flushes_joins_the_next_group(
+    sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = Ways(monkeypatch)
+    ways.is_quick = False
+    first = waiting_for(sync_store)
+    await asyncio.sleep(0)
+    second = waiting_for(sync_store)
+    await asyncio.sleep(0)
+    assert len(ways.ends) == 1
+    ways.ends[0](None)
+    assert first.result() is True
+    await asyncio.sleep(0)
+    assert not second.done()
+    ways.ends[1](None)
+    assert second.result() is True
+
+
+@pytest.mark.parametrize("is_quick", [True, False])
+async def test_a_flush_without_a_thread_that_fails_is_final(
+    sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch, is_quick: bool
+) -> None:
+    ways = Ways(monkeypatch)
+    ways.is_quick, ways.error = is_quick, OSError(5, "Input/output error")
+    waiting = waiting_for(sync_store)
+    await asyncio.sleep(0)
+    for end in ways.ends:
+        end(ways.error)
+    assert await waiting is False
+    assert sync_store.put_message(message()).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert sync_store.flushed_offset == 0
+
+
+async def test_a_shutdown_waits_for_what_the_kernel_flushes(
+    sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = Ways(monkeypatch)
+    ways.is_quick = False
+    waiting = waiting_for(sync_store)
+    await asyncio.sleep(0)
+    ending = asyncio.create_task(sync_store.shutdown())
+    await asyncio.sleep(0)
+    ways.ends[0](None)
+    await ending
+    assert waiting.result() is True
 
 
 async def test_everything_that_arrives_during_a_flush_joins_the_next(

@@ -18,6 +18,7 @@ from maxq.store.store_results import PutMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk, SimMappedRegion
 from maxq.testing.sim_rng import SimRng
+from tests.mounted_disk import MountedDisk, NotAllowedError
 from tests.unit.store.stores import IDENTITY, TestClock, message, small_config
 
 KIB = 1 << 10
@@ -250,23 +251,13 @@ asyncio.run(main())
 @pytest.fixture(params=["tmpfs", "ext4"])
 def small_file_system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A mounted file system of some 24 MB; skipped where one cannot be mounted."""
-    folder, image = tmp_path / "mounted", tmp_path / "image"
-    folder.mkdir()
-    if request.param == "tmpfs":
-        commands = [["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]]
-    else:
-        with open(image, "wb") as file:
-            file.truncate(32 << 20)
-        commands = [["mkfs.ext4", "-q", "-F", str(image)], ["mount", "-o", "loop", str(image), str(folder)]]
-    for command in commands:
-        try:
-            done = subprocess.run(command, capture_output=True, check=False)
-        except FileNotFoundError:
-            pytest.skip(f"{command[0]} is not there")
-        if done.returncode:
-            pytest.skip(f"{command[0]}: {done.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    disk = MountedDisk(tmp_path / "mounted", request.param, (24 if request.param == "tmpfs" else 32) << 20)
+    try:
+        disk.mount()
+    except NotAllowedError as error:
+        pytest.skip(str(error))
+    yield disk.folder
+    disk.unmount()
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])

@@ -8,9 +8,15 @@ from types import ModuleType
 
 import pytest
 
-from tests.unit.both_forms import both
+from tests.unit.both_forms import both_together
 
-FORMS = both("maxq.store.log_cy")
+FORMS = both_together(
+    "maxq.protocol.send_rows",
+    "maxq.store.tails_cy",
+    "maxq.store.log_cy",
+    "maxq.store.dispatch_cy",
+    "maxq.store.unit_scan_cy",
+)
 BORN = bytes([127, 0, 0, 1]) + (40000).to_bytes(4, "big")
 STORE = bytes([10, 0, 0, 1]) + (10911).to_bytes(4, "big")
 SUFFIX = b"CLUSTER\x01c\x02"
@@ -124,6 +130,31 @@ def test_rows_become_the_records_of_the_format(form: ModuleType) -> None:
     assert log.max_offset == 8192 + len(first) + len(second)
     assert [flat[form.R_PHYSICAL_OFFSET + i * form.ROW_WIDTH] for i in (0, 1)] == [8192, 8192 + len(first)]
     assert owner.topics[b"T"].put_nums == 2
+
+
+def test_each_arrival_has_its_own_born_host_and_ends_where_a_row_needs_something_else(form: ModuleType) -> None:
+    owner, log, region = Owner(form), form.LogTail(), bytearray(4096)
+    plain_topic(owner, b"T", 2)
+    log.attach(memoryview(region), 0, len(region), 0)
+    source = bytearray(b"header")
+    rows = [send_row(form, source, name, 1, b"UNIQ_KEY\x01A", b"hello") for name in (b"T", b"T", b"other", b"T", b"T")]
+    for number, row in enumerate(rows):
+        row[form.R_FRAME] = 100 + number
+    flat = array("q", [value for row in rows for value in row])
+    table = array("q", [0, 0, 50, 0, 1, 0, 0, 60, 1, 3, 0, 0, 70, 4, 0, 0, 0, 80, 4, 1])
+    hosts = [bytes([10 + number] * 8) for number in range(4)]
+    total = log.append_arrivals(source, bytearray(1), flat, table, hosts, owner.topics, STORE, 2000, SUFFIX, 4096)
+    assert total == 3
+    assert [table[number * 5 + 4] for number in range(4)] == [1, 1, 0, 1]
+    assert [table[number * 5 + 2] for number in range(4)] == [50, 102, 70, 80]
+    counts = [flat[number * form.ROW_WIDTH + form.R_COUNT] for number in range(5)]
+    assert counts == [1, 1, 0, 0, 1]
+    stored = record(b"T", 1, 0, 0, b"hello", b"UNIQ_KEY\x01A\x02" + SUFFIX)
+    size = len(stored)
+    for number, host in enumerate((hosts[0], hosts[1], hosts[3])):
+        expected = record(b"T", 1, number, number * size, b"hello", b"UNIQ_KEY\x01A\x02" + SUFFIX)
+        assert region[number * size : (number + 1) * size] == expected.replace(BORN, host, 1)
+    assert not any(region[3 * size :])
 
 
 def test_append_record_equals_append_rows_and_knows_v2_and_prop_crc(form: ModuleType) -> None:
@@ -250,6 +281,25 @@ def test_dispatch_indexes_unique_key_and_each_key(form: ModuleType) -> None:
     assert (begin, end, first, last, count) == (2000, 2000, 0, 0, 4)
     entries = list(struct.iter_unpack(">iqii", bytes(region[40 + 28 + 20 : 40 + 28 + 80])))
     assert [entry[0] for entry in entries] == [558974775, 2746024, abs(form.jhash("TopicTest#Ж"))]
+
+
+def test_collected_entries_make_the_file_that_dispatch_makes(form: ModuleType) -> None:
+    keys = [(number * 7 % 5, 100 * number, 1_700_000_000_000 + 900 * number) for number in range(12)]
+    direct, later = bytearray(40 + 4 * 3 + 20 * 9), bytearray(40 + 4 * 3 + 20 * 9)
+    tail = form.IndexTail()
+    tail.attach(memoryview(direct), 3, 9)
+    written = [tail.put_key(*key) for key in keys]
+    collector, entries = form.IndexCollector(), bytearray(20 * 12)
+    collector.collect_into(memoryview(entries))
+    assert all(collector.put_key(*key) for key in keys)
+    assert not collector.put_key(1, 2, 3)
+    assert collector.count == 12
+    tail.attach(memoryview(later), 3, 9)
+    assert tail.put_collected(entries, 0, 5) == 5
+    assert tail.put_collected(entries, 5, 12) == 3 == written.count(True) - 5
+    assert later == direct
+    with pytest.raises(ValueError, match="outside the 12 that are there"):
+        tail.put_collected(entries, 5, 13)
 
 
 def test_watched_queues_are_reported_once(form: ModuleType) -> None:

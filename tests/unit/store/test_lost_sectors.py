@@ -75,3 +75,15 @@ def test_a_body_of_zeros_is_a_body(tmp_path: Path, size: int) -> None:
 def test_a_clean_exit_leaves_no_sector_unwritten(tmp_path: Path) -> None:
     ends = written(tmp_path, KEYS="k" * 150)
     assert spoiled(tmp_path, 0, 0, clean=True).end_offset == ends[-1]
+
+
+@pytest.mark.parametrize("behind", [1, 2])
+def test_a_last_record_without_properties_may_end_with_zeros_in_a_new_sector(tmp_path: Path, behind: int) -> None:
+    store = opened(small_config(tmp_path))
+    record = store.put_message(message("T", 0, b"b" * (SECTOR + behind - 92)))
+    store.close()
+    assert record.end_offset == SECTOR + behind
+    (tmp_path / "abort").touch()
+    store = opened(small_config(tmp_path))
+    store.close()
+    assert (store.report.damages, store.report.end_offset) == ([], record.end_offset)

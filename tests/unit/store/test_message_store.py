@@ -8,9 +8,9 @@ import pytest
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message import Message, decode_record, encode_batch
 from maxq.runtime.system import SystemMappedRegion
-from maxq.store.log_cy import QueueTail, jhash
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageResult, GetMessageStatus, PutMessageStatus
+from maxq.store.tails_cy import QueueTail, jhash
 from tests.unit.store import naive
 from tests.unit.store.stores import TestClock, message, opened, small_config
 
@@ -248,7 +248,7 @@ def test_an_append_that_took_too_long_makes_the_page_cache_busy(store: MessageSt
     assert store.put_message(message()).ok
     clock.wall_ms = original  # type: ignore[method-assign]
     assert store.refusal() is PutMessageStatus.OS_PAGE_CACHE_BUSY
-    assert "took 1500 ms, the limit osPageCacheBusyTimeOutMills is 1000 ms" in store.put_message(message()).remark
+    assert "took 1500 ms, the limit is 1000 ms (osPageCacheBusyTimeOutMills)" in store.put_message(message()).remark
     clock.now_ms += 1001
     assert store.refusal() is None
 
@@ -415,7 +415,7 @@ def test_the_crc_property_is_the_last_twenty_bytes(tmp_path: Path) -> None:
     result = store.put_message(message(KEYS="k"))
     record = bytes(store.select_one_message(result.physical_offset) or b"")
     assert record[-20:-11] == b"__CRC32#\x01"
-    store._lock.release()
+    store._life.lock.release()
     again = opened(small_config(tmp_path, enabled_append_prop_crc=True, force_verify_prop_crc=True))
     assert again.max_physical_offset == result.end_offset
     again.close()

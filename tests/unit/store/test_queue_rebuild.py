@@ -26,7 +26,7 @@ def killed_store(root: Path, count: int = 150) -> None:
     for number in range(count):
         body = b"body %d" % number
         assert store.put_message(message(f"T{number % 2}", number % 3, body, KEYS=f"k{number}")).ok
-    store._lock.release()
+    store._life.lock.release()
 
 
 def queue_files(root: Path) -> dict[str, bytes]:

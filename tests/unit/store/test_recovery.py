@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from maxq.errors import StoreRefusedError
-from maxq.store.log_cy import DAMAGED_TAGS_CODE
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery import RecoveryReport
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from tests.unit.store import naive
 from tests.unit.store.stores import TestClock, message, new_store, opened, small_config
 
@@ -41,7 +41,7 @@ def close(store: MessageStore, *, clean: bool = True) -> None:
     if clean:
         store.close()
     else:
-        store._lock.release()
+        store._life.lock.release()
 
 
 def reopened(root: Path) -> tuple[MessageStore, RecoveryReport]:

@@ -100,3 +100,29 @@ def test_a_queue_that_lacks_a_unit_is_built_anew_from_the_whole_log(tmp_path: Pa
     assert "queue T-0 has lost units" in report.rebuild_reasons[0]
     assert store.max_offset("T", 0) == len(naive.java_reads(tmp_path)[0])
     store.close()
+
+
+def test_times_of_a_clock_that_was_set_back_do_not_hide_what_was_never_durable(tmp_path: Path) -> None:
+    clock = TestClock()
+    config = small_config(tmp_path)
+    store = opened(config, clock)
+    while store.max_physical_offset < 2 * FILE:
+        clock.now_ms += 1000
+        store.put_message(message(body=bytes(5000)))
+    store.flusher.flush_inline()
+    store.queue_flusher.flush_inline()
+    durable_ms = clock.now_ms
+    clock.now_ms -= 3_600_000
+    while store.max_physical_offset < FILES * FILE:
+        clock.now_ms += 1000
+        store.put_message(message(body=b"\1" * 5000))
+    store._life.lock.release()  # killed, and of file 5 the machine lost a page that it had not written
+    path = sorted((tmp_path / "commitlog").iterdir())[5]
+    with open(path, "r+b") as file:
+        file.seek(4096 * 3)
+        file.write(bytes(512))
+    crash(tmp_path, durable_ms, durable_ms, durable_ms)
+    again, report = reopened(tmp_path)
+    assert report.checked_from <= 2 * FILE
+    assert [damage.file_from_offset for damage in report.damages] == [5 * FILE]
+    again.close()

@@ -2,13 +2,17 @@
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from maxq.errors import ReplicationDamageError, ReplicationGapError
+from maxq.runtime.system import SystemMappedRegion
+from maxq.store import flush
+from maxq.store.doubtful_record import DOUBTFUL_FILE
 from maxq.store.message_store import MessageStore
-from tests.unit.store.stores import message, opened, small_config
+from tests.unit.store.stores import TestClock, message, opened, small_config
 
 FILE = 65_536
 
@@ -168,6 +172,16 @@ def test_a_slave_that_becomes_master_writes_on_behind_the_last_whole_record(log:
     copy.close()
 
 
+def test_a_slave_that_becomes_master_goes_on_with_the_numbers_of_its_queues(log: bytes, tmp_path: Path) -> None:
+    copy = slave(tmp_path / "slave")
+    copy.append_from_master(0, memoryview(log))
+    copy.update_config(small_config(tmp_path / "slave"))
+    for topic, queue_id in (("T0", 0), ("T2", 3)):
+        end = copy.max_offset(topic, queue_id)
+        assert end > 0 and copy.put_message(message(topic, queue_id)).queue_offset == end
+    copy.close()
+
+
 @pytest.mark.parametrize("missing", [0, 1, 6])
 def test_a_record_of_which_the_end_was_still_to_come_when_the_slave_died_is_not_taken_for_whole(
     tmp_path: Path, missing: int
@@ -189,3 +203,143 @@ def test_a_record_of_which_the_end_was_still_to_come_when_the_slave_died_is_not_
     killed.append_from_master(start, memoryview(log)[start:])
     assert stored(killed) == log and killed.max_offset("T", 0) == 2
     killed.close()
+
+
+def killed_with_a_last_record_in_doubt(tmp_path: Path, *, value: str, missing: int) -> tuple[bytes, MessageStore]:
+    """A log of two messages, the second one's properties end with `value`; and a slave of it, killed when `missing`
+    bytes were still to come, and started again."""
+    master = opened(small_config(tmp_path / "master"))
+    for body in (b"first", b"second"):
+        as_a_client_sent_it = f"KEYS\x01a-key\x02z\x01{value}".encode()
+        assert master.put_message(replace(message("T", 0, body), properties_data=as_a_client_sent_it)).ok
+    log = stored(master)
+    master.close()
+    copy = slave(tmp_path / "slave")
+    copy.append_from_master(0, memoryview(log)[: len(log) - missing])
+    shutil.copytree(tmp_path / "slave", tmp_path / "killed")
+    copy.close()
+    return log, slave(tmp_path / "killed")
+
+
+def test_a_genuine_record_whose_properties_end_with_a_zero_byte_is_not_lost(tmp_path: Path) -> None:
+    log, killed = killed_with_a_last_record_in_doubt(tmp_path, value="\0\0", missing=0)
+    first = int.from_bytes(log[:4], "big")
+    assert log[-1] == 0 and not killed.report.clean_exit
+    assert (killed.max_physical_offset, killed.max_offset("T", 0)) == (first, 1)
+    killed.drop_pending()
+    killed.close()
+    again = slave(tmp_path / "killed")
+    assert again.report.clean_exit and again.max_physical_offset == first, "still in doubt"
+    again.update_config(small_config(tmp_path / "killed"))
+    assert (again.max_physical_offset, again.max_offset("T", 0)) == (len(log), 2), "the master will not come back"
+    assert stored(again) == log
+    assert again.put_message(message("T", 0, b"third")).queue_offset == 2
+    again.close()
+
+
+def test_a_record_that_was_never_whole_does_not_become_a_message_of_the_new_master(tmp_path: Path) -> None:
+    log, killed = killed_with_a_last_record_in_doubt(tmp_path, value="abc", missing=2)
+    first = int.from_bytes(log[:4], "big")
+    killed.update_config(small_config(tmp_path / "killed"))
+    assert killed.max_physical_offset == first and killed.max_offset("T", 0) == 1
+    killed.close()
+
+
+def test_what_the_master_sends_takes_the_place_of_a_record_in_doubt(tmp_path: Path) -> None:
+    log, killed = killed_with_a_last_record_in_doubt(tmp_path, value="abc\0", missing=0)
+    first = int.from_bytes(log[:4], "big")
+    assert killed.append_from_master(first, memoryview(log)[first : first + 20]) == first
+    killed.drop_pending()
+    assert not any(killed.commit_log.files.files[0].view[first : len(log)]), "nothing of it is left behind the log"
+    assert killed.append_from_master(first, memoryview(log)[first:]) == len(log)
+    assert stored(killed) == log and killed.max_offset("T", 0) == 2
+    killed.close()
+    again = slave(tmp_path / "killed")
+    assert again.max_physical_offset == len(log), "a clean exit leaves no doubt in what was dispatched"
+    again.close()
+
+
+def test_a_record_in_doubt_outlives_a_connection_that_breaks_and_one_more_kill(tmp_path: Path) -> None:
+    log, killed = killed_with_a_last_record_in_doubt(tmp_path, value="abc\0", missing=0)
+    first = int.from_bytes(log[:4], "big")
+    killed.append_from_master(first, memoryview(log)[first : first + 20])
+    killed.drop_pending()
+    killed.append_from_master(first, memoryview(log)[first:-3])
+    killed._life.lock.release()  # the master dies while it sends it, and so does this broker
+    again = slave(tmp_path / "killed")
+    assert not again.report.clean_exit and again.max_physical_offset == first
+    again.update_config(small_config(tmp_path / "killed"))
+    assert stored(again) == log and again.max_offset("T", 0) == 2
+    again.close()
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_store_in_doubt_that_starts_as_the_master_believes(tmp_path: Path, flush: str) -> None:
+    log, killed = killed_with_a_last_record_in_doubt(tmp_path, value="abc\0", missing=0)
+    killed._life.lock.release()
+    master = opened(small_config(tmp_path / "killed", flush_disk_type=flush))
+    assert stored(master) == log and master.max_offset("T", 0) == 2
+    assert master.put_message(message("T", 0, b"third")).queue_offset == 2
+    master.close()
+    again = opened(small_config(tmp_path / "killed"))
+    assert again.report.doubtful == b"" and not (tmp_path / "killed" / DOUBTFUL_FILE).exists()
+    again.close()
+
+
+def test_a_record_in_doubt_at_the_start_of_a_file_is_kept_too(tmp_path: Path) -> None:
+    master = opened(small_config(tmp_path / "master"))
+    while master.max_physical_offset < 65_536:
+        assert master.put_message(message("T", 0, b"x" * 5000)).ok
+    start = master.max_physical_offset - int.from_bytes(stored(master)[65_536:65_540], "big")
+    assert start == 65_536, "the last one is the first of its file"
+    count = master.max_offset("T", 0)
+    master.close()
+    copied = tmp_path / "copied"
+    again = opened(small_config(tmp_path / "other"))
+    while again.max_offset("T", 0) < count - 1:
+        assert again.put_message(message("T", 0, b"x" * 5000)).ok
+    ends_in_zero = replace(message("T", 0, b"x" * 5000), properties_data=b"z\x01abc\0")
+    assert again.put_message(ends_in_zero).physical_offset == 65_536
+    log = stored(again)
+    again.close()
+    copy = slave(tmp_path / "slave")
+    copy.append_from_master(0, memoryview(log))
+    shutil.copytree(tmp_path / "slave", copied)
+    copy.close()
+    killed = slave(copied)
+    assert killed.max_physical_offset == 65_536 and killed.max_offset("T", 0) == count - 1
+    killed.update_config(small_config(copied))
+    assert stored(killed) == log and killed.max_offset("T", 0) == count
+    killed.close()
+
+
+def test_what_the_master_has_sent_ends_the_doubt_for_good(tmp_path: Path) -> None:
+    log, killed = killed_with_a_last_record_in_doubt(tmp_path, value="abc\0", missing=0)
+    first = int.from_bytes(log[:4], "big")
+    assert (tmp_path / "killed" / DOUBTFUL_FILE).exists()
+    killed.append_from_master(first, memoryview(log)[first:])
+    assert not (tmp_path / "killed" / DOUBTFUL_FILE).exists()
+    killed.close()
+
+
+@pytest.mark.parametrize("late_ms", [0, 10_000])
+def test_what_comes_late_is_flushed_in_steps_and_leaves_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late_ms: int
+) -> None:
+    monkeypatch.setattr(flush, "_LATE_STEP", 20_000)
+    master = opened(small_config(tmp_path / "master"))
+    for _ in range(10):
+        assert master.put_message(message("T", 0, b"x" * 5000)).ok
+    log = stored(master)
+    master.close()
+    copy = opened(small_config(tmp_path / "slave", broker_role="SLAVE"), TestClock(1_700_000_000_000 + late_ms))
+    forgotten: list[tuple[int, int]] = []
+    monkeypatch.setattr(SystemMappedRegion, "forget", lambda region, start, end: forgotten.append((start, end)))
+    for at in range(0, len(log), 1000):
+        copy.append_from_master(at, memoryview(log)[at : at + 1000])
+    assert bool(forgotten) == bool(late_ms)
+    if late_ms:
+        assert copy.flushed_offset > len(log) - 21_000 - 6000
+        ends = [end for _, end in forgotten]
+        assert ends[-1] == copy.flushed_offset and len(ends) == 2 and 20_000 <= ends[0] < 27_000
+    copy.close()

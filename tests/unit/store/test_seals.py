@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from maxq.store.message_store import MessageStore
-from maxq.store.seals import Seal, decode_ranges
+from maxq.store.seal_ranges import decode_ranges
+from maxq.store.seals import Seal
 from tests.unit.store.stores import message, opened, small_config
 
 

@@ -42,6 +42,7 @@ class DoorDisk(SystemDisk):
     """A disk on which the first inventory takes as long as the test likes."""
 
     def __init__(self, doors: Doors) -> None:
+        super().__init__()
         self.doors = doors
 
     def replace(self, path: PurePath, data: bytes) -> None:

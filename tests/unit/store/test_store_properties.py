@@ -62,7 +62,7 @@ def play(root: Path, steps: list[tuple[str, object]]) -> int:
                 count += store.put_batch(what).message_count
         else:
             if step == "kill":
-                store._lock.release()
+                store._life.lock.release()
             else:
                 store.close()
             if step == "bare":

@@ -1,6 +1,7 @@
 """`store check`: silent on good stores, precise on bad ones, and never brought down by what it reads."""
 
 import struct
+import zlib
 
 import pytest
 
@@ -178,6 +179,17 @@ def test_a_checkpoint_that_claims_more_than_the_log_has_is_found() -> None:
         disk.flip_bit(ROOT / "checkpoint", place + 1, 0)
         faults = check(disk).faults
         assert [(fault.file, fault.position) for fault in faults] == [("checkpoint", place)]
+
+
+def test_a_checkpoint_may_know_of_a_deleted_message_that_was_stored_before_the_clock_was_set_back() -> None:
+    disk = golden_disk("clean")
+    later = struct.pack(">q", 1 << 50) + disk.read(ROOT / "checkpoint")[8:48]
+    disk.put(ROOT / "checkpoint", (later + struct.pack(">I", zlib.crc32(later))).ljust(4096, b"\0"))
+    assert [(fault.file, fault.position) for fault in check(disk).faults] == [("checkpoint", 0)]
+    disk.delete(ROOT / "commitlog" / f"{0:020d}")
+    report = check(disk)
+    assert "checkpoint" not in {fault.file for fault in report.faults}
+    assert any(note.startswith("checkpoint: byte 0:") and "clock" in note for note in report.notes)
 
 
 def test_a_broker_that_writes_meanwhile_does_not_look_broken() -> None:

@@ -10,6 +10,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from maxq.cli.store import app
+from maxq.runtime.system import SystemDisk
 from tests.unit.store_tools.golden_stores import STORES, expected, needs_golden
 
 pytestmark = needs_golden
@@ -104,9 +105,22 @@ def test_recover_rebuild_repairs_a_changed_queue(tmp_path: Path) -> None:
     assert (found["cleanExit"], found["logEnd"], found["damages"]) == (True, 1160214, [])
 
 
+@pytest.mark.parametrize("rebuild", [[], ["--rebuild"]], ids=["plain", "rebuild"])
+def test_recover_touches_nothing_of_a_store_whose_broker_runs(rebuild: list[str], tmp_path: Path) -> None:
+    store = working_copy("clean", tmp_path)
+    lock = SystemDisk().lock(store / "lock", b"lock")
+    before = snapshot(store)
+    try:
+        refused = run("recover", store, *rebuild)
+    finally:
+        lock.release()
+    assert refused.exit_code == 2 and "another broker runs on this store" in refused.output
+    assert snapshot(store) == before
+
+
 @pytest.mark.parametrize(
     "name", ["clean", "no-index", "crashed", "crashed-flip", "crashed-torn", "crashed-no-index", "lmq-cqext", "timer",
-             "ha/master", "ha/slave", "crashed-no-index-no-checkpoint"]
+             "ha/master", "ha/slave", "crashed-no-index-no-checkpoint", "dledger/n0", "dledger/n1"]
 )  # fmt: skip
 def test_rehearse_says_yes_to_java_stores_and_changes_nothing(name: str, tmp_path: Path) -> None:
     store = working_copy(name, tmp_path)
@@ -118,16 +132,22 @@ def test_rehearse_says_yes_to_java_stores_and_changes_nothing(name: str, tmp_pat
 
 
 def test_rehearse_says_no_and_why(tmp_path: Path) -> None:
-    result = run("rehearse", working_copy("dledger/n1", tmp_path / "a"), "--json")
+    store = working_copy("clean", tmp_path)
+    os.truncate(store / "commitlog" / "00000000000000262144", 1000)
+    result = run("rehearse", store, "--json")
     assert result.exit_code == 1
     found = json.loads(result.stdout)
     assert found["answer"] == "no"
-    assert "DLedger" in found["obstacles"][0]
-    store = working_copy("clean", tmp_path / "b")
-    os.truncate(store / "commitlog" / "00000000000000262144", 1000)
-    result = run("rehearse", store)
-    assert result.exit_code == 1
-    assert "00000000000000262144" in result.stdout
+    assert "00000000000000262144" in found["obstacles"][0]
+
+
+def test_recover_makes_the_queues_of_a_dledger_member_complete_that_java_leaves_with_gaps(tmp_path: Path) -> None:
+    store = working_copy("dledger/n0", tmp_path)
+    assert run("check", store).exit_code == 1, "14 messages are not in the queues Java left"
+    assert run("recover", store).exit_code == 0
+    result = run("check", store)
+    assert (result.exit_code, "470 messages, 470 queue units" in result.stdout) == (0, True), result.stdout
+    assert run("offsets", store).stdout.split() == ["Gd_Raft", "0", "0", "235", "Gd_Raft", "1", "0", "235"]
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:

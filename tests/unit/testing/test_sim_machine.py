@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from maxq.runtime.blocking import run_blocking
+from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_machine import MachineDiedError, SimMachine
 from maxq.testing.simulation import SimWorld, run_simulation
 
@@ -127,6 +129,21 @@ def test_a_loss_of_power_within_a_disk_operation_ends_one_machine_and_keeps_what
         assert ticker.count >= 5
 
     run_simulation(main, seed=1)
+
+
+def test_the_end_does_not_wait_for_blocking_work_that_a_loss_of_power_met() -> None:
+    """`run_blocking` waits for the end of its work even when it is cancelled."""
+    clock = SimClock()
+
+    async def main(world: SimWorld) -> None:
+        a = machine(world, A)
+        a.disk.cut_power_after(0)
+        with pytest.raises(MachineDiedError):
+            await a.call(lambda: run_blocking(a.disk.write, PurePath("f"), b"never"))
+
+    before = clock.monotonic_ms()
+    run_simulation(main, seed=1, clock=clock)
+    assert clock.monotonic_ms() - before < 100
 
 
 def test_a_kill_within_a_disk_operation_keeps_all_that_was_written() -> None:

@@ -1,6 +1,7 @@
 """Compaction topics: of each key the newest message is kept, whatever crashes."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from maxq.protocol.message import decode_records
 from maxq.store.compaction.compaction_log import CompactionLog, SegmentSizes
 from maxq.store.compaction.replacement import QueueFolders, Replacement
 from maxq.store.compaction.segment import Segment
-from maxq.store.log_cy import jhash
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus
+from maxq.store.tails_cy import jhash
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from tests.unit.store.stores import TestClock, message, new_store, opened, small_config
 
 FOLDER = "compaction/compactionLog/T/0"
@@ -90,6 +92,18 @@ def test_before_compaction_everything_is_read_in_order(tmp_path: Path) -> None:
     store.close()
 
 
+def test_the_place_of_a_damaged_message_which_shows_the_next_one_is_empty(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    sent = fill(store, rounds=1)
+    queue = store.queue("T", 0)
+    assert queue is not None
+    unit = queue.unit(4)
+    assert unit is not None
+    queue.append(unit[0], unit[1], DAMAGED_TAGS_CODE)
+    assert kept(store) == sent
+    store.close()
+
+
 async def test_compaction_keeps_the_newest_of_each_key_and_what_is_being_written(tmp_path: Path) -> None:
     store = compacting(tmp_path)
     sent = fill(store)
@@ -103,6 +117,51 @@ async def test_compaction_keeps_the_newest_of_each_key_and_what_is_being_written
     assert store.min_offset("T", 0) == newest(closed)[0][0]
     assert store.max_offset("T", 0) == len(sent)
     store.close()
+
+
+async def late_slave(tmp_path: Path, clock: TestClock) -> tuple[MessageStore, list[tuple[int, str, bytes]]]:
+    """A slave whose log begins at its second file, and what its master has; the master stays open."""
+    master = compacting(tmp_path / "master", mapped_file_size_commit_log=8_192)
+    put(master, "only-old", b"x" * 100)
+    fill(master)
+    assert await compacted(master)
+    wanted = kept(master)
+    shutil.copytree(tmp_path / "master", tmp_path / "slave")
+    master.close()
+    shutil.rmtree(tmp_path / "slave" / "compaction")
+    for name in ("abort", "lock"):
+        (tmp_path / "slave" / name).unlink(missing_ok=True)
+    first, *_ = sorted((tmp_path / "slave" / "commitlog").iterdir())
+    first.unlink()
+    slave = compacting(tmp_path / "slave", clock, mapped_file_size_commit_log=8_192, broker_role="SLAVE")
+    return slave, wanted
+
+
+async def test_a_slave_takes_what_is_older_than_its_log_from_its_master(tmp_path: Path) -> None:
+    slave, wanted = await late_slave(tmp_path, TestClock())
+    ((topic, queue_id, begin, low),) = slave.compaction.lacking()
+    assert (topic, queue_id, begin) == ("T", 0, 0) and low > 5
+    assert kept(slave) == []  # nothing out of order
+    master = compacting(tmp_path / "master", mapped_file_size_commit_log=8_192)
+    while lacking := slave.compaction.lacking():
+        result = master.get_message("g", "T", 0, lacking[0].next_offset, 4, None)
+        slave.compaction.adopt(lacking[0], memoryview(b"".join(result.buffers)), result.next_begin_offset)
+    found = kept(slave)
+    assert [row for row in found if row[0] < low] == [row for row in wanted if row[0] < low]
+    assert found[0][1] == "only-old"
+    assert {row[0] for row in wanted} <= {row[0] for row in found}
+    master.close()
+    slave.close()
+
+
+async def test_a_slave_whose_master_stays_away_goes_on_without_it(tmp_path: Path) -> None:
+    clock = TestClock()
+    slave, wanted = await late_slave(tmp_path, clock)
+    assert slave.compaction.lacking() and kept(slave) == []
+    clock.now_ms += 60_001
+    assert not slave.compaction.lacking()
+    assert kept(slave)[-1] == wanted[-1]
+    slave.close()
 
 
 async def test_readers_go_on_wherever_they_are_and_never_loop(tmp_path: Path) -> None:
@@ -162,7 +221,7 @@ async def test_a_clean_restart_finds_everything_as_it_was(tmp_path: Path) -> Non
 
 def crash(store: MessageStore) -> None:
     """Leave the files as a killed process does."""
-    store._lock.release()
+    store._life.lock.release()
 
 
 @pytest.mark.parametrize("wipe", [1, 150, 900, 3_800])

@@ -153,6 +153,24 @@ def test_units_behind_the_checkpoint_are_put_into_the_wheel_once(tmp_path: Path)
     assert again.found.enqueued == {2, 3, 4}
 
 
+def test_what_came_after_the_checkpoint_and_is_due_before_its_read_time_waits_and_what_was_delivered_does_not(
+    tmp_path: Path,
+) -> None:
+    files = Files(tmp_path)
+    wheel = files.recover()
+    for number, due in enumerate((NOW + 1000, NOW + 3000, NOW + 9000)):
+        files.log.append(unit(due, number))
+    wheel.put(Slot(NOW + 3000, 52, 52, 1))  # as Java leaves it: delivered, and not cleared
+    files.save(wheel, files.log.max_offset, NOW + 8000)
+    files.log.append(unit(NOW + 2000, 3))  # the clock was set back
+    again = Files(tmp_path)
+    wheel = again.recover()
+    found = again.found
+    assert (found.read_time_ms, found.earliest_ms) == (NOW + 2000, NOW + 2000)
+    assert (found.pending, wheel.get(NOW + 2000)) == (1, Slot(NOW + 2000, 156, 156, 1))
+    assert found.is_over(NOW + 3000, 52) and not found.is_over(NOW + 2000, 156) and not found.is_over(NOW + 9000, 104)
+
+
 def test_without_its_wheel_a_timer_has_everything_from_the_log(tmp_path: Path) -> None:
     files = Files(tmp_path)
     wheel = files.recover()

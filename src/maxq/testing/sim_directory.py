@@ -1,0 +1,122 @@
+"""Which names a simulated disk has: those the process sees, those on the platters, and the changes between them.
+
+Creations, deletions, renames and lengths wait in a journal until something is synced. A crash keeps a prefix of what
+waits, as journaling file systems do, or, out of order, any subset of it: POSIX promises only what was synced.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from maxq.testing.sim_file import SimFile
+from maxq.testing.sim_rng import SimRng
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change of the directory that is not durable yet."""
+
+    kind: str  # link, resize (from nothing to its full length), unlink, rename
+    path: str
+    inode: SimFile
+    target: str = ""
+
+
+class SimDirectory:
+    """See the module.
+
+    Attributes:
+        in_order: a sync commits all that happened before it, too.
+        live: what the process sees.
+        durable: what is on the platters.
+    """
+
+    def __init__(self, *, in_order: bool) -> None:
+        self.in_order = in_order
+        self.live: dict[str, SimFile] = {}
+        self.durable: dict[str, SimFile] = {}
+        self._journal: list[_Change] = []
+
+    # -- changes --
+
+    def put(self, path: str, inode: SimFile) -> None:
+        """A file that was always there."""
+        self.live[path] = self.durable[path] = inode
+
+    def create(self, path: str, inode: SimFile) -> None:
+        """A new file; its length, if it has one, is a change of its own."""
+        self.live[path] = inode
+        self._journal.append(_Change("link", path, inode))
+        if inode.live:
+            self._journal.append(_Change("resize", path, inode))
+
+    def exchange(self, path: str, old: SimFile, new: SimFile) -> None:
+        """The file at `path` has another length from now on, under all the names it had and has."""
+        self.live[path] = new
+        self._journal = [replace(change, inode=new) if change.inode is old else change for change in self._journal]
+        for name, inode in self.durable.items():
+            if inode is old:
+                self.durable[name] = new
+
+    def rename(self, source: str, target: str) -> None:
+        """The file has another name."""
+        inode = self.live.pop(source)
+        self.live[target] = inode
+        self._journal.append(_Change("rename", source, inode, target))
+
+    def unlink(self, path: str) -> None:
+        """The file has no name any more."""
+        self._journal.append(_Change("unlink", path, self.live.pop(path)))
+
+    # -- durability --
+
+    def sync_folder(self, folder: str) -> None:
+        """What happened in a folder is durable."""
+        self._commit(lambda change: folder in (parent(change.path), parent(change.target)))
+
+    def sync_file(self, inode: SimFile) -> None:
+        """What happened to a file is durable."""
+        self._commit(lambda change: change.inode is inode)
+
+    def _commit(self, wanted: Callable[[_Change], bool]) -> None:
+        # A journaling file system commits with it everything that happened before; POSIX promises only what concerned
+        # the same paths.
+        changes = [change for change in self._journal if wanted(change)]
+        last = max((self._journal.index(change) for change in changes), default=-1)
+        paths = {path for change in changes for path in (change.path, change.target) if path}
+        kept = []
+        for place, change in enumerate(self._journal):
+            concerned = self.in_order or change.path in paths or change.target in paths
+            if place <= last and concerned:
+                _apply(self.durable, change)
+            else:
+                kept.append(change)
+        self._journal = kept
+
+    def after_crash(self, rng: SimRng) -> dict[str, SimFile]:
+        """The names that a loss of power leaves, by chance; lengths that came through with them are durable."""
+        names = dict(self.durable)
+        if self.in_order:
+            waiting = self._journal[: rng.below(len(self._journal) + 1)]
+        else:
+            waiting = [change for change in self._journal if rng.chance(0.5)]
+        for change in waiting:
+            _apply(names, change)
+        return names
+
+
+def _apply(names: dict[str, SimFile], change: _Change) -> None:
+    if change.kind == "link":
+        names[change.path] = change.inode
+    elif change.kind == "resize":
+        change.inode.make_length_durable()
+    elif change.kind == "unlink":
+        names.pop(change.path, None)
+    else:
+        names.pop(change.path, None)
+        names[change.target] = change.inode
+
+
+def parent(key: str) -> str:
+    """The folder of a path."""
+    folder, slash, _ = key.rpartition("/")
+    return folder or slash or ("." if key else "")

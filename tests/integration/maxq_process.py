@@ -1,0 +1,113 @@
+"""A `maxq` command as a process that tests start, pause, kill and ask what it said."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+START_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 30.0
+_POLL_S = 0.01
+
+
+class EndedError(Exception):
+    """A process ended that should have gone on; the text is what it said."""
+
+
+@dataclass
+class Process:
+    """One `maxq` process, started and ended again and again.
+
+    Attributes:
+        command: what runs it, in another network, say; empty: nothing.
+    """
+
+    name: str
+    arguments: list[str]
+    ready_file: Path
+    command: tuple[str, ...] = ()
+    process: asyncio.subprocess.Process | None = None
+    _log: IO[bytes] = field(default_factory=lambda: tempfile.TemporaryFile("a+b"))  # noqa: SIM115 (as long as the process)
+
+    async def spawn(self) -> None:
+        """Start it; it is not ready yet."""
+        assert self.process is None or self.process.returncode is not None, f"{self.name} runs already"
+        self.ready_file.unlink(missing_ok=True)
+        self._log.truncate(0)
+        self.process = await asyncio.create_subprocess_exec(
+            *self.command, sys.executable, "-m", "maxq", *self.arguments, "--ready-file", str(self.ready_file),
+            stdout=asyncio.subprocess.DEVNULL, stderr=self._log, start_new_session=True,
+        )  # fmt: skip
+
+    async def ready(self) -> None:
+        """Wait until clients can connect."""
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while not self.ready_file.exists():
+                self.check_alive()
+                await asyncio.sleep(_POLL_S)
+
+    async def start(self) -> None:
+        await self.spawn()
+        await self.ready()
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
+    def check_alive(self) -> None:
+        if not self.is_running:
+            raise EndedError(f"{self.name} ended by itself: {self.said()}")
+
+    def said(self) -> str:
+        """The last of what it wrote to its standard error since its start."""
+        return self.log_text()[-5000:]
+
+    def log_text(self) -> str:
+        """All of it."""
+        self._log.seek(0)
+        return self._log.read().decode("utf-8", "replace")
+
+    async def kill(self) -> None:
+        """kill -9, if it runs."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+            await self.process.wait()
+
+    async def stop(self) -> None:
+        """SIGTERM, and a clean end.
+
+        Raises:
+            EndedError: it ended with an error, or not in time.
+        """
+        self.check_alive()
+        assert self.process is not None
+        self.process.terminate()
+        try:
+            code = await asyncio.wait_for(self.process.wait(), END_TIMEOUT_S)
+        except TimeoutError:
+            await self.kill()
+            code = -1
+        if code:
+            raise EndedError(f"{self.name} did not end cleanly ({code}): {self.said()}")
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process is not None and self.is_running
+        os.kill(self.process.pid, number)
+
+
+class StoredProcess(Process):
+    """A broker, and the folder of its store."""
+
+    store: Path

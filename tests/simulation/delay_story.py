@@ -1,0 +1,355 @@
+"""One seed, one story of messages that wait: a broker's store with its timer and its delay levels lives, its clock
+stands still and jumps, it dies in some way and starts again, and each message comes once, none early.
+
+What is sent has a delivery time or a delay level; some are recalled. The rules:
+
+* nothing is in its topic twice, whatever happened;
+* a timer message is never there before its time by the wall clock of its delivery; one with a level has waited for its
+  delay by that clock, or by the clock that is never set;
+* what was durable is there at the end; what was recalled, by a durable marker while it waited, is not;
+* what is due in the last life, in which the clock is right, comes within the precision of the wheel.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final
+from unittest.mock import patch
+
+from maxq.broker.schedule_message.delay_hook import DelayHook
+from maxq.broker.schedule_message.delay_levels import DelayLevels
+from maxq.broker.schedule_message.schedule_message_service import ScheduleMessageService, ScheduleParts
+from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.protocol import message_const as const
+from maxq.protocol.message import MessageExt
+from maxq.protocol.message_properties import decode_properties
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.record_copy_cy import RecordCopy
+from maxq.store.store_results import PutMessageResult
+from maxq.store.timer import timer_message_store, timer_wheel
+from maxq.store.timer.timer_message_store import delete_key
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import PowerLoss, SimDisk
+from maxq.testing.sim_rng import SimRng
+from maxq.testing.simulation import SimWorld, run_simulation
+from tests.unit.broker.timer.timer_world import TOPIC, TimerWorld
+
+ENDINGS: Final = ("shutdown", "kill", "kill", "moment", "operation", "operation", "start")
+SLOTS: Final = 20_000
+LEVELS: Final = "1s 3s 10s 20s"
+DELAYS_MS: Final = (50, 900, 3_000, 10_000, 45_000, 100_000)
+JUMPS_MS: Final = (300, 1_000, 2_500, 10_000, 60_000, 400_000)
+CHECKS_AFTER_MS: Final = 1_000
+LATE_MOST_MS: Final = 300  # beyond the precision
+GIVE_UP_MS: Final = 1_500_000
+
+
+class DelayNode(TimerWorld):
+    """A store with both services, as a broker joins them."""
+
+    async def open(self, *, dequeue: bool = True) -> "DelayNode":
+        await super().open(dequeue=dequeue)
+        levels = DelayLevels(self.settings.store.message_delay_level)
+        files = CarriedFiles(self.disk, PurePath(self.settings.store.store_path_root_dir) / "config")
+        files.set_timer(self.service)
+        self.schedule = ScheduleMessageService(
+            ScheduleParts(
+                settings=self.settings,
+                clock=self.clock,
+                store=self.store,
+                files=files,
+                levels=levels,
+                put=self._put,
+                is_local=lambda: True,
+                on_delivered=lambda level, messages, size: None,
+                on_failure=self._failed,
+            )
+        )
+        self.delay_hook = DelayHook(levels, self.schedule.wake)
+        self.schedule.start()
+        return self
+
+    async def close(self) -> None:
+        await self.schedule.shutdown()
+        await super().close()
+
+    def put(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
+        """As a send goes; None: it was refused."""
+        if self.hook(message) is not None or self.delay_hook(message) is not None:
+            return None
+        return self.store.put_message(message)
+
+
+@dataclass(slots=True)
+class Sent:
+    """One message that was taken.
+
+    Attributes:
+        due_ms: of a timer message, wall clock.
+        delay_ms: of one with a level, from `stored_ms` (wall) or `sent_ms` (monotonic) on.
+        end: of its record in the log.
+        is_settled: the life in which it was sent has ended; `is_durable` says whether it must come.
+        marker_end: of the record that recalls it, in the life in which that was sent.
+    """
+
+    key: str
+    due_ms: int
+    delay_ms: int
+    stored_ms: int
+    sent_ms: int
+    end: int
+    is_settled: bool = False
+    is_durable: bool = False
+    marker_end: int = 0
+    is_recalled: bool = False
+
+
+class DelayStory:
+    """Attributes:
+    marks: what happened, for the campaign's statistics.
+    history: the same in order, for whoever reads a failure.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = SimRng(seed)
+        self.clock = SimClock()
+        rng = self.rng.fork("disk")
+        self.disk = SimDisk(rng, self.clock, write_back=rng.choice((0.0, 0.2, 0.6)))
+        self.settings = self._settings(self.rng.fork("settings"))
+        self.marks: set[str] = {str(self.settings["flush_disk_type"])}
+        self.history: list[str] = [str(self.settings)]
+        self.sent: dict[str, Sent] = {}
+        self._delivered_at: dict[str, int] = {}  # monotonic
+        self._node: DelayNode | None = None
+        self._number = 0
+        self._right_from_ms = 0  # monotonic; what is sent from then on comes in time
+
+    @staticmethod
+    def _settings(rng: SimRng) -> dict[str, object]:
+        return {
+            "flush_disk_type": rng.choice(("SYNC_FLUSH", "ASYNC_FLUSH")),
+            "flush_interval_commit_log": rng.choice((20, 500)),
+            "flush_commit_log_thorough_interval": rng.choice((50, 10_000)),
+            "timer_precision_ms": rng.choice((100, 500, 1000, 1000)),
+            "timer_flush_interval_ms": rng.choice((50, 1000, 5000)),
+            "timer_roll_window_slot": rng.choice((8, 40, 172_800)),
+            "mapped_file_size_timer_log": rng.choice((520, 5200)),
+            "mapped_file_size_commit_log": 65_536,
+            "flush_delay_offset_interval": rng.choice((50, 10_000)),
+            "message_delay_level": LEVELS,
+        }
+
+    def run(self) -> None:
+        """Live, die, start again; in the last life everything comes. The wheel is a small one: the simulated disk
+        looks at every page of a file to find those that changed."""
+        with (
+            patch.multiple(timer_wheel, SLOTS=SLOTS, WHEEL_SIZE=SLOTS * timer_wheel.SLOT_SIZE),
+            patch.multiple(timer_message_store, SLOTS=SLOTS, SLOTS_PER_LAP=SLOTS // 2),
+        ):
+            self._tell()
+
+    def _tell(self) -> None:
+        for life in range(self.rng.between(1, 4)):
+            self._live(life, self.rng.choice(ENDINGS))
+            self._move_clock(self.rng, "while nobody was there")
+        self._live(99, "to the end")
+
+    # -- one life --
+
+    def _live(self, life: int, ending: str) -> None:
+        rng, disk = self.rng.fork(f"life {life}"), self.disk
+        if ending == "start":  # the power goes while it starts
+            disk.cut_power_after(rng.below(60))
+        try:
+            run_simulation(
+                lambda world: self._main(world, rng, ending), seed=rng.seed, disk=disk, clock=self.clock
+            )
+        except PowerLoss:
+            self._note_durable(disk)
+        self._node = None
+        self.marks.add(f"ending: {ending}")
+        self.history.append(f"life {life} ended: {ending} {disk.lost_at}; wall {self.clock.wall_ms()}")
+        self.disk = disk.boot()
+
+    async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
+        node = DelayNode(world, world.disk)
+        node.configure(**self.settings)
+        await node.open()
+        self._node = node
+        self._watch(node)
+        self._judge(node)
+        if ending == "to the end":
+            await self._finish(node, rng)
+            return
+        if ending == "operation":
+            world.disk.cut_power_after(rng.below(600))
+        await self._work(node, rng, rng.between(5, 60))
+        if ending == "shutdown":
+            await node.close()
+            self._durable_up_to(1 << 62)
+        elif ending == "kill":
+            self._durable_up_to(node.store.flushed_offset if node.store.flusher.is_sync else 1 << 62)
+        else:
+            self._durable_up_to(node.store.flushed_offset)
+            world.disk.cut_power()
+            raise PowerLoss
+
+    def _watch(self, node: DelayNode) -> None:
+        """Note when each message is delivered, by the clock that is never set."""
+        inner = node.store.put_message
+
+        def put_message(message: MessageExtBrokerInner) -> PutMessageResult:
+            if message.topic == TOPIC:
+                self._delivered_at[message.properties[_KEY]] = self.clock.monotonic_ms()
+            return inner(message)
+
+        plainly = node.store.plain_writer.append_copy
+
+        def append_copy(
+            record: memoryview, copy: RecordCopy, topic: bytes, queue_id: int, properties: bytes, *others: Any
+        ) -> int:
+            stored = plainly(record, copy, topic, queue_id, properties, *others)
+            if stored and topic == TOPIC.encode():
+                self._delivered_at[decode_properties(properties)[_KEY]] = self.clock.monotonic_ms()
+            return stored
+
+        node.store.put_message = put_message  # type: ignore[method-assign]
+        node.store.plain_writer.append_copy = append_copy  # type: ignore[method-assign]
+
+    def _note_durable(self, disk: SimDisk) -> None:
+        if self._node is not None:
+            self._durable_up_to(self._node.store.flushed_offset)
+        if disk.lost_at:
+            self.marks.add("power lost in: " + disk.lost_at.split()[0] + " " + disk.lost_at.split("/")[2])
+
+    def _durable_up_to(self, end: int) -> None:
+        """A life has ended, and the log is there up to `end`. What lies behind may be gone or not: it need not come."""
+        for sent in self.sent.values():
+            if not sent.is_settled:
+                sent.is_settled, sent.is_durable = True, sent.end <= end
+            if sent.marker_end:
+                sent.is_recalled = sent.marker_end <= end
+                sent.is_durable = sent.is_durable and sent.is_recalled
+                sent.marker_end = 0
+
+    # -- what happens --
+
+    async def _work(self, node: DelayNode, rng: SimRng, steps: int) -> None:
+        for _ in range(steps):
+            for _ in range(rng.choice((0, 1, 1, 3, 12))):
+                self._send(node, rng)
+            if rng.chance(0.2):
+                self._recall(node, rng)
+            if rng.chance(0.1):
+                self._move_clock(rng, "in operation")
+            await node.sleep_ms(rng.choice((0, 7, 100, 400, 1_000, 4_000)))
+
+    def _send(self, node: DelayNode, rng: SimRng) -> None:
+        self._number += 1
+        key, now = f"K{self._number}", self.clock.wall_ms()
+        delay_ms, due_ms, properties = 0, 0, {_KEY: key}
+        if rng.chance(0.4):
+            level = rng.between(1, 4)
+            properties[const.PROPERTY_DELAY_TIME_LEVEL] = str(level)
+            delay_ms = DelayLevels(LEVELS).delay_ms(level)
+        else:
+            due_ms = now + rng.below(rng.choice(DELAYS_MS)) + 1
+            properties[const.PROPERTY_TIMER_DELIVER_MS] = str(due_ms)
+        result = node.put(MessageExtBrokerInner(TOPIC, 0, b"x", properties, born_timestamp=now, born_host=_HOST))
+        if result is not None and result.ok:
+            self.sent[key] = Sent(key, due_ms, delay_ms, now, self.clock.monotonic_ms(), result.end_offset)
+
+    def _recall(self, node: DelayNode, rng: SimRng) -> None:
+        """Of what waits; a message that came already, before the clock was set back, cannot be recalled."""
+        now = self.clock.wall_ms()
+        waiting = [
+            sent for sent in self.sent.values()
+            if sent.due_ms > now and not sent.marker_end and not sent.is_recalled
+            and sent.key not in self._delivered_at
+        ]  # fmt: skip
+        if not waiting:
+            return
+        sent = rng.choice(waiting)
+        recalled = delete_key(TOPIC, sent.key) if rng.chance(0.5) else sent.key
+        properties = {
+            const.PROPERTY_TIMER_DEL_UNIQKEY: recalled,
+            const.PROPERTY_TIMER_DELIVER_MS: str(sent.due_ms),
+            _KEY: sent.key,
+        }
+        result = node.put(MessageExtBrokerInner(TOPIC, 0, b"0", properties, born_timestamp=now, born_host=_HOST))
+        if result is not None and result.ok:
+            sent.marker_end = result.end_offset
+            self.marks.add("recalled")
+
+    def _move_clock(self, rng: SimRng, when: str) -> None:
+        kind = rng.choice(("jumps ahead", "jumps back", "stands still", "goes on"))
+        if kind == "goes on":
+            return
+        delta = rng.below(rng.choice(JUMPS_MS)) + 1
+        if kind == "stands still":
+            self.clock.advance_ms(delta)
+        self.clock.jump_wall_ms(delta if kind == "jumps ahead" else -delta)
+        self.marks.add(f"clock {kind} {when}")
+        self.history.append(f"clock {kind} {when}: {delta} ms; wall {self.clock.wall_ms()}")
+
+    # -- rules --
+
+    async def _finish(self, node: DelayNode, rng: SimRng) -> None:
+        """The clock is right from now on."""
+        there = {message.uniq_key for message in node.delivered()}  # what was delivered before may be lost
+        self._delivered_at = {key: at_ms for key, at_ms in self._delivered_at.items() if key in there}
+        self._right_from_ms = self.clock.monotonic_ms() + CHECKS_AFTER_MS
+        for _ in range(20):
+            self._send(node, rng)
+        await node.sleep_ms(CHECKS_AFTER_MS)
+        for _ in range(20):
+            self._send(node, rng)
+        await node.sleep_ms(CHECKS_AFTER_MS)
+        self._durable_up_to(1 << 62)
+        gave_up_ms = self.clock.monotonic_ms() + GIVE_UP_MS
+        while missing := self._missing():
+            assert self.clock.monotonic_ms() < gave_up_ms, f"lost: {missing[:3]}"
+            await node.sleep_ms(5_000)
+        await node.sleep_ms(25_000)  # nothing may come twice, or though it was recalled
+        self._judge(node)
+        await node.close()
+
+    def _missing(self) -> list[Sent]:
+        return [
+            sent
+            for sent in self.sent.values()
+            if sent.is_durable and not sent.is_recalled and sent.key not in self._delivered_at
+        ]
+
+    def _judge(self, node: DelayNode) -> None:
+        delivered = node.delivered()
+        twice = [key for key, count in Counter(message.uniq_key for message in delivered).items() if count > 1]
+        assert not twice, f"delivered more than once: {[self.sent.get(str(key)) for key in twice]}"
+        for message in delivered:
+            sent = self.sent[str(message.uniq_key)]
+            assert not sent.is_recalled, f"recalled, and came: {sent}"
+            sent.is_durable = True  # it survived a start: its copy does from now on
+            if sent.due_ms:
+                self._judge_timer(sent, message)
+            else:
+                self._judge_level(sent, message)
+
+    def _judge_timer(self, sent: Sent, message: MessageExt) -> None:
+        came = message.store_timestamp
+        assert came >= sent.due_ms, f"early: {sent} came at {came}"
+        if const.PROPERTY_TIMER_ROLL_TIMES in message.properties:
+            self.marks.add("rolled")
+        if self._right_from_ms and sent.sent_ms >= self._right_from_ms:
+            most = int(str(self.settings["timer_precision_ms"])) + LATE_MOST_MS
+            assert came - sent.due_ms <= most, f"late: {sent} came at {came}"
+            self.marks.add("in time")
+
+    def _judge_level(self, sent: Sent, message: MessageExt) -> None:
+        waited_ms = self._delivered_at[sent.key] - sent.sent_ms
+        by_wall_ms = message.store_timestamp - sent.stored_ms
+        assert max(waited_ms, by_wall_ms) >= sent.delay_ms, f"early: {sent} came after {waited_ms} ms, {by_wall_ms} ms"
+        self.marks.add("level")
+
+
+_KEY: Final = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+_HOST: Final = b"\x7f\0\0\1\0\0\x12\x34"

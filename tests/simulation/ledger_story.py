@@ -1,0 +1,287 @@
+"""The story of one DLedger member's files under a seed: a leader or a follower that loses its power, again and again.
+
+A naive log (tests/unit/store/dledger/naive_dledger.py) says what was done, what was durable and what was promised.
+After every start:
+
+* nothing comes back that was truncated or never was: every entry is the one that was written last at its index (S7);
+* nothing durable is lost, unless a bit was changed; then the member knows that it lost something (S10), unless what is
+  left is what a loss of power may leave;
+* without changed bits nobody is amnesiac;
+* term and vote are those stored last, or those that were being stored;
+* the committed index does not lie;
+* a scan by Java's rules finds the same log.
+"""
+
+from collections import Counter
+from pathlib import PurePath
+
+from maxq.errors import LedgerMismatchError, StoreFailedError
+from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
+from maxq.store.dledger.interfaces import TermState
+from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import PowerLoss, SimDisk
+from maxq.testing.sim_rng import SimRng
+from tests.unit.store.dledger.naive_dledger import NaiveEntry, NaiveLog, java_recovery
+
+_BASE = PurePath("base")
+_FOLDER = _BASE / "dledger-n0"
+_FILE_SIZE = 4096
+_LIVES = 6
+
+
+class LedgerStory:
+    """One seed.
+
+    Attributes:
+        marks: how often each kind of thing happened.
+        history: what happened, for whoever reads a failure.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = SimRng(seed)
+        self.marks: Counter[str] = Counter()
+        self.history: list[str] = []
+        self.disk = SimDisk(self.rng.fork("disk"), SimClock(), metadata_in_order=self.rng.chance(0.5))
+        self.log = NaiveLog(_FILE_SIZE)
+        self.may_be: list[list[NaiveEntry]] = []  # logs that may be found beside prefixes of this one
+        self.durable = -1
+        self.committed = -1
+        self.terms = [TermState()]  # the last one is the newest; those before it may be found if it was not stored
+        self.flipped = False
+        self.scars: set[int] = set()  # changed bytes of data files that lay further back than starts look
+        self.forgot = False
+        self.store = self._new()
+
+    def run(self) -> None:
+        """Tell it; AssertionError if a rule is broken."""
+        for _ in range(_LIVES):
+            try:
+                if self.rng.chance(0.6):
+                    self.disk.cut_power_after(self.rng.below(250))
+                self.store = self._new()
+                self._check_start(self.store.load())
+                self._live()
+                self._end()
+            except StoreFailedError:
+                assert self.scars, "an entry cannot be read"
+                self.marks["damaged far back"] += 1
+            except PowerLoss:
+                self.marks[f"power lost in: {self._where()}"] += 1
+                self.history.append(f"power lost in {self.disk.lost_at}")
+            self.disk = self.disk.boot()
+            self._flip()
+        self.store = self._new()
+        self._check_start(self.store.load())
+
+    def _new(self) -> DLedgerMmapFileStore:
+        store = DLedgerMmapFileStore(
+            _BASE, "n0", disk=self.disk, clock=self.disk.clock, data_file_size=_FILE_SIZE, index_file_size=640,
+            populate_ahead=0,
+        )  # fmt: skip
+        store._flusher.commit_soon = lambda: None  # type: ignore[method-assign]  # durable when the story says so
+        store.set_listeners(lambda first, last: None, self._on_durable)
+        return store
+
+    def _where(self) -> str:
+        operation, _, path = self.disk.lost_at.partition(" ")
+        parts = PurePath(path).parts
+        return f"{operation} {parts[2] if len(parts) > 2 else path}"
+
+    # --- a life ---
+
+    def _live(self) -> None:
+        names = ("own", "own", "follow", "follow", "flush", "flush", "commit", "truncate", "note", "term", "reset")
+        for _ in range(self.rng.between(3, 40)):
+            name = self.rng.choice(names)
+            if self.forgot and name in ("own", "truncate", "reset"):
+                continue  # a leader tells it first what it forgot
+            self.marks[name] += 1
+            getattr(self, f"_do_{name}")()
+
+    def _on_durable(self, index: int) -> None:
+        self.durable = max(self.durable, index)
+
+    def _body(self) -> bytes:
+        size = self.rng.choice((0, 7, 60, 300, 1200, 3900))
+        return bytes(1 + byte % 255 for byte in self.rng.bytes(self.rng.between(0, size)))
+
+    def _term(self) -> int:
+        return max(self.terms[-1].term, self.log.entries[-1].term if self.log.entries else 0)
+
+    def _do_term(self) -> None:
+        state = TermState(self._term() + self.rng.between(1, 2), self.rng.choice(("n0", "n1", None)))
+        self.terms.append(state)
+        self.store.store_term(state)
+        self.terms = [state]
+        self.history.append(f"{state} durable")
+
+    def _do_own(self) -> None:
+        self._do_term()
+        self.store.begin_leading(self.terms[-1].term)
+        for _ in range(self.rng.between(1, 4)):
+            body = self._body()
+            entry = self.log.append(self.terms[-1].term, body)
+            assert self.store.append(body) == entry.index
+        self.store.end_leading()
+        self.history.append(f"own entries up to {self.log.next_index - 1}, durable {self.durable}")
+
+    def _do_follow(self) -> None:
+        if self.terms[-1].term < self._term():
+            self._do_term()
+        entries = [self.log.append(self.terms[-1].term, self._body()) for _ in range(self.rng.between(1, 5))]
+        for entry in entries:
+            self.store.append_entries(EntryRun.of(entry.encode()))
+        self.history.append(f"a leader's entries up to {self.log.next_index - 1}, durable {self.durable}")
+
+    def _do_flush(self) -> None:
+        self.store._flusher.flush_inline()
+        assert self.store.durable_index == self.store.end_index
+        self.history.append(f"durable up to {self.durable}")
+
+    def _do_commit(self) -> None:
+        if self.store.durable_index > self.committed:
+            self.committed = self.rng.between(self.committed + 1, self.store.durable_index)
+            self.store.commit(self.committed)
+            self.history.append(f"committed up to {self.committed}")
+
+    def _do_note(self) -> None:
+        job = self.store.notes.job()
+        if job is not None:
+            job.work()
+            job.done()
+
+    def _do_truncate(self) -> None:
+        low, high = max(self.committed, self.store.begin_index, 0), self.store.end_index
+        if low >= high:
+            return
+        if self.committed > self.store.begin_index:
+            try:
+                self.store.truncate(self.committed - 1)
+            except LedgerMismatchError:
+                self.marks["truncation below committed refused"] += 1
+        index = self.rng.between(low, high)
+        self.may_be.append(list(self.log.entries))
+        self.durable = min(self.durable, index)
+        self.history.append(f"truncate behind {index}")
+        self.store.truncate(index)
+        self.log.truncate(index)
+        self.may_be.clear()
+
+    def _do_reset(self) -> None:
+        if not self.rng.chance(0.1):
+            return
+        index = self.log.next_index + self.rng.between(1, 50)
+        position = self.log.end + self.rng.between(1, 5) * _FILE_SIZE
+        position -= position % _FILE_SIZE if self.rng.chance(0.5) else 0
+        self.may_be.append(list(self.log.entries))
+        self.log = NaiveLog(_FILE_SIZE, [], index, position)
+        self.durable, self.committed = -1, index - 1  # as long as the power may go
+        self.history.append(f"reset to {index} at {position}")
+        self.store.reset(index, position)
+        self.may_be.clear()
+        self.durable = index - 1
+        self.marks["emptied"] += 1
+
+    def _end(self) -> None:
+        self.history.append("the end")
+        if self.rng.chance(0.3):
+            self.store.close_inline()
+            self.marks["ending: shutdown"] += 1
+        elif self.rng.chance(0.4):
+            self.marks["ending: kill"] += 1
+        else:
+            self.marks["ending: power"] += 1
+            self.disk.cut_power()
+
+    def _flip(self) -> None:
+        self.flipped = False
+        if not self.rng.chance(0.25):
+            return
+        names = ["currterm", "checkpoint"]
+        names += [f"data/{entry.name}" for entry in self.disk.list(_FOLDER / "data")] * 3
+        names += [f"index/{entry.name}" for entry in self.disk.list(_FOLDER / "index")]
+        path = _FOLDER / self.rng.choice(names)
+        if not self.disk.exists(path):
+            return
+        data = bytearray(self.disk.read(path))
+        used = len(bytes(data).rstrip(b"\0"))
+        if not used:
+            return
+        position, bit = self.rng.below(used), self.rng.below(8)
+        data[position] ^= 1 << bit
+        self.disk.write(path, bytes(data))
+        self.flipped = True
+        if path.parent.name == "data":
+            self.scars.add(int(path.name) + position)
+        self.marks[f"flipped: {path.parent.name if path.parent != _FOLDER else path.name}"] += 1
+        self.history.append(f"{path}: byte {position} bit {bit} changed")
+
+    # --- what a start must find ---
+
+    def _check_start(self, report: object) -> None:
+        store, entries = self.store, {entry.index: entry for entry in self.log.entries}
+        self.history.append(f"start: {report}")
+        old = [{entry.index: entry for entry in entries_of} for entries_of in self.may_be]
+        last = store.end_index
+        found = [entry for index in range(max(store.begin_index, 0), last + 1) if (entry := self._entry(index))]
+        for entry in found:
+            is_scanned = entry.index > last - store.report.scanned_entries
+            if not is_scanned and any(entry.pos <= scar < entry.pos + entry.size for scar in self.scars):
+                continue
+            known = [table[entry.index] for table in (entries, *old) if entry.index in table]
+            assert any(_same(entry.encode(), one.encode()) for one in known), (
+                f"entry {entry.index} of term {entry.term} is none that was written"
+            )
+        lost = last < self.durable
+        if lost and not self.forgot:
+            assert self.flipped or self.scars, f"entries up to {self.durable} were durable, the log ends with {last}"
+            if store.amnesiac_until < 0:
+                self.marks["lost, and it looks torn"] += 1
+            else:
+                self.marks["lost, and it knows"] += 1
+                assert store.amnesiac_until > last
+        if store.amnesiac_until >= 0 and not self.forgot:
+            assert self.flipped or self.scars, f"amnesiac without a changed bit: {store.report.amnesia}"
+        self.forgot = store.amnesiac_until >= 0
+        if not self.forgot:
+            assert store.term_state in self.terms, f"{store.term_state} is none of {self.terms}"
+        if not self.scars:
+            assert store.committed_index <= self.committed, f"{store.committed_index} is not committed"
+        assert store.durable_index == last
+        self._java(found)
+        self._adopt(found)
+
+    def _entry(self, index: int) -> DLedgerEntry | None:
+        try:
+            return self.store.entry(index)
+        except StoreFailedError:
+            assert self.scars, f"entry {index} cannot be read"
+            self.marks["damaged far back"] += 1
+            return None
+
+    def _java(self, found: list[DLedgerEntry]) -> None:
+        if self.store.begin_index != 0 or self.scars:
+            return
+        folder = _FOLDER / "data"
+        files = {entry.name: self.disk.read(folder / entry.name) for entry in self.disk.list(folder)}
+        assert len(java_recovery(files, _FILE_SIZE)) == len(found), "Java's rules find another log"
+
+    def _adopt(self, found: list[DLedgerEntry]) -> None:
+        """What was found is the log now; what was not durable and is gone was never promised."""
+        store = self.store
+        entries = [NaiveEntry(entry.index, entry.term, entry.pos, entry.body) for entry in found]
+        self.log = NaiveLog(_FILE_SIZE, entries, store.next_index, store.end_position)
+        self.may_be.clear()
+        self.terms = [store.term_state]
+        self.durable = store.end_index
+        self.committed = store.committed_index
+        if self.forgot and self.rng.chance(0.5):  # a leader had all of it
+            store.remembered()
+            self.forgot = False
+            self.marks["remembered"] += 1
+
+
+def _same(found: bytes, written: bytes) -> bool:
+    """Equal; or only the CRCs are missing, which is all that an entry without a body may lose of its torn header."""
+    return found == written or (found[:36] + found[44:] == written[:36] + written[44:] and not any(found[36:44]))

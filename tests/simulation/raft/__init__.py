@@ -1,0 +1,1 @@
+"""Clusters of DLedger cores in one thread, under a seed."""

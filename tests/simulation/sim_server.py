@@ -1,0 +1,74 @@
+"""A machine of a simulated cluster of whole servers: the name server, or a broker with settings of its story."""
+
+from abc import ABC, abstractmethod
+from pathlib import PurePath
+from typing import Final
+
+from maxq.broker.controller import BrokerController
+from maxq.config import BrokerSettings, NamesrvSettings
+from maxq.config.host import broker_on
+from maxq.machine import system_host
+from maxq.namesrv.controller import NamesrvController
+from maxq.testing.sim_machine import SimMachine
+from maxq.testing.sim_rng import SimRng
+from maxq.testing.simulation import SimWorld
+
+NAMESRV, CLIENT = "10.0.0.9", "10.0.1.1"
+NAMESRV_ADDRESS: Final = f"{NAMESRV}:9876"
+STORE: Final = PurePath("/store")
+TOPIC: Final = "Simulated"
+
+
+class SimServer(ABC):
+    """A machine and what runs on it; number -1 is the name server."""
+
+    def __init__(self, world: SimWorld, address: str, rng: SimRng, number: int) -> None:
+        self.machine = SimMachine(world.loop, address, rng)
+        self.number = number
+        self._rng = rng
+        self.running: BrokerController | NamesrvController | None = None
+
+    @abstractmethod
+    def broker_properties(self) -> dict[str, str]:
+        """Settings of its broker, beside those that all have."""
+
+    async def start(self) -> None:
+        """Boot and serve; dies again if that is ordered."""
+        self.machine.boot()
+        await self.serve()
+
+    async def serve(self) -> None:
+        """Serve on a machine that has booted."""
+        self.running = None
+        self.running = await self.machine.call(self._start)
+
+    async def _start(self) -> BrokerController | NamesrvController:
+        machine = self.machine
+        if self.number < 0:
+            settings, _ = NamesrvSettings.from_properties(
+                {"listenPort": "9876", "kvConfigPath": "/ns/kv.json", "configStorePath": "/ns/ns.properties"},
+                source="simulation",
+            )
+            namesrv = NamesrvController(settings, disk=machine.disk, clock=machine.clock, rng=self._rng)
+            await namesrv.start()
+            return namesrv
+        broker = BrokerController(self._broker_settings(), disk=machine.disk, clock=machine.clock, rng=self._rng)
+        await broker.start()
+        return broker
+
+    def _broker_settings(self) -> BrokerSettings:
+        address = self.machine.address
+        properties = {
+            "brokerClusterName": "C", "brokerName": "broker-a", "namesrvAddr": NAMESRV_ADDRESS, "brokerIP1": address,
+            "bindAddress": address, "listenPort": "10911", "storePathRootDir": str(STORE), "slaveReadEnable": "true",
+            "mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100",
+            "maxIndexNum": "400", "defaultTopicQueueNums": "2", **self.broker_properties(),
+        }  # fmt: skip
+        settings, _ = BrokerSettings.from_properties(properties, source="simulation")
+        return broker_on(settings, system_host())
+
+    async def stop(self) -> None:
+        """End it in order, if it runs."""
+        running, self.running = self.running, None
+        if running is not None and self.machine.is_up:
+            await self.machine.call(running.shutdown)

@@ -1,0 +1,61 @@
+"""The record of what was sent again."""
+
+from pathlib import Path
+
+import pytest
+
+from maxq.errors import PipelineError
+from maxq.pipeline.archive.record import SentRecord, piece_name
+from maxq.protocol.message_queue import MessageQueue
+
+QUEUE = MessageQueue("%DLQ%g", "broker-a", 0)
+
+
+def test_what_is_done_is_known_to_the_next_run_under_the_same_id(tmp_path: Path) -> None:
+    one = SentRecord(tmp_path / "new" / "record", "work")
+    one.begin()
+    one.add(3, {QUEUE: [(0, 4)]})
+    one.add(2, {QUEUE: [(5, 6), (9, 9)]})
+    other = SentRecord(tmp_path / "new" / "record", "work")
+    assert (other.id, other.rows, other.coverage) == (one.id, 5, {QUEUE: [(0, 6), (9, 9)]})
+    assert piece_name(one.id, {QUEUE: [(0, 4)]}) == piece_name(other.id, {QUEUE: [(0, 4)]})
+    assert piece_name(one.id, {QUEUE: [(0, 4)]}) != piece_name(one.id, {QUEUE: [(0, 5)]})
+
+
+@pytest.mark.parametrize("kept", [1, 5, 30])
+def test_a_line_that_was_torn_is_as_if_it_was_never_begun(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "record"
+    one = SentRecord(path, "work")
+    one.begin()
+    head = path.read_bytes()
+    one.add(3, {QUEUE: [(0, 4)]})
+    path.write_bytes(path.read_bytes()[: len(head) + kept])
+    other = SentRecord(path, "work")
+    assert (other.id, other.rows, other.coverage) == (one.id, 0, {})
+    other.add(3, {QUEUE: [(0, 4)]})
+    assert SentRecord(path, "work").rows == 3
+
+
+def test_a_piece_that_was_begun_and_not_done_is_known(tmp_path: Path) -> None:
+    one = SentRecord(tmp_path / "record", "work")
+    one.begin_piece({QUEUE: [(0, 4)]})
+    other = SentRecord(tmp_path / "record", "work")
+    assert (other.pending, other.coverage) == ({QUEUE: [(0, 4)]}, {})
+    other.add(3, {QUEUE: [(0, 4)]})
+    assert (other.pending, SentRecord(tmp_path / "record", "work").pending) == ({}, {})
+
+
+def test_a_torn_head_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "record"
+    path.write_bytes(b'{"maxqRec')
+    SentRecord(path, "work").add(1, {QUEUE: [(0, 0)]})
+    assert SentRecord(path, "work").rows == 1
+
+
+def test_the_record_of_other_work_is_refused(tmp_path: Path) -> None:
+    SentRecord(tmp_path / "record", "work").begin()
+    with pytest.raises(PipelineError, match="records other work"):
+        SentRecord(tmp_path / "record", "other")
+    (tmp_path / "text").write_text("hello\n")
+    with pytest.raises(PipelineError, match="line 1"):
+        SentRecord(tmp_path / "text", "work")

@@ -1,0 +1,166 @@
+"""However a log is cut into pieces, each record comes out once; damage is named once, and nothing behind it is lost."""
+
+from typing import Any
+
+import pytest
+
+from maxq.pipeline.records.record_batches import RecordBatches
+from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide
+from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, usual_piece_bytes
+from maxq.pipeline.store.store_tables import TABLES, read_table, table_tasks
+from maxq.store.tools.log_walk import LogWalk
+from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.offsets import queue_offsets
+from maxq.store.tools.queue_files import QueueFiles
+from maxq.testing.sim_disk import SimDisk
+from tests.unit.store_tools.golden_stores import NAMES, ROOT, golden_disk, needs_golden, open_files
+
+pytestmark = needs_golden
+COLUMNS = ("physicalOffset", "topic", "queueId", "queueOffset", "msgId", "uniqKey", "sysFlag", "bornHost")
+
+
+def read(
+    disk: SimDisk, pieces: list[LogPiece], chosen: RowFilter | None = None
+) -> tuple[list[dict[str, Any]], list[Corruption]]:
+    found: list[dict[str, Any]] = []
+    corruption: list[Corruption] = []
+    for piece in pieces:
+        reader = PieceReader(disk, piece)
+        for view, rows in reader.rows():
+            rows = chosen.select(view, rows) if chosen else rows
+            for batch in RecordBatches(COLUMNS, "b").batches(view, rows):
+                found += batch.to_pylist()
+        corruption += reader.corruption
+    return found, corruption
+
+
+@pytest.mark.parametrize("piece_bytes", [1000, 30_011, 1 << 30])
+@pytest.mark.parametrize("name", NAMES)
+def test_any_cut_gives_the_same_messages(name: str, piece_bytes: int) -> None:
+    disk = golden_disk(name)
+    files = open_files(disk)
+    walk = LogWalk(files)
+    expected = [{key: row[key] for key in COLUMNS} for batch in walk.batches() for row in messages_of(batch)]
+    found, corruption = read(disk, log_pieces(files, piece_bytes=piece_bytes))
+    assert found == expected
+    if not files.dledger:
+        assert [(c.file, c.position, c.end) for c in corruption if not c.reason.startswith("torn")] == [
+            (files.name(damage.file.path), damage.start, damage.end) for damage in walk.damages
+        ]
+
+
+def test_a_range_of_physical_offsets_is_read_alone() -> None:
+    disk = golden_disk("clean")
+    files = open_files(disk)
+    whole, _ = read(disk, log_pieces(files))
+    low, high = whole[40]["physicalOffset"], whole[90]["physicalOffset"]
+    found, _ = read(disk, log_pieces(files, piece_bytes=5000, low=low, high=high))
+    assert found == whole[40:90]
+
+
+def test_a_flipped_bit_costs_its_message_and_is_named() -> None:
+    disk = golden_disk("clean")
+    files = open_files(disk)
+    whole, _ = read(disk, log_pieces(files))
+    file = files.log[1]
+    struck = next(row for row in whole if row["physicalOffset"] > file.from_offset)
+    data = bytearray(disk.read(file.path))
+    data[struck["physicalOffset"] - file.from_offset + 100] ^= 1
+    disk.put(file.path, bytes(data))
+    found, corruption = read(disk, log_pieces(open_files(disk), piece_bytes=4096))
+    assert [row for row in whole if row not in found] == [struck]
+    (damage,) = corruption
+    assert damage.physical_offset == struck["physicalOffset"]
+    assert damage.file == f"commitlog/{file.from_offset:020}"
+
+
+def test_a_file_that_is_gone_meanwhile_has_expired() -> None:
+    disk = golden_disk("clean")
+    files = open_files(disk)
+    pieces = log_pieces(files)
+    disk.delete(files.log[0].path)
+    found, corruption = read(disk, pieces)
+    assert found and not corruption
+    assert found[0]["physicalOffset"] >= files.log[1].from_offset
+
+
+@pytest.mark.parametrize(
+    ("condition", "matches"),
+    [
+        (Condition("topic", "=", ("Gd_Keys",)), lambda row: row["topic"] == "Gd_Keys"),
+        (Condition("topic", "in", ("Gd_Keys", "Gd_Order")), lambda row: row["topic"] in ("Gd_Keys", "Gd_Order")),
+        (Condition("queueId", "=", (1,)), lambda row: row["queueId"] == 1),
+        (Condition("queueOffset", ">=", (20,)), lambda row: row["queueOffset"] >= 20),
+        (Condition("queueOffset", "<", (3,)), lambda row: row["queueOffset"] < 3),
+        (Condition("queueOffset", "in", (3, 5)), lambda row: row["queueOffset"] in (3, 5)),
+    ],
+)  # fmt: skip
+def test_conditions_choose_rows(condition: Condition, matches: Any) -> None:
+    disk = golden_disk("clean")
+    pieces = log_pieces(open_files(disk))
+    whole, _ = read(disk, pieces)
+    assert can_decide(condition)
+    found, _ = read(disk, pieces, RowFilter((condition,)))
+    assert found == [row for row in whole if matches(row)]
+    assert 0 < len(found) < len(whole)
+
+
+@pytest.mark.parametrize(
+    "condition", [Condition("body", "=", (b"",)), Condition("tags", "=", ("x",)), Condition("queueId", "=", ("1",))]
+)
+def test_other_conditions_are_left_to_spark(condition: Condition) -> None:
+    assert not can_decide(condition)
+
+
+def table(disk: SimDisk, name: str) -> list[dict[str, Any]]:
+    files = open_files(disk)
+    tasks = table_tasks(files, name, log_pieces(files), 3)
+    return [row for task in tasks for batch in read_table(disk, task) for row in batch.to_pylist()]
+
+
+def test_queue_units_are_those_of_the_files() -> None:
+    disk = golden_disk("clean")
+    files = open_files(disk)
+    expected = [
+        (topic, queue_id, index, unit.physical_offset, unit.size, unit.tags_code)
+        for (topic, queue_id), sequence in sorted(files.queues.items())
+        for index, unit in QueueFiles(files, sequence).units()
+        if not unit.is_pre_blank
+    ]
+    columns = ("topic", "queueId", "queueOffset", "physicalOffset", "size", "tagsCode")
+    rows = [tuple(row[key] for key in columns) for row in table(disk, "consumequeue") if "batch" not in row["file"]]
+    assert rows == expected
+    batches = [row for row in table(disk, "consumequeue") if "batch" in row["file"]]
+    assert sum(row["messageCount"] for row in batches) == 21  # Gd_Bcq
+
+
+def test_index_entries_lead_to_messages() -> None:
+    disk = golden_disk("clean")
+    rows = table(disk, "index")
+    whole, _ = read(disk, log_pieces(open_files(disk)))
+    assert rows
+    assert {row["physicalOffset"] for row in rows} <= {row["physicalOffset"] for row in whole}
+    assert all(row["number"] > row["previous"] for row in rows)
+
+
+def test_offsets_and_checkpoint() -> None:
+    disk = golden_disk("clean")
+    found = [(row["topic"], row["queueId"], row["minOffset"], row["maxOffset"]) for row in table(disk, "offsets")]
+    assert found == [(q.topic, q.queue_id, q.min_offset, q.max_offset) for q in queue_offsets(open_files(disk))]
+    (checkpoint,) = table(disk, "checkpoint")
+    assert checkpoint["physicMsgTimestamp"].year > 2020
+
+
+def test_every_table_of_an_empty_store_is_empty() -> None:
+    disk = golden_disk("clean")
+    disk.delete_tree(ROOT)
+    disk.put(ROOT / "checkpoint", b"")
+    for name in TABLES:
+        if name != "timer":  # reads through an overlay of a real disk
+            assert table(disk, name) == [], name
+
+
+@pytest.mark.parametrize(("mib", "usual", "narrow"), [(10, 64, 128), (600, 150, 300), (20_000, 256, 512)])
+def test_a_read_that_passes_bodies_over_is_cut_into_half_as_many_pieces(mib: int, usual: int, narrow: int) -> None:
+    assert usual_piece_bytes(mib << 20) == usual << 20
+    assert usual_piece_bytes(mib << 20, narrow=True) == narrow << 20

@@ -1,0 +1,114 @@
+"""Options mean what they mean for Spark's Kafka source; a wrong one is refused by name, value and what is allowed."""
+
+import pytest
+
+from maxq.errors import ConfigError
+from maxq.pipeline.options.read_options import EARLIEST, LATEST, Position, ReadOptions
+
+BASE = {"rocketmq.namesrv": "127.0.0.1:9876", "subscribe": "T"}
+
+
+def batch(**given: str) -> ReadOptions:
+    return ReadOptions.parse(BASE | given, streaming=False)
+
+
+def stream(**given: str) -> ReadOptions:
+    return ReadOptions.parse(BASE | given, streaming=True)
+
+
+def test_defaults_of_batch_and_stream() -> None:
+    assert (batch().starting, batch().ending) == (Position("earliest"), Position("latest"))
+    assert stream().starting == Position("latest")
+    assert (batch().fail_on_data_loss, batch().read_from, batch().group_id) == (True, "auto", None)
+    assert batch().columns[:2] == ("body", "topic")
+    assert len(batch().columns) == 20
+
+
+def test_names_are_read_in_any_case_and_lists_are_split() -> None:
+    options = ReadOptions.parse(
+        {"ROCKETMQ.NAMESRV": " a:1, b:2 ", "Subscribe": "A, B,A", "FAILONDATALOSS": "FALSE"}, streaming=False
+    )
+    assert options.connection.namesrv == "a:1;b:2"
+    assert options.selection.topics == ("A", "B")
+    assert not options.fail_on_data_loss
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("200ms", 200), ("30s", 30_000), ("15m", 900_000), ("2 hours", 7_200_000), ("1d", 86_400_000),
+                     ("750", 750), ("5 minutes", 300_000), ("10 seconds", 10_000)],
+)  # fmt: skip
+def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
+    assert stream(maxTriggerDelay=text).max_trigger_delay_ms == ms
+
+
+def test_positions() -> None:
+    table = {"T": {"broker-a": {0: 5, 1: EARLIEST, 2: LATEST}}}
+    assert stream(startingOffsets='{"T":{"broker-a":{"0":5,"1":-2,"2":-1}}}').starting == Position("offsets", table)
+    everywhere = stream(startingOffsets='{"T":{"0":5}}').starting
+    assert everywhere.of_queue("T", "any", 0) == 5
+    assert everywhere.of_queue("T", "any", 1) is None
+    assert batch(startingTimestamp="1000").starting == Position("timestamp", timestamp=1000)
+    assert batch(endingOffsetsByTimestamp='{"T":{"b":{"0":7}}}').ending == Position("timestamp", {"T": {"b": {0: 7}}})
+    assert stream(startingOffsetsByGroup="g").starting == Position("group", group="g")
+
+
+def test_assign_names_queues() -> None:
+    given = {"rocketmq.namesrv": "a:1", "assign": '{"T":{"broker-a":[0,2]},"U":[1]}'}
+    selection = ReadOptions.parse(given, streaming=False).selection
+    assert selection.topics == ("T", "U")
+    assert [selection.takes("T", "broker-a", n) for n in range(3)] == [True, False, True]
+    assert not selection.takes("T", "broker-b", 0)
+    assert selection.takes("U", "broker-b", 1)
+
+
+def test_tls_and_acl_options() -> None:
+    given = {"rocketmq.tls.client.trustCertPath": "/ca.pem", "rocketmq.accessKey": "a", "rocketmq.secretKey": "geheim"}
+    connection = batch(**given).connection
+    assert connection.use_tls
+    assert connection.tls == (("tls.client.trustCertPath", "/ca.pem"),)
+    assert "geheim" not in repr(connection)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"subscibe": "x"}, "unknown option subscibe; did you mean subscribe?"),
+        ({"assign": "{}"}, "exactly one of the options subscribe, subscribePattern, assign .* subscribe and assign"),
+        ({"subscribe": "a b"}, "option subscribe is 'a b'"),
+        ({"subscribe": ""}, "none is there"),
+        ({"rocketmq.namesrv": "host"}, "rocketmq.namesrv is 'host'; it must be host:port"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe'; it must be one of true, false"),
+        ({"minPartitions": "0"}, "minPartitions is '0'; it must be an integer from 1"),
+        ({"startingOffsets": "first"}, "startingOffsets is 'first'; it must be earliest, latest, or JSON"),
+        ({"startingOffsets": "latest"}, "leaves a batch nothing to read"),
+        ({"startingOffsets": '{"T":{"b":{"0":-1}}}'}, "leaves a batch nothing to read"),
+        ({"endingOffsets": "earliest"}, "leaves a batch nothing to read"),
+        ({"startingOffsets": '{"T":{"b":{"0":-3}}}'}, "must be earliest, latest, or JSON"),
+        ({"startingOffsets": '{"T":[1]}'}, "must be earliest, latest, or JSON"),
+        ({"startingTimestamp": "1", "startingOffsets": "earliest"}, "say different things about the same end"),
+        ({"maxOffsetsPerTrigger": "5"}, "is for a stream"),
+        ({"columns": "body,nobody"}, "'nobody' is no column"),
+        ({"readFrom": "tape"}, "readFrom is 'tape'; it must be one of auto, broker, slave, files"),
+        ({"subExpressionType": "SQL92"}, "needs a subExpression"),
+        ({"subExpression": "||"}, "tags with || between them"),
+        ({"rocketmq.accessKey": "a"}, "given together or not at all"),
+        ({"rocketmq.brokerWait": "soon"}, "a time such as"),
+        ({"fetchBytes": "1g"}, "at most 64m"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_reasons(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("||", r"\|\|").replace("?", r"\?")):
+        batch(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"endingOffsets": "latest"}, "a stream ends when its query is stopped"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger 9 is above"),
+        ({"maxBytesPerTrigger": "much"}, "a number of bytes"),
+    ],
+)
+def test_what_is_wrong_for_a_stream(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        stream(**given)

@@ -1,0 +1,239 @@
+"""Rebuilt files are those of the broker that wrote the store, and a broker starts on them without reading on."""
+
+import shutil
+from pathlib import Path, PurePath
+from typing import Any
+
+import pytest
+
+import maxq
+from maxq.api import Admin, Message, Producer
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import PipelineError, StoreRefusedError
+from maxq.pipeline.jobs.rebuild import Rebuild, RebuildOptions, RebuildReport
+from maxq.pipeline.jobs.task_frame import inline_runner
+from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.recovery import RecoveryReport
+from maxq.store.store_context import StoreIdentity
+from maxq.store.store_results import PutMessageStatus
+from maxq.store.tools.check import StoreCheck
+from maxq.store.tools.recover import config_of
+from maxq.store.tools.store_files import StoreFiles, StoreSettings
+from tests.unit.store_tools.golden_stores import STORES, expected, needs_golden
+
+
+def golden(name: str, tmp_path: Path) -> Path:
+    store = tmp_path / "store"
+    shutil.copytree(STORES / name, store, ignore=shutil.ignore_patterns("*.chunks", "sparse.json", "expected.json"))
+    return store
+
+
+def open_store(store: Path) -> StoreFiles:
+    conf = store / "broker.conf"
+    settings = StoreSettings.from_properties(conf.read_bytes()) if conf.exists() else None
+    return StoreFiles(SystemDisk(), PurePath(store), settings)
+
+
+def run(store: Path, piece_bytes: int = 1 << 20, **options: Any) -> RebuildReport:
+    return Rebuild(open_store(store), RebuildOptions(piece_bytes=piece_bytes, **options), inline_runner).run()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def load(store: Path) -> RecoveryReport:
+    """Start a store on it, as a broker does, and close it."""
+    files = open_store(store)
+    opened = MessageStore(config_of(files), disk=files.disk, clock=SystemClock(), broker=StoreIdentity())
+    report = opened.load()
+    opened.close()
+    return report
+
+
+def assert_starts_without_replay(store: Path) -> None:
+    report = load(store)
+    assert report.clean_exit
+    assert report.dispatched_records == 0
+    assert report.dispatch_from == report.end_offset
+    assert report.rebuild_reasons == []
+    assert report.faults == []
+
+
+@needs_golden
+@pytest.mark.parametrize("piece_bytes", [40_000, 1 << 20])
+@pytest.mark.parametrize("name", ["clean", "timer"])
+def test_files_are_java_s_byte_for_byte(name: str, piece_bytes: int, tmp_path: Path) -> None:
+    store = golden(name, tmp_path)
+    before = open_store(store)
+    result = run(store, piece_bytes, output=PurePath(tmp_path / "new"))
+    for folder in ("consumequeue", "batchconsumequeue"):
+        if (store / folder).exists():
+            assert contents(tmp_path / "new" / folder) == contents(store / folder)
+    java = [path.read_bytes() for path in sorted((store / "index").iterdir())]
+    assert [(tmp_path / "new" / "index" / name).read_bytes() for name in result.index_files] == java
+    assert open_store(store).queues == before.queues
+
+
+@needs_golden
+@pytest.mark.parametrize("name", ["clean", "no-index", "timer", "crashed-no-index", "crashed-torn"])
+def test_a_broker_starts_on_it_and_replays_nothing(name: str, tmp_path: Path) -> None:
+    store = golden(name, tmp_path)
+    run(store)
+    assert not (store / "abort").exists()
+    assert not (store / "rebuild.maxq").exists()
+    assert_starts_without_replay(store)
+    assert StoreCheck(open_store(store)).run().faults == []
+
+
+@needs_golden
+def test_the_queues_that_java_lost_are_there(tmp_path: Path) -> None:
+    store = golden("crashed-no-index", tmp_path)
+    result = run(store)
+    queues = expected("crashed-no-index-no-checkpoint")["queues"]
+    assert result.units == sum(len(queue["units"]) for queue in queues)
+
+
+@needs_golden
+def test_a_second_run_gives_the_same(tmp_path: Path) -> None:
+    store = golden("clean", tmp_path)
+    folders = ("consumequeue", "batchconsumequeue", "index")
+    run(store, 50_000)
+    first = {folder: contents(store / folder) for folder in folders} | {"": (store / "inventory.json").read_bytes()}
+    run(store, 1 << 20)
+    second = {folder: contents(store / folder) for folder in folders} | {"": (store / "inventory.json").read_bytes()}
+    assert first == second
+
+
+@needs_golden
+def test_damage_is_refused_and_nothing_changed(tmp_path: Path) -> None:
+    store = golden("crashed-flip", tmp_path)
+    before = contents(store)
+    with pytest.raises(PipelineError, match=r"the log is damaged: commitlog/.*maxq store recover --rebuild"):
+        run(store)
+    assert contents(store) == before
+
+
+@needs_golden
+@pytest.mark.parametrize(
+    ("name", "why"), [("lmq-cqext", "consumequeue_ext"), ("dledger/n1", "the log is a DLedger one")]
+)
+def test_what_the_log_does_not_tell_is_refused_by_name(name: str, why: str, tmp_path: Path) -> None:
+    store = golden(name, tmp_path)
+    with pytest.raises(PipelineError, match=why):
+        run(store)
+
+
+@needs_golden
+def test_compacted_topics_of_a_broker_that_died_are_left_to_it(tmp_path: Path) -> None:
+    store = golden("crashed", tmp_path)
+    (store / "compaction/compactionLog/Topic/0").mkdir(parents=True)
+    with pytest.raises(PipelineError, match="start the broker once"):
+        run(store)
+    assert (store / "abort").exists()
+    run(store, output=PurePath(tmp_path / "new"))
+
+
+def make_store(root: Path, count: int, topic: str = "T", first: int = 0, **config: Any) -> MessageStore:
+    """A store with messages of two queues; it is open."""
+    files = {"mapped_file_size_commit_log": 1 << 16, "mapped_file_size_consume_queue": 1000}
+    settings = {**files, "max_hash_slot_num": 50, "max_index_num": 70, **config}
+    made = MessageStoreConfig(store_path_root_dir=str(root), **settings)
+    opened = MessageStore(made, disk=SystemDisk(), clock=SystemClock(), broker=StoreIdentity())
+    opened.load()
+    put(opened, topic, range(first, first + count))
+    return opened
+
+
+def put(opened: MessageStore, topic: str, numbers: range) -> None:
+    for number in numbers:
+        properties = {"TAGS": f"t{number % 3}", "KEYS": f"k{number} both", "UNIQ_KEY": f"u{number}"}
+        result = opened.put_message(MessageExtBrokerInner(topic, number % 2, b"x" * 300, properties))
+        assert result.status is PutMessageStatus.PUT_OK
+
+
+def test_maxq_s_own_files_come_out_the_same(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 900).close()
+    store = tmp_path / "s"
+    before = contents(store)
+    run(store, 10_000)
+    after = contents(store)
+    names = sorted(name for name in before if name.startswith("index/"))
+    rebuilt = sorted(name for name in after if name.startswith("index/"))
+    assert len(names) == 40
+    assert [after[name] for name in rebuilt] == [before[name] for name in names]
+    queues = {name: data for name, data in before.items() if name.startswith(("consumequeue/", "checkpoint"))}
+    assert len(queues) == 19
+    assert {name: after[name] for name in queues} == queues
+    assert_starts_without_replay(store)
+
+
+def test_the_store_goes_on_behind_the_last_message(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 100).close()
+    run(tmp_path / "s")
+    opened = make_store(tmp_path / "s", 50, first=100)
+    assert [queue.max_offset for queue in opened.queues.of_topic("T")] == [75, 75]
+    opened.close()
+    files = open_store(tmp_path / "s")
+    assert StoreCheck(StoreFiles(files.disk, files.root, hash_slots=50, index_entries=70)).run().faults == []
+
+
+def test_a_queue_without_messages_keeps_its_numbers(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 40, topic="Old").close()
+    opened = make_store(tmp_path / "s", 700, topic="New")
+    opened.close()
+    for name in ("00000000000000000000", "00000000000000065536"):
+        (tmp_path / "s" / "commitlog" / name).unlink()  # as a broker cleans up
+    result = run(tmp_path / "s")
+    assert result.kept_queues == 2
+    assert result.log_start == 131072
+    assert_starts_without_replay(tmp_path / "s")
+    opened = make_store(tmp_path / "s", 2, topic="Old")
+    assert [queue.max_offset for queue in opened.queues.of_topic("Old")] == [21, 21]
+    opened.close()
+
+
+def test_a_store_that_a_broker_holds_is_refused(tmp_path: Path) -> None:
+    opened = make_store(tmp_path / "s", 10)
+    with pytest.raises(StoreRefusedError, match="another broker runs on this store"):
+        run(tmp_path / "s")
+    opened.close()
+
+
+@pytest.mark.parametrize("piece_bytes", [5000, 1 << 20])
+def test_a_queue_that_does_not_join_is_refused(piece_bytes: int, tmp_path: Path) -> None:
+    opened = make_store(tmp_path / "s", 60)
+    unit = opened.queues.of_topic("T")[0].unit(22)
+    assert unit is not None
+    opened.close()
+    with open(tmp_path / "s" / "commitlog" / f"{0:020d}", "r+b") as log:
+        log.seek(unit[0] + 20)
+        log.write((35).to_bytes(8, "big"))
+    with pytest.raises(PipelineError, match=rf"queue T-0: message 35 at physical offset {unit[0]} follows message 21"):
+        run(tmp_path / "s", piece_bytes)
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 10).close()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("mine")
+    with pytest.raises(PipelineError, match="is not empty, and no rebuild made it"):
+        run(tmp_path / "s", output=PurePath(tmp_path / "other"))
+    assert contents(tmp_path / "other") == {"file": b"mine"}
+
+
+def test_a_whole_server_starts_on_it_and_gives_the_messages(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="maxq.store.store_life")
+    with maxq.Standalone(tmp_path / "s") as server, Producer("p", server.namesrv_address) as producer:
+        for number in range(20):
+            message = Message("Orders", b"%d" % number)
+            message.keys = f"k{number}"
+            producer.send(message)
+    run(tmp_path / "s")
+    caplog.clear()
+    with maxq.Standalone(tmp_path / "s") as server, Admin(server.namesrv_address) as admin:
+        found = admin.messages.query_by_key("Orders", "k7")
+        assert [bytes(message.body) for message in found] == [b"7"]
+    assert any("dispatched again: 0 records" in line for line in caplog.messages)

@@ -1,0 +1,33 @@
+"""maxq.pipeline.spark.worker."""
+
+import subprocess
+import sys
+
+CODE = """
+import gc, sys
+sys.modules["__main__"].__spec__ = type("Spec", (), {"name": sys.argv[1]})
+from maxq.pipeline.spark.worker import spare_collections, sparing_collections
+spare_collections()
+first = gc.get_freeze_count()
+kept = [[] for _ in range(1000)]
+spare_collections()
+print(first > 1000, gc.get_freeze_count() <= first)
+def load():
+    import wave
+    yield 1
+assert list(sparing_collections(load())) == [1]
+print(gc.get_freeze_count() > first)
+"""
+
+
+def frozen(program: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", CODE, program], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_a_worker_s_modules_are_frozen_whenever_there_are_new_ones_and_nothing_else() -> None:
+    assert frozen("pyspark.daemon") == ["True", "True", "True"]
+
+
+def test_no_other_program_s_collector_is_touched() -> None:
+    assert frozen("notebook") == ["False", "True", "False"]

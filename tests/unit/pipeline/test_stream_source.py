@@ -1,0 +1,228 @@
+"""A stream reads everything once, goes on where it was, and keeps its offsets while brokers come and go."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from maxq.api import Admin, MessageQueue
+from maxq.errors import DataLossError, PipelineError
+from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.source.offsets import OffsetsJson
+from maxq.pipeline.source.stream_source import TopicStream
+from maxq.pipeline.wire.wire_client import WireClient
+from maxq.pipeline.wire.wire_reader import WireReader
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.standalone import Standalone
+from tests.unit.pipeline.conftest import Fill
+
+Rows = list[tuple[int, int]]
+
+
+class Query:
+    """Triggers of one stream, as Spark makes them."""
+
+    def __init__(self, server: Standalone, offset: OffsetsJson | None = None, **given: str) -> None:
+        base = {"rocketmq.namesrv": server.namesrv_address, "startingOffsets": "earliest", "rocketmq.brokerWait": "1s"}
+        self.options = ReadOptions.parse(base | given | {"columns": "queueId,queueOffset"}, streaming=True)
+        self.stream = TopicStream(self.options, WireClient(self.options.connection, route_age_ms=0))
+        self.limited = bool({"maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"} & given.keys())
+        self.offset = offset or self.stream.initial_offset()
+
+    def trigger(self) -> Rows:
+        """One micro-batch: (queue, offset) of its rows; [] if there was none."""
+        start = json.loads(json.dumps(self.offset))
+        end = json.loads(json.dumps(self.stream.latest_offset(start, limited=self.limited)))
+        parts = self.stream.partitions(start, end)
+        self.offset = end
+        reader = WireReader(self.options)
+        return sorted(
+            (row["queueId"], row["queueOffset"])
+            for part in parts
+            for batch in reader.read(part.ranges)
+            for row in batch.to_pylist()
+        )
+
+
+@pytest.fixture
+def make(admin: Admin, server: Standalone) -> Iterator[object]:
+    def create(topic: str, queues: int = 2) -> str:
+        admin.topics.create(server.broker_address, TopicConfig(topic, queues, queues))
+        return topic
+
+    yield create
+
+
+def rows(queue: int, first: int, last: int) -> Rows:
+    return [(queue, offset) for offset in range(first, last)]
+
+
+def test_triggers_read_what_is_new_and_a_restart_goes_on(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
+    topic = make("Stream1")
+    query = Query(server, subscribe=topic)
+    assert query.trigger() == []
+    fill(topic, 0, 10)
+    assert query.trigger() == rows(0, 0, 10)
+    before = query.offset
+    assert query.trigger() == []
+    assert query.offset == before
+    fill(topic, 1, 5)
+    again = Query(server, before, subscribe=topic)
+    assert again.trigger() == rows(1, 0, 5)
+    assert again.offset == {topic: {"broker-a": {"0": 10, "1": 5}}}
+    assert query.stream.report_latest() == before
+
+
+def test_limits_of_rows_and_bytes_hold_and_everything_comes(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
+    topic = make("Stream2")
+    fill(topic, 0, 100, size=200)
+    fill(topic, 1, 20, size=200)
+    for limit in ({"maxOffsetsPerTrigger": "30"}, {"maxBytesPerTrigger": "12k"}):
+        query = Query(server, subscribe=topic, **limit)
+        batches = []
+        while batch := query.trigger():
+            batches.append(batch)
+        assert sorted(row for batch in batches for row in batch) == rows(0, 0, 100) + rows(1, 0, 20)
+        assert [len(batch) for batch in batches] == [30] * 4 or 20 < len(batches[0]) < 50
+        assert len(batches) >= 3
+
+
+def test_too_few_rows_wait_until_the_delay_is_over(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
+    topic = make("Stream3")
+    query = Query(server, subscribe=topic, minOffsetsPerTrigger="10", maxTriggerDelay="1h")
+    fill(topic, 0, 9)
+    assert query.trigger() == []
+    fill(topic, 1, 1)
+    assert len(query.trigger()) == 10
+    impatient = Query(server, query.offset, subscribe=topic, minOffsetsPerTrigger="10", maxTriggerDelay="0ms")
+    fill(topic, 0, 1, first=9)
+    assert impatient.trigger() == rows(0, 9, 10)
+
+
+def test_available_now_ends_at_what_was_there(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
+    topic = make("Stream4")
+    fill(topic, 0, 10)
+    query = Query(server, subscribe=topic, maxOffsetsPerTrigger="6", minOffsetsPerTrigger="5")
+    query.stream.prepare_for_available_now()
+    fill(topic, 0, 10, first=10)
+    assert [query.trigger(), query.trigger(), query.trigger()] == [rows(0, 0, 6), rows(0, 6, 10), []]
+
+
+def test_queues_that_appear_are_read_from_their_start(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
+    make("Grow-a", 1)
+    fill("Grow-a", 0, 3)
+    query = Query(server, subscribePattern="Grow-.*", startingOffsets="latest")
+    assert query.trigger() == []
+    make("Grow-a", 2)
+    make("Grow-b", 1)
+    fill("Grow-a", 1, 2)
+    fill("Grow-b", 0, 4)
+    assert query.trigger() == rows(0, 0, 4) + rows(1, 0, 2)
+    assert query.trigger() == []
+
+
+def test_queues_that_vanish_keep_their_offsets_until_they_are_back(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
+    topic = make("Shrink", 3)
+    for queue in range(3):
+        fill(topic, queue, 4)
+    query = Query(server, subscribe=topic)
+    assert query.trigger() == rows(0, 0, 4) + rows(1, 0, 4) + rows(2, 0, 4)
+    make(topic, 1)
+    fill(topic, 0, 3, first=4)
+    assert query.trigger() == rows(0, 4, 7)
+    assert query.offset == {topic: {"broker-a": {"0": 7, "1": 4, "2": 4}}}
+    again = Query(server, query.offset, subscribe=topic)
+    make(topic, 3)
+    fill(topic, 2, 2, first=4)
+    assert again.trigger() == rows(2, 4, 6)
+    assert again.offset == {topic: {"broker-a": {"0": 7, "1": 4, "2": 6}}}
+
+
+def test_a_topic_made_again_is_an_error_or_read_from_its_start(
+    server: Standalone, make, fill: Fill, admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:  # type: ignore[no-untyped-def]
+    topic = make("Again", 1)
+    fill(topic, 0, 20)
+    strict, lenient = Query(server, subscribe=topic), Query(server, subscribe=topic, failOnDataLoss="false")
+    for query in (strict, lenient):
+        assert query.trigger() == rows(0, 0, 20)
+    admin.topics.delete(topic, "DefaultCluster")
+    for query in (strict, lenient):
+        assert query.trigger() == []
+        assert query.offset == {topic: {"broker-a": {"0": 20}}}
+    make(topic, 1)
+    fill(topic, 0, 7)
+    with pytest.raises(DataLossError, match="queue Again/broker-a/0: wanted offset 20, available are 0 to 7"):
+        strict.trigger()
+    assert lenient.trigger() == rows(0, 0, 7)
+    assert lenient.trigger() == []
+    assert "made again" in caplog.text
+
+
+def test_a_broker_that_is_away_keeps_its_offsets(make, fill: Fill, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    from maxq.api import Message, Producer
+
+    with Standalone(tmp_path / "first") as first:
+        with Admin(first.namesrv_address) as admin, Producer("g", first.namesrv_address) as producer:
+            admin.topics.create(first.broker_address, TopicConfig("Away", 1, 1))
+            for n in range(5):
+                producer.send(Message("Away", b"%d" % n))
+        query = Query(first, subscribe="Away")
+        assert len(query.trigger()) == 5
+        offset = query.offset
+    start = json.loads(json.dumps(offset))
+    assert query.stream.latest_offset(start, limited=False) == offset
+
+
+def test_progress_is_the_groups_offsets(server: Standalone, make, fill: Fill, admin: Admin) -> None:  # type: ignore[no-untyped-def]
+    topic = make("Progress", 2)
+    fill(topic, 0, 10)
+    query = Query(server, subscribe=topic, groupId="spark-readers")
+    query.trigger()
+    query.stream.commit(query.offset)
+    fill(topic, 0, 4, first=10)
+    stats = admin.groups.consume_stats("spark-readers", topic)
+    wrapper = stats.offset_table[MessageQueue(topic, "broker-a", 0)]
+    assert (wrapper.consumer_offset, wrapper.broker_offset) == (10, 14)
+    assert admin.topics.route("%RETRY%spark-readers").queue_datas
+    heir = Query(server, subscribe=topic, startingOffsets="", startingOffsetsByGroup="spark-readers")
+    assert heir.trigger() == rows(0, 10, 14)
+
+
+def test_progress_is_told_when_the_next_trigger_begins(server: Standalone, make, fill: Fill, admin: Admin) -> None:  # type: ignore[no-untyped-def]
+    """Spark does not say that the last trigger of a query is done."""
+
+    def committed() -> list[int]:
+        offsets = admin.groups.consume_stats("spark-late", topic).offset_table
+        return [offsets[MessageQueue(topic, "broker-a", queue)].consumer_offset for queue in range(2)]
+
+    topic = make("Late", 2)
+    fill(topic, 0, 10)
+    query = Query(server, subscribe=topic, groupId="spark-late")
+    query.trigger()
+    assert query.trigger() == []
+    assert committed() == [10, 0]
+    fill(topic, 1, 3)
+    query.trigger()
+    heir = Query(server, query.offset, subscribe=topic, groupId="spark-late")
+    assert heir.trigger() == []
+    assert committed() == [10, 3]
+
+
+def test_starts_by_time_and_offset(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
+    topic = make("Starts", 2)
+    fill(topic, 0, 6)
+    given = json.dumps({topic: {"broker-a": {"0": 4, "1": -1}}})
+    assert Query(server, subscribe=topic, startingOffsets=given).trigger() == rows(0, 4, 6)
+    assert Query(server, subscribe=topic, startingOffsets="", startingTimestamp="1000").trigger() == rows(0, 0, 6)
+    late = Query(server, subscribe=topic, startingOffsets="", startingTimestamp="9000000000000")
+    assert (late.trigger(), late.offset) == ([], {topic: {"broker-a": {"0": 6, "1": 0}}})
+    with pytest.raises(PipelineError, match=r"says nothing about 1 of 2 queues: Starts/broker-a/1"):
+        Query(server, subscribe=topic, startingOffsets=json.dumps({topic: {"broker-a": {"0": 4}}}))
+
+
+def test_what_is_not_there_is_said(server: Standalone) -> None:
+    with pytest.raises(PipelineError, match="topic NoSuchTopic cannot be read"):
+        Query(server, subscribe="NoSuchTopic")
+    with pytest.raises(PipelineError, match="no name server answers"):
+        Query(server, subscribe="T", **{"rocketmq.namesrv": "127.0.0.1:1"})

@@ -1,0 +1,150 @@
+"""Readers outlast what brokers and networks do: restarts, lost connections, TLS, slaves that stand in."""
+
+import base64
+import hashlib
+import hmac
+import socket
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from maxq.api import Admin, Message, MessageQueue, Producer
+from maxq.errors import DataLossError, PipelineError
+from maxq.pipeline.options.read_options import ConnectionOptions, ReadOptions
+from maxq.pipeline.source.stream_source import TopicStream
+from maxq.pipeline.wire.connection import signed
+from maxq.pipeline.wire.pulls import RangePull
+from maxq.pipeline.wire.queue_range import QueueRange
+from maxq.pipeline.wire.wire_client import TopicRoute, WireClient
+from maxq.pipeline.wire.wire_reader import WireReader, pull_settings
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.standalone import Standalone
+from tests.unit.pipeline.conftest import Fill
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+def fill_one(server: Standalone, count: int) -> None:
+    with Producer("g", server.namesrv_address) as producer:
+        for n in range(count):
+            producer.send(Message("T", b"%04d" % n + bytes(500)), queue=QUEUE)
+
+
+def options(namesrv: str, **more: str) -> ReadOptions:
+    given = {"rocketmq.namesrv": namesrv, "subscribe": "T", "rocketmq.brokerWait": "20s"} | more
+    return ReadOptions.parse(given, streaming=False)
+
+
+def ports(server: Standalone) -> tuple[int, int]:
+    name, broker = (int(address.rpartition(":")[2]) for address in (server.namesrv_address, server.broker_address))
+    return name, broker
+
+
+def test_a_reader_waits_for_a_broker_that_starts_again(tmp_path: Path) -> None:
+    server = Standalone(tmp_path).start()
+    namesrv_port, broker_port = ports(server)
+    fill_one(server, 60)
+    wanted = options(server.namesrv_address, fetchBytes="4k")
+    with WireClient(wanted.connection) as client:
+        pull = RangePull(client, pull_settings(wanted), QueueRange("T", "broker-a", 0, 0, 60))
+        chunks = pull.chunks()
+        offsets = [next(chunks).first]
+        server.stop()
+        again = Standalone(tmp_path, namesrv_port=namesrv_port, broker_port=broker_port)
+        starting = threading.Timer(0.3, again.start)
+        starting.start()
+        try:
+            seen = [(chunk.first, chunk.next) for chunk in chunks]
+        finally:
+            starting.join()
+            again.stop()
+    assert offsets == [0]
+    assert seen[-1][1] == 60
+    assert all(before[1] == after[0] for before, after in pairwise(seen))
+    assert pull.lost == 0
+
+
+def test_a_broker_that_does_not_come_back_is_an_error_that_says_where(tmp_path: Path) -> None:
+    with Standalone(tmp_path) as server:
+        fill_one(server, 3)
+        wanted = options(server.namesrv_address, **{"rocketmq.brokerWait": "300ms"})
+        client = WireClient(wanted.connection)
+        assert client.candidates(QUEUE)
+    pull = RangePull(client, pull_settings(wanted), QueueRange("T", "broker-a", 0, 1, 3))
+    with pytest.raises(PipelineError, match=r"T/broker-a/0 \[1, 3\): offset 1 could not be read within 300 ms"):
+        list(pull.chunks())
+
+
+def test_reading_over_tls() -> None:
+    with Standalone() as server:
+        fill_one(server, 5)
+        wanted = options(server.namesrv_address, **{"rocketmq.useTLS": "true", "columns": "queueOffset"})
+        rows = [
+            row
+            for batch in WireReader(wanted).read([QueueRange("T", "broker-a", 0, 0, 5)])
+            for row in batch.to_pylist()
+        ]
+        assert [row["queueOffset"] for row in rows] == list(range(5))
+
+
+def test_requests_are_signed_as_rocketmqs_acl_wants() -> None:
+    keys = ConnectionOptions("a:1", access_key="user", secret_key="secret", security_token="token")
+    found = signed({"topic": "T", "queueId": "0"}, b"body", keys)
+    # fields by name: AccessKey, SecurityToken, queueId, topic
+    expected = hmac.new(b"secret", b"user" + b"token" + b"0" + b"T" + b"body", hashlib.sha1).digest()
+    assert base64.b64decode(found.pop("Signature")) == expected
+    assert found == {"topic": "T", "queueId": "0", "AccessKey": "user", "SecurityToken": "token"}
+    assert signed({"a": "b"}, None, ConnectionOptions("a:1")) == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("prefer_slave", "to_read", "order"),
+    [(False, True, ["m", "s1", "s2"]), (True, True, ["s1", "s2", "m"]), (True, False, ["m", "s1", "s2"])],
+)
+def test_slaves_are_read_if_wanted_and_ends_are_asked_of_masters(
+    prefer_slave: bool, to_read: bool, order: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = WireClient(ConnectionOptions("a:1"), prefer_slave=prefer_slave)
+    route = TopicRoute({QUEUE: "broker-a"}, {"broker-a": {0: "m", 2: "s2", 1: "s1"}})
+    monkeypatch.setattr(client, "route", lambda topic: route)
+    assert [address for address, _ in client.candidates(QUEUE, to_read=to_read)] == order
+    client.suspect(order[0])
+    assert [address for address, _ in client.candidates(QUEUE, to_read=to_read)] == [*order[1:], order[0]]
+
+
+def test_a_broker_that_is_silent_holds_up_one_trigger_and_not_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        client = WireClient(ConnectionOptions("a:1", request_timeout_ms=1_100))
+        monkeypatch.setattr(client, "route", lambda topic: TopicRoute({QUEUE: "broker-a"}, {"broker-a": {0: address}}))
+        before = client.clock.monotonic_ms()
+        assert "did not answer" in str(client.max_offsets([QUEUE])[1][QUEUE])
+        waited_ms = client.clock.monotonic_ms() - before
+        assert waited_ms >= 1_000
+        assert "was silent lately" in str(client.max_offsets([QUEUE])[1][QUEUE])
+        assert client.clock.monotonic_ms() - before < 2 * waited_ms
+        client.close()
+
+
+def test_a_topic_that_is_deleted_under_a_reader_is_lost_data(server: Standalone, admin: Admin, fill: Fill) -> None:
+    admin.topics.create(server.broker_address, TopicConfig("Deleted", 1, 1))
+    fill("Deleted", 0, 5)
+    given = {"subscribe": "Deleted", "rocketmq.brokerWait": "400ms"}
+    wanted = QueueRange("Deleted", "broker-a", 0, 0, 5)
+    admin.topics.delete("Deleted", "DefaultCluster")
+    with pytest.raises(DataLossError, match=r"queue Deleted/broker-a/0: wanted offset 0.* was deleted"):
+        list(WireReader(options(server.namesrv_address, **given)).read([wanted]))
+    lenient = options(server.namesrv_address, **given, failOnDataLoss="false")
+    assert list(WireReader(lenient).read([wanted])) == []
+
+
+def test_available_now_waits_for_brokers_rather_than_ending_empty(tmp_path: Path) -> None:
+    with Standalone(tmp_path) as server:
+        fill_one(server, 3)
+        given = {"rocketmq.namesrv": server.namesrv_address, "subscribe": "T", "rocketmq.brokerWait": "300ms"}
+        stream = TopicStream(ReadOptions.parse(given, streaming=True))
+        stream.initial_offset()
+    with pytest.raises(PipelineError, match=r"cannot be (asked about|looked up)"):
+        stream.prepare_for_available_now()
