@@ -6,19 +6,28 @@
         producer.send(Message("Topic", b"hello"))
 
 The classes here block. `async_producer`, `async_transaction_producer`, `async_push_consumer`,
-`async_lite_pull_consumer` and `async_admin` make the asynchronous clients underneath, for programs with an event loop.
-Settings are those of `maxq.client.client_config`, by keyword.
+`async_lite_pull_consumer`, `async_simple_consumer` and `async_admin` make the asynchronous clients underneath, for
+programs with an event loop. Settings are those of `maxq.client.client_config`, by keyword.
 """
 
 from typing import Any
 
-from maxq.client import lite_pull_consumer, producer, push_consumer, sync, sync_admin, transaction_producer
+from maxq.client import (
+    lite_pull_consumer,
+    producer,
+    push_consumer,
+    simple_consumer,
+    sync,
+    sync_admin,
+    transaction_producer,
+)
 from maxq.client.admin import admin
 from maxq.client.client_config import (
     ClientConfig,
     LitePullConsumerConfig,
     ProducerConfig,
     PushConsumerConfig,
+    SimpleConsumerConfig,
 )
 from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.client.message_selector import MessageSelector
@@ -46,6 +55,7 @@ __all__ = [
     "PushConsumer",
     "SendResult",
     "SendStatus",
+    "SimpleConsumer",
     "TransactionListener",
     "TransactionProducer",
     "TransactionSendResult",
@@ -53,6 +63,7 @@ __all__ = [
     "async_lite_pull_consumer",
     "async_producer",
     "async_push_consumer",
+    "async_simple_consumer",
     "async_transaction_producer",
     "create_reply_message",
     "system_seams",
@@ -120,6 +131,14 @@ class LitePullConsumer(sync.LitePullConsumer):
         super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
 
 
+class SimpleConsumer(sync.SimpleConsumer):
+    """Blocking simple consumer; arguments as PushConsumer's, settings of SimpleConsumerConfig."""
+
+    def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Any) -> None:
+        config = SimpleConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+        super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
+
+
 class Admin(sync_admin.Admin):
     """Blocking admin; settings of ClientConfig."""
 
@@ -157,6 +176,14 @@ def async_lite_pull_consumer(
     """An asynchronous lite pull consumer."""
     config = LitePullConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
     return lite_pull_consumer.LitePullConsumer(config, system_seams(namesrv_addr))
+
+
+def async_simple_consumer(
+    consumer_group: str, namesrv_addr: str, **settings: Any
+) -> simple_consumer.SimpleConsumer:
+    """An asynchronous simple consumer."""
+    config = SimpleConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+    return simple_consumer.SimpleConsumer(config, system_seams(namesrv_addr))
 
 
 def async_admin(namesrv_addr: str, **settings: Any) -> admin.Admin:

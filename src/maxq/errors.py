@@ -9,6 +9,7 @@ MaxQError
 │   ├── ReplicationGapError     a master's bytes do not continue this slave's log: expected, received
 │   ├── ReplicationDamageError  a master's bytes are no records: physical_offset
 │   ├── ReplicationDivergedError  a slave's log and its master's differ: physical_offset
+│   ├── LedgerMismatchError     entries, or an order to cut, that do not fit a DLedger log: index
 │   └── MessageIllegalError     a message that must not be stored: names size and limit
 ├── ProtocolError               bytes that are not a frame, header, body or record
 │   ├── LocalProtocolError      our caller's fault
@@ -20,12 +21,16 @@ MaxQError
 │   └── RemotingSendError       the connection broke while we waited
 ├── BrokerError                 a peer answered with a response code other than success
 │   ├── NoRouteError            17 TOPIC_NOT_EXIST from the name server
-│   └── OffsetMovedError        21 PULL_OFFSET_MOVED: next_begin_offset
+│   ├── OffsetMovedError        21 PULL_OFFSET_MOVED: next_begin_offset
+│   └── DLedgerError            a code of DLedger's own: is_unknown
 ├── RequestRefusedError         a broker or name server will not do what a request asks: response_code, remark
 │   ├── InvalidAttributeError   an attribute of a topic or group that is unknown, illegal or fixed
 │   └── FilterExpressionError   an SQL92 expression that is wrong: 23 SUBSCRIPTION_PARSE_FAILED
 ├── FilterEvaluationError       a property that can not be compared as an expression asks: the message does not match
-└── ClientError                 the client library was used wrongly or is not running
+├── ClientError                 the client library was used wrongly or is not running
+└── PipelineError               the pipeline on Spark cannot do what was asked
+    ├── DataLossError           messages that were to be read are gone: queue, wanted, available
+    └── JavaNotFoundError       no Java that Spark runs on
 """
 
 
@@ -86,6 +91,15 @@ class ReplicationDivergedError(StoreError):
     def __init__(self, message: str, *, physical_offset: int) -> None:
         super().__init__(message)
         self.physical_offset = physical_offset
+
+
+class LedgerMismatchError(StoreError):
+    """Entries do not continue a DLedger log, or an order to cut it would remove what is committed; nothing from `index`
+    on was written or cut."""
+
+    def __init__(self, message: str, *, index: int) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 class LogRangeNotServedError(StoreError):
@@ -179,6 +193,18 @@ class OffsetMovedError(BrokerError):
         self.next_begin_offset = next_begin_offset
 
 
+class DLedgerError(BrokerError):
+    """A member of a DLedger group answered `code` (DLedgerResponseCode).
+
+    Attributes:
+        is_unknown: what was to be appended may be in the log, or come into it.
+    """
+
+    def __init__(self, code: int, remark: str, *, address: str = "") -> None:
+        super().__init__(code, remark, address=address)
+        self.is_unknown = code in (501, 502)  # TERM_CHANGED, WAIT_QUORUM_ACK_TIMEOUT
+
+
 class ClientError(MaxQError):
     """The client library was used wrongly, or is not running."""
 
@@ -207,3 +233,34 @@ class FilterExpressionError(RequestRefusedError):
 
 class FilterEvaluationError(MaxQError):
     """A value that can not be compared as an expression asks; its message does not match. Never leaves maxq.filter."""
+
+
+class PipelineError(MaxQError):
+    """The pipeline on Spark cannot do what was asked; the message names the option or file, and what would do."""
+
+
+class DataLossError(PipelineError):
+    """Messages that were to be read are gone, and `failOnDataLoss` is true.
+
+    Attributes:
+        queue: topic/broker/queue.
+        wanted: offset that was asked for.
+        available: first and one past the last offset that are there.
+    """
+
+    def __init__(self, queue: str, wanted: int, available: tuple[int, int], reason: str) -> None:
+        super().__init__(
+            f"queue {queue}: wanted offset {wanted}, available are {available[0]} to {available[1]} (excluded): "
+            f"{reason}. Set failOnDataLoss to false to go on with what is there and count what was lost"
+        )
+        self.queue = queue
+        self.wanted = wanted
+        self.available = available
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, tuple[int, int], str]]:
+        return type(self), (self.queue, self.wanted, self.available, self.reason)
+
+
+class JavaNotFoundError(PipelineError):
+    """There is no Java that Spark runs on; the message says where it was looked for."""

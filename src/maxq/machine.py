@@ -5,18 +5,21 @@ passed in.
 """
 
 import asyncio
+import importlib
 import os
+import resource
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from maxq.auth.signature import Credentials
 from maxq.client.client_config import ClientSeams
+from maxq.errors import ConfigError
+from maxq.runtime.own_address import own_address
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 if TYPE_CHECKING:
     from maxq.config.host import Host
-
-_ELSEWHERE = ("192.0.2.1", 9)  # TEST-NET-1: nothing is sent there, the kernel only chooses an interface
 
 
 def system_seams(namesrv_addr: str = "") -> ClientSeams:
@@ -28,25 +31,49 @@ def system_seams(namesrv_addr: str = "") -> ClientSeams:
         host_ip=_address_towards(namesrv_addr),
         pid=os.getpid(),
         home=Path.home(),
+        credentials=environment_credentials(),
     )
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as the machine allows it to: a mapped file takes two of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def environment_credentials() -> Credentials | None:
+    """MAXQ_ACCESS_KEY and MAXQ_SECRET_KEY (and MAXQ_SECURITY_TOKEN); else what mqadmin takes:
+    $ROCKETMQ_HOME/conf/tools.yml.
+
+    Raises:
+        ConfigError: that file cannot be read; what stands in it is not told.
+    """
+    access_key, secret_key = os.environ.get("MAXQ_ACCESS_KEY", ""), os.environ.get("MAXQ_SECRET_KEY", "")
+    if access_key and secret_key:
+        return Credentials(access_key, secret_key, os.environ.get("MAXQ_SECURITY_TOKEN", ""))
+    home = os.environ.get("ROCKETMQ_HOME")
+    tools = Path(home) / "conf" / "tools.yml" if home else None
+    return _tools_credentials(tools) if tools is not None and tools.is_file() else None
+
+
+def _tools_credentials(path: Path) -> Credentials | None:
+    # Imported here: few have such a file, and yaml would slow down the start of every command.
+    yaml = importlib.import_module("yaml")
+    try:
+        value = yaml.load(path.read_bytes(), Loader=yaml.BaseLoader)
+    except (OSError, ValueError, yaml.YAMLError):
+        raise ConfigError(f"{path}: not YAML, or not to be read; it holds accessKey and secretKey") from None
+    if not isinstance(value, dict) or not value.get("accessKey") or not value.get("secretKey"):
+        return None
+    return Credentials(str(value["accessKey"]), str(value["secretKey"]))
 
 
 def system_host() -> "Host":
     """What a server's defaults depend on."""
     from maxq.config.host import Host  # brings the tables of a broker's settings, which clients do not need
 
-    return Host(socket.gethostname(), own_address(_ELSEWHERE), Path.home())
-
-
-def own_address(towards: tuple[str, int]) -> str:
-    """The address of this machine that a peer at `towards` sees; 127.0.0.1 if there is no way there."""
-    host, port = towards
-    try:
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, port))  # a datagram socket: nothing is sent
-            return str(probe.getsockname()[0])
-    except OSError:
-        return "127.0.0.1"
+    return Host(socket.gethostname(), own_address(), Path.home(), os.environ.get("ROCKETMQ_HOME", ""))
 
 
 def _address_towards(namesrv_addr: str) -> str:

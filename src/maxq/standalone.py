@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from maxq.broker.access import broker_access
 from maxq.broker.controller import BrokerController
 from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import broker_on
@@ -30,8 +31,9 @@ from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 CLUSTER_NAME = "DefaultCluster"
 BROKER_NAME = "broker-a"
-_PORTS = (12_000, 32_000)
+_PORTS = (18_000, 32_000)
 _BROKER_PORTS = (-2, 1)  # VIP and replication, seen from the broker's own
+_PORT_TRIES = 5
 _START_SECONDS = 60
 _STOP_SECONDS = 60
 
@@ -51,7 +53,8 @@ class StandaloneServer:
     Args:
         store: the broker's store folder.
         host: address that both listen on and give to clients.
-        namesrv_port, broker_port: 0 takes a free one (for the broker also its VIP and replication ports).
+        namesrv_port, broker_port: 0 takes a free one (for the broker also its VIP and replication ports), and another
+            one if somebody else has taken it before `start`; the addresses are certain after that.
         settings: broker properties by RocketMQ's names, on top of those of a standalone broker.
 
     Raises:
@@ -74,9 +77,8 @@ class StandaloneServer:
         self._disk = disk
         self._clock = clock
         self._rng = rng
-        self._namesrv_port = namesrv_port or free_ports(rng, host, ())
-        self._broker_port = broker_port or free_ports(rng, host, _BROKER_PORTS)
-        self._settings, self.warnings = self._broker_settings(store, settings or {})
+        self._given = (store, namesrv_port, broker_port, dict(settings or {}))
+        self._settings, self.warnings = self._choose_ports()
         self.store = Path(self._settings.store.store_path_root_dir)
         self._namesrv: NamesrvController | None = None
         self._broker: BrokerController | None = None
@@ -102,7 +104,11 @@ class StandaloneServer:
         """broker-a, unless the settings say otherwise."""
         return self._settings.broker.broker_name
 
-    def _broker_settings(self, store: Path, given: Mapping[str, str]) -> tuple[BrokerSettings, tuple[str, ...]]:
+    def _choose_ports(self) -> tuple[BrokerSettings, tuple[str, ...]]:
+        """Those that were not given; the broker's settings with them, and warnings of the settings."""
+        store, namesrv_port, broker_port, given = self._given
+        self._namesrv_port = namesrv_port or free_ports(self._rng, self.host, ())
+        self._broker_port = broker_port or free_ports(self._rng, self.host, _BROKER_PORTS)
         own = {
             "brokerClusterName": CLUSTER_NAME,
             "brokerName": BROKER_NAME,
@@ -123,6 +129,16 @@ class StandaloneServer:
         Raises:
             PortInUseError; StoreRefusedError: the store is damaged, foreign or in use by another broker.
         """
+        for tries_left in reversed(range(_PORT_TRIES)):
+            try:
+                await self._start()
+                return
+            except MaxQError as error:
+                if not tries_left or 0 not in self._given[1:3] or not _is_of_a_taken_port(error):
+                    raise
+                self._settings, self.warnings = self._choose_ports()
+
+    async def _start(self) -> None:
         folder = self.store / "namesrv"
         namesrv = {
             "listenPort": str(self._namesrv_port),
@@ -131,11 +147,14 @@ class StandaloneServer:
             "configStorePath": str(folder / "namesrv.properties"),
         }
         settings, _ = NamesrvSettings.from_properties(namesrv, source="standalone")
-        self._namesrv = NamesrvController(settings, disk=self._disk, clock=self._clock, rng=self._rng)
+        access = broker_access(self._settings, disk=self._disk, clock=self._clock)
+        self._namesrv = NamesrvController(settings, disk=self._disk, clock=self._clock, rng=self._rng, access=access)
         with naming_port(self.host, self._namesrv_port, "name server"):
             await self._namesrv.start()
         try:
-            self._broker = BrokerController(self._settings, disk=self._disk, clock=self._clock, rng=self._rng)
+            self._broker = BrokerController(
+                self._settings, disk=self._disk, clock=self._clock, rng=self._rng, access=access
+            )
             if self._failure_listener is not None:
                 self._broker.set_failure_listener(self._failure_listener)
             with naming_port(self._settings.server.bind_address, self._settings.broker.listen_port, "broker"):
@@ -253,6 +272,10 @@ def naming_port(host: str, port: int, use: str) -> Iterator[None]:
         if error.errno == errno.EADDRINUSE:
             raise PortInUseError(host, port, use) from error
         raise
+
+
+def _is_of_a_taken_port(error: MaxQError) -> bool:
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
 
 
 def free_ports(rng: Rng, host: str, offsets: Sequence[int]) -> int:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from maxq.errors import FilterEvaluationError, FilterExpressionError
-from maxq.filter import predicates_cy as nodes
+from maxq.filter import comparisons_cy as comparisons
+from maxq.filter import nodes_cy as nodes
 from maxq.filter.java_values import (
     INTEGER_BITS,
     LONG_BITS,
@@ -25,7 +26,8 @@ from maxq.filter.java_values import (
     negate,
     parse_integer,
 )
-from maxq.filter.predicates_cy import EQUAL, FALSE, NULL, TRUE, Node, Predicate
+from maxq.filter.nodes_cy import EQUAL, FALSE, NULL, TRUE, Node
+from maxq.filter.predicates_cy import Predicate
 
 MAX_DEPTH: Final = 200
 _SMALLEST_DOUBLE: Final = 5e-324
@@ -215,7 +217,7 @@ class ExpressionBuilder:
         if isinstance(operand, Name):
             return Truth(nodes.TextTest(operand.slot, kind, _encoded(text), negated), 1)
         depth = 1 + _depth(operand)
-        return Truth(nodes.OperandTextTest(_as_node(operand), kind, text.value, negated), _checked(depth))
+        return Truth(comparisons.OperandTextTest(_as_node(operand), kind, text.value, negated), _checked(depth))
 
     def _equal(self, left: Operand, right: Operand) -> Truth:
         return self._compare(left, right, EQUAL, if_left_absent=NULL, if_right_absent=FALSE)
@@ -229,7 +231,7 @@ class ExpressionBuilder:
         elif isinstance(right, Name):
             node = _against_constant(right.slot, _FLIPPED[relation], left, if_right_absent)
         if node is None:
-            node = nodes.Comparison(_as_node(left), _as_node(right), relation)
+            node = comparisons.Comparison(_as_node(left), _as_node(right), relation)
         return Truth(node, _checked(1 + max(_depth(left), _depth(right))))
 
 
@@ -246,14 +248,14 @@ def _against_constant(slot: int, relation: int, constant: Operand, if_absent: in
     return None if value is None else nodes.DoubleOrder(slot, relation, value, if_absent)
 
 
-def _as_node(operand: Operand) -> nodes.Operand:
+def _as_node(operand: Operand) -> comparisons.Operand:
     if isinstance(operand, Name):
-        return nodes.Property(operand.slot)
+        return comparisons.Property(operand.slot)
     if isinstance(operand, Truth):
-        return nodes.Truth(operand.node, False)
+        return comparisons.Truth(operand.node, False)
     if isinstance(operand, Lost):
-        return nodes.Constant(None) if operand.of is None else nodes.Truth(operand.of.node, True)
-    return nodes.Constant(operand.value)
+        return comparisons.Constant(None) if operand.of is None else comparisons.Truth(operand.of.node, True)
+    return comparisons.Constant(operand.value)
 
 
 def _encoded(literal: Literal) -> bytes:

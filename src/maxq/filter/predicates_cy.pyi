@@ -2,76 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from maxq.filter.java_values import Value
-
-FALSE: int
-TRUE: int
-NULL: int
-ERROR: int  # Java throws: no match, whatever stands around it
-LESS: int
-EQUAL: int
-GREATER: int
-CONTAINS: int
-STARTS_WITH: int
-ENDS_WITH: int
-
-class Node:
-    """A boolean expression. Slots are positions in the predicate's names."""
-
-class Fixed(Node):
-    def __init__(self, outcome: int) -> None: ...
-
-class Every(Node):
-    def __init__(self, nodes: Iterable[Node]) -> None: ...
-    @property
-    def nodes(self) -> list[Node]: ...
-
-class AnyOf(Node):
-    def __init__(self, nodes: Iterable[Node]) -> None: ...
-    @property
-    def nodes(self) -> list[Node]: ...
-
-class Negation(Node):
-    def __init__(self, node: Node) -> None: ...
-
-class Absent(Node):
-    def __init__(self, slot: int) -> None: ...
-
-class Cast(Node):
-    def __init__(self, slot: int) -> None: ...
-
-class EqualsText(Node):
-    def __init__(self, slot: int, text: bytes, if_absent: int) -> None: ...
-
-class OneOf(Node):
-    def __init__(self, slot: int, texts: Iterable[bytes]) -> None: ...
-
-class TextTest(Node):
-    def __init__(self, slot: int, kind: int, text: bytes, negated: bool) -> None: ...
-
-class IntegerOrder(Node):
-    def __init__(self, slot: int, relation: int, constant: int, bits: int, if_absent: int) -> None: ...
-
-class DoubleOrder(Node):
-    def __init__(self, slot: int, relation: int, constant: float, if_absent: int) -> None: ...
-
-class Operand:
-    """One side of a Comparison."""
-
-class Constant(Operand):
-    def __init__(self, value: Value) -> None: ...
-
-class Property(Operand):
-    def __init__(self, slot: int) -> None: ...
-
-class Truth(Operand):
-    def __init__(self, node: Node, is_lost: bool) -> None: ...
-
-class Comparison(Node):
-    def __init__(self, left: Operand, right: Operand, relation: int) -> None: ...
-
-class OperandTextTest(Node):
-    def __init__(self, operand: Operand, kind: int, text: str, negated: bool) -> None: ...
+from maxq.filter.nodes_cy import Node
 
 class BitMapTest:
     """What the bit maps in one ConsumeQueueExt file say about a consumer, of messages from `live_from` (physical

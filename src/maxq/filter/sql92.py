@@ -12,9 +12,10 @@ from typing import Any, Final, cast
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from maxq.errors import FilterExpressionError
-from maxq.filter import predicates_cy as nodes
+from maxq.filter import nodes_cy as nodes
 from maxq.filter.expressions import ExpressionBuilder, Literal, Operand
-from maxq.filter.predicates_cy import EQUAL, GREATER, LESS, Predicate
+from maxq.filter.nodes_cy import EQUAL, GREATER, LESS
+from maxq.filter.predicates_cy import Predicate
 
 MAX_EXPRESSION_SIZE: Final = 65_536
 _CACHED_EXPRESSIONS: Final = 1_000

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from maxq.runtime.interfaces import Disk
 from maxq.store.block_reserve import back_units
-from maxq.store.log_cy import QueueTail
 from maxq.store.mapped_file import MappedFile
 from maxq.store.mapped_file_queue import MappedFileQueue
+from maxq.store.tails_cy import QueueTail
 
 BATCH_UNIT_SIZE = 46
 _UNIT = struct.Struct(">qiqqqhii")

@@ -7,6 +7,8 @@ ConsumeQueues' partition:
     above diskSpaceCleanForciblyRatio  files are deleted whatever their age (if cleanFileForciblyEnable)
     above diskMaxUsedSpaceRatio        files older than fileReservedTime are deleted
 
+The log's first file goes at any time if nothing of it is shown to anybody (hidden_messages.py).
+
 Readers may hold slices of a deleted file: the mapping lives until they drop them, so nothing has to be forced and a
 file never "hangs" as it can in Java.
 """
@@ -24,6 +26,8 @@ from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
 from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
 from maxq.store.disk_room import lacks_room
 from maxq.store.dispatch import DispatchService
+from maxq.store.dledger.ledger import FileLedger
+from maxq.store.hidden_messages import HiddenMessages
 from maxq.store.index_service import IndexService
 from maxq.store.mapped_file import MappedFile
 from maxq.store.running_flags import DISK_FULL
@@ -49,6 +53,8 @@ class CleanService:
 
     Attributes:
         deleted_files: CommitLog files deleted since start.
+        ledger: of a DLedger log: says which files may go.
+        hidden: what is not shown any more.
         compacted: compaction topics, whose queues go on numbering although all their messages are gone from the log.
     """
 
@@ -67,7 +73,9 @@ class CleanService:
         self._index = index
         self._queue_flusher = queue_flusher
         self._dispatch = dispatch
+        self.hidden = HiddenMessages(commit_log, queues)
         self.compacted: Collection[str] = ()
+        self.ledger: FileLedger | None = None
         self._manual_runs = 0
         self._cleaned_to = -1  # the log's minimum for which queues and index were cleaned
         self.deleted_files = 0
@@ -146,7 +154,8 @@ class CleanService:
         old, immediately = self._check_disk()
         manual = self._manual_runs > 0
         self._manual_runs = max(0, self._manual_runs - 1)
-        if not (old or manual or self._is_time()):
+        is_time = old or manual or self._is_time()
+        if not (is_time or self.hidden.is_used):
             return 0
         config = self._context.config
         limit = self._context.clock.wall_ms() - config.file_reserved_time * _HOUR_MS
@@ -155,12 +164,19 @@ class CleanService:
             first = self._commit_log.files.files[0]
             if first.end_offset > self._dispatch.dispatcher.dispatched_offset:
                 break
+            if self.ledger is not None and not self.ledger.may_delete(first.end_offset, is_full=immediately):
+                break
             modified = await self._context.jobs.run(self._modified_ms, first)
-            if first is not self._commit_log.files.first or not (immediately or modified <= limit):
+            expired = is_time and (immediately or modified <= limit)
+            hidden = not expired and await self.hidden.hides_all_of(first)
+            if first is not self._commit_log.files.first or not (expired or hidden):
                 break
             self._commit_log.forget_first()
             await self._context.jobs.run(first.destroy)
-            log.info("deleted %s: %s", first.path, "the disk is full" if immediately else "older than fileReservedTime")
+            if self.ledger is not None:
+                self.ledger.files_deleted()
+            why = "nothing of it is shown" if hidden else "older than fileReservedTime"
+            log.info("deleted %s: %s", first.path, "the disk is full" if immediately else why)
             deleted += 1
             self.deleted_files += 1
             if deleted < config.delete_file_batch_max:

@@ -52,6 +52,7 @@ class CommitLog:
         self.tail = LogTail()
         self.tail_view = memoryview(b"")
         self._staging: LogStaging | None = None
+        self._is_copy = False
         self.flushed_offset = 0
         self._current: MappedFile | None = None
         self._recent: MappedFile | None = None  # of the last read: the next one is most often in the same file
@@ -112,12 +113,14 @@ class CommitLog:
             self._attach(last, offset - last.file_from_offset)
             self._write_within(self._reserve_of(last.region, offset - last.file_from_offset))
 
-    def stage(self, staged: bool) -> None:
+    def stage(self, staged: bool, *, is_copy: bool = False) -> None:
         """Have the records of the appends to come made in memory and written a group at a time, or made in the mapped
-        file. The bytes that a slave gets are written either way."""
-        if staged == (self._staging is not None):
+        file. Of a copy neither: what a slave gets is written as it comes, and no pages are made ready for it, which
+        would zero them first, map them, and have each flush take their dirty bits back on all cores."""
+        if staged == (self._staging is not None) and is_copy == self._is_copy:
             return
         self.settle()
+        self._is_copy = is_copy
         self._staging = LogStaging(self._context.disk, self.files.file_size) if staged else None
         if self._current is not None and self._current.file_from_offset == self.tail.file_from_offset:
             self._attach(self._current, self.tail.wrote_position)
@@ -128,7 +131,7 @@ class CommitLog:
         """Records go to `position` of `file` from now on."""
         if self._staging is None:
             self.tail_view = file.view
-            self._populator.attach(file.region, position, file.file_size)
+            self._populator.attach(None if self._is_copy else file.region, position, file.file_size)
         else:
             self._staging.attach(file.region, position)
             self.tail_view = self._staging.view
@@ -157,6 +160,14 @@ class CommitLog:
             self._write_within(self._reserve)
             return
         self._roll(size)
+
+    def find_room(self, size: int) -> None:
+        """The disk had no room for `size` bytes: is there some now?
+
+        Raises:
+            OSError: no.
+        """
+        self.make_room(size)
 
     def _room_in_memory(self, staging: LogStaging, size: int) -> bool:
         """If staging is what limits the writing end: is there room for `size` bytes (0: for more than before) now?"""
@@ -240,6 +251,17 @@ class CommitLog:
         self._recent = self.files.find(offset)
         return self._recent
 
+    def bytes_from(self, offset: int, limit: int) -> memoryview | None:
+        """At most `limit` bytes from physical offset `offset` on, within one file; None if nothing is there."""
+        file = self.file_at(offset)
+        end = self.max_offset
+        if file is None or offset >= end:
+            return None
+        position = offset - file.file_from_offset
+        stop = min(position + limit, file.file_size, end - file.file_from_offset)
+        self.settle(file.file_from_offset + stop)
+        return file.view[position:stop]
+
     def forget_first(self) -> MappedFile:
         """Take the oldest file off the log; the caller destroys it."""
         self._recent = None
@@ -284,6 +306,14 @@ class CommitLog:
         file.region.allocate(position, position + 8)
         _LONG.pack_into(file.view, position, queue_offset)
         file.region.flush(position, position + 8)
+
+    def record_offset(self, offset: int) -> int:
+        """Where the record is that begins at or, in an entry of DLedger's, behind `offset`."""
+        return offset
+
+    def entry_offset(self, physical_offset: int) -> int:
+        """Where what holds the record at `physical_offset` begins: the record itself, or its DLedger entry."""
+        return physical_offset
 
     def next_file_offset(self, offset: int) -> int:
         """Start of the file behind the one that holds `offset` (CommitLog.rollNextFile)."""

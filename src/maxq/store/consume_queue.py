@@ -14,7 +14,7 @@ Special units:
   record there, in order of offsets, so nothing in it stumbles (it may deliver that next message twice to a group that
   subscribes `*`); our readers pass over it.
 
-Units are written by `QueueTail.append` (log_cy.py). This module owns the files below it. Files are mapped when first
+Units are written by `QueueTail.append` (tails_cy.py). This module owns the files below it. Files are mapped when first
 used and given up when idle (see consume_queue_store.py), so 20 000 queues cost neither descriptors nor start-up time.
 """
 
@@ -25,13 +25,15 @@ from pathlib import PurePath
 from maxq.runtime.interfaces import Disk
 from maxq.store.block_reserve import UNIT_ROOM, back_units
 from maxq.store.consume_queue_ext import ConsumeQueueExt, is_ext_address
-from maxq.store.log_cy import DAMAGED_TAGS_CODE, QueueTail
 from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile, clear, holds_data
 from maxq.store.mapped_file_queue import MappedFileQueue
+from maxq.store.tails_cy import QueueTail
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 CQ_STORE_UNIT_SIZE = 20
 BLANK_UNIT_SIZE = 0x7FFFFFFF
 UNIT = struct.Struct(">qiq")
+_TAGS_CODE, _TAGS_CODE_AT = struct.Struct(">q"), 12
 _LOOK_BACK = 1_000  # units in which an extension address is looked for
 _PRE_BLANK = UNIT.pack(0, BLANK_UNIT_SIZE, 0)
 
@@ -43,10 +45,14 @@ class ConsumeQueue:
         tail: writing end; `tail.write_offset // 20` is the maximum offset that readers see, and
             `tail.next_queue_offset` the one that the next append gets (larger while a flush is awaited).
         ext: the extension units, with enableConsumeQueueExt.
+        hidden_below: messages with a smaller queue offset are not shown (hidden_messages.py); 0: none is hidden.
         in_flush: the executor is flushing files of this queue: they must not be unmapped.
     """
 
-    __slots__ = ("_min_checked", "_min_offset", "_on_mapped", "ext", "files", "in_flush", "queue_id", "tail", "topic")
+    __slots__ = (
+        "_min_checked", "_min_offset", "_on_mapped", "ext", "files", "hidden_below", "in_flush", "queue_id", "tail",
+        "topic",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -64,6 +70,7 @@ class ConsumeQueue:
         self.tail = QueueTail(topic, queue_id, self)
         self.ext: ConsumeQueueExt | None = None
         self.in_flush = False
+        self.hidden_below = 0
         self._on_mapped = on_mapped
         self._min_offset = 0
         self._min_checked = -1  # the log's minimum for which _min_offset is right
@@ -74,11 +81,14 @@ class ConsumeQueue:
         return self.tail.write_offset // CQ_STORE_UNIT_SIZE
 
     def min_offset(self, min_physical_offset: int) -> int:
-        """The smallest queue offset whose record the log (that begins at `min_physical_offset`) still has; the
-        maximum if there is none. Looked for again only when the log's beginning moved (correctMinOffset)."""
+        """The smallest queue offset that is shown: whose record the log (that begins at `min_physical_offset`) still
+        has, and that is not hidden; the maximum if there is none. Looked for again only when the log's beginning moved
+        (correctMinOffset)."""
         if min_physical_offset != self._min_checked:
             self._min_offset = self._find_min(min_physical_offset)
             self._min_checked = min_physical_offset
+        if self.hidden_below > self._min_offset:
+            return min(self.hidden_below, self.max_offset)
         return self._min_offset
 
     def reset_min(self) -> None:
@@ -156,6 +166,16 @@ class ConsumeQueue:
         file.flushed_position = min(file.flushed_position, position - file.file_from_offset)
 
     # --- extension units ---
+
+    def put_address(self, queue_offset: int, address: int) -> None:
+        """Put an extension unit's address in place of the tags code of a unit that was appended just now: its blocks
+        are there."""
+        position = queue_offset * CQ_STORE_UNIT_SIZE
+        file = self.files.find(position)
+        assert file is not None, f"{self.topic}-{self.queue_id} has no unit {queue_offset}"
+        at = position - file.file_from_offset
+        _TAGS_CODE.pack_into(self._view(file), at + _TAGS_CODE_AT, address)
+        file.flushed_position = min(file.flushed_position, at)
 
     def place_ext(self, ext: ConsumeQueueExt) -> None:
         """Find where extension units go on, after a start: behind the newest that a unit knows."""

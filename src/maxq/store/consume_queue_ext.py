@@ -29,6 +29,7 @@ _FIRST_ADDRESS: Final = -(1 << 63)
 _HEAD: Final = struct.Struct(">hqqh")
 _END_BLANK: Final = 4
 _MAX_UNIT_SIZE: Final = 32767
+_ALLOCATED_BYTES: Final = 65_536  # blocks are asked for so many bytes at a time
 
 
 class CqExtUnit(NamedTuple):
@@ -61,6 +62,7 @@ class ConsumeQueueExt:
         self._files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
         self._is_loaded = False
         self._is_placed = False  # it is known where the next unit goes
+        self._allocated = 0  # logical offset up to which the last file has blocks, from where units go
 
     @property
     def folder(self) -> PurePath:
@@ -102,6 +104,7 @@ class ConsumeQueueExt:
         """
         files = self._loaded()
         self._is_placed = True
+        self._allocated = 0
         if is_new:
             files.destroy()
         file = None if last_address is None else self.file_of(last_address)
@@ -126,17 +129,24 @@ class ConsumeQueueExt:
             return None
         file = files.last
         if file is not None and not file.is_full and unit.size > file.file_size - file.wrote_position - _END_BLANK:
-            file.region.allocate(file.wrote_position, file.wrote_position + 2)
+            self._allocate(file, file.wrote_position + 2)
             file.view[file.wrote_position : file.wrote_position + 2] = b"\xff\xff"
             file.wrote_position = file.file_size
         if file is None or file.is_full:
             file = files.create(0 if file is None else file.end_offset)
         start, end = file.wrote_position, file.wrote_position + unit.size
-        file.region.allocate(start, end)
+        self._allocate(file, end)
         _HEAD.pack_into(file.view, start, unit.size, unit.tags_code, unit.store_time, len(unit.bit_map))
         file.view[start + _HEAD.size : end] = unit.bit_map
         file.wrote_position = end
         return file.file_from_offset + start + _FIRST_ADDRESS
+
+    def _allocate(self, file: MappedFile, end: int) -> None:
+        """Blocks for what goes to the end of `file`, up to `end`."""
+        if file.file_from_offset + end > self._allocated:
+            stop = min(file.wrote_position + _ALLOCATED_BYTES, file.file_size)
+            file.region.allocate(file.wrote_position, stop)
+            self._allocated = file.file_from_offset + stop
 
     # --- life of the files ---
 

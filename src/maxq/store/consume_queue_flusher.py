@@ -7,9 +7,9 @@ from maxq.errors import StoreFailedError
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.disk_room import lacks_room
+from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.flush import CommitLogFlusher, flush_pieces
 from maxq.store.index_service import IndexService
-from maxq.store.log_cy import Dispatcher
 from maxq.store.running_flags import NOT_WRITABLE
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
@@ -17,7 +17,7 @@ from maxq.store.store_inventory import InventoryFile, StoreInventory
 
 log = logging.getLogger(__name__)
 
-_QUEUES_AT_A_TIME = 500
+_QUEUES_AT_A_TIME = 100  # those that rest are unmapped again in one turn of the loop
 _FLUSHES_AT_A_TIME = 4  # of the executor's threads: one must stay free for the group commit
 
 

@@ -12,9 +12,9 @@ from pathlib import PurePath
 from maxq.store.batch_consume_queue import BatchConsumeQueue
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.consume_queue_ext import ConsumeQueueExt
-from maxq.store.log_cy import QueueTail, TopicTail
 from maxq.store.mapped_file import MappedFile
 from maxq.store.store_context import StoreContext
+from maxq.store.tails_cy import QueueTail, TopicTail
 
 log = logging.getLogger(__name__)
 
@@ -204,6 +204,8 @@ class ConsumeQueueStore:
         """A queue was flushed: one that rests is unmapped again."""
         if queue not in self._mapped:
             queue.files.release()
+            if queue.ext is not None:
+                queue.ext.release()
             if not queue.unflushed(0):
                 self._resting.pop(queue, None)
 

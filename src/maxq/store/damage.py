@@ -23,12 +23,10 @@ from dataclasses import dataclass
 
 from maxq.protocol.message import MessageExt, encode_record
 from maxq.store.commit_log import MIN_RECORD_SIZE, CommitLog
+from maxq.store.damage_names import DAMAGED_FOLDER, DAMAGED_PROPERTY, DAMAGED_TOPIC
 from maxq.store.mapped_file import MappedFile, offset_to_file_name
 from maxq.store.store_context import StoreContext
 
-DAMAGED_PROPERTY = "MAXQ_DAMAGED"
-DAMAGED_TOPIC = "rmq_sys_maxq_damaged"
-DAMAGED_FOLDER = "damaged"
 _ROLLBACK = 0xC
 _BLANK = b"\xcb\xd4\x31\x94"
 
@@ -51,6 +49,7 @@ class DamagedRange:
         reason: why the first byte is not the start of a good record.
         store_timestamp: of the record before the range: the filler takes it, so that store times stay in order.
         place: of the message, if it is known.
+        record_before: physical offset of the last good record before the range; -1 if there is none or it is not known.
     """
 
     file_from_offset: int
@@ -59,6 +58,7 @@ class DamagedRange:
     reason: str
     store_timestamp: int = 0
     place: DamagedPlace | None = None
+    record_before: int = -1
 
     @property
     def physical_offset(self) -> int:

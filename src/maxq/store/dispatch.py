@@ -6,6 +6,7 @@ records; what has a meaning beyond topic and queue id comes back here as `dispat
 """
 
 import logging
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,22 +18,31 @@ from maxq.protocol.message_const import (
     PROPERTY_INNER_NUM,
     PROPERTY_TAGS,
 )
+from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.store.batch_consume_queue import BatchUnit
 from maxq.store.commit_log import MIN_RECORD_SIZE, CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_ext import CqExtUnit, is_ext_address
 from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
-from maxq.store.damage import DAMAGED_PROPERTY, DAMAGED_TOPIC
+from maxq.store.damage_names import DAMAGED_PROPERTY, DAMAGED_TOPIC
+from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.index_service import IndexService
-from maxq.store.log_cy import DAMAGED_TAGS_CODE, Dispatcher, QueueTail, jhash
 from maxq.store.queue_offset_judge import MOST_PLACES, QueueOffsetJudge
 from maxq.store.running_flags import INDEX_ERROR, LOGICS_ERROR
 from maxq.store.store_context import StoreContext
+from maxq.store.tails_cy import QueueTail, jhash
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 log = logging.getLogger(__name__)
 
 _INNER_BATCH = 0x80
 _ROLLBACK = 0xC
+
+# of a record
+_INT, _SHORT, _LONG = struct.Struct(">i"), struct.Struct(">H"), struct.Struct(">q")
+_MAGIC_END, _QUEUE_ID_AT, _SYS_FLAG_AT, _BORN_HOST_AT = 7, 12, 36, 48
+_MAGIC_V2_END = 0xAB
+_MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,10 @@ class DispatchService:
         self._queues.topic_tail(topic).hooked = True
         self.hooks[topic] = function
 
+    def entries_from(self, physical_offset: int) -> None:
+        """Files that begin at or behind it hold DLedger entries."""
+        self.dispatcher.entries_from = self.unindexed.entries_from = physical_offset
+
     def forget_topic(self) -> None:
         """A TopicTail was replaced or removed."""
         self.dispatcher.forget_topic()
@@ -110,7 +124,7 @@ class DispatchService:
     def _stop(self, error: OSError) -> None:
         """What lies before the record that met the error is done."""
         dispatcher = self.dispatcher
-        dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, self._at)
+        dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, self._commit_log.entry_offset(self._at))
         self._half_done = True
         reason = f"dispatch at physical offset {dispatcher.dispatched_offset} failed: {error}; free or repair the disk"
         if not self._context.flags.has(LOGICS_ERROR):
@@ -120,9 +134,10 @@ class DispatchService:
     def _finish_record(self) -> None:
         """Queues know what they have; the index is told which keys of the record come next."""
         dispatcher, offset = self.dispatcher, self.dispatcher.dispatched_offset
-        present = self._index.trailing_entries(offset)
+        physical_offset = self._commit_log.record_offset(offset)
+        present = self._index.trailing_entries(physical_offset)
         if present:
-            after = self.finish_index(offset, present)
+            after = self.finish_index(physical_offset, present)
             self.unindexed.dispatched_offset = offset
             self.advance(self.unindexed, after)
             dispatcher.arrived += self.unindexed.arrived
@@ -170,27 +185,34 @@ class DispatchService:
         self._at = physical_offset
         queue: ConsumeQueue = tail.owner
         end = queue.max_offset
-        if queue_offset == end:  # its file is full, or there is none yet
+        if queue_offset == end and (queue.files.files or not self.judge.doubts_first):  # its file is full, or it is new
             queue.roll(end, physical_offset, size)
             return True
         judged: int | None = queue_offset
-        if not (self.is_copy and end < queue_offset <= end + MOST_PLACES):
+        if self._context.is_dledger:  # the entry's CRC stands for the field
+            judged = queue_offset if end <= queue_offset <= end + MOST_PLACES or self._may_begin(queue, end) else end
+        elif not (self.is_copy and end < queue_offset <= end + MOST_PLACES):
             judged = self.judge.judge(queue, queue_offset, physical_offset, size)
         if judged is None:
             self._note(queue, queue_offset, physical_offset, "it is not of this queue and gets no place in it")
             return False
         if judged != queue_offset:
-            if self._context.config.broker_role == "SLAVE":  # a copy stays a copy
+            if self._context.config.broker_role == "SLAVE" or self._context.is_dledger:  # a copy stays a copy
                 self._note(queue, queue_offset, physical_offset, f"its place is {judged}, as on the master")
             else:
                 self._note(queue, queue_offset, physical_offset, f"the field is wrong and was set to {judged}")
                 self._commit_log.put_queue_offset(physical_offset, judged)
-        elif queue.files.files or self._lacks_its_first(judged, end):
+        elif judged > end and (queue.files.files or self._lacks_its_first(judged, end)):
             if not queue.files.files:
                 queue.roll(0, physical_offset, size)
             self._note(queue, queue_offset, physical_offset, f"the {judged - end} places between are kept as damaged")
         queue.roll(judged, physical_offset, size)
         return True
+
+    @staticmethod
+    def _may_begin(queue: ConsumeQueue, end: int) -> bool:
+        """May the first unit of `queue` have any place? So it is when its older messages were deleted."""
+        return end == 0 and not queue.files.files
 
     def _lacks_its_first(self, queue_offset: int, end: int) -> bool:
         """Is a queue without units one whose first messages lie in what was lost? Nothing was ever deleted then."""
@@ -213,6 +235,8 @@ class DispatchService:
 
     def dispatch_special(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
         self._at = physical_offset
+        if self._extend_only(view[position : position + size], physical_offset):
+            return
         message = decode_record(view[position : position + size])
         properties = message.properties
         if message.sys_flag & _ROLLBACK == _ROLLBACK:
@@ -226,30 +250,54 @@ class DispatchService:
         if PROPERTY_INNER_MULTI_DISPATCH in properties and self._context.config.enable_multi_dispatch:
             self._multi_dispatch(message, physical_offset, size)
         if self._context.config.enable_consume_queue_ext:
-            self._extend(message, physical_offset, view[position : position + size])
+            queue = self._queues.find(message.topic, message.queue_id)
+            if queue is not None:
+                self._extend(queue, view[position : position + size], physical_offset, message.store_timestamp)
         hook = self.hooks.get(message.topic)
         if hook is not None:
             hook(DispatchRequest(message, physical_offset, size))
 
-    def _extend(self, message: MessageExt, physical_offset: int, record: memoryview) -> None:
+    def _extend_only(self, record: memoryview, physical_offset: int) -> bool:
+        """Deal with a record that needs nothing but an extension unit, as nearly all do with enableConsumeQueueExt,
+        without decoding it. False: it is not done."""
+        config = self._context.config
+        (sys_flag,) = _INT.unpack_from(record, _SYS_FLAG_AT)
+        if not config.enable_consume_queue_ext or sys_flag & (_INNER_BATCH | _ROLLBACK):
+            return False
+        stored_at = _BORN_HOST_AT + (20 if sys_flag & MessageSysFlag.BORN_HOST_V6 else 8)
+        at = stored_at + 20 + (20 if sys_flag & MessageSysFlag.STORE_HOST_V6 else 8)
+        at += 4 + _INT.unpack_from(record, at)[0]
+        is_long = record[_MAGIC_END] == _MAGIC_V2_END
+        size = _SHORT.unpack_from(record, at)[0] if is_long else record[at]
+        at += 2 if is_long else 1
+        topic = bytes(record[at : at + size])
+        tail = self._queues.topics.get(topic)
+        queue_tail = None if tail is None else tail.queues.get(_INT.unpack_from(record, _QUEUE_ID_AT)[0])
+        if tail is None or queue_tail is None or tail.batch or (self.hooks and topic.decode() in self.hooks):
+            return False
+        if config.enable_multi_dispatch and _MULTI_DISPATCH in bytes(record[at + size :]):
+            return False
+        self._extend(queue_tail.owner, record, physical_offset, _LONG.unpack_from(record, stored_at)[0])
+        return True
+
+    def _extend(self, queue: ConsumeQueue, record: memoryview, physical_offset: int, store_timestamp: int) -> None:
         """Put an extension unit behind the queue unit of a record, if that was written just now."""
-        queue = self._queues.find(message.topic, message.queue_id)
-        if queue is None or queue.ext is None or queue.max_offset == 0:
+        if queue.ext is None or queue.max_offset == 0:
             return
         place = queue.max_offset - 1
         unit = queue.unit(place)
         if unit is None or unit[:2] != (physical_offset, len(record)) or is_ext_address(unit[2]):
             return
-        bit_map = b"" if self.bit_map_of is None else self.bit_map_of(message.topic, record)
+        bit_map = b"" if self.bit_map_of is None else self.bit_map_of(queue.topic, record)
         try:
             if not queue.ext.is_placed:
                 queue.place_ext(queue.ext)
-            address = queue.ext.put(CqExtUnit(unit[2], message.store_timestamp, bit_map))
+            address = queue.ext.put(CqExtUnit(unit[2], store_timestamp, bit_map))
         except OSError as error:  # the queue goes on with tags codes, which say the same
             log.error("%s: an extension unit could not be written: %s", queue.ext.folder, error)
             return
         if address is not None:
-            queue.put_unit(place, (physical_offset, len(record), address))
+            queue.put_address(place, address)
 
     def _put_batch_unit(self, message: MessageExt, physical_offset: int, size: int) -> None:
         base, count = message.queue_offset, 1  # a single message in a batch queue

@@ -1,4 +1,4 @@
-"""What a store has running on the loop's executor: flushes, files and pages made ahead, inventory, deletions.
+"""What a store has running beside the loop: flushes, files and pages made ahead, inventory, deletions.
 
 A shutdown writes the same files, and closes them. It closes this list first, which waits for all that runs.
 """
@@ -40,6 +40,23 @@ class ExecutorJobs:
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         return future
+
+    def begin(self) -> "asyncio.Future[None] | None":
+        """Something begins that no thread does; the caller says `end`. None as of `start`."""
+        if self.is_closed:
+            return None
+        try:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        except RuntimeError:
+            return None
+        self._running.add(future)
+        return future
+
+    def end(self, future: "asyncio.Future[None]") -> None:
+        """What `begin` answered has ended."""
+        self._running.discard(future)
+        if not future.done():
+            future.set_result(None)
 
     async def run(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
         """`work(*args)` off the loop. A cancelled caller is cancelled when the work has ended: what he does then, such

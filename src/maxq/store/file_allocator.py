@@ -35,7 +35,10 @@ class FileAllocator:
         self._used_up_to = min(self._used_up_to, offset - 1)
 
     def prepare(self, *offsets: int) -> None:
-        """Create the files that start at `offsets` on the executor."""
+        """Create the files that start at `offsets` on the executor. Of a DLedger log only the first: a Java member that
+        finds two unused ones, as a kill leaves them, refuses to start."""
+        if self._context.is_dledger:
+            offsets = offsets[:1]
         wanted = [offset for offset in offsets if offset not in self._ready]
         if wanted:
             future = self._context.jobs.start(lambda: self._create(wanted))

@@ -17,14 +17,20 @@ from typing import NamedTuple
 
 from maxq.errors import StoreFailedError
 from maxq.store.commit_log import CommitLog
-from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile
+from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile, flush_at_once, flush_soon
 from maxq.store.running_flags import NOT_WRITABLE
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 
-Pieces = list[tuple[MappedFile, int, int]]
+_NOWHERE = 1 << 62
+_LATE_STEP = 32 << 20  # bytes
+_SMALL = 16 << 10  # bytes of a group that needs no thread
+_LARGE_PAGE = 2 << 20  # of the page cache, at most
+
+Piece = tuple[MappedFile, int, int]  # bytes [start, end) of a file
+Pieces = list[Piece]
 
 
 class _Waiter(NamedTuple):
@@ -53,20 +59,23 @@ class CommitLogFlusher:
         self._timer: asyncio.TimerHandle | None = None
         self._begin: asyncio.Handle | None = None  # of the next group, at the end of this turn
         self._in_flight: asyncio.Future[None] | None = None
+        self._cut_at = _NOWHERE  # the log was cut there while a flush was in flight
         self._last_thorough_ms = 0
+        self._is_late = False
         self.appended_timestamp = 0
         self.failure: str | None = None
         self.flush_count = 0
 
     @property
     def is_sync(self) -> bool:
-        return self._context.config.flush_disk_type == "SYNC_FLUSH"
+        """Is everything flushed as it comes? A DLedger log always is: its members tell each other what is durable."""
+        return self._context.config.flush_disk_type == "SYNC_FLUSH" or self._context.is_dledger
 
     # --- SYNC_FLUSH ---
 
     def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         """See MessageStore.when_durable."""
-        if not self.is_sync or self._commit_log.flushed_offset >= end_offset:
+        if not self.is_sync or self._context.is_dledger or self._commit_log.flushed_offset >= end_offset:
             return False
         if self.failure is not None:
             asyncio.get_running_loop().call_soon(done, False)
@@ -104,22 +113,62 @@ class CommitLogFlusher:
             return
         if not pieces:
             return
-        timestamp = self.appended_timestamp
-        self._in_flight = self._context.jobs.start(lambda: flush_pieces(pieces))
+        timestamp, self._cut_at = self.appended_timestamp, _NOWHERE
+        forget = self._is_late
+        if len(pieces) == 1 and not forget and self._commit_without_thread(pieces[0], end, timestamp):
+            return
+        self._in_flight = self._context.jobs.start(lambda: flush_pieces(pieces, forget=forget))
         if self._in_flight is None:
-            flush_pieces(pieces)
+            flush_pieces(pieces, forget=forget)
             self._flushed(end, timestamp)
             return
-        self._in_flight.add_done_callback(lambda future: self._committed(future, end, timestamp))
+        self._in_flight.add_done_callback(lambda future: self._job_ended(future, end, timestamp))
 
-    def _committed(self, future: "asyncio.Future[None]", end: int, timestamp: int) -> None:
-        self._in_flight = None
+    def _commit_without_thread(self, piece: Piece, end: int, timestamp: int) -> bool:
+        """A small group commit that no thread does, but the loop while the disk is quick, else the kernel by itself.
+        False: neither is possible here and now. The loop does not wait if nobody else does (ASYNC_FLUSH), nor as a
+        DLedger leader's: its followers' disks may be quicker. Large groups are those of a busy loop, whose processor
+        the kernel's worker would have to share; a thread finds another one."""
+        file, start, flushed = piece
+        job = self._context.jobs.begin() if flushed - start <= _SMALL else None
+        if job is None:
+            return False
+
+        def done(error: OSError | None) -> None:
+            if error is None:
+                file.flushed_position = max(file.flushed_position, flushed)
+            try:
+                self._committed(error, end, timestamp)
+            finally:
+                self._context.jobs.end(job)
+
+        try:
+            may_wait = self.is_sync and not self._context.is_leading
+            is_done = may_wait and flush_at_once(file.region)
+        except OSError as error:
+            done(error)
+            return True
+        if is_done:
+            done(None)
+        elif flush_soon(file.region, done):
+            self._in_flight = job
+        else:
+            self._context.jobs.end(job)
+            return False
+        return True
+
+    def _job_ended(self, future: "asyncio.Future[None]", end: int, timestamp: int) -> None:
         if future.cancelled():
-            return
-        error = future.exception()
+            self._in_flight = None
+        else:
+            self._committed(future.exception(), end, timestamp)
+
+    def _committed(self, error: BaseException | None, end: int, timestamp: int) -> None:
+        self._in_flight = None
         if error is not None:
             self.fail(error)
             return
+        end = min(end, self._cut_at)
         self._flushed(end, timestamp)
         if self._commit_log.max_offset > end and self.is_sync:
             self.commit_soon()
@@ -133,6 +182,19 @@ class CommitLogFlusher:
         waiters = self._waiters
         while waiters and waiters[0].end_offset <= end:
             waiters.popleft().done(True)
+
+    def copied(self, *, is_late: bool) -> None:
+        """A slave has appended. While what comes `is_late`, for the slave catches up, it is flushed in steps, and
+        leaves memory then: the next step has these pages. Fresh ones cost up to ten times as much as writing to the
+        device (benches/README.md, Catching up)."""
+        self._is_late = is_late
+        if is_late and self._commit_log.max_offset - self._commit_log.flushed_offset >= _LATE_STEP:
+            self.commit()
+
+    def truncated(self, offset: int) -> None:
+        """The log is cut at `offset`: what a flush that is in flight says of the bytes behind it does not hold for
+        those that will be there."""
+        self._cut_at = min(self._cut_at, offset)
 
     def fail(self, error: BaseException) -> None:
         """What was appended may never be durable: take nothing any more, and say why."""
@@ -217,8 +279,14 @@ class CommitLogFlusher:
             waiter.done(waiter.end_offset <= flushed)
 
 
-def flush_pieces(pieces: Pieces) -> None:
-    """Make parts of files durable. Blocks."""
+def flush_pieces(pieces: Pieces, *, forget: bool = False) -> None:
+    """Make parts of files durable. Blocks.
+
+    Args:
+        forget: they may leave memory then.
+    """
     for file, start, end in pieces:
         file.region.flush(start, end)
         file.flushed_position = max(file.flushed_position, end)
+        if forget:
+            file.region.forget(max(0, start - _LARGE_PAGE), end)  # one that the step before could not drop as a whole

@@ -4,7 +4,7 @@
     40 slots: 4 bytes each, number of the newest entry of the chain, 0 = empty
     40 + 4 × slots: entries of 20 bytes: key hash:4  physical offset:8  seconds since beginTimestamp:4  previous entry:4
 
-Entry numbers start at 1; indexCount is the next number. Entries are written by `IndexTail.put_key` (log_cy.py); this
+Entry numbers start at 1; indexCount is the next number. Entries are written by `IndexTail.put_key` (tails_cy.py); this
 module reads.
 """
 

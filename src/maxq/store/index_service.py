@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from maxq.store.block_reserve import BlockReserve
 from maxq.store.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexFile, index_file_size
-from maxq.store.log_cy import IndexTail, jhash
 from maxq.store.page_populator import PagePopulator
 from maxq.store.store_context import StoreContext
+from maxq.store.tails_cy import IndexTail, jhash
 
 log = logging.getLogger(__name__)
 

@@ -142,11 +142,14 @@ class LogScanner:
         """What `scan` says of the file, or would, if it stopped at a record of whose topic or properties a sector is
         missing."""
         rows, width = self._rows, record_cy.SCAN_WIDTH
-        columns = (record_cy.C_POSITION, record_cy.C_SIZE, record_cy.C_TOPIC_POSITION)
-        for number, (position, size, topic) in enumerate(
+        columns = (
+            record_cy.C_POSITION, record_cy.C_SIZE, record_cy.C_TOPIC_POSITION, record_cy.C_PROPERTIES_SIZE,
+        )  # fmt: skip
+        for number, (position, size, topic, properties) in enumerate(
             zip(*(rows[column : count * width : width] for column in columns), strict=True)
         ):
-            for sector in range(-(-topic // _SECTOR) * _SECTOR, position + size, _SECTOR):
+            end = position + size - (0 if properties else 2)  # without properties their size, at the end, is zeros, too
+            for sector in range(-(-topic // _SECTOR) * _SECTOR, end, _SECTOR):
                 if view[sector] == 0 and view[sector : sector + _SECTOR] == _NO_SECTOR:
                     return number, position, _STOP_LOST_SECTOR
         return count, after, stop
@@ -160,8 +163,11 @@ class LogScanner:
         )  # fmt: skip
         if count != 1:
             return None
-        place = _place(file.view[position:after])
-        return DamagedRange(file.file_from_offset, position, after - position, reason, scan.last_store_timestamp, place)
+        place = place_of(file.view[position:after])
+        return DamagedRange(
+            file.file_from_offset, position, after - position, reason, scan.last_store_timestamp, place,
+            scan.last_record_offset,
+        )  # fmt: skip
 
     def damage_at(self, offset: int) -> DamagedRange:
         """There is no record at `offset`, in the middle of the log: the range up to the next good one."""
@@ -183,10 +189,13 @@ class LogScanner:
 
 
 def _damage(file: MappedFile, position: int, end: int, stop: int, scan: LogScan) -> DamagedRange:
-    return DamagedRange(file.file_from_offset, position, end - position, _REASONS[stop], scan.last_store_timestamp)
+    return DamagedRange(
+        file.file_from_offset, position, end - position, _REASONS[stop], scan.last_store_timestamp, None,
+        scan.last_record_offset,
+    )  # fmt: skip
 
 
-def _place(record: memoryview) -> DamagedPlace | None:
+def place_of(record: memoryview) -> DamagedPlace | None:
     """Topic, queue id and queue offset of a record whose structure is whole."""
     rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
     count, _, _ = record_cy.scan(record, 0, len(record), 0, rows, check_crc=False, check_offset=False)

@@ -1,21 +1,24 @@
 """Search of the log for records whose properties hold some bytes, in steps that a running loop can take one by one."""
 
+import struct
 from array import array
 from collections.abc import Iterator
 from typing import Final
 
+from maxq.protocol.dledger_messages import ENTRY_HEADER_SIZE, ENTRY_MAGIC
 from maxq.store import record_cy
 from maxq.store.commit_log import CommitLog
 
 _ROWS: Final = 2048
+_HEAD: Final = struct.Struct(">ii")
+_RECORD_MAGIC: Final = b"\xda\xa3\x20"
 
 
 def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | None = None) -> Iterator[list[int]]:
     """The physical offsets of records that lie at or above `start` and have `needle` in their properties.
 
     Args:
-        start: a physical offset at which a record begins; one below the log counts as its begin.
-
+        start: a physical offset at which a record, or its DLedger entry, begins; one below the log counts as its begin.
         end: look no further, though others may have appended; None: to the end of the log, wherever that is by then.
 
     Yields:
@@ -31,7 +34,10 @@ def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | No
         begin = offset - file.file_from_offset
         stop_at = min(commit_log.max_offset - file.file_from_offset, file.file_size)
         view = file.view
-        count, after, stop = record_cy.scan(view, begin, stop_at, file.file_from_offset, rows, check_crc=False)
+        if commit_log.record_offset(offset) == offset:
+            count, after, stop = record_cy.scan(view, begin, stop_at, file.file_from_offset, rows, check_crc=False)
+        else:
+            count, after, stop = _scan_entries(view, begin, stop_at, file.file_from_offset, rows)
         yield _holding(view, rows, count, needle)
         if stop == record_cy.STOP_BLANK or (stop == record_cy.STOP_END and stop_at == file.file_size):
             offset = file.end_offset
@@ -39,6 +45,32 @@ def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | No
             return
         else:
             offset = file.file_from_offset + after
+
+
+def _scan_entries(
+    view: memoryview, start: int, end: int, file_from_offset: int, rows: "array[int]"
+) -> tuple[int, int, int]:
+    """As record_cy.scan, for the records in DLedger entries; a body that is none is passed over."""
+    single = array("q", bytes(8 * record_cy.SCAN_WIDTH))
+    count, position = 0, start
+    if bytes(view[start + 4 : start + 7]) == _RECORD_MAGIC:  # it begins with a record, not with the entry's header
+        position -= ENTRY_HEADER_SIZE
+    while end - position >= ENTRY_HEADER_SIZE:
+        magic, size = _HEAD.unpack_from(view, position)
+        if magic == -1:
+            return count, position, record_cy.STOP_BLANK
+        if magic != ENTRY_MAGIC or size < ENTRY_HEADER_SIZE or position + size > end:
+            break
+        if count == _ROWS:
+            return count, position, record_cy.STOP_ROWS_FULL
+        found, _, _ = record_cy.scan(
+            view, position + ENTRY_HEADER_SIZE, position + size, file_from_offset, single, check_crc=False
+        )
+        if found:
+            rows[count * record_cy.SCAN_WIDTH : (count + 1) * record_cy.SCAN_WIDTH] = single
+            count += 1
+        position += size
+    return count, position, record_cy.STOP_ZERO if position > start or count else record_cy.STOP_BAD_MAGIC
 
 
 def _holding(view: memoryview, rows: "array[int]", count: int, needle: bytes) -> list[int]:

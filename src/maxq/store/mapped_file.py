@@ -1,5 +1,6 @@
 """One fixed-size file of a queue of files, mapped on first use (DefaultMappedFile.java)."""
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import PurePath
 from typing import Protocol, TypeGuard, runtime_checkable
@@ -142,6 +143,31 @@ class ResidentRegion(Protocol):
         ...
 
 
+@runtime_checkable
+class SyncingRegion(Protocol):
+    """A region that can be made durable without a thread, by somebody who runs on a loop."""
+
+    def flush_at_once(self) -> bool:
+        """Make all that was written durable, here and now, if that should be a moment. False: not now; nothing was
+        done, `flush_soon` or `flush` can. OSError if the device refuses."""
+        ...
+
+    def flush_soon(self, done: Callable[[OSError | None], None]) -> bool:
+        """Begin to make all that was written durable. `done` is called on the running loop when it is, with None, or
+        with the device's refusal, and never from within. False: not now; nothing was begun, `flush` can."""
+        ...
+
+
+def flush_at_once(region: MappedRegion) -> bool:
+    """See SyncingRegion; False, too, if the region is none."""
+    return _syncs(region) and region.flush_at_once()
+
+
+def flush_soon(region: MappedRegion, done: Callable[[OSError | None], None]) -> bool:
+    """See SyncingRegion; False, too, if the region is none."""
+    return _syncs(region) and region.flush_soon(done)
+
+
 def is_resident(region: MappedRegion, start: int, end: int) -> bool:
     """Can [start, end) be read without waiting for the disk? False if nobody can tell."""
     return _knows_residence(region) and region.is_resident(start, end)
@@ -178,6 +204,15 @@ def _knows_residence(region: MappedRegion) -> TypeGuard[ResidentRegion]:
 @cache
 def _has_residence(kind: type) -> bool:
     return issubclass(kind, ResidentRegion)
+
+
+def _syncs(region: MappedRegion) -> TypeGuard[SyncingRegion]:
+    return _has_syncs(type(region))
+
+
+@cache
+def _has_syncs(kind: type) -> bool:
+    return issubclass(kind, SyncingRegion)
 
 
 def holds_data(region: MappedRegion, start: int, end: int) -> bool:

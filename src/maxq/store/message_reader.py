@@ -1,6 +1,7 @@
 """Reading: by queue offset, by time, by key (DefaultMessageStore.getMessage, getOffsetInQueueByTime, queryMessage)."""
 
 import logging
+from bisect import bisect_left
 from collections.abc import Collection
 from typing import Protocol
 
@@ -9,19 +10,28 @@ from maxq.store.batch_consume_queue import BatchConsumeQueue
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.gather_cy import gather
 from maxq.store.index_service import IndexService, index_key
-from maxq.store.log_cy import UnitScan, collect
 from maxq.store.mapped_file import is_resident
 from maxq.store.property_filter import PropertyFilter, SelectedUnits, UnitSelector, UnitView, with_tags
 from maxq.store.record_cy import check_chain, cut
 from maxq.store.store_context import StoreContext
-from maxq.store.store_results import ColdPart, GetMessageResult, GetMessageStatus, QueryMessageResult
+from maxq.store.store_results import (
+    OMIT_RECORDS,
+    BulkRead,
+    ColdPart,
+    GetMessageResult,
+    GetMessageStatus,
+    QueryMessageResult,
+)
+from maxq.store.unit_scan_cy import UnitScan, collect
 
 log = logging.getLogger(__name__)
 
 _ROLLBACK = 0xC  # in the last byte of the system flag
 _MAX_PULL_BYTES = 128 << 20
 _MIN_PULL_BYTES = 100
+_SMALL_GAP = 64 * 1024
 
 
 class TagFilter(Protocol):
@@ -72,6 +82,7 @@ class MessageReader:
         max_bytes: int,
         wanted: PropertyFilter | None = None,
         may_wait: bool = False,
+        bulk: BulkRead | None = None,
     ) -> GetMessageResult:
         """See MessageStore.get_message."""
         batch = self._queues.batch_queues.get((topic, queue_id))
@@ -96,7 +107,7 @@ class MessageReader:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
             result.next_begin_offset = self._corrected(offset, high)
         else:
-            self._collect(queue, offset, max_nums, subscription, max_bytes, result, wanted, may_wait)
+            self._collect(queue, offset, max_nums, subscription, max_bytes, result, wanted, may_wait, bulk)
         return result
 
     def _corrected(self, old: int, new: int) -> int:
@@ -113,6 +124,7 @@ class MessageReader:
         result: GetMessageResult,
         wanted: PropertyFilter | None,
         may_wait: bool,
+        bulk: BulkRead | None,
     ) -> None:
         found = queue.units_from(offset)
         if found is None:
@@ -127,13 +139,13 @@ class MessageReader:
             codes = tags_codes(subscription)
             if codes is not None and queue.ext is not None:
                 units = with_tags(units, queue.ext, max_units)
-            scan = self._scan(units, offset, codes, max_nums, max_bytes, max_units, in_memory)
+            scan = self._scan(units, offset, codes, max_nums, max_bytes, max_units, in_memory, bulk)
         else:
             units = units._replace(end=min(units.end, units.start + max_units * CQ_STORE_UNIT_SIZE))
             selected = self._selector.select(
                 units,
                 wanted,
-                max(1, min(max_nums, config.max_transfer_count_on_message_in_memory)),
+                max(1, max_nums if bulk else min(max_nums, config.max_transfer_count_on_message_in_memory)),
                 in_memory_from=max_physical - in_memory,
                 may_wait=may_wait,
                 ext=queue.ext,
@@ -143,10 +155,15 @@ class MessageReader:
                 result.cold, result.must_read_first = selected.cold, True
                 return
             hits = UnitView(memoryview(selected.units(units.view)), 0, len(selected.places) * CQ_STORE_UNIT_SIZE)
-            scan = self._scan(hits, 0, None, max_nums, max_bytes, max_units, in_memory)
+            scan = self._scan(hits, 0, None, max_nums, max_bytes, max_units, in_memory, bulk)
             self._place(scan, selected, units, offset)
             result.filtered_count = scan.next_index - offset - scan.message_count
-        buffers = self._cut(scan.ranges, max_physical)
+        far_back = bool(scan.ranges) and max_physical - scan.ranges[0][0] > in_memory
+        if bulk is not None and far_back and may_wait and (cold := self._not_in_memory(_islands(scan.ranges))):
+            result.status = GetMessageStatus.NO_MATCHED_MESSAGE  # copying them would wait for the disk
+            result.cold, result.must_read_first = cold, True
+            return
+        buffers = self._cut(scan.ranges, max_physical) if bulk is None else self._gather(scan, max_physical, bulk)
         if buffers is None:
             self._collect_singly(queue, offset, scan, result)
         else:
@@ -154,10 +171,10 @@ class MessageReader:
             result.message_count, result.total_bytes = scan.message_count, scan.total_bytes
         result.next_begin_offset = scan.next_index
         result.last_physical_offset = scan.last_physical_offset
-        if scan.ranges and max_physical - scan.ranges[0][0] > in_memory:
+        if far_back and bulk is None:
             result.cold = self._not_in_memory(scan.ranges)
         result.suggest_pulling_from_slave = max_physical - scan.last_physical_offset > in_memory
-        if not result.buffers:
+        if not result.buffers and not (result.message_count and bulk is not None and bulk.omit == OMIT_RECORDS):
             gone = scan.message_count > 0
             result.status = GetMessageStatus.MESSAGE_WAS_REMOVING if gone else GetMessageStatus.NO_MATCHED_MESSAGE
 
@@ -170,18 +187,22 @@ class MessageReader:
         max_bytes: int,
         max_units: int,
         in_memory: int,
+        bulk: BulkRead | None,
     ) -> UnitScan:
         """What one pull takes of these units."""
         config = self._context.config
-        return collect(
-            units.view, units.start, units.end, first_index, codes, max(max_nums, 1),
-            max(_MIN_PULL_BYTES, min(max_bytes, _MAX_PULL_BYTES)), self._commit_log.max_offset, in_memory,
-            (
+        if bulk is not None:
+            most = bulk.max_bytes, max_nums, bulk.max_bytes, max_nums
+        else:
+            most = (
                 config.max_transfer_bytes_on_message_in_memory,
                 config.max_transfer_count_on_message_in_memory,
                 config.max_transfer_bytes_on_message_in_disk,
                 config.max_transfer_count_on_message_in_disk,
-            ),
+            )
+        return collect(
+            units.view, units.start, units.end, first_index, codes, max(max_nums, 1),
+            max(_MIN_PULL_BYTES, min(max_bytes, _MAX_PULL_BYTES)), self._commit_log.max_offset, in_memory, most,
             self._commit_log.min_offset, max_units,
         )  # fmt: skip
 
@@ -208,6 +229,23 @@ class MessageReader:
                 return None
             buffers.append(buffer)
         return buffers
+
+    def _gather(self, scan: UnitScan, max_physical: int, bulk: BulkRead) -> list[memoryview] | None:
+        """One piece with what `bulk` wants of the records; None if some range holds no whole records."""
+        if bulk.omit == OMIT_RECORDS or not scan.ranges:
+            return []
+        out, position, ranges = bytearray(scan.total_bytes), 0, scan.ranges
+        while ranges:
+            file = self._commit_log.file_at(ranges[0][0])
+            if file is None:
+                return None
+            here = max(1, bisect_left(ranges, (file.end_offset, 0)))  # those in this file
+            end_offset = min(file.end_offset, max_physical)
+            position = gather(file.view, file.file_from_offset, end_offset, ranges[:here], out, position, bulk.omit)
+            if position < 0:
+                return None
+            ranges = ranges[here:]
+        return [memoryview(out)[:position]]
 
     def _not_in_memory(self, ranges: list[tuple[int, int]]) -> list[ColdPart]:
         """Parts of `ranges`, which lie far back, that would be read from the disk."""
@@ -385,6 +423,17 @@ class MessageReader:
             if result.buffers or last < begin:
                 break
         return result
+
+
+def _islands(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """`ranges` with small gaps filled, so that few questions tell whether they are in memory."""
+    found: list[tuple[int, int]] = []
+    for start, size in ranges:
+        if found and 0 <= start - sum(found[-1]) <= _SMALL_GAP:
+            found[-1] = found[-1][0], start + size - found[-1][0]
+        else:
+            found.append((start, size))
+    return found
 
 
 def tags_codes(subscription: TagFilter | None) -> list[int] | None:

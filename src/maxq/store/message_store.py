@@ -7,52 +7,30 @@ preallocation; `shutdown()` makes everything durable and removes the abort file.
 Everything runs on the loop's thread; what blocks leaves it through `run_in_executor`.
 """
 
-import asyncio
-import contextlib
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.errors import StoreFailedError
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message import MessageExt, decode_record
-from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk
-from maxq.store.clean import CleanService
-from maxq.store.commit_log import CommitLog
-from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.consume_queue import ConsumeQueue
-from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
-from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.disk_room import DiskRoom
-from maxq.store.dispatch import DispatchRequest, DispatchService
-from maxq.store.file_allocator import FileAllocator
-from maxq.store.flush import CommitLogFlusher
-from maxq.store.index_file import IndexFile
-from maxq.store.index_flusher import IndexFlusher
-from maxq.store.index_service import IndexService
-from maxq.store.log_cy import QueueTail, TopicTail
+from maxq.store.dispatch import DispatchRequest
 from maxq.store.log_search import records_with
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_reader import MessageReader, TagFilter, tags_codes
-from maxq.store.message_writer import MessageWriter, RowsAppended
+from maxq.store.message_reader import TagFilter
 from maxq.store.property_filter import PropertyFilter
-from maxq.store.queue_loader import load_queues
-from maxq.store.recovery import Recovery, RecoveryReport
-from maxq.store.replica_append import ReplicaAppender
+from maxq.store.recovery import RecoveryReport
 from maxq.store.restore_places import restore_keys, restore_places
 from maxq.store.running_flags import RunningFlags
-from maxq.store.seals import Seals
-from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext, StoreIdentity
-from maxq.store.store_files import AbortFile, StoreLock, machine_memory, refuse_foreign_store, refusing
-from maxq.store.store_inventory import InventoryFile
-from maxq.store.store_results import GetMessageResult, PutMessageResult, PutMessageStatus, QueryMessageResult
+from maxq.store.store_life import StoreLife
+from maxq.store.store_parts import StoreParts
+from maxq.store.store_results import BulkRead, GetMessageResult, PutMessageResult, PutMessageStatus, QueryMessageResult
+from maxq.store.store_role import StoreRole
 from maxq.store.store_stats import StoreStats
-
-log = logging.getLogger(__name__)
+from maxq.store.tails_cy import QueueTail, TopicTail
+from maxq.store.topic_reader import TopicReader
 
 _MAX_PULL_BYTES = 128 << 20
 #: Default of `populate_ahead`.
@@ -67,6 +45,9 @@ class MessageStore:
         flags: why the store may not be written, if so.
         seals: ranges of the log where a start, of this store or of its master's, has put a filler.
         stats: counters for GET_BROKER_RUNTIME_INFO.
+        ledger: with enableDLegerCommitLog, this member's log, for whoever drives it (LedgerStore); None without.
+        plain_writer: stores plain sends and copies without an object a message.
+        marks: what can be lost no more, for services that note how far they are.
         report: what the last `load` found and did.
     """
 
@@ -87,42 +68,29 @@ class MessageStore:
             populate_ahead: bytes of log and index in front of their writers whose pages are made ready on the executor;
                 0 for none. Not for a staged log, whose writer touches no pages.
         """
-        self._context = StoreContext(config, disk, clock, broker)
-        context = self._context
-        self._allocator = FileAllocator(context)
-        self.commit_log = CommitLog(context, self._allocator, populate_ahead)
-        self.queues = ConsumeQueueStore(context)
-        self.checkpoint = StoreCheckpoint(context)
-        self.index = IndexService(context, self._on_index_full, populate_ahead // 4)
-        self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self._failed)
-        self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index)
-        self.compaction = CompactionStore(context, self.commit_log, self.queues)
-        self._inventory_file = InventoryFile(context)
-        self.seals = Seals(context, self.commit_log, self.dispatch.judge)
-        self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
-        self.queue_flusher = ConsumeQueueFlusher(
-            context, self.commit_log, self.flusher, self.queues, self.index, self.dispatch.dispatcher, self.checkpoint,
-            self._inventory_file,
-        )  # fmt: skip
+        self._context = context = StoreContext(config, disk, clock, broker)
+        self._parts = parts = StoreParts(context, memory_bytes, populate_ahead)
+        self.commit_log = parts.commit_log
+        self.queues = parts.queues
+        self.checkpoint = parts.checkpoint
+        self.index = parts.index
+        self.dispatch = parts.dispatch
+        self.compaction = parts.compaction
+        self.seals = parts.seals
+        self.flusher = parts.flusher
+        self.queue_flusher = parts.queue_flusher
+        self.reader = parts.reader
+        self.disk_room = parts.disk_room
+        self.plain_writer = parts.plain_writer
+        self._writer = parts.writer
+        self._gate = parts.gate
+        self.cleaner = parts.cleaner
+        self.ledger = parts.ledger
+        self.marks = parts.marks
         self.stats = StoreStats(context)
-        memory = machine_memory(disk) if memory_bytes is None else memory_bytes
-        self.reader = MessageReader(context, self.commit_log, self.queues, self.index, memory)
-        self.disk_room = DiskRoom(context, self.commit_log.make_room, self._dispatch_all)
-        self.writer = MessageWriter(
-            context, self.commit_log, self.queues, self.flusher, self.dispatch, self.disk_room, self._on_appended
-        )
-        self.cleaner = CleanService(
-            context, self.commit_log, self.queues, self.index, self.queue_flusher, self.dispatch
-        )
-        self.cleaner.compacted = self.compaction.topics
-        self._lock = StoreLock(context)
-        self._abort = AbortFile(context)
-        self._replica: ReplicaAppender | None = None
-        self._on_append: Callable[[], None] | None = None
-        self._services: list[asyncio.Task[None]] = []
-        self._on_service_failed: Callable[[str, BaseException], None] | None = None
-        self._loaded = False
-        self.report = RecoveryReport()
+        self._topic_reader = TopicReader(parts.commit_log, parts.queues, parts.compaction, parts.reader)
+        self._role = StoreRole(parts)
+        self._life = StoreLife(parts, self._role)
 
     # --- life ---
 
@@ -133,18 +101,8 @@ class MessageStore:
     def update_config(self, config: MessageStoreConfig) -> None:
         """Take live settings, and the role: a slave takes its master's bytes only, a master messages."""
         self._context.config = config
-        if self._loaded:
-            self._take_role()
-
-    def _take_role(self) -> None:
-        is_slave = self.config.broker_role == "SLAVE"
-        self.commit_log.stage(self.flusher.is_sync and not is_slave)
-        self.dispatch.is_copy = is_slave
-        if is_slave and self._replica is None:
-            self._replica = ReplicaAppender(self.commit_log)
-        elif not is_slave:
-            self.drop_pending()
-            self._replica = None
+        if self._life.is_loaded:
+            self._role.take()
 
     @property
     def identity(self) -> StoreIdentity:
@@ -170,146 +128,30 @@ class MessageStore:
                 be written, or a CommitLog file is missing or has the wrong size; says which file, what is wrong and
                 what to do.
         """
-        jobs = self._context.jobs
-        jobs.is_closed = True  # all inline, also where a loop runs (recovery as a tool): `close` may follow at once
-        try:
-            with refusing(self._context):
-                return self._load()
-        finally:
-            jobs.is_closed = False
-
-    def _load(self) -> RecoveryReport:
-        context = self._context
-        began = context.clock.monotonic_ms()
-        refuse_foreign_store(context)
-        self._lock.take()
-        try:
-            report = self.report = RecoveryReport(clean_exit=not self._abort.exists())
-            self.commit_log.load()
-            queue_faults = load_queues(context, self.queues)
-            report.faults += [fault.text for fault in queue_faults]
-            fault = self.checkpoint.load()
-            report.faults += [fault] if fault else []
-            safe = None if report.clean_exit else self.checkpoint.index_msg_timestamp
-            if self.config.message_index_enable:
-                report.faults += self.index.load(newest_safe_timestamp=safe)
-            # from here on files change: a crash must be seen by the next start
-            self._abort.create()
-            self.seals.load()
-            Recovery(
-                context, self.commit_log, self.queues, self.index, self.dispatch, self.checkpoint,
-                self._inventory_file, queue_faults, report, self.seals,
-            ).run()  # fmt: skip
-            self.compaction.load(clean_exit=report.clean_exit)
-        except BaseException:
-            self._lock.release()
-            raise
-        self.index.attach_last()
-        self.checkpoint.not_beyond(self.commit_log.max_offset)
-        self.flusher.appended_timestamp = max(
-            self.checkpoint.physic_msg_timestamp, self.dispatch.dispatcher.last_store_timestamp
-        )
-        report.queues = sum(1 for _ in self.queues) + len(self.queues.batch_queues)
-        report.duration_ms = context.clock.monotonic_ms() - began
-        self._loaded = True
-        self._take_role()
+        report = self._life.load()
         self.stats.damaged_ranges += len(report.damages)
-        for line in report.lines():
-            log.info("recovery: %s", line)
         return report
+
+    @property
+    def report(self) -> RecoveryReport:
+        """What the last `load` found and did."""
+        return self._life.report
 
     def start(self) -> None:
         """Begin the services; needs a running loop."""
-        assert self._loaded, "load() comes before start()"
-        loop = asyncio.get_running_loop()
-        for name, run in (
-            ("commit log flush", self.flusher.run()),
-            ("consume queue flush", self.queue_flusher.run()),
-            ("clean", self.cleaner.run()),
-            ("disk room", self.disk_room.run()),
-            ("compaction", self.compaction.run()),
-        ):
-            task = loop.create_task(run, name=f"store: {name}")
-            task.add_done_callback(self._service_ended)
-            self._services.append(task)
-        self.commit_log.create_ahead()
+        self._life.start()
 
     def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
         """`callback(name, error)` is told when a service ends by an error: the process should stop."""
-        self._on_service_failed = callback
-
-    def _service_ended(self, task: "asyncio.Task[None]") -> None:
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is not None:
-            self._failed(task.get_name(), error)
-
-    def _failed(self, name: str, error: BaseException) -> None:
-        log.critical("%s failed", name, exc_info=None if isinstance(error, StoreFailedError) else error)
-        if self._on_service_failed is not None:
-            self._on_service_failed(name, error)
+        self._parts.services.on_failed = callback
 
     async def shutdown(self) -> None:
         """End the services, make everything durable, remove the abort file (kept if something could not be written)."""
-        if not self._loaded:
-            return
-        for task in self._services:
-            task.cancel()
-        await asyncio.gather(*self._services, return_exceptions=True)
-        self._services.clear()
-        await self.flusher.flush_all()
-        async with self.queue_flusher.lock:  # who deletes queues just now has ended before
-            with contextlib.suppress(OSError):  # noted by the flusher: the abort file then stays
-                await self.queue_flusher.flush_queues(0)
-            await self._context.jobs.close()
-            await run_blocking(self._close)
-        self.flusher.close()
+        await self._life.shutdown()
 
     def close(self) -> None:
         """`shutdown` for a store without a loop. Blocks."""
-        if not self._loaded:
-            return
-        if self.flusher.failure is None:
-            self.flusher.flush_inline()
-        self._context.jobs.is_closed = True
-        self._close()
-
-    def _close(self) -> None:
-        self._loaded = False
-        self.drop_pending()
-        self._allocator.discard()
-        end = self.commit_log.max_offset
-        self.dispatch.run(self.commit_log.flushed_offset)
-        complete = self._write_last(end)
-        if not complete:
-            behind = f"dispatch is at {self.dispatch.dispatcher.dispatched_offset} of {end}"
-            log.error("the abort file stays, the next start recovers: %s; %s", behind, self.flags.why())
-        self.compaction.close()
-        self.checkpoint.release()
-        self.commit_log.release_tail()
-        self.commit_log.files.release()
-        self.queues.release_all()
-        self.index.release()
-        if complete:
-            self._abort.remove()
-        self._lock.release()
-
-    def _write_last(self, end: int) -> bool:
-        """Make queues, index and checkpoint durable at shutdown; False if they are not complete."""
-        if self.dispatch.dispatcher.dispatched_offset < end or not self.flags.cq_writable:
-            return False
-        if self.flusher.failure is not None or self.queue_flusher.failure is not None:
-            return False
-        try:
-            self.index.flush_last()
-            stored = max(self.checkpoint.physic_msg_timestamp, self.flusher.appended_timestamp)
-            self.checkpoint.physic_msg_timestamp = stored
-            self.queue_flusher.flush_inline(log_end=end)
-        except OSError as error:
-            log.error("writing at shutdown failed: %s", error)
-            return False
-        return True
+        self._life.close()
 
     # --- writing ---
 
@@ -319,33 +161,15 @@ class MessageStore:
         The message is visible at once with ASYNC_FLUSH, after the group commit with SYNC_FLUSH. It is durable when
         `when_durable(result.end_offset, …)` says so.
         """
-        return self.writer.put_message(message)
+        return self._writer.put_message(message)
 
     def put_batch(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Store the messages of a batch body (MessageDecoder.encodeMessages), all or none, one after the other."""
-        return self.writer.put_batch(message)
+        return self._writer.put_batch(message)
 
-    def append_rows(
-        self,
-        source: bytearray | memoryview,
-        scratch: bytearray,
-        rows: Any,
-        first: int,
-        count: int,
-        born_host: bytes,
-        suffix: bytes,
-    ) -> RowsAppended:
-        """Store send rows (see protocol/frames_cy): the batch path, into one CommitLog file a call. Rows that are
-        stored get their physical offset, queue offset, size and count filled in. Ask `refusal` first.
-
-        Args:
-            suffix: property bytes put behind those of every row.
-
-        Returns:
-            How many of rows [first, first + count) were stored. Fewer: call again for the rest; 0: row `first` must
-            take `put_message`.
-        """
-        return self.writer.append_rows(source, scratch, rows, first, count, born_host, suffix)
+    def appended(self) -> None:
+        """What `plain_writer.append_final` and `append_copy` stored goes its way: to queues, readers and slaves."""
+        self._parts.appended()
 
     def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         """Call `done(True)` when everything below `end_offset` is durable, `done(False)` after syncFlushTimeout or a
@@ -369,28 +193,17 @@ class MessageStore:
 
     def refusal(self) -> PutMessageStatus | None:
         """May messages be stored now? None if so. Cheap: ask before every batch."""
-        return self.writer.refusal() if self._loaded else PutMessageStatus.SERVICE_NOT_AVAILABLE
+        return self._gate.refusal() if self._life.is_loaded else PutMessageStatus.SERVICE_NOT_AVAILABLE
 
     def refusal_remark(self) -> str:
         """The cause of `refusal`, with measured value, limit and remedy; empty if there is none."""
-        return self.writer.remark() if self._loaded else "the store is closed: this broker is starting or shutting down"
+        if not self._life.is_loaded:
+            return "the store is closed: this broker is starting or shutting down"
+        return self._gate.remark()
 
     @property
     def is_writable(self) -> bool:
-        return self._loaded and self.flags.writable
-
-    def _dispatch_all(self) -> None:
-        self.dispatch.run(self.commit_log.flushed_offset if self.flusher.is_sync else self.commit_log.max_offset)
-
-    def _on_appended(self) -> None:
-        if self._on_append is not None:
-            self._on_append()
-        if self.flusher.is_sync:
-            self.flusher.commit_soon()
-        else:
-            self.dispatch.run(self.commit_log.max_offset)
-        self.commit_log.prepare_ahead()
-        self.index.prepare_ahead()
+        return self._life.is_loaded and self.flags.writable
 
     # --- replication ---
 
@@ -413,32 +226,23 @@ class MessageStore:
             ReplicationGapError, ReplicationDamageError: not a continuation, or no records.
             OSError: the disk has no room.
         """
-        replica = self._replica
-        assert replica is not None, "only a loaded store whose brokerRole is SLAVE takes a master's bytes"
-        before = self.commit_log.max_offset
-        try:
-            return replica.append(physical_offset, data)
-        finally:
-            if self.commit_log.min_offset > self.confirm_offset:  # it has just begun, above 0
-                self.dispatch.dispatcher.dispatched_offset = self.commit_log.min_offset
-            if self.commit_log.max_offset > before:
-                self.flusher.appended_timestamp = max(self.flusher.appended_timestamp, replica.last_store_timestamp)
-                self._on_appended()
+        return self._role.append_from_master(physical_offset, data)
 
     def drop_pending(self) -> None:
         """A slave's connection broke: forget the bytes of a record that did not come whole."""
-        if self._replica is not None:
-            self._replica.drop_pending()
+        self._role.drop_pending()
 
     @property
     def damaged_from_master(self) -> int:
         """Records a slave took although their CRC is wrong, because the master's log has them so."""
-        return 0 if self._replica is None else self._replica.damaged_from_master
+        replica = self._role.replica
+        return 0 if replica is None else replica.damaged_from_master
 
     @property
     def last_record_offset(self) -> int:
         """Of a slave: physical offset of the last record; -1 if there is none."""
-        return -1 if self._replica is None else self._replica.last_record_offset
+        replica = self._role.replica
+        return -1 if replica is None else replica.last_record_offset
 
     def restore_places(self, physical_offset: int, size: int) -> int:
         """A range that a start had sealed as damaged holds its records again: give them their places in the queues, and
@@ -450,23 +254,13 @@ class MessageStore:
         dispatcher = self.dispatch.dispatcher
         written = restore_places(self.commit_log, self.queues, dispatcher.delay_table, physical_offset, size)
         if self.config.message_index_enable and physical_offset + size <= dispatcher.dispatched_offset:
-            try:
-                restore_keys(self.commit_log, self.index, dispatcher.index_tags, physical_offset, size)
-            except OSError as error:
-                log.error("what is back from physical offset %d on is not all in the index: %s", physical_offset, error)
+            restore_keys(self.commit_log, self.index, dispatcher.index_tags, physical_offset, size)
         return written
 
     def log_bytes(self, offset: int, limit: int) -> memoryview | None:
         """At most `limit` bytes of the mapped log from physical offset `offset` on, within one file; None if the log
         has nothing there (compare with `min_physical_offset` and `max_physical_offset` to tell why)."""
-        file = self.commit_log.file_at(offset)
-        end = self.commit_log.max_offset
-        if file is None or offset >= end:
-            return None
-        position = offset - file.file_from_offset
-        stop = min(position + limit, file.file_size, end - file.file_from_offset)
-        self.commit_log.settle(file.file_from_offset + stop)
-        return file.view[position:stop]
+        return self.commit_log.bytes_from(offset, limit)
 
     def set_bit_map_source(self, source: Callable[[str, memoryview], bytes]) -> None:
         """`source(topic, record)` gives the bit map of a record's extension unit, empty for none."""
@@ -474,14 +268,7 @@ class MessageStore:
 
     def set_append_listener(self, listener: Callable[[], None]) -> None:
         """`listener` is called after each append to the log, before dispatch: it wakes what sends to slaves."""
-        self._on_append = listener
-
-    def _on_durable(self) -> None:
-        if self.flusher.is_sync:
-            self.dispatch.run(self.commit_log.flushed_offset)
-
-    def _on_index_full(self, file: IndexFile) -> None:
-        self._index_flusher.flush_full(file)
+        self._parts.on_append = listener
 
     # --- reading ---
 
@@ -497,6 +284,7 @@ class MessageStore:
         *,
         wanted: PropertyFilter | None = None,
         may_wait: bool = False,
+        bulk: BulkRead | None = None,
     ) -> GetMessageResult:
         """Messages from queue offset `offset` on (DefaultMessageStore.getMessage; rules: store-format §19.1).
 
@@ -506,44 +294,28 @@ class MessageStore:
             subscription: tag filter; None takes every message.
             wanted: filter on properties, in place of the tag filter.
             may_wait: the caller brings in `cold` of a result that must_read_first, and asks again.
+            bulk: the reader takes much at once. Topics with a store of their own (compaction, batches) do not.
         """
-        if topic in self.compaction.topics:
-            result = self.compaction.get_message(
-                topic, queue_id, offset, max_nums, max_bytes, tags_codes(subscription), _test_of(wanted)
-            )
-        else:
-            result = self.reader.get_message(
-                topic, queue_id, offset, max_nums, subscription, max_bytes, wanted, may_wait
-            )
+        result = self._topic_reader.get_message(
+            topic, queue_id, offset, max_nums, subscription, max_bytes, wanted, may_wait, bulk
+        )
         self.stats.count_get(result.message_count, result.total_bytes)
         return result
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Smallest queue offset still there; -1 for an unknown queue."""
-        if topic in self.compaction.topics and (kept := self.compaction.current(topic, queue_id)) is not None:
-            return kept.min_offset
-        batch = self.queues.batch_queues.get((topic, queue_id))
-        if batch is not None:
-            return batch.min_offset(self.commit_log.min_offset)
-        queue = self.queues.find(topic, queue_id)
-        return -1 if queue is None else queue.min_offset(self.commit_log.min_offset)
+        return self._topic_reader.min_offset(topic, queue_id)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Queue offset behind the last visible message; 0 for an unknown queue."""
-        batch = self.queues.batch_queues.get((topic, queue_id))
-        if batch is not None:
-            return batch.max_offset
-        queue = self.queues.find(topic, queue_id)
-        return 0 if queue is None else queue.max_offset
+        return self._topic_reader.max_offset(topic, queue_id)
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
     ) -> int:
         """Queue offset for a store time in ms: LOWER the first message at or after it, UPPER the last at or before it;
         clamped to the queue. Of a compaction topic always the first at or after it."""
-        if topic in self.compaction.topics and (kept := self.compaction.current(topic, queue_id)) is not None:
-            return kept.offset_by_time(timestamp)
-        return self.reader.offset_by_time(topic, queue_id, timestamp, boundary)
+        return self._topic_reader.offset_by_time(topic, queue_id, timestamp, boundary)
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """Store time of the oldest message of a queue, ms; -1 if there is none."""
@@ -551,14 +323,12 @@ class MessageStore:
 
     def earliest_message_time(self) -> int:
         """Store time of the oldest message of the log, ms; -1 if there is none."""
-        return self.commit_log.store_timestamp(self.commit_log.min_offset)
+        return self.commit_log.store_timestamp(self.commit_log.record_offset(self.commit_log.min_offset))
 
     def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
         """Store time of message `offset`, ms; -1 if there is none. Of a compaction topic: of the first one kept at or
         behind it."""
-        if topic in self.compaction.topics and (kept := self.compaction.current(topic, queue_id)) is not None:
-            return kept.store_time_at(offset)
-        return self.reader.store_time_at(topic, queue_id, offset)
+        return self._topic_reader.store_time_at(topic, queue_id, offset)
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
         """Is message `offset` there, and near enough to the end of the log to count as being in memory
@@ -572,6 +342,8 @@ class MessageStore:
 
     def select_one_message(self, physical_offset: int) -> memoryview | None:
         """The record at `physical_offset`; None if none starts there. The offset may come from anybody."""
+        if physical_offset >= self.max_physical_offset:
+            return None
         record = self.commit_log.record(physical_offset)
         if record is None or int.from_bytes(record[28:36], "big") != physical_offset:
             return None
@@ -591,8 +363,7 @@ class MessageStore:
         self, topic: str, key: str, max_num: int, begin: int, end: int, index_type: str = "K"
     ) -> QueryMessageResult:
         """Records whose key (or unique key; index_type T: tag) has this hash, stored in [begin, end] ms. Only hashes
-        are
-        compared: the asker checks the text."""
+        are compared: the asker checks the text."""
         return self.reader.query_message(topic, key, max_num, begin, end, index_type)
 
     # --- queues and topics ---
@@ -661,7 +432,13 @@ class MessageStore:
 
     @property
     def max_physical_offset(self) -> int:
-        return self.commit_log.max_offset
+        """Where the next record goes; of a DLedger log, where what is committed ends."""
+        return self._parts.max_physical_offset
+
+    @property
+    def appended_offset(self) -> int:
+        """Behind the last record that was stored, visible or not: what waits for an acknowledgement ends there."""
+        return self.commit_log.max_offset if self.ledger is None else self.ledger.end_position
 
     @property
     def flushed_offset(self) -> int:
@@ -676,7 +453,7 @@ class MessageStore:
     @property
     def dispatch_behind_bytes(self) -> int:
         """Bytes of log that are not dispatched yet."""
-        return self.commit_log.max_offset - self.confirm_offset
+        return self.max_physical_offset - self.confirm_offset
 
     @property
     def damaged_units(self) -> int:
@@ -690,10 +467,3 @@ class MessageStore:
     def disk_ratios(self) -> tuple[float, float]:
         """Used share of the partitions of CommitLog and ConsumeQueue, 0…1; -1 unknown."""
         return self.cleaner.disk_ratios()
-
-
-def _test_of(wanted: PropertyFilter | None) -> Callable[[memoryview], bool] | None:
-    if wanted is None:
-        return None
-    predicate = wanted.predicate
-    return lambda record: predicate.matches_record(record, 0, len(record))

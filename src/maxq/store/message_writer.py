@@ -1,10 +1,10 @@
-"""Into the log: the general path for one message, batches, and the door of the compiled batch path
-(CommitLog.asyncPutMessage, DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder)."""
+"""Into the log: the general path, for one message and for batches (CommitLog.asyncPutMessage,
+DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder). The quick one is plain_writer.py."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from maxq.errors import RemoteProtocolError
+from maxq.protocol.dledger_messages import ENTRY_BODY_MAX
 from maxq.protocol.message import decode_batch
 from maxq.protocol.message_const import (
     PROPERTY_INNER_BASE,
@@ -16,43 +16,21 @@ from maxq.protocol.message_id import offset_message_id
 from maxq.protocol.message_properties import encode_properties
 from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.consume_queue_store import DELAY_TOPIC, LMQ_PREFIX, ConsumeQueueStore
-from maxq.store.disk_room import DiskRoom, lacks_room
-from maxq.store.dispatch import DispatchService
 from maxq.store.flush import CommitLogFlusher
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_cy import crc31
 from maxq.store.store_context import StoreContext
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
+from maxq.store.write_gate import WriteGate
 
-_MAX_PROPERTIES = 32767
+MAX_PROPERTIES = 32767
 _MAX_TOPIC = 127
 _MAX_RETRY_TOPIC = 255
 _PROP_CRC_SIZE = 20
 _RETRY_PREFIX = "%RETRY%"
 _INNER_BATCH = 0x80
-_MULTI_TAGS = 0x2
+MULTI_TAGS = 0x2
 _NO_QUEUE_OFFSET = (0x4, 0xC)  # transaction types prepared and rollback
-_IGNORE_BUSY_MS = 10_000_000
-
-
-class RowsAppended(NamedTuple):
-    """Outcome of `append_rows`.
-
-    Attributes:
-        rows: how many were stored; 0: the first one must take the general way.
-        end_offset: physical end of the last record, for `MessageStore.when_durable`.
-        log: what they were written to; it begins at physical offset `file_from_offset`.
-        took_ms: how long the append held the log.
-    """
-
-    rows: int
-    end_offset: int
-    log: memoryview
-    file_from_offset: int
-    took_ms: int
-
-
-_NO_ROWS = RowsAppended(0, 0, memoryview(b""), 0, 0)
 
 
 class MessageWriter:
@@ -64,58 +42,20 @@ class MessageWriter:
         commit_log: CommitLog,
         queues: ConsumeQueueStore,
         flusher: CommitLogFlusher,
-        dispatch: DispatchService,
-        disk_room: DiskRoom,
+        gate: WriteGate,
         on_appended: Callable[[], None],
     ) -> None:
         self._context = context
         self._commit_log = commit_log
         self._queues = queues
         self._flusher = flusher
-        self._dispatch = dispatch
-        self._disk_room = disk_room
+        self._gate = gate
         self._on_appended = on_appended
-        self._busy_until_ms = 0
-        self._slow_append_ms = 0
-
-    # --- may it be stored? ---
-
-    def refusal(self) -> PutMessageStatus | None:
-        """May messages be stored now? None if so.
-
-        Page cache busy: an append that took longer than osPageCacheBusyTimeOutMills held up the whole loop; requests
-        that piled up behind it are refused for as long as it took, as Java refuses those that find the append lock
-        held.
-        """
-        if not self._context.flags.writable or self._context.config.broker_role == "SLAVE":
-            return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        if self._busy_until_ms:
-            if self._context.clock.monotonic_ms() < self._busy_until_ms:
-                return PutMessageStatus.OS_PAGE_CACHE_BUSY
-            self._busy_until_ms = 0
-        return None
-
-    def remark(self) -> str:
-        """The cause of `refusal` in words; empty if there is none."""
-        if self._context.config.broker_role == "SLAVE":
-            master = self._context.master_address
-            return "this broker is a SLAVE: it copies its master and takes no messages; send to the master" + (
-                f" {master}" if master else ""
-            )
-        if not self._context.flags.writable:
-            return f"the store is not writable: {self._context.flags.why()}"
-        if self._busy_until_ms:
-            limit = self._context.config.os_page_cache_busy_time_out_mills
-            return (
-                f"[PCBUSY_CLEAN_QUEUE]broker busy: an append took {self._slow_append_ms} ms, the limit "
-                f"osPageCacheBusyTimeOutMills is {limit} ms; the disk does not keep up, send less or retry later"
-            )
-        return ""
 
     def _check(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
-        refusal = self.refusal()
+        refusal = self._gate.refusal()
         if refusal is not None:
-            return PutMessageResult(refusal, remark=self.remark())
+            return PutMessageResult(refusal, remark=self._gate.remark())
         size = len(message.topic.encode())
         limit = _MAX_RETRY_TOPIC if message.topic.startswith(_RETRY_PREFIX) else _MAX_TOPIC
         if size > limit:
@@ -151,10 +91,10 @@ class MessageWriter:
         """Write one record. Counters and dispatch are the caller's."""
         config = self._context.config
         reserved = _PROP_CRC_SIZE if config.enabled_append_prop_crc else 0
-        if len(properties) + reserved > _MAX_PROPERTIES:
+        if len(properties) + reserved > MAX_PROPERTIES:
             return PutMessageResult(
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
-                remark=f"the properties have {len(properties) + reserved} bytes, at most {_MAX_PROPERTIES} are "
+                remark=f"the properties have {len(properties) + reserved} bytes, at most {MAX_PROPERTIES} are "
                 "allowed; "
                 "send fewer or shorter properties",
             )
@@ -164,9 +104,14 @@ class MessageWriter:
         sys_flag |= (0x10 if len(message.born_host) == 20 else 0) | (0x20 if len(store_host) == 20 else 0)
         topic_tail = self._queues.topic_tail(message.topic)
         if topic_tail.multi_tags:
-            sys_flag |= _MULTI_TAGS
+            sys_flag |= MULTI_TAGS
         size = 95 + 24 + len(message.body) + len(topic) + len(properties) + reserved
-        if size + END_FILE_MIN_BLANK_LENGTH > config.mapped_file_size_commit_log:
+        if self._context.is_dledger and size > ENTRY_BODY_MAX:
+            return _illegal(
+                f"the message takes {size} bytes of log, an entry of DLedger takes {ENTRY_BODY_MAX}; send less in one "
+                "message"
+            )
+        if size + self._commit_log.tail.head + END_FILE_MIN_BLANK_LENGTH > config.mapped_file_size_commit_log:
             return _illegal(
                 f"the message takes {size} bytes of log, a CommitLog file has {config.mapped_file_size_commit_log} "
                 "(mappedFileSizeCommitLog); send less in one message"
@@ -183,10 +128,10 @@ class MessageWriter:
             )  # fmt: skip
             if written > 0:
                 break
-            refused = self._make_room(size)
+            refused = self._gate.make_room(size)
             if refused is not None:
                 return refused
-        self._took(began)
+        self._gate.took(began)
         end = log.max_offset
         topic_tail.put_nums += 1
         topic_tail.put_bytes += written
@@ -195,30 +140,6 @@ class MessageWriter:
             PutMessageStatus.PUT_OK, end - written, end, written, queue_offset, now,
             offset_message_id(store_host, end - written), 1,
         )  # fmt: skip
-
-    def _make_room(self, size: int = 0) -> PutMessageResult | None:
-        try:
-            self._commit_log.make_room(size)
-        except OSError as error:
-            if lacks_room(error):
-                self._disk_room.lacks(error, size)
-                return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark=self.remark())
-            return PutMessageResult(
-                PutMessageStatus.CREATE_MAPPED_FILE_FAILED,
-                remark=f"the next CommitLog file could not be made: {error}; free space or repair the disk",
-            )
-        return None
-
-    def _took(self, began_ms: int) -> int:
-        """An append began at `began_ms` and has just ended; how long it took, ms."""
-        now = self._context.clock.monotonic_ms()
-        took_ms = now - began_ms
-        if took_ms:
-            limit = self._context.config.os_page_cache_busy_time_out_mills
-            if took_ms > limit and limit < _IGNORE_BUSY_MS:
-                self._slow_append_ms = took_ms
-                self._busy_until_ms = now + min(took_ms, limit)
-        return took_ms
 
     # --- batches ---
 
@@ -243,11 +164,11 @@ class MessageWriter:
             95 + 24 + len(message.topic.encode()) + len(part.body) + len(properties) + _PROP_CRC_SIZE
             for part, properties in zip(parts, encoded, strict=True)
         )
-        if any(len(properties) + _PROP_CRC_SIZE > _MAX_PROPERTIES for properties in encoded):
+        if any(len(properties) + _PROP_CRC_SIZE > MAX_PROPERTIES for properties in encoded):
             return PutMessageResult(
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
                 remark=f"the properties of a message of the batch have more than "
-                f"{_MAX_PROPERTIES - _PROP_CRC_SIZE} bytes; "
+                f"{MAX_PROPERTIES - _PROP_CRC_SIZE} bytes; "
                 "send fewer or shorter properties",
             )
         if size + END_FILE_MIN_BLANK_LENGTH > self._context.config.mapped_file_size_commit_log:
@@ -257,8 +178,9 @@ class MessageWriter:
                 "messages at a time"
             )
         tail = self._commit_log.tail
-        while size + END_FILE_MIN_BLANK_LENGTH > tail.file_size - tail.wrote_position:  # a batch goes into one file
-            failed = self._make_room(size)
+        # a batch goes into one file, but for a DLedger log: see _would_part
+        while not tail.head and size + END_FILE_MIN_BLANK_LENGTH > tail.file_size - tail.wrote_position:
+            failed = self._gate.make_room(size)
             if failed is not None:
                 return failed
         return self._put_parts(message, [(part.body, part.flag) for part in parts], encoded)
@@ -269,58 +191,26 @@ class MessageWriter:
         queue = self._queues.open(message.topic, message.queue_id).tail
         ids: list[str] = []
         first: PutMessageResult | None = None
-        size = 0
+        size = end = 0
         for (body, flag), properties in zip(parts, encoded, strict=True):
             single = MessageExtBrokerInner(
                 message.topic, message.queue_id, body, {}, None, flag, message.sys_flag, message.born_timestamp,
                 message.born_host, message.store_host, message.reconsume_times,
             )  # fmt: skip
             result = self._append(single, queue.next_queue_offset, properties)
-            assert result.ok, f"space was checked, yet: {result.remark}"
+            if not result.ok:
+                assert self._context.is_dledger, f"space was checked, yet: {result.remark}"
+                self._on_appended()
+                return result
             queue.next_queue_offset += 1
             ids.append(result.msg_id)
             size += result.size
-            first = first or result
+            first, end = first or result, result.end_offset
         assert first is not None, "a batch has messages"
         self._on_appended()
-        first.end_offset = first.physical_offset + size
+        first.end_offset = end
         first.size, first.msg_id, first.message_count = size, ",".join(ids), len(ids)
         return first
-
-    def append_rows(
-        self,
-        source: bytearray | memoryview,
-        scratch: bytearray,
-        rows: Any,
-        first: int,
-        count: int,
-        born_host: bytes,
-        suffix: bytes,
-    ) -> RowsAppended:
-        """See MessageStore.append_rows."""
-        context = self._context
-        log = self._commit_log
-        tail = log.tail
-        began = context.clock.monotonic_ms()
-        now = context.clock.wall_ms()
-        done = 0
-        if not context.config.enabled_append_prop_crc:  # the general path writes that property
-            while True:
-                done = tail.append_rows(
-                    source, scratch, rows, first, count, self._queues.topics, born_host,
-                    context.identity.store_host, now, suffix, context.config.max_message_size,
-                )  # fmt: skip
-                is_whole_and_empty = tail.wrote_position == 0 and tail.file_size == log.files.file_size
-                if done or not tail.full or is_whole_and_empty or self._make_room() is not None:
-                    break
-        if done == 0:
-            return _NO_ROWS
-        end, file = log.max_offset, log.current
-        assert file is not None, "something was written, so there is a file"
-        took = self._took(began)
-        self._flusher.appended_timestamp = now
-        self._on_appended()
-        return RowsAppended(done, end, log.tail_view, file.file_from_offset, took)
 
     # --- BatchCQ topics ---
 

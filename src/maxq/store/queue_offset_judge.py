@@ -2,10 +2,14 @@
 
 No CRC covers the header fields of a record. In the log the records of one queue have consecutive queue offsets, so a
 field that breaks the sequence is either the far side of a gap (records between were damaged) or wrong itself. The next
-record of the same queue tells which.
+record of the same queue tells which. When there is none, or it leaves a choice, the queue's files as they were before a
+rebuild are the second witness: a unit that points exactly to the record tells its place, and the place of a unit is not
+a field in which a bit can change. Without those files (somebody deleted them) the field of a queue's only record is
+believed.
 """
 
 from array import array
+from collections.abc import Callable
 
 from maxq.store import record_cy
 from maxq.store.commit_log import MIN_RECORD_SIZE, CommitLog
@@ -25,12 +29,20 @@ class QueueOffsetJudge:
 
     Attributes:
         lost_bytes: known damage in the log: only then can messages be missing at the end of a queue.
+        place_before: (queue, claimed queue offset, physical offset, size) → the record's place in the queue's old
+            files, not below the queue's end; None if they do not tell. Set only while all queues are built anew.
     """
 
     def __init__(self, commit_log: CommitLog) -> None:
         self._commit_log = commit_log
         self._rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
         self.lost_bytes = 0
+        self.place_before: Callable[[ConsumeQueue, int, int, int], int | None] | None = None
+
+    @property
+    def doubts_first(self) -> bool:
+        """May a queue's first record in the log say wrongly that it is message 0? Else there is nothing to judge."""
+        return self.place_before is not None and (self._commit_log.min_offset > 0 or self.lost_bytes > 0)
 
     def judge(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
         """The queue offset of the record at `physical_offset`, whose field says `claimed`.
@@ -41,26 +53,34 @@ class QueueOffsetJudge:
         """
         end = queue.max_offset
         if not queue.files.files:
-            return self._first(queue, claimed, physical_offset + size)
+            return self._first(queue, claimed, physical_offset, size)
         following, _ = self._following(queue, physical_offset + size, _LOOK_AHEAD_BYTES)
+        if following == end:
+            return None
+        known = self._known(queue, claimed, physical_offset, size)
+        if known is not None and known - end <= self._most_lost and (following is None or known < following):
+            return known
         gap = claimed - end
         if following is None:
             return claimed if 0 < gap <= self._most_lost else end
-        if following == end:
-            return None
         if 0 < gap <= MOST_PLACES and following > claimed and following != end + 1:
             return claimed
         return end
 
-    def _first(self, queue: ConsumeQueue, claimed: int, offset: int) -> int:
+    def _first(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int:
         """A queue may begin anywhere (its older messages were cleaned away); the next message, if it is near, must
         follow."""
         end = queue.max_offset
         credible = end <= claimed < _MOST_MESSAGES
         reach = _LOOK_AHEAD_FIRST_BYTES if credible else _LOOK_AHEAD_BYTES
-        following, behind = self._following(queue, offset, reach)
+        following, behind = self._following(queue, physical_offset + size, reach)
+        if credible and following == claimed + 1 and not self.lost_bytes:
+            return claimed
+        known = self._known(queue, claimed, physical_offset, size)
         if following is None or not end < following < _MOST_MESSAGES:
-            return claimed if credible else end
+            return known if known is not None else claimed if credible else end
+        if known is not None and self._follows(known, following):
+            return known
         if credible and (self._follows(claimed, following) or self._outvoted(queue, claimed, following, behind)):
             return claimed
         return following - 1
@@ -72,6 +92,10 @@ class QueueOffsetJudge:
         if third is None:
             return self._commit_log.min_offset == 0 and claimed <= self._most_lost < following - 1
         return self._follows(claimed + 1, third) and not self._follows(following, third)
+
+    def _known(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
+        """What the second witness says."""
+        return None if self.place_before is None else self.place_before(queue, claimed, physical_offset, size)
 
     @property
     def _most_lost(self) -> int:

@@ -6,11 +6,18 @@ files deleted in the last half minute, but looks at each of them for every new f
 
 A crash in the middle leaves a mixture of old and new units. The inventory speaks for none of it, so the next start
 builds everything anew again.
+
+One thing is read in the old files before they are written over: where a record whose own queue offset is in doubt had
+its place (`place_before`). A unit that points exactly to the record can hardly stand in a wrong place: its place is not
+in its bytes.
 """
 
-from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, ConsumeQueue
+from bisect import bisect_left
+
+from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.log_cy import DAMAGED_TAGS_CODE
+from maxq.store.mapped_file import MappedFile
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 
 class QueueRebuild:
@@ -21,6 +28,19 @@ class QueueRebuild:
         self._queues = queues
         self._before = queues.forget_all()
         queues.before_release = ConsumeQueue.clear_rest
+
+    def place_before(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
+        """The queue offset of the unit that pointed to a record; `claimed`, if that one did. None if none did, or it
+        may have been written over."""
+        files = self._before.get(queue)
+        if not files:
+            return None
+        units = _OldUnits(files)
+        try:
+            place = claimed if units.is_of(claimed, physical_offset, size) else units.find(physical_offset, size)
+        finally:
+            units.release()
+        return place if place is not None and place >= queue.max_offset else None
 
     def finish(self, min_physical_offset: int) -> dict[ConsumeQueue, int]:
         """Everything is dispatched: what is left of the old files goes. Blocks.
@@ -48,6 +68,44 @@ class QueueRebuild:
                         file.destroy()
         self._queues.delete_folders(numbers)
         return numbers
+
+
+class _OldUnits:
+    """Units of one queue as they stood in its files. Gaps between files were ruled out when they were loaded."""
+
+    def __init__(self, files: list[MappedFile]) -> None:
+        self._files = files
+        self._file_size = files[0].file_size
+        self._first = files[0].file_from_offset // CQ_STORE_UNIT_SIZE
+        self._end = files[-1].end_offset // CQ_STORE_UNIT_SIZE
+
+    def find(self, physical_offset: int, size: int) -> int | None:
+        """Queue offset of the unit of a record; None if there is none."""
+        place = bisect_left(range(self._end), physical_offset, self._first, key=self._physical_offset)
+        while place < self._end and self._unit(place) == (physical_offset, size, DAMAGED_TAGS_CODE):
+            place += 1  # places of lost messages point to the message behind them
+        return place if self.is_of(place, physical_offset, size) else None
+
+    def is_of(self, queue_offset: int, physical_offset: int, size: int) -> bool:
+        """Does this unit point to that record?"""
+        if not self._first <= queue_offset < self._end:
+            return False
+        unit = self._unit(queue_offset)
+        return unit[:2] == (physical_offset, size) and unit[2] != DAMAGED_TAGS_CODE
+
+    def release(self) -> None:
+        for file in self._files:
+            file.release()
+
+    def _unit(self, queue_offset: int) -> tuple[int, int, int]:
+        number, position = divmod((queue_offset - self._first) * CQ_STORE_UNIT_SIZE, self._file_size)
+        unit: tuple[int, int, int] = UNIT.unpack_from(self._files[number].view, position)
+        return unit
+
+    def _physical_offset(self, queue_offset: int) -> int:
+        """For the search: behind everything if nothing was written there."""
+        unit = self._unit(queue_offset)
+        return unit[0] if unit[1] > 0 else 1 << 63
 
 
 def cut_point(queue: ConsumeQueue, physical_offset: int, most: int | None) -> tuple[int, int]:

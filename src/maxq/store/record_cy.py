@@ -24,9 +24,12 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
+    from cython.cimports.maxq.runtime.buffers import i16, i32, i64, u32
     from cython.cimports.maxq.store.crc32_function import maxq_crc32_t
 
     _crc32 = cython.declare(maxq_crc32_t, cython.cast(maxq_crc32_t, cython.cast(cython.size_t, address())))
+else:
+    from maxq.runtime.buffers import i16, i32, i64, u32
 
 SCAN_WIDTH = 20
 (
@@ -76,55 +79,11 @@ _PROP_CRC_NAME = b"__CRC32#\x01"
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _u32(buf: cython.p_uchar, p: cython.Py_ssize_t) -> cython.uint:
-    if not cython.compiled:
-        return int.from_bytes(buf[p : p + 4], "big")
-    return (
-        (cython.cast(cython.uint, buf[p]) << 24)
-        | (cython.cast(cython.uint, buf[p + 1]) << 16)
-        | (cython.cast(cython.uint, buf[p + 2]) << 8)
-        | cython.cast(cython.uint, buf[p + 3])
-    )
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _i32(buf: cython.p_uchar, p: cython.Py_ssize_t) -> cython.int:
-    if not cython.compiled:
-        return int.from_bytes(buf[p : p + 4], "big", signed=True)
-    return cython.cast(cython.int, _u32(buf, p))
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
 def _crc31(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
     """UtilAll.crc32 of buf[p : p + size]."""
     if not cython.compiled:
         return crc32(buf[p : p + size]) & 0x7FFFFFFF
     return _crc32(0, buf + p, size) & 0x7FFFFFFF
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _i64(buf: cython.p_uchar, p: cython.Py_ssize_t) -> cython.longlong:
-    if not cython.compiled:
-        return int.from_bytes(buf[p : p + 8], "big", signed=True)
-    return cython.cast(
-        cython.longlong,
-        (cython.cast(cython.ulonglong, _u32(buf, p)) << 32) | cython.cast(cython.ulonglong, _u32(buf, p + 4)),
-    )
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _i16(buf: cython.p_uchar, p: cython.Py_ssize_t) -> cython.int:
-    if not cython.compiled:
-        return int.from_bytes(buf[p : p + 2], "big", signed=True)
-    return cython.cast(cython.short, (cython.cast(cython.int, buf[p]) << 8) | cython.cast(cython.int, buf[p + 1]))
 
 
 @cython.cfunc
@@ -144,22 +103,22 @@ def _record(
     left: cython.longlong = end - p
     if left < 8:
         return 1
-    total: cython.longlong = _i32(buf, p)
-    magic: cython.uint = _u32(buf, p + 4)
+    total: cython.longlong = i32(buf, p)
+    magic: cython.uint = u32(buf, p + 4)
     if magic == _BLANK:
         return 2
     if magic != _V1 and magic != _V2:
         return 3 if magic == 0 and total == 0 else 4
     if total < 91 or total > left:
         return 5
-    sys_flag: cython.int = _i32(buf, p + 36)
+    sys_flag: cython.int = i32(buf, p + 36)
     born_size: cython.Py_ssize_t = 20 if sys_flag & 0x10 else 8
     store_size: cython.Py_ssize_t = 20 if sys_flag & 0x20 else 8
     q: cython.Py_ssize_t = p + 68 + born_size + store_size
     limit: cython.Py_ssize_t = p + total
     if q + 4 > limit:
         return 5
-    body_size: cython.longlong = _i32(buf, q)
+    body_size: cython.longlong = i32(buf, q)
     body: cython.Py_ssize_t = q + 4
     if body_size < 0 or body + body_size + 3 > limit:
         return 5
@@ -171,7 +130,7 @@ def _record(
         if topic_size > 127:
             return 5
     else:
-        topic_size = _i16(buf, q)
+        topic_size = i16(buf, q)
         q += 2
         if topic_size < 0:
             return 5
@@ -179,29 +138,29 @@ def _record(
     q += topic_size
     if q + 2 > limit:
         return 5
-    properties_size: cython.Py_ssize_t = _i16(buf, q)
+    properties_size: cython.Py_ssize_t = i16(buf, q)
     q += 2
     if properties_size < 0 or q + properties_size != limit:
         return 5
-    physical_offset: cython.longlong = _i64(buf, p + 28)
+    physical_offset: cython.longlong = i64(buf, p + 28)
     if check_offset and physical_offset != file_from_offset + p:
         return 7
-    if check_crc and body_size > 0 and _crc31(buf, body, body_size) != _u32(buf, p + 8):
+    if check_crc and body_size > 0 and _crc31(buf, body, body_size) != u32(buf, p + 8):
         return 6
     if check_prop_crc and not _prop_crc_good(view[p:limit]):
         return 6
     row[0] = p
     row[1] = total
     row[2] = physical_offset
-    row[3] = _i32(buf, p + 12)
-    row[4] = _i64(buf, p + 20)
+    row[3] = i32(buf, p + 12)
+    row[4] = i64(buf, p + 20)
     row[5] = sys_flag
-    row[6] = _i32(buf, p + 16)
-    row[7] = _i64(buf, p + 40)
-    row[8] = _i64(buf, p + 48 + born_size)
-    row[9] = _i32(buf, p + 56 + born_size + store_size)
-    row[10] = _i64(buf, p + 60 + born_size + store_size)
-    row[11] = _i32(buf, p + 8)
+    row[6] = i32(buf, p + 16)
+    row[7] = i64(buf, p + 40)
+    row[8] = i64(buf, p + 48 + born_size)
+    row[9] = i32(buf, p + 56 + born_size + store_size)
+    row[10] = i64(buf, p + 60 + born_size + store_size)
+    row[11] = i32(buf, p + 8)
     row[12] = body
     row[13] = body_size
     row[14] = topic
@@ -356,8 +315,8 @@ def check_chain(view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
     else:
         buf = memoryview(view)
     while end - p >= 91:
-        total = _i32(buf, p)
-        magic = _u32(buf, p + 4)
+        total = i32(buf, p)
+        magic = u32(buf, p + 4)
         if total < 91 or (magic != 0xDAA320A7 and magic != 0xDAA320AB):
             return False
         p += total

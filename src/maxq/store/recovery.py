@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.damage import DamagedRange, seal
+from maxq.store.damage import DamagedPlace, DamagedRange, seal
 from maxq.store.dispatch import DispatchService
+from maxq.store.dispatch_cy import Dispatcher
+from maxq.store.doubtful_record import DoubtfulRecord
 from maxq.store.index_file import IndexFile
 from maxq.store.index_service import IndexService
-from maxq.store.log_cy import DAMAGED_TAGS_CODE, Dispatcher
-from maxq.store.log_scanner import LogScan, LogScanner, first_store_timestamp, lacks_its_end
+from maxq.store.log_scanner import LogScan, LogScanner, first_store_timestamp, lacks_its_end, place_of
 from maxq.store.mapped_file import clear
 from maxq.store.queue_loader import QueueFault
 from maxq.store.queue_rebuild import QueueRebuild, cut_point
@@ -33,6 +34,7 @@ from maxq.store.seals import Seals
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
 from maxq.store.store_inventory import InventoryFile, StoreInventory
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +50,10 @@ class RecoveryReport:
         clean_exit: no abort file was there.
         end_offset: physical end of the log.
         cut_bytes: bytes behind the end that looked like data: a torn tail; `cut_reason` says why.
+        doubtful: of a slave: the record that belongs behind the end, and may lack its own end (doubtful_record.py).
         damages: damage in the middle of the log: named, sealed, stepped over.
-        scanned_bytes, records: read with CRC to find the end.
+        checked_from: physical offset from which the log was read with CRC to find its end; what lies below was durable.
+        scanned_bytes, records: what was read there.
         dispatch_from: physical offset from which queues and index were built anew; `end_offset` if they lacked nothing.
         dispatched_records: records dispatched again.
         rebuild_reasons: why more than the usual was built anew, one line each.
@@ -63,7 +67,9 @@ class RecoveryReport:
     end_offset: int = 0
     cut_bytes: int = 0
     cut_reason: str = ""
+    doubtful: bytes = b""
     damages: list[DamagedRange] = field(default_factory=list)
+    checked_from: int = 0
     scanned_bytes: int = 0
     records: int = 0
     dispatch_from: int = 0
@@ -77,7 +83,8 @@ class RecoveryReport:
         """For people."""
         return [
             f"exit before: {'clean' if self.clean_exit else 'unclean (abort file present)'}",
-            f"log: {self.min_offset} … {self.end_offset}; {self.records} records in {self.scanned_bytes} bytes checked",
+            f"log: {self.min_offset} … {self.end_offset}; {self.records} records in {self.scanned_bytes} bytes checked "
+            f"from {self.checked_from} on",
             *([f"torn tail cut: {self.cut_bytes} bytes: {self.cut_reason}"] if self.cut_bytes else []),
             *(f"damage: {damage}" for damage in self.damages),
             *(f"fault: {fault}" for fault in self.faults),
@@ -114,7 +121,7 @@ class Recovery:
         self._queue_faults = queue_faults
         self._report = report
         self._seals = seals
-        self._first_checked = 0  # start offset of the first file that was scanned
+        self._doubtful = DoubtfulRecord(context)
         self._last_ends: dict[ConsumeQueue, int] = {}  # where the record of a queue's last recorded unit ends
         self._rebuild: QueueRebuild | None = None
         self._numbers: dict[ConsumeQueue, int] = {}  # how far numbering had come in queues without messages
@@ -150,6 +157,7 @@ class Recovery:
                 queue.append(damage.physical_offset, damage.size, DAMAGED_TAGS_CODE)
         if self._rebuild is not None:
             self._numbers = self._rebuild.finish(self._commit_log.min_offset)
+            self._dispatch.judge.place_before = None
         self._settle_offsets()
         self._report.faults += self._dispatch.faults[:100]
         self._dispatch.faults.clear()
@@ -158,19 +166,22 @@ class Recovery:
 
     def _without_log(self) -> None:
         """No log: queues and index cannot be right (they are of another log, or the log is gone)."""
+        self._forget_queues()
+        self._commit_log.open_at(0)
+        self._dispatch.dispatcher.dispatched_offset = 0
+
+    def _forget_queues(self) -> None:
         for queue in list(self._queues):
             self._queues.remove(queue)
         for batch in self._queues.batch_queues.values():
             batch.destroy()
         self._index.destroy()
         self._checkpoint.not_later_than(0)
-        self._commit_log.open_at(0)
-        self._dispatch.dispatcher.dispatched_offset = 0
 
     def _scan(self) -> LogScan:
         config = self._context.config
         first = self._first_file()
-        self._first_checked = self._commit_log.files.files[first].file_from_offset
+        self._report.checked_from = self._commit_log.files.files[first].file_from_offset
         scanner = LogScanner(
             self._commit_log,
             check_crc=config.check_crc_on_recover and not config.force_verify_prop_crc,
@@ -178,8 +189,13 @@ class Recovery:
             check_sectors=not self._report.clean_exit,
         )
         scan = scanner.run(first)
-        if config.broker_role == "SLAVE" and not self._report.clean_exit:
-            self._leave_to_the_master(scan)
+        if config.broker_role == "SLAVE":
+            if not self._report.clean_exit:
+                self._leave_to_the_master(scan)
+            self._doubt_the_last_record(scan)
+        self._report.doubtful = self._doubtful.read(scan.end_offset)
+        if not self._report.doubtful:
+            self._doubtful.forget()
         self._report.scanned_bytes, self._report.records = scan.bytes_read, scan.records
         self._report.damages = scan.damages
         for damage in scan.damages:
@@ -193,21 +209,39 @@ class Recovery:
         for number, damage in enumerate(scan.damages):
             if damage.store_timestamp >= durable:
                 scan.end_offset = damage.physical_offset
-                scan.last_store_timestamp = damage.store_timestamp
+                scan.last_record_offset, scan.last_store_timestamp = damage.record_before, damage.store_timestamp
                 scan.torn_reason = f"{damage.reason}; the rest comes again from the master"
                 del scan.damages[number:]
                 return
-        self._leave_the_last_record(scan)
 
-    def _leave_the_last_record(self, scan: LogScan) -> None:
-        """A slave is killed while a record arrives: what was there of it may look whole."""
+    def _doubt_the_last_record(self, scan: LogScan) -> None:
+        """A slave is killed while a record arrives: what was there of it may look whole. If it is in its queue it was
+        whole once, unless the machine lost its power: it is kept beside the log until the master sends it again
+        (doubtful_record.py). After a clean exit that is so if it was not dispatched."""
         start = scan.last_record_offset
         file = self._commit_log.files.find(start) if start >= 0 else None
-        if file is not None and scan.end_offset <= file.end_offset:
-            base = file.file_from_offset
-            if lacks_its_end(file, start - base, scan.end_offset - base):
-                scan.end_offset = start
-                scan.torn_reason = "the last record may lack its end; it comes again from the master"
+        if file is None or scan.end_offset > file.end_offset:
+            return
+        position, stop = start - file.file_from_offset, scan.end_offset - file.file_from_offset
+        inventory = self._inventory
+        if self._report.clean_exit and inventory is not None and inventory.dispatched_offset > start:
+            return
+        if not lacks_its_end(file, position, stop):
+            return
+        scan.end_offset = start
+        record = bytes(file.view[position:stop])
+        if self._report.clean_exit or self._is_in_its_queue(place_of(memoryview(record)), start):
+            self._doubtful.keep(start, record)
+            log.warning("the record at %d may lack its end: the log ends before it until the master sends it", start)
+        elif not self._doubtful.read(start):
+            scan.torn_reason = "the last record may lack its end; it comes again from the master"
+
+    def _is_in_its_queue(self, place: DamagedPlace | None, physical_offset: int) -> bool:
+        queue = None if place is None else self._queues.find(place.topic, place.queue_id)
+        if place is None or queue is None:
+            return False
+        unit = queue.unit(place.queue_offset)
+        return unit is not None and unit[0] == physical_offset
 
     def _first_file(self) -> int:
         """Number of the file from which the log is checked."""
@@ -217,10 +251,17 @@ class Recovery:
         safe = self._checkpoint.min_timestamp
         if self._context.config.message_index_enable and self._context.config.message_index_safe:
             safe = self._checkpoint.min_timestamp_index
-        for number in range(len(files) - 1, 0, -1):
+        for number in range(self._durable_file(), 0, -1):
             if 0 < first_store_timestamp(files[number]) <= safe:
                 return number
         return 0
+
+    def _durable_file(self) -> int:
+        """Number of the last file of which something was surely durable. The checkpoint's times alone do not say it: a
+        clock that was set back gives what came later earlier times."""
+        durable = 0 if self._inventory is None else self._inventory.dispatched_offset
+        files = self._commit_log.files.files
+        return max((number for number, file in enumerate(files) if file.file_from_offset <= durable), default=0)
 
     def _cut_log(self, scan: LogScan) -> None:
         commit_log = self._commit_log
@@ -261,7 +302,7 @@ class Recovery:
             self._report.rebuild_reasons += lacking[:20]
             return oldest
         start = max(oldest, inventory.dispatched_offset)
-        return start if self._report.clean_exit else max(oldest, min(start, self._first_checked))
+        return start if self._report.clean_exit else max(oldest, min(start, self._report.checked_from))
 
     def _lacking(self, inventory: StoreInventory) -> list[str]:
         """Queues that have less than the inventory says, in words."""
@@ -328,6 +369,7 @@ class Recovery:
         inventory = self._inventory
         if start <= self._commit_log.min_offset:
             self._rebuild = QueueRebuild(self._queues)
+            self._dispatch.judge.place_before = self._rebuild.place_before
         else:
             for queue in self._queues:
                 recorded = 0 if inventory is None else inventory.end_of(queue.topic, queue.queue_id)
@@ -344,7 +386,7 @@ class Recovery:
         plain, indexed = dispatch.unindexed, dispatch.dispatcher
         if begin < index_start and self._context.config.message_index_enable:
             self._advance(plain, begin, index_start, damages)
-            begin = index_start
+            begin = max(index_start, plain.dispatched_offset)  # it may have stepped over damage that reaches further
         self._advance(indexed, begin, end, damages)
         self._report.dispatched_records = plain.records + indexed.records
         indexed.records = 0
@@ -353,7 +395,9 @@ class Recovery:
     def _advance(self, dispatcher: Dispatcher, begin: int, end: int, damages: list[DamagedRange]) -> None:
         """Dispatch [begin, end); damaged ranges, and what else is no record in files that were not scanned, are
         stepped over."""
-        holes = [damage for damage in damages if damage.end_offset > begin]
+        holes = sorted(
+            (damage for damage in damages if damage.end_offset > begin), key=lambda damage: damage.physical_offset
+        )
         dispatcher.dispatched_offset = begin
         while dispatcher.dispatched_offset < end:
             if holes and dispatcher.dispatched_offset >= holes[0].physical_offset:

@@ -5,6 +5,10 @@ Frames of the replication link cut records anywhere. What arrives is copied to i
 log's end moves behind it record by record, when a record is whole and its magic, size, own offset and body CRC are
 right. So readers, flushes and what the slave reports know verified records only, and a connection that breaks leaves
 nothing to repair: `drop_pending` zeroes what no record has claimed.
+
+A start may find a last record in doubt: one whose properties end with a zero byte looks the same whether it is genuine
+or its end never came. It is kept beside the log (doubtful_record.py). What the master sends takes its place; a slave
+that is made the master before believes it.
 """
 
 import logging
@@ -51,9 +55,11 @@ class ReplicaAppender:
             master's own log is damaged there, and a copy is a copy.
     """
 
-    def __init__(self, commit_log: CommitLog) -> None:
+    def __init__(self, commit_log: CommitLog, doubtful: bytes = b"") -> None:
+        """`doubtful`: a record in doubt, which belongs behind the log's end."""
         self._log = commit_log
         self._pending = 0  # bytes in the file behind the log's end
+        self._doubtful = doubtful
         self._rows = array("q", bytes(8 * SCAN_WIDTH * _ROWS))
         self._refused: tuple[int, int] | None = None  # the last record refused: offset, checksum of its bytes
         self._last_record = -1
@@ -99,6 +105,16 @@ class ReplicaAppender:
             self._log.put(start, memoryview(bytes(self._pending)))
             self._pending = 0
 
+    def believe(self) -> None:
+        """Nobody will send the record in doubt any more: it is the log's, unless the disk has no room."""
+        record, self._doubtful = self._doubtful, b""
+        if not record:
+            return
+        try:
+            self._take(memoryview(record))
+        except OSError as error:
+            log.error("the record at physical offset %d is left out of the log: %s", self._log.max_offset, error)
+
     def _begin(self, physical_offset: int) -> None:
         size = self._log.files.file_size
         aligned = physical_offset % size == 0 or physical_offset == 1
@@ -132,12 +148,16 @@ class ReplicaAppender:
             position = 0
         piece = data[: size - position]
         stop = position + len(piece)
-        while stop > tail.file_size:  # blocks come in steps; the file itself has room
-            log_.make_room(stop - tail.wrote_position)
+        self._make_room(stop)
         log_.put(position, piece)
         self._pending += len(piece)
         self._verify()
         return data[len(piece) :]
+
+    def _make_room(self, stop: int) -> None:
+        tail = self._log.tail
+        while stop > tail.file_size:  # blocks come in steps; the file itself has room
+            self._log.make_room(stop - tail.wrote_position)
 
     def _verify(self) -> None:
         """Move the log's end behind the whole records among the pending bytes."""
@@ -164,6 +184,8 @@ class ReplicaAppender:
     def _advance(self, count: int) -> None:
         self._log.accept(count)
         self._pending -= count
+        if count:
+            self._doubtful = b""
 
     def _is_whole(self, view: memoryview, stop: int) -> bool:
         """Are all bytes of the next record there, as far as its head tells? A head that cannot be one counts as

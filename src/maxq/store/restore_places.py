@@ -6,6 +6,7 @@ back, so are their units. Their keys are indexed behind those of later messages.
 full takes these entries away, and the start finds the messages in the log only if it builds that part anew.)
 """
 
+import logging
 from collections.abc import Iterator
 
 from maxq.protocol.message import MessageExt, decode_record
@@ -17,10 +18,13 @@ from maxq.protocol.message_const import (
 )
 from maxq.store.commit_log import BLANK_MAGIC, MESSAGE_MAGICS, CommitLog
 from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.damage import DAMAGED_PROPERTY
+from maxq.store.damage_names import DAMAGED_PROPERTY
 from maxq.store.dispatch import index_keys
 from maxq.store.index_service import IndexService
-from maxq.store.log_cy import DAMAGED_TAGS_CODE, jhash
+from maxq.store.tails_cy import jhash
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
+
+log = logging.getLogger(__name__)
 
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _TRANSACTION = 0xC
@@ -63,21 +67,14 @@ def restore_places(
     return written
 
 
-def restore_keys(
-    commit_log: CommitLog, index: IndexService, tags_too: bool, physical_offset: int, size: int
-) -> int:
-    """Index the records in [physical_offset, physical_offset + size) that the index does not have.
+def restore_keys(commit_log: CommitLog, index: IndexService, tags_too: bool, physical_offset: int, size: int) -> None:
+    """Index the records in [physical_offset, physical_offset + size) that the index does not have. If the disk has no
+    room for an index file, the rest of them cannot be found by their keys: that is logged.
 
     Args:
         tags_too: indexTagEnable.
-
-    Returns:
-        How many records were indexed.
-
-    Raises:
-        OSError: there is no room on the disk for an index file.
     """
-    indexed, end = 0, physical_offset + size
+    end = physical_offset + size
     present = index.records_within(physical_offset, end)
     while physical_offset < end:
         record = commit_log.record(physical_offset)
@@ -86,10 +83,12 @@ def restore_keys(
         message = decode_record(record)
         keys = index_keys(message, tags_too)
         if keys and message.sys_flag & _TRANSACTION != _TRANSACTION and physical_offset not in present:
-            index.put_restored_keys(message.topic, keys, physical_offset, message.store_timestamp)
-            indexed += 1
+            try:
+                index.put_restored_keys(message.topic, keys, physical_offset, message.store_timestamp)
+            except OSError as error:
+                log.error("what is back from physical offset %d on is not in the index: %s", physical_offset, error)
+                return
         physical_offset += len(record)
-    return indexed
 
 
 def why_not_restored(queues: ConsumeQueueStore, physical_offset: int, data: bytes) -> str:

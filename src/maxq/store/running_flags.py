@@ -1,5 +1,7 @@
 """Why the store may not be read or written: one bit a reason (RunningFlags.java)."""
 
+from maxq.runtime.refusals import Cause
+
 NOT_READABLE = 1 << 0
 NOT_WRITABLE = 1 << 1
 LOGICS_ERROR = 1 << 2  # a ConsumeQueue could not be written
@@ -8,6 +10,13 @@ DISK_FULL = 1 << 4
 FENCED = 1 << 5
 LOGIC_DISK_FULL = 1 << 6
 NO_ROOM = 1 << 7  # the log gets no blocks: unlike DISK_FULL this is no matter of ratios
+
+_CAUSES = {
+    DISK_FULL: Cause.DISK_FULL,
+    LOGIC_DISK_FULL: Cause.DISK_FULL,
+    NO_ROOM: Cause.DISK_NO_ROOM,
+    FENCED: Cause.FENCED,
+}
 
 _NOT_WRITABLE_MASK = NOT_WRITABLE | LOGICS_ERROR | INDEX_ERROR | DISK_FULL | FENCED | LOGIC_DISK_FULL | NO_ROOM
 # dispatch goes on while a disk is full: what is in the log must become visible
@@ -47,5 +56,7 @@ class RunningFlags:
         return not self.bits & _NOT_CQ_WRITABLE_MASK
 
     def why(self) -> str:
-        """The reasons of all bits that are set, for a remark; empty if none is."""
-        return "; ".join(self._reasons[bit] for bit in sorted(self._reasons))
+        """The reasons of all bits that are set, each behind its cause, for a remark; empty if none is."""
+        return "; ".join(
+            f"[{_CAUSES.get(bit, Cause.DISK_FAILED)}]{self._reasons[bit]}" for bit in sorted(self._reasons)
+        )

@@ -9,19 +9,15 @@ them again. A range stays on the list when its true bytes are back: what counts 
 
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
-
-import orjson
+from typing import NamedTuple
 
 from maxq.store.commit_log import CommitLog
-from maxq.store.damage import DAMAGED_FOLDER
+from maxq.store.damage_names import DAMAGED_FOLDER
 from maxq.store.mapped_file_queue import is_offset_name
 from maxq.store.queue_offset_judge import QueueOffsetJudge
 from maxq.store.restore_places import is_sealed
+from maxq.store.seal_ranges import SEALS_FILE, decode_ranges, encode_ranges
 from maxq.store.store_context import StoreContext
-
-SEALS_FILE = "seals.json"
-_VERSION = 1
 
 
 class Seal(NamedTuple):
@@ -67,7 +63,7 @@ class Seals:
         if not new:
             return
         kept = sorted(one for one in self._ranges | new if one[1] > self._commit_log.min_offset)
-        self._context.disk.replace(self._path, orjson.dumps({"version": _VERSION, "ranges": kept}))
+        self._context.disk.replace(self._path, encode_ranges(kept))
         self._ranges = set(kept)
         self._judge.lost_bytes = sum(end - start for start, end in kept)
 
@@ -105,15 +101,3 @@ class Seals:
     def _crc(self, start: int, end: int) -> int:
         data = self._commit_log.get(start, end - start)
         return 0 if data is None else zlib.crc32(data)
-
-
-def decode_ranges(data: bytes) -> set[tuple[int, int]]:
-    """The ranges in the file; none if the bytes are no such file."""
-    try:
-        found: Any = orjson.loads(data)
-        if found["version"] != _VERSION:
-            return set()
-        ranges = {(int(start), int(end)) for start, end in found["ranges"]}
-    except (ValueError, KeyError, TypeError):
-        return set()
-    return {(start, end) for start, end in ranges if 0 <= start < end}

@@ -28,7 +28,7 @@ class StoreIdentity:
 class StoreContext:
     """Passed to every part of a store. `config` is replaced on a live update, so parts read it anew each time."""
 
-    __slots__ = ("clock", "config", "disk", "flags", "identity", "jobs", "master_address", "root")
+    __slots__ = ("clock", "config", "disk", "flags", "identity", "is_leading", "jobs", "master_address", "root")
 
     def __init__(self, config: MessageStoreConfig, disk: Disk, clock: Clock, identity: StoreIdentity) -> None:
         self.config = config
@@ -37,13 +37,33 @@ class StoreContext:
         self.identity = identity
         self.flags = RunningFlags()
         self.master_address = ""  # of a slave's master, for its refusals
+        self.is_leading = False  # of a DLedger group: only then are messages taken
         self.jobs = ExecutorJobs()
         self.root = PurePath(config.store_path_root_dir or "store")
 
     @property
+    def is_dledger(self) -> bool:
+        """Is the log a DLedger one?"""
+        return self.config.enable_dleger_commit_log
+
+    @property
     def commit_log_folder(self) -> PurePath:
+        """Where the log's files are, and new ones come."""
+        if self.is_dledger:
+            own = self.config.store_path_dledger_commit_log
+            return PurePath(own) if own else self.dledger_folder / "data"
+        return self.plain_log_folder
+
+    @property
+    def plain_log_folder(self) -> PurePath:
+        """Where a log without DLedger is."""
         own = self.config.store_path_commit_log
         return PurePath(own) if own else self.root / "commitlog"
+
+    @property
+    def dledger_folder(self) -> PurePath:
+        """Index, term and checkpoint of a DLedger member."""
+        return self.root / f"dledger-{self.config.dleger_self_id}"
 
     @property
     def consume_queue_folder(self) -> PurePath:

@@ -3,7 +3,7 @@
 import zlib
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store.mapped_file import load_pages
@@ -72,6 +72,22 @@ class ColdPart(NamedTuple):
     region: MappedRegion
     start: int
     end: int
+
+
+#: BulkRead.omit: see there; smaller values are gather_cy's.
+OMIT_RECORDS: Final = 3
+
+
+class BulkRead(NamedTuple):
+    """A reader that takes much at once, and perhaps not all of each record (an extension of MaxQ's).
+
+    Attributes:
+        max_bytes: of the answer; counts in place of the limits that a reader without it has.
+        omit: what is left out of each record (gather_cy.OMIT_…); OMIT_RECORDS: all of it, only places are told.
+    """
+
+    max_bytes: int
+    omit: int = 0
 
 
 @dataclass(slots=True)

@@ -3,6 +3,9 @@
 Every second what is new in the topics' ordinary queues is copied and flushed; every `compactionScheduleInternal` a
 queue with something to gain is compacted, off the loop, one at a time. Readers are brought up to date before they read.
 
+A slave whose log begins later than its master's has older keys in its master's compacted queue only. It takes them from
+there (`lacking`, `adopt`) before it copies what its own log has; if they do not come for a minute, it goes on without.
+
 Source:
     store/kv/{CompactionStore,CompactionService,CompactionPositionMgr}.java; store-format.md §20.
 """
@@ -11,8 +14,9 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
+from maxq.protocol.message import decode_record
 from maxq.store.commit_log import CommitLog
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.replacement import QueueFolders
@@ -21,12 +25,24 @@ from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.disk_room import lacks_room
 from maxq.store.store_context import StoreContext
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
+from maxq.store.tails_cy import jhash
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 log = logging.getLogger(__name__)
 
 _ROUND_MS: Final = 1_000
 _SLICE: Final = 512  # records copied before others get their turn
+_PATIENCE_MS: Final = 60_000  # of a slave that waits for its master's older messages
 _POSITIONS: Final = "position-checkpoint"
+
+
+class LackingQueue(NamedTuple):
+    """Messages of a queue from `next_offset` on and below `low` are not in this slave's log."""
+
+    topic: str
+    queue_id: int
+    next_offset: int
+    low: int
 
 
 class CompactionStore:
@@ -46,6 +62,8 @@ class CompactionStore:
         self._positions: dict[str, int] = {}
         self._clean_exit = True
         self._due_ms: dict[tuple[str, int], int] = {}  # monotonic: when a queue is compacted next
+        self._waiting_ms: dict[tuple[str, int], int] = {}  # monotonic: since when older messages do not come
+        self._complete: set[tuple[str, int]] = set()  # older messages came, or were given up
         self._lock = asyncio.Lock()  # flushing, compaction and deletion exclude each other
         self.topics: set[str] = set()
         self.compactions = 0
@@ -139,17 +157,73 @@ class CompactionStore:
         if queue is None:
             return False
         found = self._open(topic, queue_id)
-        start = max(found.next_offset, queue.min_offset(self._commit_log.min_offset))
+        low = queue.min_offset(self._commit_log.min_offset)
+        if self._waits(found, low):
+            return False
+        start = max(found.next_offset, low)
         end = min(queue.max_offset, start + most)
         for offset in range(start, end):
             unit = queue.unit(offset)
-            record = None if unit is None else self._commit_log.record(unit[0])
+            is_kept = unit is None or unit[2] == DAMAGED_TAGS_CODE  # the place of a damaged message
+            record = None if unit is None or is_kept else self._commit_log.record(unit[0])
             if record is None or unit is None or len(record) != unit[1]:
-                found.next_offset = offset + 1  # its place is a damaged one
+                found.next_offset = offset + 1
             else:
                 found.append(record, unit[2], offset)
         found.next_offset = max(found.next_offset, start)
         return end < queue.max_offset
+
+    # --- what only the master has ---
+
+    def _waits(self, found: CompactionLog, low: int) -> bool:
+        key = (found.folders.topic, found.folders.queue_id)
+        if found.next_offset >= low or key in self._complete or self._context.config.broker_role != "SLAVE":
+            return False
+        now_ms = self._context.clock.monotonic_ms()
+        if now_ms - self._waiting_ms.setdefault(key, now_ms) < _PATIENCE_MS:
+            return True
+        log.error(
+            "%s-%d: messages %d to %d are not in this log and did not come from the master: keys that were not written "
+            "since are missing here; to take them later, stop this slave and delete its compaction/ folder",
+            *key, found.next_offset, low - 1,
+        )  # fmt: skip
+        self._complete.add(key)
+        return False
+
+    def lacking(self) -> list[LackingQueue]:
+        """Queues of this slave that wait for what their master has kept of older messages."""
+        found = []
+        for topic in sorted(self.topics):
+            for queue in self._queues.of_topic(topic):
+                kept = self._open(topic, queue.queue_id)
+                low = queue.min_offset(self._commit_log.min_offset)
+                if self._waits(kept, low):
+                    found.append(LackingQueue(topic, queue.queue_id, kept.next_offset, low))
+        return found
+
+    def adopt(self, queue: LackingQueue, records: memoryview, next_offset: int) -> None:
+        """Append records that the master kept, in the order of their queue offsets; those that the own log has come
+        from there.
+
+        Args:
+            next_offset: the master has kept nothing else below it.
+
+        Raises:
+            OSError: no room on the disk.
+        """
+        key = (queue.topic, queue.queue_id)
+        found = self._open(*key)
+        at = 0
+        while at < len(records):
+            record = records[at : at + int.from_bytes(records[at : at + 4], "big")]
+            message = decode_record(record)
+            if found.next_offset <= message.queue_offset < queue.low:
+                found.append(record, jhash(message.tags) if message.tags else 0, message.queue_offset)
+            at += len(record)
+        found.next_offset = max(found.next_offset, min(next_offset, queue.low))
+        self._waiting_ms[key] = self._context.clock.monotonic_ms()
+        if found.next_offset >= queue.low:
+            self._complete.add(key)
 
     # --- reading ---
 

@@ -16,7 +16,35 @@ from maxq.store.message_store import MessageStore
 from maxq.store.timer.timer_message_store import TIMER_TOPIC, timer_record
 
 #: (topic, unique key, TIMER_OUT_MS, times put again) of the message it is a copy of.
-Identity = tuple[str, str, str, int]
+Identity = tuple[str, str, str, str]
+
+
+class DeliveredBefore:
+    """The copies that were there when a broker began to dequeue: one for each message left to come across.
+
+    A copy says how often its message had gone round. Those before it in that chain were delivered, too, though a power
+    loss may have taken their own copies from the middle of the log.
+    """
+
+    def __init__(self) -> None:
+        self._rolls: dict[Identity, list[int]] = {}
+
+    def add(self, identity: Identity, rolls: int) -> None:
+        """There is a copy of a message that had gone round so often."""
+        self._rolls.setdefault(identity, []).append(rolls)
+
+    def take(self, identity: Identity, rolls: int) -> bool:
+        """Was this message delivered? Its copy, or the next one of its chain, counts for no other then."""
+        known = self._rolls.get(identity, ())
+        found = min((number for number in known if number >= rolls), default=None)
+        if found is None:
+            return False
+        self._rolls[identity].remove(found)
+        return True
+
+    def __len__(self) -> int:
+        return sum(map(len, self._rolls.values()))
+
 
 _NEEDLE: Final = const.PROPERTY_TIMER_OUT_MS.encode()
 
@@ -37,28 +65,27 @@ def first_position(store: MessageStore, read_time_ms: int) -> int:
     return start
 
 
-def copies_behind(store: MessageStore, start: int) -> Iterator[list[Identity]]:
-    """The copies that lie at or behind physical offset `start`, at which a record begins, a part of the log at a
-    time, up to where the log ends now."""
+def copies_behind(store: MessageStore, start: int) -> Iterator[list[tuple[Identity, int, int]]]:
+    """The copies that lie at or behind physical offset `start`, at which a record begins: of what, how often that had
+    gone round, and when they were stored; a part of the log at a time, up to where the log ends now."""
     store.settle()
     for offsets in records_with(store.commit_log, _NEEDLE, start, store.max_physical_offset):
         messages = (store.look_message_by_offset(offset) for offset in offsets)
-        copies = (copy_of(message) for message in messages if message is not None)
-        yield [copy for copy in copies if copy is not None]
+        copies = ((copy_of(message), message.store_timestamp) for message in messages if message is not None)
+        yield [(*copy, stored_ms) for copy, stored_ms in copies if copy is not None]
 
 
-def copy_of(message: MessageExt) -> Identity | None:
-    """Of which timer message this is a copy; None if of none."""
+def copy_of(message: MessageExt) -> tuple[Identity, int] | None:
+    """Of which timer message this is a copy, and how often that had gone round; None if of none."""
     if message.topic == TIMER_TOPIC:
         record = timer_record(message, message.physical_offset)
         if record is None or record.rolls == 0:
             return None
-        topic, key, out_ms, rolls = record.identity
-        return topic, key, out_ms, rolls - 1
+        return record.identity, record.rolls - 1
     out_text = message.properties.get(const.PROPERTY_TIMER_OUT_MS)
     if out_text is None:
         return None
     rolls_text = message.properties.get(const.PROPERTY_TIMER_ROLL_TIMES, "0")
     unique_key = message.uniq_key or f"{message.born_timestamp}-{message.body_crc}"
     rolls = int(rolls_text) if rolls_text.isascii() and rolls_text.isdigit() else 0
-    return message.topic, unique_key, out_text, rolls
+    return (message.topic, unique_key, out_text, ""), rolls

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from maxq.errors import RemoteProtocolError, StoreRefusedError
 from maxq.protocol.message import decode_record
 from maxq.runtime.interfaces import Disk
+from maxq.store.timer.moved_messages import MovedMessages
 from maxq.store.timer.timer_checkpoint_file import FILE_NAME, TimerCheckpointFile
 from maxq.store.timer.timer_listing import TimerListing
 from maxq.store.timer.timer_log import TimerLog
@@ -52,15 +53,18 @@ class OfflineTimer:
         found = TimerRecovery(disk, root / WHEEL_NAME, self._log, file, precision_ms, _NO_END).run()
         self._wheel = found.wheel
         self.read_time_ms = found.read_time_ms
+        self._is_over = found.is_over
         self.queue_offset = file.checkpoint.last_timer_queue_offset
         self.pending = found.pending
         self.earliest_ms = found.earliest_ms
         self.latest_ms = found.latest_ms
-        self.listing = TimerListing(found.wheel, self._log, self._record_at, self._live_slot)
+        moved = MovedMessages()
+        moved.take(file.checkpoint.moved, self._log.max_offset)
+        self.listing = TimerListing(found.wheel, self._log, self._record_at, self._live_slot, moved.counts)
 
     def _live_slot(self, time_ms: int) -> Slot:
         slot = self._wheel.get(time_ms)
-        return slot if slot.last_position >= 0 and slot.time_ms >= self.read_time_ms else EMPTY
+        return EMPTY if self._is_over(slot.time_ms, slot.last_position) else slot
 
     def _record_at(self, physical_offset: int, size: int) -> TimerRecord | None:
         for file in self._log_files:

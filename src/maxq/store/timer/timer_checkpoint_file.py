@@ -1,11 +1,12 @@
-"""The file `config/timercheck`, 4096 bytes: how far the timer is (TimerCheckpoint.java).
+"""The file `config/timercheck`, 4096 bytes or more: how far the timer is (TimerCheckpoint.java).
 
 Bytes 0 … 55 are Java's (see protocol/body/timer_checkpoint.py). Behind them, where Java leaves everything as it is:
 
     64 i64  dedupe position: copies of messages delivered after this checkpoint lie at or behind it in the CommitLog
     72 i64  precision of the wheel, ms
-    80 i32  CRC-32 of bytes 0 … 79; wrong when a Java broker wrote the checkpoint last, and then these two count for
-            nothing
+    80 i32  CRC-32 of bytes 0 … 79; wrong when a Java broker wrote the checkpoint last, and then what is MaxQ's counts
+            for nothing
+    96      as MaxQ's brokers tell each other: the log's end, messages in other slots than their records say
 """
 
 import struct
@@ -14,7 +15,7 @@ from pathlib import PurePath
 from typing import Final
 
 from maxq.protocol.body.timer_checkpoint import SIZE, TimerCheckpoint
-from maxq.runtime.interfaces import Disk, MappedRegion
+from maxq.runtime.interfaces import Disk
 
 FILE_NAME: Final = "timercheck"
 FILE_SIZE: Final = 4096
@@ -22,6 +23,7 @@ FILE_SIZE: Final = 4096
 _OWN: Final = struct.Struct(">qqI")
 _OWN_AT: Final = 64
 _OWN_CRC_AT: Final = _OWN_AT + 16
+_TOLD_AT: Final = 96
 
 
 class TimerCheckpointFile:
@@ -37,7 +39,6 @@ class TimerCheckpointFile:
     def __init__(self, disk: Disk, path: PurePath) -> None:
         self._disk = disk
         self._path = path
-        self._region: MappedRegion | None = None
         self.checkpoint = TimerCheckpoint()
         self.dedupe_position: int | None = None
         self.precision_ms: int | None = None
@@ -47,28 +48,24 @@ class TimerCheckpointFile:
         """Read it; made if it is missing. Blocks. OSError if the disk refuses."""
         data = self._disk.read(self._path) if self._disk.exists(self._path) else b""
         self.is_new = not any(data[:SIZE])
-        if len(data) != FILE_SIZE:  # an old broker's, or a torn one
+        if len(data) < FILE_SIZE:  # an old broker's, or a torn one
+            data = data.ljust(FILE_SIZE, b"\0")
             self._disk.make_dirs(self._path.parent)
-            self._disk.replace(self._path, data[:FILE_SIZE].ljust(FILE_SIZE, b"\0"))
-        data = data.ljust(FILE_SIZE, b"\0")
-        self.checkpoint = TimerCheckpoint.decode(data)
+            self._disk.replace(self._path, data)
+        self.checkpoint = TimerCheckpoint.decode(data[:SIZE])
         self.dedupe_position = self.precision_ms = None
         position, precision, crc = _OWN.unpack_from(data, _OWN_AT)
         if crc == zlib.crc32(data[:_OWN_CRC_AT]):
             self.dedupe_position, self.precision_ms = position, precision
-        self._region = self._disk.map(self._path, FILE_SIZE)
+            self.checkpoint.decode_own(data[_TOLD_AT:])
 
     def save(self, checkpoint: TimerCheckpoint, dedupe_position: int, precision_ms: int) -> None:
-        """Write it, durably. Blocks; may run in another thread. OSError if the disk refuses."""
-        assert self._region is not None, "load() comes before save()"
-        data = bytearray(_OWN_AT + _OWN.size)
+        """Write it, durably and as a whole: half of a checkpoint and half of the one before it is neither. Blocks; may
+        run in another thread. OSError if the disk refuses."""
+        data = bytearray(FILE_SIZE)
         data[:SIZE] = checkpoint.encode()
         _OWN.pack_into(data, _OWN_AT, dedupe_position, precision_ms, 0)
         struct.pack_into(">I", data, _OWN_CRC_AT, zlib.crc32(data[:_OWN_CRC_AT]))
-        self._region.write(0, memoryview(data))
-        self._region.flush(0, FILE_SIZE)
-
-    def release(self) -> None:
-        if self._region is not None:
-            self._region.close()
-            self._region = None
+        own = checkpoint.encode_own()
+        data[_TOLD_AT : _TOLD_AT + len(own)] = own
+        self._disk.replace(self._path, bytes(data))

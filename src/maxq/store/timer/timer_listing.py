@@ -20,7 +20,7 @@ SLOT_BUDGET: Final = 5_000
 #: Units looked at for one page.
 UNIT_BUDGET: Final = 1_000
 
-WAITING, ROLLING, MARKER, LATE, LOST = "WAITING", "ROLLING", "MARKER", "LATE", "LOST"
+WAITING, ROLLING, MARKER, LATE, LOST, UNREAD = "WAITING", "ROLLING", "MARKER", "LATE", "LOST", "UNREAD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class TimerEntry:
         slot_ms: its slot; it is delivered when that is over.
         due_ms: when it is delivered, ms since 1970: of one that rolls, when it goes round again.
         state: WAITING; ROLLING, it goes round again, for it is due later than the wheel reaches; MARKER, it recalls
-            another message; LATE; LOST, its record is gone.
+            another message; LATE; LOST, its record is gone; UNREAD, it is in the topic and not in the wheel yet.
+        unit: of an UNREAD one only what the record says; its position is −1.
         record: None if it is lost.
     """
 
@@ -88,16 +89,19 @@ class TimerListing:
         timer_log: TimerLog,
         record_at: Callable[[int, int], TimerRecord | None],
         live_slot: Callable[[int], Slot],
+        counts: Callable[[Unit], bool],
     ) -> None:
         """
         Args:
             record_at: the message at a physical offset with a size.
             live_slot: the slot of a time, EMPTY if what it holds is over.
+            counts: is this unit of a live slot to be delivered?
         """
         self._wheel = wheel
         self._log = timer_log
         self._record_at = record_at
         self._live_slot = live_slot
+        self._counts = counts
 
     def page(
         self, begin_ms: int, end_ms: int, now_ms: int, *, topic: str = "", limit: int = 100, cursor: str = ""
@@ -128,9 +132,10 @@ class TimerListing:
                 unit = self._log.read(position)
                 if unit is None or unit.due_ms != time_ms:
                     break
-                entry = self._entry(unit, now_ms)
-                if not topic or (entry.record is not None and entry.record.real_topic == topic):
-                    entries.append(entry)
+                if self._counts(unit):
+                    entry = self._entry(unit, now_ms)
+                    if not topic or (entry.record is not None and entry.record.real_topic == topic):
+                        entries.append(entry)
                 position = unit.previous if unit.previous < position else -1
             position = -1
             time_ms += precision
@@ -142,8 +147,16 @@ class TimerListing:
         return [
             self._entry(unit, now_ms)
             for unit in units
-            if unit is not None and self._live_slot(unit.due_ms).last_position >= unit.position
+            if unit is not None
+            and self._live_slot(unit.due_ms).last_position >= unit.position
+            and self._counts(unit)
         ]
+
+    def unread_entry(self, record: TimerRecord) -> TimerEntry:
+        """Of a message that the wheel has not taken yet."""
+        stored_ms = record.message.store_timestamp
+        unit = Unit(-1, -1, 0, stored_ms, record.out_ms - stored_ms, record.physical_offset, record.size, 0)
+        return TimerEntry(record.out_ms, record.out_ms + self._wheel.precision_ms, UNREAD, unit, record)
 
     def _entry(self, unit: Unit, now_ms: int) -> TimerEntry:
         record = self._record_at(unit.physical_offset, unit.size)

@@ -4,7 +4,8 @@ Files `timerlog/<20 digits>` of mappedFileSizeTimerLog bytes, units of 52 bytes,
 
     0  i32  52
     4  i64  position of the unit before it in the same slot, −1: none
-    12 i32  magic: 1 always; 2: on the way, to be put into the wheel again; 4: a marker that recalls a message
+    12 i32  magic: 1 always; 2: on the way, to be put into the wheel again; 4: a marker that recalls a message;
+            8: MaxQ's, it lies in another slot than its record says (moved_messages.py)
     16 i64  write time: when it was put into the wheel, ms
     24 i32  ms from there to when it is due
     28 i64  physical offset of the message's record
@@ -29,6 +30,7 @@ UNIT_SIZE: Final = 52
 MAGIC_DEFAULT: Final = 1
 MAGIC_ROLL: Final = 2
 MAGIC_DELETE: Final = 4
+MAGIC_MOVED: Final = 8
 BLANK_MAGIC: Final = -875286124  # 0xCBD43194
 
 _UNIT: Final = struct.Struct(">iqiqiqiiq")
@@ -66,6 +68,11 @@ class Unit(NamedTuple):
     def recalls(self) -> bool:
         """It is a marker that recalls another message."""
         return bool(self.magic & MAGIC_DELETE)
+
+    @property
+    def is_moved(self) -> bool:
+        """It lies in another slot than its record says."""
+        return bool(self.magic & MAGIC_MOVED)
 
 
 class TimerLog:

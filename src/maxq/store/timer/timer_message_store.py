@@ -11,7 +11,8 @@ over. Rules:
 * Everything due before `read_time_ms` was delivered; slots that were delivered are cleared. When something comes that
   is due later than now and before the read time (the clock was set back), the read time goes back to it.
 * Slots that another broker delivered (Java's wheel, the master's of a slave) are not cleared. They are recognised by
-  `_settled`: slots before that time whose last unit lies before that position are over.
+  `_settled`, pairs of a time and a position: slots before the one whose last unit lies before the other are over. There
+  may be several: the next master's clock can be behind the last one's, and what it still has to deliver is not over.
 * What is due beyond the roll window is put into a slot within it, from which its record is put into the topic again.
 * A checkpoint (`freeze`, `write`, `thaw`) is one moment's state: read time, queue offset, timer log, wheel. It is
   written when the CommitLog is durable up to that moment, so nothing counts as delivered whose copy a power loss takes.
@@ -28,28 +29,31 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import RemoteProtocolError
 from maxq.protocol import message_const as const
 from maxq.protocol.body.data_version import DataVersion
-from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.protocol.body.timer_checkpoint import MovedMessage, TimerCheckpoint
 from maxq.protocol.java_hash import java_hash
 from maxq.protocol.message import MessageExt, decode_record
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.consume_queue import BLANK_UNIT_SIZE
 from maxq.store.message_store import MessageStore
+from maxq.store.timer.moved_messages import MovedMessages
 from maxq.store.timer.timer_checkpoint_file import FILE_NAME as CHECKPOINT_NAME
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
-from maxq.store.timer.timer_log import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, TimerLog, Unit
+from maxq.store.timer.timer_log import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MOVED, MAGIC_ROLL, TimerLog, Unit
 from maxq.store.timer.timer_metrics import FILE_NAME as METRICS_NAME
 from maxq.store.timer.timer_metrics import TimerMetrics
 from maxq.store.timer.timer_recovery import TimerRecovery
 from maxq.store.timer.timer_wheel import EMPTY, SLOTS, SLOTS_PER_LAP, Slot, TimerWheel
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 log = logging.getLogger(__name__)
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 WHEEL_NAME: Final = "timerwheel"
 
-_PRECISIONS: Final = (100, 200, 500, 1000)
+_PRECISIONS: Final = (1000, 500, 200, 100)
 _BLANK_SLOTS: Final = 60
 _HOUR_MS: Final = 3_600_000
+_SETTLED_PAIRS: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +77,9 @@ class TimerRecord:
     message: MessageExt
 
     @property
-    def identity(self) -> tuple[str, str, str, int]:
-        """What its copy has, too."""
-        return self.real_topic, self.unique_key, str(self.out_ms), self.rolls
+    def identity(self) -> tuple[str, str, str, str]:
+        """What its copies have, too, however often it went round. A marker's differs from that of what it recalls."""
+        return self.real_topic, self.unique_key, str(self.out_ms), self.delete_key or ""
 
 
 def delete_key(topic: str, unique_key: str) -> str:
@@ -104,7 +108,10 @@ def timer_record(message: MessageExt, physical_offset: int) -> TimerRecord | Non
 
 def precision_of(config: MessageStoreConfig) -> int:
     """timerPrecisionMs, taken down to one of 100, 200, 500, 1000 ms."""
-    return max([_PRECISIONS[0], *(value for value in _PRECISIONS if value <= config.timer_precision_ms)])
+    for precision in _PRECISIONS:
+        if precision <= config.timer_precision_ms:
+            return precision
+    return _PRECISIONS[-1]
 
 
 def roll_window_ms(config: MessageStoreConfig) -> int:
@@ -144,6 +151,7 @@ class TimerMessageStore:
         master_queue_offset: how far the master of this slave has filled its wheel.
         dedupe_position: copies of what was delivered since the last checkpoint lie behind it; None: nobody knows.
         saved: the newest checkpoint on the disk.
+        moved: messages in other slots than their own.
     """
 
     def __init__(self, store: MessageStore, *, disk: Disk, clock: Clock) -> None:
@@ -163,9 +171,11 @@ class TimerMessageStore:
         self.master_queue_offset = 0
         self.dedupe_position: int | None = None
         self.saved = TimerCheckpoint()
+        self.moved = MovedMessages()
         self._version = DataVersion()
+        self._passed = (0, 0)  # another broker delivered what lies before this in the topic and was due before this
         self._known: set[int] = set()
-        self._settled = (0, 0)
+        self._settled: list[tuple[int, int]] = []  # times fall, positions rise
         self._stuck_on: int | None = None
         self._open_ms: int | None = None
 
@@ -189,9 +199,10 @@ class TimerMessageStore:
         self.saved = self._file.checkpoint
         self._version = self.saved.data_version.copy()
         self.dedupe_position = self._file.dedupe_position
+        self.moved.take(self.saved.moved, self.log.max_offset)
         self.master_queue_offset = self.saved.master_timer_queue_offset
         self.read_time_ms = found.read_time_ms
-        self._settled = (self.read_time_ms, self.log.max_offset)
+        self._settled = [found.settled]
         self._set_queue_offset(min(self.saved.last_timer_queue_offset, self.master_queue_offset))
         self._skip_to(found.earliest_ms)
         log.info(
@@ -212,7 +223,6 @@ class TimerMessageStore:
         """Give up the files; nothing is written."""
         self.wheel.release()
         self.log.release()
-        self._file.release()
 
     def _set_queue_offset(self, offset: int) -> None:
         low = max(self._store.min_offset(TIMER_TOPIC, 0), 0)
@@ -234,6 +244,12 @@ class TimerMessageStore:
     def max_queue_offset(self) -> int:
         return self._store.max_offset(TIMER_TOPIC, 0)
 
+    @property
+    def taken_queue_offset(self) -> int:
+        """`max_queue_offset`, and what was put here and cannot be read yet."""
+        queue = self._store.queue(TIMER_TOPIC, 0)
+        return 0 if queue is None else max(queue.max_offset, queue.tail.next_queue_offset)
+
     def next_record(self) -> TimerRecord | None:
         """The next message of the topic that is not in the wheel yet; None if there is none. Call `enqueued` when it is
         dealt with. What cannot be read is passed over, with a line in the log."""
@@ -246,7 +262,8 @@ class TimerMessageStore:
             self.queue_offset = low
         while self.queue_offset < queue.max_offset:
             unit = queue.unit(self.queue_offset)
-            if unit is not None and unit[1] != BLANK_UNIT_SIZE and unit[0] not in self._known:
+            is_message = unit is not None and unit[1] != BLANK_UNIT_SIZE and unit[2] != DAMAGED_TAGS_CODE
+            if unit is not None and is_message and unit[0] not in self._known:
                 record = self.record_at(unit[0], unit[1])
                 if record is not None:
                     return record
@@ -256,6 +273,10 @@ class TimerMessageStore:
     def enqueued(self) -> None:
         """The message that `next_record` gave is in the wheel, or delivered."""
         self.queue_offset += 1
+
+    def is_unread(self, record: TimerRecord) -> bool:
+        """It is not in the wheel yet."""
+        return record.message.queue_offset >= self.queue_offset and record.physical_offset not in self._known
 
     def record_at(self, physical_offset: int, size: int) -> TimerRecord | None:
         """The timer message whose record is there; None, with a line in the log, if there is none."""
@@ -276,20 +297,42 @@ class TimerMessageStore:
         """The wheel has passed this slot, and it is over: deliver at once."""
         return out_ms < self.write_time_ms and (out_ms < self.read_time_ms or out_ms == self._open_ms)
 
-    def put(self, record: TimerRecord, *, not_before_ms: int = 0) -> bool:
-        """Into the wheel.
+    def was_passed(self, record: TimerRecord) -> bool:
+        """Was it due, and read, before the broker that this one took over from wrote its last checkpoint? Then it was
+        delivered, or moved."""
+        return record.message.queue_offset < self._passed[0] and record.out_ms < self._passed[1]
 
-        Args:
-            not_before_ms: a later slot than its own: it could not be delivered.
+    def put(self, record: TimerRecord) -> bool:
+        """Into the wheel, where every broker of the group has it.
 
         Returns:
             False: its slot is taken by the other lap, which the wheel has not passed yet, or the disk refuses; try
             again later.
         """
-        now = self.write_time_ms
-        due, magic = self._slot_for(max(record.out_ms, self.floor(not_before_ms)), now)
+        due, magic = self._slot_for(record.out_ms, self._roll_base(record))
         if due == self._open_ms:
             due += self.precision_ms
+        return self._put_unit(record, due, magic)
+
+    def move(self, record: TimerRecord, not_before_ms: int) -> bool:
+        """Into a slot of now or later that only this broker knows of; what is due already does not go round. False as
+        `put`."""
+        due, magic = self.floor(not_before_ms), MAGIC_DEFAULT
+        if due < record.out_ms:
+            due, magic = self._slot_for(record.out_ms, self.write_time_ms)
+        if due == self._open_ms:
+            due += self.precision_ms
+        if not self.moved.has_room(record.physical_offset):
+            log.error("too many timer messages wait for another try: no slave learns of that at physical offset %d",
+                      record.physical_offset)  # fmt: skip
+            return self._put_unit(record, due, magic)
+        if not self._put_unit(record, due, magic | MAGIC_MOVED):
+            return False
+        self.moved.add(MovedMessage(record.physical_offset, record.size, due))
+        return True
+
+    def _put_unit(self, record: TimerRecord, due: int, magic: int) -> bool:
+        now = self.write_time_ms
         if record.delete_key is not None:
             magic |= MAGIC_DELETE
         slot = self._live(due)
@@ -313,6 +356,12 @@ class TimerMessageStore:
         self._stuck_on = None
         return True
 
+    def _roll_base(self, record: TimerRecord) -> int:
+        """The same on all brokers of the group, whenever each reads it: were its slot another on a slave than here, who
+        takes over between the two would lose it, or put it into the topic twice."""
+        now, stored = self.write_time_ms, self.floor(record.message.store_timestamp)
+        return stored if abs(now - stored) <= _HOUR_MS else now
+
     def _slot_for(self, due: int, now: int) -> tuple[int, int]:
         window = roll_window_ms(self._store.config)
         beyond = due - now - window
@@ -331,8 +380,11 @@ class TimerMessageStore:
         return slot
 
     def _is_over(self, slot: Slot) -> bool:
-        time_ms, position = self._settled
-        return slot.last_position < 0 or (slot.time_ms < time_ms and slot.last_position < position)
+        return slot.last_position < 0 or slot.last_position < self._settled_position(slot.time_ms)
+
+    def _settled_position(self, slot_ms: int) -> int:
+        """Units of this slot that lie before it were delivered elsewhere."""
+        return max((position for time_ms, position in self._settled if slot_ms < time_ms), default=0)
 
     def _say_stuck(self, record: TimerRecord) -> None:
         if self._stuck_on != record.physical_offset:
@@ -378,7 +430,7 @@ class TimerMessageStore:
     def units_of(self, slot: Slot) -> list[Unit]:
         """The units of a slot, oldest first."""
         units: list[Unit] = []
-        floor = self._settled[1] if slot.time_ms < self._settled[0] else 0
+        floor = self._settled_position(slot.time_ms)
         position = slot.last_position
         while position >= floor:
             unit = self.log.read(position)
@@ -414,8 +466,11 @@ class TimerMessageStore:
         self.read_time_ms = checkpoint.last_read_time_ms
         self.master_queue_offset = checkpoint.master_timer_queue_offset
         self._version = checkpoint.data_version.copy()
-        self._settled = (max(self._settled[0], self.read_time_ms), self.log.max_offset)
+        self._passed = (self.master_queue_offset, self.read_time_ms)
+        later = [pair for pair in self._settled if pair[0] > self.read_time_ms][-_SETTLED_PAIRS:]
+        self._settled = [*later, (self.read_time_ms, self.log.max_offset)]
         self.dedupe_position = None
+        self.moved.take(checkpoint.moved, self.log.max_offset)
 
     def take_over(self) -> None:
         """This broker dequeues from now on: what the one before it had not read is read here, but for what is in this
@@ -427,8 +482,24 @@ class TimerMessageStore:
         if unit is not None:
             units = self.log.units_of_records(unit[0])
             self._known |= {
-                one.physical_offset for one in units if self.live_slot(one.due_ms).last_position >= one.position
-            }
+                one.physical_offset for one in units
+                if not one.is_moved and self.live_slot(one.due_ms).last_position >= one.position
+            }  # fmt: skip
+        self.moved.begin()
+
+    def strangers(self) -> list[TimerRecord]:
+        """Messages that the broker before this one had moved, and that are not in this wheel."""
+        found = []
+        for physical_offset, size, slot_ms in self.moved.all() or ():
+            units = self.units_of(self.live_slot(slot_ms))
+            if any(unit.physical_offset == physical_offset for unit in units):
+                continue
+            record = self.record_at(physical_offset, size)
+            if record is None:
+                self.moved.forget(physical_offset)
+            else:
+                found.append(record)
+        return found
 
     # --- checkpoint ---
 
@@ -448,6 +519,8 @@ class TimerMessageStore:
             min(self.queue_offset, self.master_queue_offset),
             self.master_queue_offset,
             self._version.copy(),
+            self.moved.all(),
+            self._store.max_physical_offset,
         )
         return Checkpoint(
             self._store.max_physical_offset, self.log.max_offset, self.wheel.freeze(), values, dedupe_position

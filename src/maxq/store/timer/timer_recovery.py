@@ -1,9 +1,10 @@
 """TimerRecovery: where the timer was, when its broker ended or died (TimerMessageStore.recover).
 
 The checkpoint names a position of the timer log up to which log and wheel were durable together. Units behind it are
-put into the wheel again, which harms none that is there already. Where the wheel points behind the end of the timer
-log (a Java broker's may, after a power loss), its slots are taken from the log instead. Without a wheel, or with one of
-another precision, all of it is built from the log.
+put into the wheel again, which harms none that is there already. One of them that is due before the checkpoint's read
+time was put there after the clock had been set back: the read time goes back to it again. Where the wheel points
+behind the end of the timer log (a Java broker's may, after a power loss), its slots are taken from the log instead.
+Without a wheel, or with one of another precision, all of it is built from the log.
 """
 
 import logging
@@ -29,19 +30,25 @@ class Recovered:
 
     Attributes:
         read_time_ms: everything due before was delivered.
+        settled: slots before this time whose last unit lies before this position of the timer log were delivered.
         earliest_ms: the first slot that holds something; None if none does.
         latest_ms: the last one.
         pending: messages in the wheel.
         enqueued: physical offsets of messages that are in the wheel, though the checkpoint's queue offset may say that
-            they were not read yet.
+            they were not read yet. One that was only moved since does not count there (moved_messages.py).
     """
 
     wheel: TimerWheel
     read_time_ms: int
+    settled: tuple[int, int]
     earliest_ms: int | None = None
     latest_ms: int = 0
     pending: int = 0
     enqueued: set[int] = field(default_factory=set)
+
+    def is_over(self, time_ms: int, position: int) -> bool:
+        """Was a slot of this time delivered, whose last unit lies at this position?"""
+        return position < 0 or (time_ms < self.settled[0] and position < self.settled[1])
 
 
 class TimerRecovery:
@@ -69,14 +76,18 @@ class TimerRecovery:
         self._file.load()
         self._log.load()
         flushed = self._adopt_snapshot()
-        if self._file.dedupe_position is None:
+        is_own = self._file.dedupe_position is not None
+        if not is_own:
             flushed -= _STEP_BACK
         start = self._log.unit_position(flushed) if flushed <= self._log.max_offset else self._log.min_offset
         units = self._log.recover(start, self._log_end)
         before = self._file.precision_ms or self._precision_ms
         wheel = self._open_wheel(before)
-        found = Recovered(wheel, self._file.checkpoint.last_read_time_ms)
-        found.enqueued = {unit.physical_offset for unit in units}
+        read_time_ms = self._file.checkpoint.last_read_time_ms
+        found = Recovered(wheel, read_time_ms, (read_time_ms, flushed if is_own else self._log.max_offset))
+        later = [unit.due_ms for unit in units if not found.is_over(unit.due_ms, unit.position)]
+        found.read_time_ms = min([read_time_ms, *later])
+        found.enqueued = {unit.physical_offset for unit in units if not unit.is_moved}
         broken_from = self._count(found)
         if wheel.is_new:
             units = list(self._log.units(self._log.min_offset))
@@ -122,6 +133,8 @@ class TimerRecovery:
         end = broken_from = self._log.max_offset
         broken: list[int] = []
         for index, slot in found.wheel.taken(found.read_time_ms):
+            if found.is_over(slot.time_ms, slot.last_position):
+                continue
             if slot.last_position >= end or slot.last_position < self._log.min_offset:
                 broken.append(index)
                 if slot.first_position >= 0:
@@ -137,7 +150,7 @@ class TimerRecovery:
 
     def _apply(self, found: Recovered, units: Iterable[Unit], precision_before: int) -> None:
         for unit in units:
-            if unit.due_ms < found.read_time_ms:
+            if found.is_over(unit.due_ms, unit.position):
                 continue
             if precision_before != self._precision_ms:
                 unit = self._at_new_precision(unit, found.wheel, precision_before)

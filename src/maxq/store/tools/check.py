@@ -10,6 +10,7 @@ from maxq.protocol import json_dialect
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store import record_cy as rc
 from maxq.store.tools.check_index import IndexCheck
+from maxq.store.tools.check_ledger import LedgerCheck
 from maxq.store.tools.check_queues import QueueCheck
 from maxq.store.tools.expectation import Expectation, expectation_of
 from maxq.store.tools.log_walk import Batch, LogWalk, Progress, no_progress
@@ -93,6 +94,9 @@ class StoreCheck:
     def _look(self) -> CheckReport:
         files, walk = self._files, self._walk
         queues = QueueCheck(files, self._expectation_at, self._is_damaged)
+        ledger = LedgerCheck(files)
+        ledger.run()
+        queues.visible_end = ledger.committed_position
         index = IndexCheck(files, self._expectation_at, self._is_damaged)
         for batch in walk.batches():
             for start in range(0, batch.count * rc.SCAN_WIDTH, rc.SCAN_WIDTH):
@@ -108,10 +112,11 @@ class StoreCheck:
         report = CheckReport(walk.start_offset, walk.end_offset, walk.records - len(self._fillers))
         report.units, report.index_entries = queues.units, index.entries
         report.damaged_ranges = len(walk.damages) + len(self._fillers)
-        report.faults = [*files.faults, *walk.faults, *queues.faults, *index.faults, *self._checkpoint_faults()]
+        report.faults = [*files.faults, *walk.faults, *ledger.faults, *queues.faults, *index.faults]
+        report.faults += self._checkpoint_faults()
         report.faults += self._config_faults()
         report.notes = [*self._exit_notes(), *walk.notes, *self._fillers, *self._checkpoint_notes]
-        report.notes += [*queues.notes, *index.notes]
+        report.notes += [*ledger.notes, *queues.notes, *index.notes]
         walk.close()
         self._lookup.close()
         return report
@@ -154,25 +159,39 @@ class StoreCheck:
             return [Fault("checkpoint", 0, f"{size} bytes long, not {_CHECKPOINT_SIZE}", _CHECKPOINT_REMEDY)]
         region: MappedRegion = self._files.disk.map(path, size, read_only=True)
         *values, crc = _CHECKPOINT.unpack_from(region.view)
-        if crc not in (0, zlib.crc32(region.view[:_CRC_POSITION]) or 1):
+        is_ours = crc == (zlib.crc32(region.view[:_CRC_POSITION]) or 1)
+        if crc and not is_ours:
             self._checkpoint_notes.append(
                 f"checkpoint: byte {_CRC_POSITION}: the CRC does not match (a changed bit, or a Java broker wrote it "
                 "since); after an unclean exit its numbers will not be believed"
             )
         region.close()
         newest, end = self._newest_timestamp(), self._newest_end()
-        names = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp")
-        faults = [
-            self._checkpoint_fault(8 * place, f"{name} {values[place]}", f"the newest message was stored at {newest}")
-            for place, name in enumerate(names)
-            if not 0 <= values[place] <= newest
-        ]
+        faults = self._time_faults(values, newest, is_ours)
         offsets = {24: "masterFlushedOffset", 32: "confirmPhyOffset", 40: "logicsPhysicalOffset"}
         faults += [
             self._checkpoint_fault(position, f"{name} {values[position // 8]}", f"the log ends at {end}")
             for position, name in offsets.items()
             if not -1 <= values[position // 8] <= end
         ]
+        return faults
+
+    def _time_faults(self, values: list[int], newest: int, is_ours: bool) -> list[Fault]:
+        """`is_ours`: the CRC says that we wrote these numbers. Then a time behind the log's newest was that of a
+        message, and a clock was set back; unless nothing was ever deleted."""
+        faults = []
+        for place, name in enumerate(("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp")):
+            if 0 <= values[place] <= newest:
+                continue
+            real = f"the newest message was stored at {newest}"
+            fault = self._checkpoint_fault(8 * place, f"{name} {values[place]}", real)
+            if is_ours and values[place] > newest and self._walk.start_offset:
+                self._checkpoint_notes.append(
+                    f"checkpoint: byte {8 * place}: {fault.what}: one that is deleted may have been stored later, "
+                    "before the clock was set back"
+                )
+            else:
+                faults.append(fault)
         return faults
 
     @staticmethod

@@ -17,7 +17,7 @@ from maxq.store.tools.index_files import (
 )
 from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
 
-_REBUILD = "a restart rebuilds index files only after an unclean exit; move the index folder away to have all rebuilt"
+_REBUILD = "a restart makes files that are missing; for the rest stop the broker and run `maxq store recover --rebuild`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from maxq.store.log_cy import DAMAGED_TAGS_CODE
 from maxq.store.tools.expectation import Expectation, ExpectedUnit
 from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.queue_files import (
@@ -19,10 +18,13 @@ from maxq.store.tools.queue_files import (
     UnitFiles,
 )
 from maxq.store.tools.store_files import Fault, StoreFiles
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 _OPEN_MAX: Final = 200  # queues mapped at once
 _WRONG_MAX: Final = 1000  # wrong units remembered per queue
-_REPAIR: Final = "a restart rebuilds what is missing; for the rest move the queue's folder away to have it rebuilt"
+_REPAIR: Final = (
+    "a restart rebuilds what is missing; for the rest stop the broker and run `maxq store recover --rebuild`"
+)
 
 
 @dataclass(slots=True)
@@ -92,6 +94,7 @@ class QueueCheck:
         self.faults: list[Fault] = []
         self.notes: list[str] = []
         self.units = 0
+        self.visible_end = 1 << 62  # of a DLedger log: behind it nothing is known to be committed
         self._files = files
         self._topics = TopicNames(files)
         self._expectation_at = expectation_at
@@ -214,7 +217,12 @@ class QueueCheck:
         count = missing.last - missing.first + 1
         if self.is_behind(missing.physical_offset):
             self.notes.append(
-                f"{_title(key)}: the last {count} messages are not dispatched yet; the next start does it"
+                f"{_title(key)}: the last {count} messages are not dispatched yet; "
+                + (
+                    "the next start does it"
+                    if missing.physical_offset < self.visible_end
+                    else "they are not known to be committed"
+                )
             )
             return
         what = f"no units for {count} messages, queue offsets {missing.first} to {missing.last}"
@@ -226,6 +234,8 @@ class QueueCheck:
         A DLedger member dispatches what is committed, so its queues may always end before its log. Where nothing at all
         is dispatched the queues are gone, unless a broker is just beginning.
         """
+        if physical_offset >= self.visible_end:
+            return True
         if self._confirmed_end <= self._log_start:
             return self._files.is_live and not self._files.index
         return (self._files.has_abort or self._files.dledger) and self._confirmed_end <= physical_offset

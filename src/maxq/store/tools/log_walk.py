@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int], None]
 _ROWS: Final = 2048
 _DLEDGER_HEAD: Final = struct.Struct(">iiqqqiiii")
 _BLANK_MAGIC: Final = b"\xcb\xd4\x31\x94"
-_REASONS: Final = {
+REASONS: Final = {
     rc.STOP_ZERO: "zeros where a record should be",
     rc.STOP_BAD_MAGIC: "no magic code of a record",
     rc.STOP_BAD_SIZE: "the size of the record is not the sum of its parts",
@@ -88,7 +88,7 @@ class LogWalk:
             view = self._view(file)
             if view is None:
                 continue  # cleaned up under our eyes
-            reader = self._dledger_file if self.files.dledger else self._file
+            reader = self._dledger_file if self.files.holds_entries(file) else self._file
             at_end = yield from reader(number, file, view, done)
             self._release(file)
             done += file.size
@@ -185,7 +185,7 @@ class LogWalk:
             return position  # a broker was just writing here
         if good < 0:
             return None
-        damage = Damage(file, position, good, _REASONS[stop])
+        damage = Damage(file, position, good, REASONS[stop])
         self.damages.append(damage)
         what = f"damage of {good - position} bytes (up to byte {good}): {damage.reason}; good records follow"
         remedy = "those are kept, the damaged ones are lost unless a replica or backup has them"
@@ -208,7 +208,7 @@ class LogWalk:
             name = self.files.name(file.path)
             self.notes.append(f"{name}: byte {position}: the running broker has not finished this record yet")
         else:
-            what = f"torn tail: {_REASONS[stop]}; no good record follows"
+            what = f"torn tail: {REASONS[stop]}; no good record follows"
             self._fault(file, position, what, "the end of the log: a broker cuts it here at its next start")
 
     def _fault(self, file: DataFile, position: int, what: str, remedy: str) -> None:
@@ -225,15 +225,15 @@ class LogWalk:
                 self.blanks += 1
                 return False
             start, end = position + _DLEDGER_HEAD.size, position + size
-            if magic != 1 or not start < end <= len(view):
+            if magic != 1 or not start <= end <= len(view):
                 if any(view[position : position + _DLEDGER_HEAD.size]):
                     self._tail(file, view, position, rc.STOP_BAD_MAGIC)
                 return True
             count, _, stop = rc.scan(view, start, end, file.from_offset, self._rows)
             if count:
                 yield self._batch(file, view, 1)
-            else:
-                self._fault(file, start, f"the entry's body is no message: {_REASONS[stop]}", "see the other members")
+            elif start < end:  # a leader of the bare kind begins its term with an empty entry
+                self._fault(file, start, f"the entry's body is no message: {REASONS[stop]}", "see the other members")
             position = end
             self._progress("log", done + position, self._total)
         return False

@@ -10,7 +10,7 @@ from maxq.protocol.message_id import host_text, offset_message_id
 from maxq.protocol.message_properties import decode_properties
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.store import record_cy as rc
-from maxq.store.damage import DAMAGED_PROPERTY
+from maxq.store.damage_names import DAMAGED_PROPERTY
 from maxq.store.tools.log_walk import Batch
 
 _ROLLBACK: Final = 0xC

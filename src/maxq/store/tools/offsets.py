@@ -82,9 +82,16 @@ class TopicNames:
         self._known = None if table is None else set(table)
         self._folders = {topic for topic, _ in files.queues} | {topic for topic, _ in files.batch_queues}
         self.batch = {topic for topic, _ in files.batch_queues}
+        compacted: set[str] = set()
         for topic, config in (table or {}).items():
-            if isinstance(config, dict) and (config.get("attributes") or {}).get("queue.type") == "BatchCQ":
+            attributes = (config.get("attributes") or {}) if isinstance(config, dict) else {}
+            if attributes.get("queue.type") == "BatchCQ":
                 self.batch.add(topic)
+            if attributes.get("cleanup.policy") == "COMPACTION":
+                compacted.add(topic)
+        lmq = {topic for topic in self._folders if topic.startswith(LMQ_PREFIX)}
+        #: Topics whose records are not simply those that their queues' units point to.
+        self.special = frozenset(self.batch | compacted | lmq)
 
     def is_deleted(self, topic: str) -> bool:
         """Was the topic deleted, its messages still waiting in the log for their file to expire?"""

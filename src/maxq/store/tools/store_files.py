@@ -14,7 +14,7 @@ from typing import Final
 from maxq.config.properties import parse_properties
 from maxq.errors import ConfigError
 from maxq.runtime.interfaces import Disk, FileInfo
-from maxq.store.seals import SEALS_FILE, decode_ranges
+from maxq.store.seal_ranges import SEALS_FILE, decode_ranges
 
 #: messageDelayLevel of an untouched broker.
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -95,7 +95,9 @@ class StoreFiles:
 
     Attributes:
         log: CommitLog files by start offset.
-        dledger: True if the log is a DLedger one (`dledger-<id>/data`): entries with 48-byte heads.
+        dledger: True if the log is a DLedger one (`dledger-<id>/data`): entries with 48-byte heads. A mixed log has
+            files of before DLedger below `divided_offset`.
+        dledger_folder: `dledger-<id>`; None if there is none.
         queues, batch_queues, ext_queues: files by (topic, queue id), by start offset.
         index: IndexFiles in order of their names, oldest first.
         faults: names and sizes that cannot be right.
@@ -120,6 +122,8 @@ class StoreFiles:
         )
         self.faults: list[Fault] = []
         self.dledger = False
+        self.dledger_folder: PurePath | None = None
+        self.divided_offset = 0
         self.log = self._find_log()
         self.queues = self._find_queues("consumequeue", 20)
         self.batch_queues = self._find_queues("batchconsumequeue", 46)
@@ -176,17 +180,25 @@ class StoreFiles:
         entries: list[tuple[PurePath, FileInfo]] = []
         for folder in self.settings.log_folders or (self.root / "commitlog",):
             entries += [(folder / entry.name, entry) for entry in self.disk.list(folder)]
-        if not entries:
-            entries = self._dledger_files()
-            self.dledger = bool(entries)
-        return self._sequence(entries)
+        data = self._dledger_files()
+        names = sorted(entry.name for _, entry in data if entry.name.isdecimal())
+        if names:
+            self.dledger, self.divided_offset = True, int(names[0])
+            entries = [(path, entry) for path, entry in entries if entry.name < names[0]]
+        return self._sequence(entries + data)
 
     def _dledger_files(self) -> list[tuple[PurePath, FileInfo]]:
         for entry in self.disk.list(self.root):
             if entry.is_dir and entry.name.startswith("dledger-"):
-                folder = self.root / entry.name / "data"
+                self.dledger_folder = self.root / entry.name
+                own = self.settings.properties.get("storePathDLedgerCommitLog", "")
+                folder = PurePath(own) if own else self.dledger_folder / "data"
                 return [(folder / found.name, found) for found in self.disk.list(folder)]
         return []
+
+    def holds_entries(self, file: DataFile) -> bool:
+        """Is it a data file of DLedger?"""
+        return self.dledger and file.from_offset >= self.divided_offset
 
     def _find_queues(self, folder_name: str, unit_size: int) -> dict[tuple[str, int], list[DataFile]]:
         queues = {}

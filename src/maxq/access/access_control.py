@@ -1,0 +1,220 @@
+"""AccessControl: what a server's settings say about who may ask it for what, put together.
+
+One of a server, or of several that run in one process and share users and policies. A server without access control has
+one as well: users and policies can be made before they begin to count.
+
+Source:
+    broker/BrokerController.java (its authentication parts), auth/migration/AuthMigrator.java,
+    auth/authentication/manager/AuthenticationMetadataManagerImpl.java (initUser).
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final
+
+from maxq.access.auth_admin import AuthAdmin
+from maxq.access.guard import Guard
+from maxq.access.plain_acl_admin import PlainAclAdmin
+from maxq.access.plain_acl_files import PlainAclFiles
+from maxq.access.table_file import TableFile
+from maxq.auth.acl_client_rpc_hook import AclClientRPCHook
+from maxq.auth.judge import Judge
+from maxq.auth.migration import migrated
+from maxq.auth.plain_judge import PlainJudge
+from maxq.auth.policy_judge import PolicyJudge, PolicyRules
+from maxq.auth.signature import Credentials
+from maxq.auth.tables import AccessTables
+from maxq.auth.user import User, UserType
+from maxq.config.auth_config import STATEFUL_AUTHENTICATION, AuthConfig
+from maxq.errors import ConfigError, RemoteProtocolError
+from maxq.protocol import json_dialect
+from maxq.remoting.connection import Processor
+from maxq.runtime.interfaces import Clock, Disk
+
+log: Final = logging.getLogger("maxq.access")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """What of a server's settings counts here.
+
+    Attributes:
+        acl_enable: ACL 1.0.
+        home: rocketmqHome.
+        folder: where the file of users and policies is, unless authConfigPath says.
+        cluster: the cluster that policies mean, unless clusterName says.
+    """
+
+    auth: AuthConfig
+    acl_enable: bool
+    home: str
+    folder: PurePath
+    cluster: str = ""
+
+
+class AccessControl:
+    """See the module.
+
+    Attributes:
+        guard: stands before all processors; None: everything passes.
+    """
+
+    def __init__(self, settings: AccessSettings, *, disk: Disk, clock: Clock) -> None:
+        """Nothing is read yet.
+
+        Raises:
+            ConfigError: the settings contradict each other, or credentials in them cannot be read.
+        """
+        _check(settings)
+        auth = settings.auth
+        self._settings = settings
+        self._clock = clock
+        self.tables = AccessTables()
+        self.file = TableFile(
+            disk, PurePath(auth.auth_config_path) if auth.auth_config_path else settings.folder, self.tables
+        )
+        self.plain: PlainAclFiles | None = None
+        if settings.acl_enable or auth.migrate_auth_from_v1_enabled:
+            self.plain = PlainAclFiles(disk, PurePath(settings.home), clock=clock)
+        self._own = _credentials(auth.inner_client_authentication_credentials)
+        self._first = _first_user(auth.init_authentication_user)
+        judge = self._judge()
+        self.guard = None if judge is None else Guard(judge, clock)
+
+    def _judge(self) -> Judge | None:
+        auth, plain = self._settings.auth, self.plain
+        if self._settings.acl_enable and plain is not None:
+            return PlainJudge(lambda: plain.acl, strict=auth.strict_admin_authorization)
+        if not auth.authentication_enabled:
+            return None
+        rules = PolicyRules(
+            cluster_name=auth.cluster_name or self._settings.cluster,
+            authorization=auth.authorization_enabled,
+            authentication_whitelist=_codes(auth.authentication_whitelist),
+            authorization_whitelist=_codes(auth.authorization_whitelist),
+            stateful=auth.authentication_strategy == STATEFUL_AUTHENTICATION,
+            strict=auth.strict_admin_authorization,
+        )
+        return PolicyJudge(rules, self.tables)
+
+    def hooks(self) -> list[AclClientRPCHook]:
+        """What this server's own requests to others pass."""
+        return [] if self._own is None else [AclClientRPCHook(self._own)]
+
+    def routes(self, identity: Callable[[], dict[str, str]]) -> Mapping[int, Processor]:
+        """Handlers of the requests that show and change rules. `identity`: see PlainAclAdmin."""
+        guard = self.guard
+        users = AuthAdmin(self.tables, self.file, None if guard is None else guard.is_super)
+        if not self._settings.acl_enable or self.plain is None:
+            return users.routes()
+        return {**users.routes(), **PlainAclAdmin(self.plain, identity).routes()}
+
+    def load(self) -> None:
+        """Read the files, make the users that the settings name; blocks.
+
+        Raises:
+            ConfigError: that of users and policies, or those of ACL 1.0, cannot be used.
+            OSError: the disk refuses.
+        """
+        self.file.load()
+        before = self.tables.version
+        for user in self._users_of_settings():
+            if user.username not in self.tables.users:
+                self.tables.create_user(user)
+        if self.plain is not None:
+            self.plain.load()
+            if self._settings.auth.migrate_auth_from_v1_enabled:
+                self._migrate(self.plain)
+        if self.tables.version is not before:
+            self.file.persist()
+        if self._settings.auth.authentication_enabled and not any(user.is_super for user in self.tables.users.values()):
+            log.warning(
+                "authenticationEnabled is true and there is no user whom no rule binds: nobody can make users; set "
+                "initAuthenticationUser"
+            )
+
+    def _users_of_settings(self) -> Iterator[User]:
+        if self._first is not None:
+            yield self._first
+        if self._own is not None:
+            yield User(self._own.access_key, self._own.secret_key, UserType.SUPER)
+
+    def _migrate(self, plain: PlainAclFiles) -> None:
+        for account in plain.acl.accounts.values():
+            if account.access_key not in self.tables.users:
+                user, policies = migrated(account)
+                self.tables.create_user(user)
+                if policies:
+                    self.tables.update_acl(f"User:{user.username}", policies)
+
+    def start(self) -> None:
+        """Watch files from now on."""
+        if self.plain is not None and self._settings.acl_enable:
+            self.plain.start()
+
+    async def shutdown(self) -> None:
+        """Watch no longer."""
+        if self.plain is not None:
+            await self.plain.shutdown()
+
+    def runtime_info(self) -> dict[str, str]:
+        """Refusals by cause since the start."""
+        if self.guard is None:
+            return {}
+        return {f"accessRefused_{cause.value}": str(count) for cause, count in self.guard.audit.refused.items()}
+
+
+def _check(settings: AccessSettings) -> None:
+    auth = settings.auth
+    if auth.authorization_enabled and not auth.authentication_enabled:
+        raise ConfigError(
+            "authorizationEnabled needs authenticationEnabled: an access key that nobody checks is no identity; set "
+            "authenticationEnabled=true"
+        )
+    if settings.acl_enable and auth.authentication_enabled:
+        raise ConfigError(
+            "aclEnable (ACL 1.0) and authenticationEnabled (ACL 2.0) exclude each other; set aclEnable=false, and "
+            "migrateAuthFromV1Enabled=true to take its accounts over"
+        )
+    if (settings.acl_enable or auth.migrate_auth_from_v1_enabled) and not settings.home:
+        raise ConfigError("aclEnable needs rocketmqHome: the folder that holds conf/plain_acl.yml; set it")
+
+
+def _codes(text: str) -> frozenset[int]:
+    return frozenset(int(code) for code in text.split(",") if code.strip())
+
+
+def _credentials(text: str) -> Credentials | None:
+    """innerClientAuthenticationCredentials."""
+    if not text.strip():
+        return None
+    value = _object(text, "innerClientAuthenticationCredentials")
+    access_key, secret_key = value.get("accessKey"), value.get("secretKey")
+    if not access_key or not secret_key:
+        raise ConfigError(
+            'innerClientAuthenticationCredentials is {"accessKey":"…","secretKey":"…"}, both of some length'
+        )
+    return Credentials(str(access_key), str(secret_key), str(value.get("securityToken") or ""))
+
+
+def _first_user(text: str) -> User | None:
+    """initAuthenticationUser."""
+    if not text.strip():
+        return None
+    value = _object(text, "initAuthenticationUser")
+    if not value.get("username") or not value.get("password"):
+        raise ConfigError('initAuthenticationUser is {"username":"…","password":"…"}, both of some length')
+    return User(str(value["username"]), str(value["password"]), UserType.SUPER)
+
+
+def _object(text: str, name: str) -> dict[str, Any]:
+    """Secrets stand in these texts, so none of it is told."""
+    try:
+        value = json_dialect.loads(text)
+    except RemoteProtocolError:
+        value = None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name} is no JSON object")
+    return value

@@ -1,0 +1,95 @@
+"""What access control writes down: refusals, and requests that change something.
+
+The log is `maxq.audit`. A client that is refused again and again gets one line an interval, with the number of refusals
+since the last; one that makes up a name for each request is one client, and of too many addresses one line tells. What
+a client sends of itself (its access key) is printed quoted and cut; secrets and signatures never.
+
+Source:
+    auth/authentication/provider/DefaultAuthenticationProvider.java (doAuditLog), and the same of authorization.
+"""
+
+import logging
+from typing import Final
+
+from maxq.auth.judge import Cause, Refused
+from maxq.auth.signature import ACCESS_KEY
+from maxq.codes import RequestCode as Code
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection
+from maxq.runtime.interfaces import Clock
+
+log: Final = logging.getLogger("maxq.audit")
+
+_INTERVAL_MS: Final = 10_000
+_MOST_KINDS: Final = 1000  # of refusals that are kept apart
+
+#: Requests that change what a server is or holds; each that passes is a line.
+CHANGES: Final[frozenset[int]] = frozenset(
+    {
+        Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST, Code.UPDATE_BROKER_CONFIG,
+        Code.UPDATE_AND_CREATE_ACL_CONFIG, Code.DELETE_ACL_CONFIG, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        Code.PUT_KV_CONFIG, Code.DELETE_KV_CONFIG, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, Code.WIPE_WRITE_PERM_OF_BROKER, Code.DELETE_SUBSCRIPTIONGROUP,
+        Code.DELETE_TOPIC_IN_BROKER, Code.DELETE_TOPIC_IN_NAMESRV, Code.INVOKE_BROKER_TO_RESET_OFFSET,
+        Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.CLONE_GROUP_OFFSET, Code.CLEAN_UNUSED_TOPIC, Code.UPDATE_NAMESRV_CONFIG,
+        Code.RESUME_CHECK_HALF_MESSAGE, Code.ADD_WRITE_PERM_OF_BROKER, Code.DELETE_EXPIRED_COMMITLOG,
+        Code.UPDATE_AND_GET_GROUP_FORBIDDEN, Code.SET_MESSAGE_REQUEST_MODE, Code.UPDATE_AND_CREATE_STATIC_TOPIC,
+        Code.ADD_BROKER, Code.REMOVE_BROKER, Code.RESET_MASTER_FLUSH_OFFSET, Code.NOTIFY_BROKER_ROLE_CHANGED,
+        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, Code.SET_COMMITLOG_READ_MODE,
+        Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER, Code.AUTH_CREATE_ACL,
+        Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL, Code.SWITCH_TIMER_ENGINE, Code.MAXQ_CANCEL_TIMER_MESSAGE,
+        Code.MAXQ_PURGE_TOPIC, Code.UNREGISTER_BROKER, Code.TRIGGER_LITE_DISPATCH,
+    }
+)  # fmt: skip
+
+
+class Audit:
+    """One per server.
+
+    Attributes:
+        refused: refusals by cause, since the start.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.refused = dict.fromkeys(Cause, 0)
+        self._silent: dict[tuple[Cause, str, str], list[int]] = {}  # kind → [said at, refusals since]
+
+    def note_refusal(self, connection: Connection, command: RemotingCommand, refused: Refused, source_ip: str) -> None:
+        """Count it, and say it if nothing like it was said lately."""
+        self.refused[refused.cause] += 1
+        now = self._clock.monotonic_ms()
+        kind = (refused.cause, "" if refused.cause is Cause.UNKNOWN_USER else refused.user, source_ip)
+        if kind not in self._silent and not self._has_room(now):
+            kind = (refused.cause, "", "")
+        kept = self._silent.get(kind)
+        if kept is not None and now - kept[0] < _INTERVAL_MS:
+            kept[1] += 1
+            return
+        again = f" ({kept[1]} more since the last line)" if kept is not None and kept[1] else ""
+        self._silent[kind] = [now, 0]
+        log.warning(
+            "refused %s from %s, user %r: %s: %r%s",
+            code_name(command.code), connection.remote_address, refused.user[:100], refused.cause.value,
+            refused.remark[:300], again,
+        )  # fmt: skip
+
+    def _has_room(self, now: int) -> bool:
+        """For one more kind; those of which nothing was heard for an interval give way."""
+        if len(self._silent) >= _MOST_KINDS:
+            self._silent = {kind: kept for kind, kept in self._silent.items() if now - kept[0] < _INTERVAL_MS}
+        return len(self._silent) < _MOST_KINDS
+
+    def note_passed(self, connection: Connection, command: RemotingCommand) -> None:
+        """Say it, if it changes something."""
+        if command.code in CHANGES:
+            user = command.ext.get(ACCESS_KEY, "")
+            log.info("allowed %s from %s, user %r", code_name(command.code), connection.remote_address, user[:100])
+
+
+def code_name(code: int) -> str:
+    """`310 SEND_MESSAGE_V2`, or the number alone."""
+    try:
+        return f"{code} {Code(code).name}"
+    except ValueError:
+        return str(code)

@@ -1,0 +1,63 @@
+"""Guard: stands before all processors of a server and lets through what its judge allows.
+
+The batch paths of sends and pulls ask the session of a connection (`session`) instead, which has what the judge allowed
+on it before; whatever is not in there takes the general way and comes here.
+"""
+
+from typing import Final, cast
+
+from maxq.access.audit import Audit
+from maxq.auth.judge import Judge, Refused, Session
+from maxq.auth.policy import Need
+from maxq.codes import ResponseCode
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection
+from maxq.runtime.interfaces import Clock
+
+_SESSION: Final = "access session"
+
+
+class Guard:
+    """`RemotingServer.guard` of a server with access control."""
+
+    def __init__(self, judge: Judge, clock: Clock) -> None:
+        self._judge = judge
+        self.audit = Audit(clock)
+
+    def __call__(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """The refusal, or None: let it through."""
+        session = self.session(connection)
+        refused = self._judge.judge(command, session)
+        if refused is not None:
+            return self._refuse(connection, command, refused, session)
+        self.audit.note_passed(connection, command)
+        return None
+
+    def also(self, connection: Connection, command: RemotingCommand, need: Need) -> RemotingCommand | None:
+        """For processors that find out what a request is about: the refusal, or None: it may that as well."""
+        session = self.session(connection)
+        refused = self._judge.judge_also(command, session, need)
+        return None if refused is None else self._refuse(connection, command, refused, session)
+
+    def _refuse(
+        self, connection: Connection, command: RemotingCommand, refused: Refused, session: Session
+    ) -> RemotingCommand:
+        self.audit.note_refusal(connection, command, refused, session.source_ip)
+        return command.reply(ResponseCode.NO_PERMISSION, refused.remark)
+
+    def session(self, connection: Connection) -> Session:
+        """What this connection may, by the rules of now."""
+        rules = self._judge.rules
+        session = cast(Session | None, connection.attributes.get(_SESSION))
+        if session is None or session.rules is not rules:
+            session = connection.attributes[_SESSION] = Session(source_ip(connection), rules)
+        return session
+
+    def is_super(self, command: RemotingCommand) -> bool:
+        """Does this request, which was let through, come from one whom no rule binds?"""
+        return self._judge.is_super(command)
+
+
+def source_ip(connection: Connection) -> str:
+    """Where a connection comes from, without the port; behind a proxy that says so, what stands before it."""
+    return connection.remote_address.rpartition(":")[0].strip("[]")

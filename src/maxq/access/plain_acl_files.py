@@ -1,0 +1,229 @@
+"""PlainAclFiles: conf/plain_acl.yml and the files below conf/acl, read again when they change, and changed on request.
+
+A file that cannot be used at the start keeps the server from starting; later the rules of before stay and the log says
+so. A change counts when two looks in a row have seen the same: a file may be half written at the first. Files are read
+with all scalars as texts: an access key of digits is a text, and no tag makes an object.
+
+Source:
+    acl/plain/PlainPermissionManager.java, AclFileWatchService.java (4.9.8); broker-api.md §20.2.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any, Final
+
+import yaml
+
+from maxq.auth.address_pattern import address_pattern
+from maxq.auth.plain_acl import PlainAcl, check_permissions, read_account, read_plain_acl
+from maxq.errors import ConfigError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.runtime.blocking import run_blocking
+from maxq.runtime.interfaces import Clock, Disk
+
+log: Final = logging.getLogger("maxq.access")
+
+_LOOK_SECONDS: Final = 0.5
+_LARGEST: Final = 4 * 1024 * 1024  # bytes of a file
+
+_Change = Callable[[dict[str, Any]], None]
+_Seen = tuple[tuple[str, int, int], ...]
+
+
+class PlainAclFiles:
+    """The files of one server.
+
+    Attributes:
+        acl: the rules; another object when they changed.
+    """
+
+    def __init__(self, disk: Disk, home: PurePath, *, clock: Clock) -> None:
+        """`home` is rocketmqHome: the folder that holds conf."""
+        self._disk = disk
+        self._clock = clock
+        self._main = home / "conf" / "plain_acl.yml"
+        self._folder = home / "conf" / "acl"
+        self.acl = PlainAcl()
+        self._trees: dict[PurePath, Any] = {}
+        self._seen: _Seen = ()
+        self._watching: asyncio.Task[None] | None = None
+        self._changing = asyncio.Lock()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read all files; blocks.
+
+        Raises:
+            ConfigError: there is none, or one cannot be used; names it.
+        """
+        seen = self._look()
+        if not seen:
+            raise ConfigError(
+                f"aclEnable is true, and neither {self._main} nor a file in {self._folder} is there: nobody could ask "
+                "for anything; write one, or set rocketmqHome to the folder that holds conf"
+            )
+        trees = {PurePath(name): parse_yaml(self._disk.read(PurePath(name)), name) for name, _, _ in seen}
+        acl, warnings = read_plain_acl((str(path), tree) for path, tree in trees.items())
+        for warning in warnings:
+            log.warning("%s", warning)
+        self._seen, self._trees, self.acl = seen, trees, acl
+
+    def start(self) -> None:
+        """Look for changes from now on. Servers that share the files call it once each."""
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.get_running_loop().create_task(self._watch(), name="watch plain_acl.yml")
+
+    async def shutdown(self) -> None:
+        """Look no longer."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        complained: _Seen = ()
+        last = self._seen
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                seen = await run_blocking(self._look)
+                is_settled, last = seen == last, seen  # what is being written has accounts missing, or is no YAML
+                if is_settled and seen not in (self._seen, complained):
+                    complained = seen
+                    async with self._changing:
+                        await run_blocking(self.load)
+                    log.warning(
+                        "the files of ACL 1.0 changed and count from now on: %d accounts", len(self.acl.accounts)
+                    )
+            except (ConfigError, OSError) as error:
+                log.error("the files of ACL 1.0 changed and cannot be used, the old rules stay: %s", error)
+
+    def _look(self) -> _Seen:
+        """Name, length and time of all files; those of the folder first, as Java reads them."""
+        found: list[tuple[str, int, int]] = []
+        self._look_into(self._folder, found, depth=4)
+        if self._disk.exists(self._main):
+            facts = self._disk.stat(self._main)
+            found.append((str(self._main), facts.size, facts.modified_ms))
+        return tuple(found)
+
+    def _look_into(self, folder: PurePath, found: list[tuple[str, int, int]], depth: int) -> None:
+        for entry in self._disk.list(folder):
+            if entry.is_dir and depth:
+                self._look_into(folder / entry.name, found, depth - 1)
+            elif not entry.is_dir and entry.name.endswith((".yml", ".yaml")):
+                found.append((str(folder / entry.name), entry.size, entry.modified_ms))
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    @property
+    def versions(self) -> dict[str, DataVersion]:
+        """How often each file was changed on request."""
+        return {str(path): _version(tree) for path, tree in self._trees.items()}
+
+    @property
+    def main_file(self) -> str:
+        """Where accounts go that are new."""
+        return str(self._main)
+
+    async def update_account(self, values: Mapping[str, Any]) -> None:
+        """Create an account, or replace what is given of it, in the file where it stands.
+
+        Raises:
+            ConfigError: an account cannot look so.
+        """
+        check_permissions([*values.get("topicPerms", ()), *values.get("groupPerms", ())])
+        name = values["accessKey"]
+
+        def change(tree: dict[str, Any]) -> None:
+            accounts = tree.get("accounts") or []
+            kept = [account for account in accounts if account.get("accessKey") != name]
+            old: dict[str, Any] = next((account for account in accounts if account.get("accessKey") == name), {})
+            account = {**old, **values}
+            read_account(account)
+            tree["accounts"] = [*kept, account]
+
+        await self._change(self._file_of(name) or self._main, change)
+
+    async def delete_account(self, name: str) -> bool:
+        """False: there is none of that name."""
+        path = self._file_of(name)
+        if path is None:
+            return False
+
+        def change(tree: dict[str, Any]) -> None:
+            tree["accounts"] = [account for account in tree.get("accounts") or [] if account.get("accessKey") != name]
+
+        await self._change(path, change)
+        return True
+
+    async def update_global_white(self, addresses: list[str], file: str) -> None:
+        """Set the global white list of a file.
+
+        Args:
+            file: one that is read already; empty: plain_acl.yml.
+
+        Raises:
+            ConfigError: no such file, or an address is none.
+        """
+        for address in addresses:
+            address_pattern(address)
+        path = PurePath(file) if file else self._main
+        if file and path not in self._trees:
+            raise ConfigError(
+                f"{file!r:.200} is no file of access control here; they are {sorted(map(str, self._trees))}"
+            )
+
+        def change(tree: dict[str, Any]) -> None:
+            tree["globalWhiteRemoteAddresses"] = addresses
+
+        await self._change(path, change)
+
+    async def _change(self, path: PurePath, change: _Change) -> None:
+        async with self._changing:
+            await run_blocking(self._rewrite, path, change)
+
+    def _rewrite(self, path: PurePath, change: _Change) -> None:
+        """The file on the disk, not what was read of it once: somebody may be editing."""
+        tree = parse_yaml(self._disk.read(path), str(path)) if self._disk.exists(path) else {}
+        read_plain_acl([(str(path), tree)])  # somebody's edit that is no such file is not built upon
+        tree = tree or {}
+        change(tree)
+        version = _version(tree)
+        version.next_version(self._clock.wall_ms())
+        tree["dataVersion"] = [{"counter": version.counter, "timestamp": version.timestamp}]
+        text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, default_flow_style=False)
+        self._disk.replace(path, text.encode(), private=True)
+        self.load()
+
+    def _file_of(self, name: str) -> PurePath | None:
+        for path, tree in self._trees.items():
+            accounts = tree.get("accounts") if isinstance(tree, dict) else None
+            if any(account.get("accessKey") == name for account in accounts or ()):
+                return path
+        return None
+
+
+def parse_yaml(data: bytes, name: str) -> Any:
+    """The tree of a YAML file, all scalars as texts.
+
+    Raises:
+        ConfigError: too long, or not YAML; names the line, for its content may be a secret.
+    """
+    if len(data) > _LARGEST:
+        raise ConfigError(f"{name} has {len(data)} bytes, the limit is {_LARGEST}")
+    try:
+        return yaml.load(data, Loader=yaml.BaseLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        place = getattr(error, "problem_mark", None)  # the error's own text quotes the lines, secrets in them
+        where = f" in line {place.line + 1}" if place is not None else ""
+        raise ConfigError(f"{name} is not YAML{where}") from None
+
+
+def _version(tree: Any) -> DataVersion:
+    rows = tree.get("dataVersion") if isinstance(tree, dict) else None
+    row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+    numbers = {name: int(text) for name in ("counter", "timestamp") if str(text := row.get(name, "")).isdigit()}
+    return DataVersion(counter=numbers.get("counter", 0), timestamp=numbers.get("timestamp", 0))

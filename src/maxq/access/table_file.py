@@ -1,0 +1,81 @@
+"""TableFile: users and policies in one file, `auth.json`, that only the server's own user may read.
+
+RocketMQ keeps them in two RocksDB folders. Passwords stand in clear text in either: signatures are checked with them.
+"""
+
+import asyncio
+from pathlib import PurePath
+from typing import Any
+
+from maxq.auth.info import AclInfo, UserInfo
+from maxq.auth.tables import AccessTables
+from maxq.errors import ConfigError, RemoteProtocolError
+from maxq.protocol import json_dialect
+from maxq.runtime.blocking import run_blocking
+from maxq.runtime.interfaces import Disk
+
+FILE_NAME = "auth.json"
+
+
+class TableFile:
+    """The tables of one server and their file."""
+
+    def __init__(self, disk: Disk, folder: PurePath, tables: AccessTables) -> None:
+        self._disk = disk
+        self._path = folder / FILE_NAME
+        self._tables = tables
+        self._writing = asyncio.Lock()
+
+    def load(self) -> None:
+        """Fill the tables; they stay empty if there is no file. Blocks.
+
+        Raises:
+            ConfigError: it cannot be read: which file, what to do.
+        """
+        try:
+            data = self._disk.read(self._path)
+        except FileNotFoundError:
+            return
+        try:
+            decode_tables(data, self._tables)
+        except RemoteProtocolError as error:
+            raise ConfigError(
+                f"{self._path} holds no users and policies ({error}); restore it from a copy, or delete it and copy "
+                "them from another server (copyUser, copyAcl)"
+            ) from None
+
+    def encode(self) -> bytes:
+        """The tables as they stand in the file."""
+        tables = self._tables
+        return json_dialect.dumps_pretty(
+            {
+                "users": [UserInfo.of(user, with_password=True).to_json() for user in list(tables.users.values())],
+                "acls": [AclInfo.of(acl).to_json() for acl in list(tables.acls.values())],
+            }
+        )
+
+    def persist(self) -> None:
+        """Write the file; blocks until it is durable. OSError if the disk refuses: the old content is still there."""
+        self._disk.replace(self._path, self.encode(), private=True)
+
+    async def save(self) -> None:
+        """Return when what the tables say now is durable. OSError if the disk refuses."""
+        async with self._writing:
+            await run_blocking(self.persist)
+
+
+def decode_tables(data: bytes, tables: AccessTables) -> None:
+    """Put what a file says into the tables.
+
+    Raises:
+        RemoteProtocolError: it is no such file.
+    """
+    value: Any = json_dialect.loads(data)
+    if not isinstance(value, dict) or not isinstance(value.get("users"), list):
+        raise RemoteProtocolError("the file is an object with users and acls")
+    users = [UserInfo.from_json(user).user() for user in value["users"]]
+    acls = value.get("acls") or []
+    if not isinstance(acls, list):
+        raise RemoteProtocolError("acls is a list")
+    infos = [AclInfo.from_json(acl) for acl in acls]
+    tables.replace_all(users, [info.acl(info.subject or "") for info in infos])

@@ -1,0 +1,114 @@
+"""What an operator does with a member that has forgotten something and has nobody who could give it back (S10).
+
+A member that lost durable entries, or its vote, takes part in no election until a leader's log has what it lost. When a
+majority of the group is in that state there is no such leader, and never will be. Somebody must then decide that what
+is left is the log. This module says what is left, and carries the decision out; whether it may be made is the caller's
+question (cli/dledger_blessing.py), because it depends on the other members.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from maxq.errors import StoreRefusedError
+from maxq.runtime.interfaces import Disk
+from maxq.store.dledger.interfaces import TermState
+from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint, LedgerCheckpointFile
+from maxq.store.dledger.ledger_index import UNIT, UNIT_SIZE
+from maxq.store.dledger.term_file import TermFile
+from maxq.store.mapped_file_queue import is_offset_name
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What a stopped member has, by its small files.
+
+    Attributes:
+        end_index, end_term: of its last entry; -1: none.
+        term: as stored; -1 if the file is lost, and the vote with it.
+        lost_until: it knows that it had entries up to here and lost some of them; -1: none.
+    """
+
+    end_index: int
+    end_term: int
+    term: int
+    lost_until: int
+
+    @property
+    def is_amnesiac(self) -> bool:
+        """Would it take no part in elections?"""
+        return self.lost_until >= 0 or (self.term < self.end_term)
+
+
+class StoppedMember:
+    """The files of a member that does not run, in `<base>/dledger-<self_id>`."""
+
+    def __init__(self, disk: Disk, base: PurePath, self_id: str) -> None:
+        self._disk = disk
+        self._base = base
+        self.folder = base / f"dledger-{self_id}"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody starts on these files meanwhile.
+
+        Raises:
+            StoreRefusedError: somebody runs on them.
+        """
+        with ExitStack() as held:
+            for path in (self._base / "lock", self.folder / "lock"):  # a broker's, a bare member's
+                if not self._disk.exists(path):
+                    continue
+                try:
+                    held.callback(self._disk.lock(path, b"lock").release)
+                except BlockingIOError:
+                    raise StoreRefusedError(f"{path} is locked: the member runs. Stop it first") from None
+            yield
+
+    def remains(self) -> Remains:
+        """What is there.
+
+        Raises:
+            StoreRefusedError: no member's files, or none that was started since it lost what it lost.
+        """
+        checkpoint = self._checkpoint()
+        found = TermFile(self._disk, self.folder).load().state
+        end = checkpoint.end_index
+        return Remains(
+            end, self._term_of(end) if end >= 0 else -1, -1 if found is None else found.term, checkpoint.amnesiac_until
+        )
+
+    def bless(self, term: int) -> None:
+        """From now on it counts as complete, in `term`, in which it has not voted. Blocks.
+
+        Args:
+            term: later than any that it can have voted in.
+        """
+        checkpoint = self._checkpoint()
+        committed = min(checkpoint.committed_index, checkpoint.end_index)
+        TermFile(self._disk, self.folder).save(TermState(term))
+        LedgerCheckpointFile(self._disk, self.folder).save(
+            replace(checkpoint, committed_index=committed, amnesiac_until=-1)
+        )
+
+    def _checkpoint(self) -> LedgerCheckpoint:
+        checkpoint, faults = LedgerCheckpointFile(self._disk, self.folder).load()
+        if checkpoint is None:
+            why = "; ".join(faults) or "there is no checkpoint"
+            raise StoreRefusedError(f"{self.folder}: {why}. Start the member once, it finds out what it has; stop it")
+        return checkpoint
+
+    def _term_of(self, index: int) -> int:
+        """Of an entry, by its index unit."""
+        folder, place = self.folder / "index", index * UNIT_SIZE
+        for entry in self._disk.list(folder):
+            if is_offset_name(entry.name) and 0 <= place - int(entry.name) <= entry.size - UNIT_SIZE:
+                region = self._disk.map(folder / entry.name, entry.size, read_only=True)
+                magic, _, _, own, term = UNIT.unpack_from(region.view, place - int(entry.name))
+                region.close()
+                if magic == 1 and own == index:
+                    return int(term)
+        raise StoreRefusedError(
+            f"{folder} has no unit of entry {index}. Start the member once, it writes them anew, and stop it"
+        )

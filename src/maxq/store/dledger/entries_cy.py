@@ -1,0 +1,275 @@
+"""DLedger's data and index files, read in one pass: which bytes are entries, and what their index units must be.
+
+Entry (big-endian; DLedgerEntryCoder.java):
+
+    0 magic:4 = 1   4 size:4 = 48 + n   8 index:8   16 term:8   24 pos:8   32 channel:4   36 chainCrc:4   40 bodyCrc:4
+    44 bodyLength:4 = n   48 body:n
+
+`pos` is the entry's own place in the data stream. bodyCrc is CRC-32 of the body; chainCrc is ours, too: CRC-32 of
+bytes 4 to 36 and 40 to 48, so of all the rest of the header but magic. Both are 0 for none: Java writes 0, hands on
+what it gets, and never looks. In place of an entry there may be filler, -1:4 bytesLeft:4 and zeros to the end of the
+file, or zeros: the log ends. Index unit, at 32 × index: magic:4 pos:8 size:4 index:8 term:8.
+"""
+
+from isal.isal_zlib import crc32
+
+from maxq.store.crc32_function import address
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from maxq.runtime import cython  # type: ignore[no-redef]
+
+if cython.compiled:
+    from cython.cimports.maxq.runtime.buffers import i32, i64, u32
+    from cython.cimports.maxq.store.crc32_function import maxq_crc32_t
+
+    _crc32 = cython.declare(maxq_crc32_t, cython.cast(maxq_crc32_t, cython.cast(cython.size_t, address())))
+else:
+    from maxq.runtime.buffers import i32, i64, u32
+
+STOP_END = 1
+STOP_FILLER = 2
+STOP_ZERO = 3
+STOP_BAD = 4
+STOP_BAD_CRC = 5
+
+ANY_INDEX = -2
+
+_V1 = cython.declare(cython.uint, 0xDAA320A7)
+_V2 = cython.declare(cython.uint, 0xDAA320AB)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _crc(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
+    if not cython.compiled:
+        return crc32(buf[p : p + size]) & 0xFFFFFFFF
+    return _crc32(0, buf + p, size)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _same(
+    a: cython.p_uchar, p: cython.Py_ssize_t, b: cython.p_uchar, q: cython.Py_ssize_t, n: cython.int
+) -> cython.int:
+    """Are n bytes equal? If not, copy those of `b` over those of `a`: 0."""
+    i: cython.int
+    if not cython.compiled:
+        if a[p : p + n] == b[q : q + n]:
+            return 1
+        a[p : p + n] = b[q : q + n]
+        return 0
+    for i in range(n):
+        if a[p + i] != b[q + i]:
+            break
+    else:
+        return 1
+    for i in range(n):
+        a[p + i] = b[q + i]
+    return 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _head_crc(buf: cython.p_uchar, p: cython.Py_ssize_t) -> cython.uint:
+    """chainCrc of the entry at p."""
+    if not cython.compiled:
+        return crc32(buf[p + 40 : p + 48], crc32(buf[p + 4 : p + 36])) & 0xFFFFFFFF
+    return _crc32(_crc32(0, buf + p + 4, 32), buf + p + 40, 8)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _record_good(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
+    """If a body without bodyCrc says that it is a record: is it as long as that, and is its body whole?"""
+    magic: cython.uint
+    sys_flag: cython.int
+    q: cython.Py_ssize_t
+    body_size: cython.longlong
+    if size < 91:
+        return True
+    magic = u32(buf, p + 4)
+    if magic != _V1 and magic != _V2:
+        return True
+    if i32(buf, p) != size:
+        return False
+    sys_flag = i32(buf, p + 36)
+    q = p + 68 + (20 if sys_flag & 0x10 else 8) + (20 if sys_flag & 0x20 else 8)
+    if q + 4 > p + size:
+        return False
+    body_size = i32(buf, q)
+    if body_size < 0 or q + 4 + body_size + 3 > p + size:
+        return False
+    return body_size == 0 or (_crc(buf, q + 4, body_size) & 0x7FFFFFFF) == u32(buf, p + 8)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _entry_size(
+    buf: cython.p_uchar,
+    p: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    file_from_offset: cython.longlong,
+    index: cython.longlong,
+    term: cython.longlong,
+) -> cython.longlong:
+    """Size of the entry at p that follows (index, term); else minus a STOP_… code."""
+    left: cython.longlong = end - p
+    magic: cython.int
+    size: cython.longlong
+    if left < 8:
+        return -1
+    magic = i32(buf, p)
+    size = i32(buf, p + 4)
+    if magic == -1:
+        return -2
+    if magic == 0 and size == 0:
+        return -3
+    if (
+        left < 48
+        or magic != 1
+        or size < 48
+        or size > left
+        or size != 48 + cython.cast(cython.longlong, i32(buf, p + 44))
+    ):
+        return -4
+    if i64(buf, p + 24) != file_from_offset + p or i32(buf, p + 32) != 0:
+        return -4
+    if u32(buf, p + 36) and u32(buf, p + 36) != _head_crc(buf, p):
+        return -4
+    if index != -2 and i64(buf, p + 8) != index + 1:
+        return -4
+    if i64(buf, p + 8) < 0 or i64(buf, p + 16) < term:
+        return -4
+    return size
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _body_good(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.longlong) -> cython.bint:
+    crc: cython.uint = u32(buf, p + 40)
+    if crc:
+        return _crc(buf, p + 48, size - 48) == crc
+    return _record_good(buf, p + 48, size - 48)
+
+
+def scan_entries(
+    view: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    file_from_offset: cython.longlong,
+    index: cython.longlong,
+    term: cython.longlong,
+    check_crc: cython.bint,
+):
+    """Go over entries that follow each other (see entries_cy.pyi)."""
+    p: cython.Py_ssize_t = start
+    size: cython.longlong
+    buf: cython.p_uchar
+    if start < 0 or end > len(view):
+        raise ValueError(f"range [{start}, {end}) is outside the file of {len(view)} bytes")
+    if start >= end:
+        return start, index, term, 1
+    if cython.compiled:
+        buf = cython.cast(cython.p_uchar, cython.address(view[0]))
+    else:
+        buf = memoryview(view)
+    while p < end:
+        size = _entry_size(buf, p, end, file_from_offset, index, term)
+        if size < 0:
+            return p, index, term, -size
+        if check_crc and not _body_good(buf, p, size):
+            return p, index, term, 5
+        index = i64(buf, p + 8)
+        term = i64(buf, p + 16)
+        p += size
+    return p, index, term, 1
+
+
+def put_units(
+    view: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    units: cython.uchar[::1],
+    position: cython.Py_ssize_t,
+):
+    """Write the units of trusted entries (see entries_cy.pyi)."""
+    p: cython.Py_ssize_t = start
+    changed: cython.Py_ssize_t = 0
+    count: cython.Py_ssize_t = 0
+    size: cython.longlong
+    room: cython.Py_ssize_t = len(units)
+    buf: cython.p_uchar
+    out: cython.p_uchar
+    if start < 0 or end > len(view) or position < 0:
+        raise ValueError(f"range [{start}, {end}) is outside the file of {len(view)} bytes")
+    if start >= end or position + 32 > room:
+        return start, 0, 0
+    if cython.compiled:
+        buf = cython.cast(cython.p_uchar, cython.address(view[0]))
+        out = cython.address(units[0])
+    else:
+        buf, out = memoryview(view), units
+    while p + 48 <= end and position + 32 <= room:
+        if (
+            _same(out, position, buf, p, 4)
+            + _same(out, position + 4, buf, p + 24, 8)
+            + _same(out, position + 12, buf, p + 4, 4)
+            + _same(out, position + 16, buf, p + 8, 16)
+            != 4
+        ):
+            changed += 1
+        size = i32(buf, p + 4)
+        if size < 48:
+            raise ValueError(f"no entry at byte {p}: its size is {size}")
+        p += size
+        position += 32
+        count += 1
+    return p, count, changed
+
+
+def find_entry(
+    view: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    file_from_offset: cython.longlong,
+    index: cython.longlong,
+):
+    """The first whole entry of a larger index (see entries_cy.pyi)."""
+    p: cython.Py_ssize_t = start
+    size: cython.longlong
+    buf: cython.p_uchar
+    if start < 0 or end > len(view):
+        raise ValueError(f"range [{start}, {end}) is outside the file of {len(view)} bytes")
+    if start >= end:
+        return -1, -1
+    whole: object = memoryview(view)
+    if cython.compiled:
+        buf = cython.cast(cython.p_uchar, cython.address(view[0]))
+    else:
+        buf = whole
+    while p + 48 <= end:
+        if not cython.compiled:
+            found = bytes(whole[p:end]).find(b"\0\0\0\x01")
+            if found < 0:
+                return -1, -1
+            p += found
+            if p + 48 > end:
+                return -1, -1
+        if buf[p + 3] == 1 and buf[p] == 0 and buf[p + 1] == 0 and buf[p + 2] == 0:
+            size = _entry_size(buf, p, end, file_from_offset, -2, 0)
+            if size > 0 and i64(buf, p + 8) > index and _body_good(buf, p, size):
+                return p, i64(buf, p + 8)
+        p += 1
+    return -1, -1
+
+
+def is_compiled() -> bool:
+    """Which form runs."""
+    return cython.compiled

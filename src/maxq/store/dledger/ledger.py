@@ -1,0 +1,428 @@
+"""A member's log in files (DLedgerMmapFileStore.java): data, index, checkpoint, term.
+
+`FileLedger` stands over a `DLedgerCommitLog`, whose compiled writing end makes the entries, and a `CommitLogFlusher`,
+which makes them durable group by group. It keeps what those do not know: which index the log begins and ends with, the
+index files, what is durable and committed counted in entries, and what must outlive the process. The bare server's
+store (mmap_file_store.py) and the broker's (message_ledger.py) are both one.
+
+Rules beside Java's, by their ids in the specification: S2 durable before anybody is told; S3 term and vote likewise;
+S7 a truncated entry cannot come back; S8 nothing committed is truncated; S9 bodies have a CRC; S10 a member that lost
+something says so; S17 retention looks at commit and followers.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import NamedTuple
+
+from maxq.errors import LedgerMismatchError, MessageIllegalError
+from maxq.protocol.dledger_messages import ENTRY_BODY_MAX, ENTRY_HEADER, EntryRun
+from maxq.store.disk_room import lacks_room
+from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
+from maxq.store.dledger.entries_cy import scan_entries
+from maxq.store.dledger.entry_reader import EntryReader
+from maxq.store.dledger.interfaces import LedgerReport, TermState
+from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint
+from maxq.store.dledger.ledger_facts import not_the_one
+from maxq.store.dledger.ledger_index import LedgerIndex
+from maxq.store.dledger.ledger_notes import LedgerNotes
+from maxq.store.dledger.ledger_recovery import LedgerRecovery
+from maxq.store.dledger.term_file import TermFile
+from maxq.store.flush import CommitLogFlusher
+from maxq.store.running_flags import NO_ROOM
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+#: 5 242 880 units (DLedgerConfig.mappedFileSizeForEntryIndex).
+INDEX_FILE_SIZE = 167_772_160
+
+
+class _Mark(NamedTuple):
+    """Entry `last` ends at `position`."""
+
+    position: int
+    last: int
+
+
+class FileLedger(EntryReader):
+    """See LedgerStore (interfaces.py)."""
+
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: DLedgerCommitLog,
+        flusher: CommitLogFlusher,
+        folder: PurePath,
+        index_file_size: int = INDEX_FILE_SIZE,
+    ) -> None:
+        """
+        Args:
+            folder: `dledger-<selfId>`.
+            index_file_size: bytes, a multiple of 32.
+        """
+        index = LedgerIndex(context.disk, folder / "index", index_file_size)
+        super().__init__(commit_log, index)
+        self.notes = LedgerNotes(context, folder, self, index, flusher)
+        self._context = context
+        self._flusher = flusher
+        self._term_file = TermFile(context.disk, folder)
+        self._indexed_to = 0  # entries below this position have their units
+        self._next_unit = 0  # index of the entry there
+        self._marks: deque[_Mark] = deque()  # ends of groups that are not durable yet
+        self._retain_from = 0
+        self.report = LedgerReport()
+        self._on_no_room: Callable[[OSError, int], None] = lambda error, size: None
+        commit_log.before_room = self._write_units
+
+    # --- life ---
+
+    def load(self) -> LedgerReport:
+        """Find everything, recover (LedgerRecovery); the log is then open for writing. Blocks.
+
+        Raises:
+            StoreRefusedError: a data file has the wrong size, or one is missing between others.
+        """
+        report = self.report = LedgerReport()
+        checkpoint, faults = self.notes.file.load()
+        report.faults += faults
+        known = None
+        if checkpoint is not None:  # what is committed below the begin of an emptied log is not here
+            known = max(checkpoint.end_index, checkpoint.committed_index if checkpoint.begin_index < 0 else -1)
+        self._log.load_files(known, -1 if checkpoint is None else checkpoint.begin_position)
+        checkpoint = checkpoint or LedgerCheckpoint()
+        found = LedgerRecovery(
+            self._context, self._log, self._index, checkpoint, report, self.notes.file.save
+        ).run()
+        self._begin, self._end, self._end_term = found.begin_index, found.end_index, found.end_term
+        self._durable = self._end
+        self._committed = found.committed_index
+        self._committed_position = found.committed_position
+        self._indexed_to, self._next_unit = self._log.max_offset, found.next_index
+        self._log.tail.next_index = found.next_index
+        self._log.stage(staged=False, is_copy=True)
+        self._load_term(report)
+        self._amnesiac_until = found.amnesiac_until
+        if report.amnesia and self._amnesiac_until < 0:
+            self._amnesiac_until = max(self._end, 0)
+        report.begin_index, report.end_index, report.end_term = self._begin, self._end, self._end_term
+        report.committed_index = self._committed
+        if self._end < self._begin:
+            self.notes.begin_at = self._log.max_offset
+        for line in report.faults:
+            log.error("DLedger: %s", line)
+        for line in report.amnesia:
+            log.error("DLedger: this member has forgotten something and takes no part in votes: %s", line)
+        self.notes.write()
+        return report
+
+    def _load_term(self, report: LedgerReport) -> None:
+        found = self._term_file.load()
+        report.faults += found.faults
+        if found.state is not None:
+            self._term_state = found.state
+            if found.faults:  # two good copies again
+                self._term_file.save(found.state)
+        elif self._end < 0 and found.is_missing:
+            self._term_file.save(self._term_state)  # from now on a missing file is a lost one
+        else:
+            report.amnesia.append("there is a log, but no term file that can be read: its vote may be forgotten")
+        if self._term_state.term < self._end_term:
+            if found.state is not None:
+                report.amnesia.append(
+                    f"the term file says {found.state.term}, the log's last entry is of term {self._end_term}"
+                )
+            self._term_state = TermState(self._end_term)
+
+    def release(self) -> None:
+        """Give up the mappings of the index; nothing is flushed."""
+        self._last_run = None
+        self._index.release()
+
+    # --- facts ---
+
+    @property
+    def has_room(self) -> bool:
+        """See LedgerStore."""
+        return self._context.flags.writable
+
+    def set_no_room_listener(self, listener: Callable[[OSError, int], None]) -> None:
+        """`listener(error, size)`: the log got no blocks for `size` bytes (DiskRoom.lacks)."""
+        self._on_no_room = listener
+
+    def remembered(self) -> None:
+        """See LedgerStore."""
+        if self._amnesiac_until >= 0:
+            until, self._amnesiac_until = self._amnesiac_until, -1
+            try:
+                self.notes.write()
+            except OSError:
+                self._amnesiac_until = until
+                raise
+            log.warning("DLedger: what was forgotten up to entry %d is back", until)
+
+    # --- term and vote ---
+
+    def store_term(self, state: TermState) -> None:
+        """See LedgerStore."""
+        self._term_file.save(state)
+        self._term_state = state
+
+    # --- writing ---
+
+    def begin_leading(self, term: int) -> None:
+        """See LedgerStore."""
+        self._log.tail.term = term
+        self._log.stage(staged=True)
+
+    def end_leading(self) -> None:
+        """See LedgerStore."""
+        if self._log.tail.next_index > self._end + 1:  # the index had no room for their units: nobody knows of them
+            start = max(self.notes.begin_at, self.divided_offset)
+            self._cut(self._end_of(self._end) if not self.is_empty else start)
+        self._log.stage(staged=False, is_copy=True)
+
+    def append(self, body: bytes) -> int:
+        """See LedgerStore."""
+        limit = min(ENTRY_BODY_MAX, self._log.entry_room() - ENTRY_HEADER_SIZE)
+        if len(body) > limit:
+            raise MessageIllegalError(
+                f"the body has {len(body)} bytes, an entry takes at most {limit}; append less at a time",
+                size=len(body),
+                limit=limit,
+            )
+        size = ENTRY_HEADER_SIZE + len(body)
+        position = self._log.next_position(size)
+        self._make_room(position, size, self.next_index)
+        written = self._log.tail.append_entry(self.body_at(position, body))
+        assert written == size, f"there was room for {size} bytes at {position}"
+        self.appended()
+        return self._end
+
+    def _make_room(self, position: int, size: int, last: int) -> None:
+        """Have room for entries of `size` bytes at `position`, the last of them `last`, and for their units."""
+        try:
+            self._log.make_room_for(position, size + 8)
+            self._index.reserve(self.next_index, last)
+        except OSError as error:
+            if lacks_room(error):
+                self._on_no_room(error, size)
+            raise
+
+    def body_at(self, position: int, body: bytes) -> bytes:
+        """The body of an entry that goes to `position`."""
+        return body
+
+    def appended(self) -> None:
+        """The log's writing end has made own entries: give them their units, tell the listener, flush."""
+        first, last = self._end + 1, self._log.tail.next_index - 1
+        if last < first:
+            return
+        if self._begin < 0:
+            self._begin = first
+        try:
+            self._write_units()
+        except OSError as error:
+            if not lacks_room(error):
+                self._flusher.fail(error)
+            self._context.flags.set(NO_ROOM, f"the index of {self._index.files.folder} has no room: {error}")
+            return
+        self._end, self._end_term = last, self._log.tail.term
+        self._marks.append(_Mark(self._log.max_offset, last))
+        self._on_appended(first, last)
+        self._flusher.commit_soon()
+        self._log.prepare_ahead()
+
+    def _write_units(self) -> None:
+        """Units of the entries that were appended to the current file since the last call."""
+        tail = self._log.tail
+        start = max(self._indexed_to, tail.file_from_offset)
+        stop = tail.file_from_offset + tail.wrote_position
+        if start < stop and self._next_unit < tail.next_index:
+            base = tail.file_from_offset
+            self._index.put(self._log.tail_view, start - base, stop - base, self._next_unit)
+            self._indexed_to, self._next_unit = stop, tail.next_index
+
+    def append_entries(self, run: EntryRun) -> int:
+        """See LedgerStore."""
+        start = self._start_of_new(run)
+        if start is None:
+            return self._end
+        data, position = memoryview(run.data)[start:], run.pos + start
+        count, index, term = self._check_new(data, position)
+        if count:
+            if self._begin < 0:
+                self._begin = self.next_index
+            self._take(data[:count], position, index)
+            self._end, self._end_term = index, term
+            self._marks.append(_Mark(self._log.max_offset, index))
+            self._flusher.commit_soon()
+            self._log.prepare_ahead()
+        if count < len(data):
+            raise LedgerMismatchError(
+                f"entry {index + 1} does not follow entry {self._end} of term {self._end_term}: it is no whole entry, "
+                "its index, term or position is another, or its body does not have its CRC",
+                index=index + 1,
+            )
+        return self._end
+
+    @property
+    def next_index(self) -> int:
+        """Of the entry that comes next."""
+        return self._log.tail.next_index
+
+    @property
+    def end_position(self) -> int:
+        """Behind the last entry."""
+        return self._log.max_offset
+
+    def _start_of_new(self, run: EntryRun) -> int | None:
+        """Where in the run's bytes the first entry begins that is not here yet; None: all are. Those that are must have
+        the same term and place."""
+        if run.first_index > self.next_index:
+            raise LedgerMismatchError(
+                f"entries from {run.first_index} on leave a gap behind entry {self._end}", index=run.first_index
+            )
+        start, index = 0, run.first_index
+        while start < len(run.data) and index < self.next_index:
+            _, size, _, term, position, *_ = ENTRY_HEADER.unpack_from(run.data, start)
+            if index < self._begin or self.unit(index) != (position, size, term):
+                raise not_the_one(index, term, position)
+            start += size
+            index += 1
+        return None if start >= len(run.data) else start
+
+    def _check_new(self, data: memoryview, position: int) -> tuple[int, int, int]:
+        """(bytes of good entries, index and term of the last one) of `data`, which must go to `position`."""
+        current = self._log.current
+        if current is not None and self._log.max_offset == current.file_from_offset > position:
+            self._leave_begun_file(position)
+        if not self._log.may_continue_at(position):
+            raise LedgerMismatchError(
+                f"entry {self.next_index} cannot be at {position}: this log ends at "
+                f"{self._log.max_offset}; are the file sizes of all members equal?",
+                index=self.next_index,
+            )
+        count, index, term, _ = scan_entries(
+            data, 0, len(data), position, self.next_index - 1, max(0, self._end_term), True
+        )
+        file_size = self._log.files.file_size
+        if position % file_size + count > self._log.entry_room():
+            raise LedgerMismatchError(f"entry {index} goes beyond the end of its file", index=index)
+        return count, index, term
+
+    def _leave_begun_file(self, position: int) -> None:
+        """A file was begun for an entry that then found no room; the leader goes on in the one before."""
+        if not self.is_empty and position == self._end_of(self._end):
+            self._cut(position)
+
+    def _cut(self, position: int) -> None:
+        """Let the log end at `position`, behind the last entry. Blocks."""
+        self._last_run = None
+        self._flusher.truncated(position)
+        self._log.cut(position)
+        self._index.truncate(self._end + 1)
+        self._settle_at(position, self._end + 1)
+
+    def _take(self, data: memoryview, position: int, last: int) -> None:
+        """Put checked entries, up to `last`, where they belong."""
+        tail = self._log.tail
+        first = self.next_index
+        self._make_room(position, len(data), last)
+        self._log.put(tail.wrote_position, data)
+        self._index.put(data, 0, len(data), first)
+        self._log.accept(len(data))
+        tail.next_index = self._next_unit = last + 1
+        self._indexed_to = self._log.max_offset
+
+    def truncate(self, index: int) -> None:
+        """See LedgerStore."""
+        if index >= self._end:
+            return
+        self._check_truncation(index)
+        position = self._end_of(index) if index >= self._begin else self.unit(self._begin).position
+        term = self.term_of(index) if index >= self._begin else -1
+        durable = min(self._durable, index)
+        # first what a start expects, then the bytes: in between it finds more than it expects
+        self.notes.write_end(index)
+        self._end, self._end_term, self._durable = index, term, durable
+        self._cut(position)
+        if index < 0:
+            self._begin = -1
+        if index < self._begin:
+            self.notes.write()
+
+    def _settle_at(self, position: int, next_index: int) -> None:
+        self._log.tail.next_index = self._next_unit = next_index
+        self._indexed_to = position
+        while self._marks and self._marks[-1].position >= position:
+            self._marks.pop()
+        if self._end > self._durable:
+            self._marks.append(_Mark(position, self._end))
+            self._flusher.commit_soon()
+
+    def reset(self, index: int, position: int) -> None:
+        """See LedgerStore."""
+        self._check_reset(index)
+        self._last_run = None
+        self.notes.save(LedgerCheckpoint(-1, index - 1, index, position, self._amnesiac_until))
+        self._flusher.truncated(position)
+        self._log.begin_at(position)
+        self._index.clear()
+        self._begin, self._end, self._end_term, self._durable = index, index - 1, -1, index - 1
+        self._marks.clear()
+        self._settle_at(position, index)
+        if index == 0:
+            self._begin = self._end = self._durable = -1
+        self._committed, self._committed_position = index - 1, position
+        self.notes.begin_at = position
+        log.warning("DLedger: the log was emptied; it goes on with entry %d at %d", index, position)
+
+    # --- durability ---
+
+    def flushed(self) -> None:
+        """The log is durable further than before: count it in entries."""
+        flushed = self._log.flushed_offset
+        marks, durable = self._marks, self._durable
+        while marks and marks[0].position <= flushed:
+            durable = marks.popleft().last
+        self._durable_up_to(durable)
+
+    async def run(self) -> None:
+        """See LedgerNotes.run."""
+        await self.notes.run()
+
+    def close(self) -> bool:
+        """A clean end: see LedgerNotes.write_all."""
+        is_noted = self.notes.write_all()
+        self.release()
+        return is_noted
+
+    # --- retention ---
+
+    def retain_from(self, index: int) -> None:
+        """See LedgerStore."""
+        self._retain_from = index
+
+    def may_delete(self, end_offset: int, *, is_full: bool) -> bool:
+        """May a file go that ends at `end_offset`? What is committed only, never the file with the last committed
+        entry, and, unless the disk is full, nothing that a follower still needs (S17)."""
+        if end_offset <= self.divided_offset:
+            return True
+        if end_offset >= self._committed_position:
+            return False
+        return is_full or self.index_at(end_offset) <= max(self._retain_from, 0)
+
+    def files_deleted(self) -> None:
+        """The log has lost its oldest files: forget their entries. Blocks."""
+        files = self._log.data_files
+        if not files or self._end < 0:
+            return
+        self._last_run = None
+        first = int.from_bytes(files[0].view[8:16], "big")
+        if self._begin < first <= self._end:
+            self._begin = first
+            for file in self._index.forget_below(first):
+                if self._context.disk.exists(file.path):
+                    self._context.disk.delete(file.path)

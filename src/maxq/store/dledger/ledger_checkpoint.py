@@ -1,0 +1,83 @@
+"""`checkpoint`: how far the log was durable and committed (DLedgerMmapFileStore.persistCheckPoint).
+
+endIndex and committedIndex are Java's; it reads only the second. The others are ours:
+
+    beginIndex, beginPosition   the first entry, if it does not begin its file: after a reset
+    amnesiacUntil               see LedgerStore.amnesiac_until
+"""
+
+import threading
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from maxq.runtime.interfaces import Disk
+from maxq.store.dledger.text_file import TextFile, number
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCheckpoint:
+    """The numbers; -1: none. `end_index` is durable, as is every entry of the log up to it."""
+
+    end_index: int = -1
+    committed_index: int = -1
+    begin_index: int = -1
+    begin_position: int = -1
+    amnesiac_until: int = -1
+
+
+class LedgerCheckpointFile:
+    """Reads and writes the file. Saves are numbered on the loop's thread: one that comes too late from the executor
+    does not overwrite a younger one."""
+
+    def __init__(self, disk: Disk, folder: PurePath) -> None:
+        self._file = TextFile(disk, folder / "checkpoint", frozenset(("endIndex", "committedIndex")))
+        self._lock = threading.Lock()
+        self._numbered = self._written = 0
+
+    def load(self) -> tuple[LedgerCheckpoint | None, list[str]]:
+        """What was stored last, None if no file can be read; and what was wrong, one line each."""
+        found = self._file.load()
+        if found.values is None:
+            return None, found.faults
+        checkpoint = decode_checkpoint(found.values)
+        if checkpoint is None:
+            found.faults.append(f"{self._file.path}: a value is no number: {found.values}")
+        return checkpoint, found.faults
+
+    def number(self) -> int:
+        """Of the next save, which may then happen on the executor."""
+        self._numbered += 1
+        return self._numbered
+
+    def is_newest(self, number: int) -> bool:
+        """Is the file what save `number` wrote?"""
+        return self._written == number
+
+    def save(self, checkpoint: LedgerCheckpoint, number: int | None = None) -> None:
+        """Make it durable, unless a younger one is. Blocks.
+
+        Raises:
+            OSError: it may be durable or not.
+        """
+        values = {"committedIndex": str(checkpoint.committed_index), "endIndex": str(checkpoint.end_index)}
+        if checkpoint.begin_index >= 0:
+            values |= {"beginIndex": str(checkpoint.begin_index), "beginPosition": str(checkpoint.begin_position)}
+        if checkpoint.amnesiac_until >= 0:
+            values["amnesiacUntil"] = str(checkpoint.amnesiac_until)
+        number = self.number() if number is None else number
+        with self._lock:
+            if number > self._written:
+                self._file.save(values)
+                self._written = number
+
+
+def decode_checkpoint(values: dict[str, str]) -> LedgerCheckpoint | None:
+    """None if one of the values is no number."""
+    keys = ("endIndex", "committedIndex", "beginIndex", "beginPosition", "amnesiacUntil")
+    numbers = [number(values, key) for key in keys]
+    if any(found is None for found in numbers):
+        return None
+    end, committed, begin, position, amnesiac = (-1 if found is None else found for found in numbers)
+    if (begin < 0) != (position < 0):
+        return None
+    return LedgerCheckpoint(end, committed, begin, position, amnesiac)

@@ -1,0 +1,173 @@
+"""DLedger's index files: where entry i is, at 32 × i (DLedgerMmapFileStore's indexFileList).
+
+The data files say all of it again, so units are flushed in the background only; a start compares the units of what it
+scans with the entries and writes those anew that differ.
+"""
+
+import struct
+from pathlib import PurePath
+
+from maxq.errors import StoreRefusedError
+from maxq.runtime.interfaces import Disk
+from maxq.store.dledger.entries_cy import put_units
+from maxq.store.dledger.interfaces import EntryUnit
+from maxq.store.flush import Pieces
+from maxq.store.mapped_file import MappedFile
+from maxq.store.mapped_file_queue import MappedFileQueue
+
+UNIT = struct.Struct(">iqiqq")
+UNIT_SIZE = UNIT.size
+_STEP = 1 << 20
+_NOWHERE = 1 << 62
+
+
+class LedgerIndex:
+    """The units of entries [begin, end]. Who asks for others gets what lies there."""
+
+    def __init__(self, disk: Disk, folder: PurePath, file_size: int) -> None:
+        assert file_size % UNIT_SIZE == 0, "index files hold whole units"
+        self._disk = disk
+        self.files = MappedFileQueue(disk, folder, "", file_size)
+        self._backed = 0  # position in the stream up to which its newest file has blocks
+        self._flushed = 0  # position in the stream below which units are durable
+        self._written_from = _NOWHERE  # the lowest position that was written since a flush began
+
+    def load(self) -> str:
+        """List the files. They can all be made again: if they do not fit they are deleted.
+
+        Returns:
+            What was wrong; empty if nothing.
+        """
+        try:
+            self.files.load(self._disk.list(self.files.folder), setting="mappedFileSizeDLedgerIndex")
+        except StoreRefusedError as error:
+            self.files.release()
+            self.files.files.clear()
+            self._disk.delete_tree(self.files.folder)
+            return f"{error} The index is made anew."
+        return ""
+
+    def unit(self, index: int) -> EntryUnit | None:
+        """The unit of an entry; None if it is of none, or of another."""
+        magic, position, size, own, term = self._raw(index)
+        return EntryUnit(position, size, term) if own == index and magic == 1 else None
+
+    def is_right(self, index: int, head: memoryview) -> bool:
+        """Does the unit agree with the entry that begins with `head`?"""
+        file = self.files.find(index * UNIT_SIZE)
+        if file is None:
+            return False
+        wanted = memoryview(bytearray(UNIT_SIZE))
+        put_units(head, 0, 48, wanted, 0)
+        position = index * UNIT_SIZE - file.file_from_offset
+        return file.view[position : position + UNIT_SIZE] == wanted
+
+    def _raw(self, index: int) -> tuple[int, int, int, int, int]:
+        position = index * UNIT_SIZE
+        file = self.files.find(position)
+        if file is None:
+            return 0, 0, 0, -1, -1
+        found: tuple[int, int, int, int, int] = UNIT.unpack_from(file.view, position - file.file_from_offset)
+        return found
+
+    def put(self, view: memoryview, start: int, end: int, first: int) -> int:
+        """Write the units of the entries in view[start:end], of which the first is `first`, where they differ.
+
+        Returns:
+            How many differed.
+
+        Raises:
+            OSError: no room on the disk.
+        """
+        changed, position = 0, first * UNIT_SIZE
+        while start < end:
+            file = self._file_for(position)
+            offset = position - file.file_from_offset
+            room = min(file.file_size, self._back(file, offset, (end - start) // 48 * UNIT_SIZE))
+            start, count, different = put_units(view, start, end, file.view[:room], offset)
+            changed += different
+            if different:
+                self._written_from = min(self._written_from, position)
+                self._flushed = min(self._flushed, position)
+            position += count * UNIT_SIZE
+            file.wrote_position = max(file.wrote_position, position - file.file_from_offset)
+        return changed
+
+    def reserve(self, first: int, last: int) -> None:
+        """Have blocks for these units, the next ones.
+
+        Raises:
+            OSError: no room on the disk.
+        """
+        position, end = first * UNIT_SIZE, (last + 1) * UNIT_SIZE
+        while position < end:
+            file = self._file_for(position)
+            backed = self._back(file, position - file.file_from_offset, end - position)
+            position = file.file_from_offset + backed
+
+    def _file_for(self, position: int) -> MappedFile:
+        if not self.files.files:
+            self._backed = position - position % self.files.file_size
+            return self.files.create(self._backed)
+        last = self.files.files[-1]
+        while position >= last.end_offset:
+            last = self.files.create(last.end_offset)
+        file = self.files.find(position)
+        assert file is not None, f"units before {self.files.min_offset} are not written any more"
+        return file
+
+    def _back(self, file: MappedFile, offset: int, size: int) -> int:
+        """Have blocks for at least one unit at `offset`; position up to which there are some."""
+        if file is not self.files.files[-1]:
+            return file.file_size
+        start = max(self._backed, file.file_from_offset)
+        stop = min(file.end_offset, -(-(file.file_from_offset + offset + max(size, UNIT_SIZE)) // _STEP) * _STEP)
+        if stop > start:
+            file.region.allocate(start - file.file_from_offset, stop - file.file_from_offset)
+            self._backed = stop
+        return max(start, stop) - file.file_from_offset
+
+    def truncate(self, index: int) -> None:
+        """Units of `index` and behind are of no entry any more: whole files of them are deleted. Blocks."""
+        position = index * UNIT_SIZE
+        while self.files.files and self.files.files[-1].file_from_offset >= position:
+            self._delete(self.files.files.pop())
+        self._flushed = min(self._flushed, position)
+        self._backed = min(self._backed, self.files.files[-1].end_offset if self.files.files else 0)
+
+    def forget_below(self, index: int) -> list[MappedFile]:
+        """Take files that hold only units below `index` off the list; the caller deletes them."""
+        gone: list[MappedFile] = []
+        while len(self.files.files) > 1 and self.files.files[0].end_offset <= index * UNIT_SIZE:
+            gone.append(self.files.take_first())
+        return gone
+
+    def clear(self) -> None:
+        """Delete all. Blocks."""
+        self.truncate(0)
+        self._flushed = self._backed = 0
+
+    def _delete(self, file: MappedFile) -> None:
+        # a flush on another thread may still hold the mapping: it goes when nobody does
+        if self._disk.exists(file.path):
+            self._disk.delete(file.path)
+
+    def unflushed(self, end_index: int) -> Pieces:
+        """What a flush must make durable so that all units up to `end_index` are; then call `flushed`, before the next
+        one begins."""
+        pieces: Pieces = []
+        self._written_from = _NOWHERE
+        end = (end_index + 1) * UNIT_SIZE
+        for file in self.files.files:
+            if file.end_offset > self._flushed and file.file_from_offset < end:
+                start = max(0, self._flushed - file.file_from_offset)
+                pieces.append((file, start, min(file.file_size, end - file.file_from_offset)))
+        return pieces
+
+    def flushed(self, end_index: int) -> None:
+        """The flush of what `unflushed(end_index)` said has come to its end."""
+        self._flushed = max(self._flushed, min(self._written_from, (end_index + 1) * UNIT_SIZE))
+
+    def release(self) -> None:
+        """Give up the mappings."""
+        self.files.release()

@@ -1,0 +1,180 @@
+"""The broker's DLedger log: messages inside entries (DLedgerCommitLog.java, DLedgerRoleChangeHandler.java).
+
+Messages come in through the same compiled writing end as without DLedger, which puts a header in front of each record;
+they become visible when they are committed, and not before: dispatch never passes `committed_position`, in a recovery
+neither. Queue offsets are given by the leader when it appends, so one that begins to lead counts what lies between the
+end of its queues and the end of its log.
+"""
+
+import struct
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.message import MessageExt, decode_record, encode_record
+from maxq.protocol.message_const import (
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
+)
+from maxq.store.commit_log import MESSAGE_MAGICS, MIN_RECORD_SIZE, store_timestamp_of
+from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
+from maxq.store.dispatch import DispatchService
+from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
+from maxq.store.dledger.ledger import FileLedger
+from maxq.store.flush import CommitLogFlusher
+from maxq.store.store_context import StoreContext
+
+BARRIER_TOPIC = "rmq_sys_maxq_barrier"
+_ROLLBACK = 0xC
+_INNER_BATCH = 0x80
+_UNCOUNTED = (0x4, 0xC)  # transaction types prepared and rollback
+_HEAD = struct.Struct(">iI")
+_PHYSICAL_OFFSET = slice(28, 36)
+
+
+class MessageLedger(FileLedger):
+    """See FileLedger; bodies are records."""
+
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: DLedgerCommitLog,
+        flusher: CommitLogFlusher,
+        queues: ConsumeQueueStore,
+        dispatch: DispatchService,
+    ) -> None:
+        index_file_size = context.config.mapped_file_size_dledger_index // 32 * 32
+        super().__init__(context, commit_log, flusher, context.dledger_folder, index_file_size)
+        self._queues = queues
+        self._dispatch = dispatch
+
+    # --- leading ---
+
+    def begin_leading(self, term: int) -> None:
+        """See LedgerStore. Queue offsets go on where the log's end, committed or not, leaves them."""
+        super().begin_leading(term)
+        for queue in self._queues:
+            queue.tail.next_queue_offset = queue.max_offset
+        for batch in self._queues.batch_queues.values():
+            batch.next_queue_offset = batch.max_offset
+        for record in self._records_from(self._dispatch.dispatcher.dispatched_offset):
+            self._count(record)
+        self._context.is_leading = True
+
+    def end_leading(self) -> None:
+        """See LedgerStore."""
+        self._context.is_leading = False
+        super().end_leading()
+
+    @property
+    def leading_term(self) -> int:
+        """The term in which this member takes messages as the leader; -1: it does not."""
+        return self._log.tail.term if self._context.is_leading else -1
+
+    @property
+    def end_position(self) -> int:
+        """Behind the last entry, committed or not."""
+        is_empty = self.end_index < max(self.begin_index, 0)
+        return self.committed_position if is_empty else self._end_of(self.end_index)
+
+    def _records_from(self, position: int) -> "list[MessageExt]":
+        """Records of the entries from `position` to the end of the log."""
+        found: list[MessageExt] = []
+        if self.end_index < max(self.begin_index, 0):
+            return found
+        for index in range(self.index_at(position), self.end_index + 1):
+            body = self.entry(index).body
+            try:
+                if is_record(body):
+                    found.append(decode_record(memoryview(body)))
+            except RemoteProtocolError:
+                continue  # dispatch passes over it, too
+        return found
+
+    def _count(self, message: MessageExt) -> None:
+        """The next offsets of its queues follow `message`, which is not dispatched yet."""
+        if message.sys_flag & _ROLLBACK in _UNCOUNTED:
+            return
+        if message.sys_flag & _INNER_BATCH or self._queues.topic_tail(message.topic).batch:
+            batch = self._queues.open_batch(message.topic, message.queue_id)
+            base, count = message.queue_offset, 1
+            if message.sys_flag & _INNER_BATCH:
+                base = _number(message.properties.get(PROPERTY_INNER_BASE, ""))
+                count = _number(message.properties.get(PROPERTY_INNER_NUM, ""))
+            batch.next_queue_offset = max(batch.next_queue_offset, base + count)
+            return
+        self._number_on(message.topic, message.queue_id, message.queue_offset)
+        names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "")
+        if names and self._context.config.enable_multi_dispatch:
+            offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+            for name, offset in zip(names.split(","), offsets, strict=False):
+                self._number_on(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, _number(offset))
+
+    def _number_on(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        tail = self._queues.open(topic, queue_id).tail
+        tail.next_queue_offset = max(tail.next_queue_offset, queue_offset + 1)
+
+    # --- entries ---
+
+    def barrier(self) -> bytes:
+        """A record of transaction type ROLLBACK, which every broker's dispatch leaves out of queues and index."""
+        now = self._context.clock.wall_ms()
+        return encode_record(
+            MessageExt(
+                topic=BARRIER_TOPIC,
+                body=b"",
+                sys_flag=_ROLLBACK,
+                born_timestamp=now,
+                store_timestamp=now,
+            ),
+            b"",
+        )
+
+    def body_at(self, position: int, body: bytes) -> bytes:
+        """A record says where it is."""
+        if not is_record(body):
+            return body
+        placed = bytearray(body)
+        placed[_PHYSICAL_OFFSET] = (position + ENTRY_HEADER_SIZE).to_bytes(8, "big")
+        return bytes(placed)
+
+    def reset(self, index: int, position: int) -> None:
+        """See LedgerStore."""
+        super().reset(index, position)
+        self._dispatch.dispatcher.dispatched_offset = self.committed_position
+
+    # --- what is committed ---
+
+    def commit(self, index: int) -> None:
+        """See LedgerStore; then dispatch."""
+        before = self.committed_index
+        super().commit(index)
+        if self.committed_index > before:
+            self._dispatch.run(self.committed_position)
+            newest = self._dispatch.dispatcher.last_store_timestamp
+            self._flusher.appended_timestamp = max(self._flusher.appended_timestamp, newest)
+
+    def believe_committed(self, position: int) -> None:
+        """At a start: everything below `position` was dispatched, so it was committed. Nothing is dispatched."""
+        if self.end_index >= max(self.begin_index, 0) and position > self.committed_position:
+            super().commit(self.index_at(position) - 1)
+
+    def last_committed_time(self) -> int:
+        """Store time of the newest committed record, ms; 0 if there is none."""
+        if not max(self.begin_index, 0) <= self.committed_index <= self.end_index:
+            return 0
+        body = memoryview(self.entry(self.committed_index).body)
+        return store_timestamp_of(body) if is_record(body) else 0
+
+
+def is_record(body: bytes | memoryview) -> bool:
+    """Does an entry's body say that it is a record, and of this size?"""
+    if len(body) < MIN_RECORD_SIZE:
+        return False
+    size, magic = _HEAD.unpack_from(body)
+    return size == len(body) and magic in MESSAGE_MAGICS
+
+
+def _number(text: str) -> int:
+    """-1 if it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

@@ -1,0 +1,63 @@
+"""Queues and index after a start of a broker with a DLedger log.
+
+The log itself is open already (ledger_recovery.py); what it lacks or has is no matter of this step. Queues and index
+are brought to `committed_position` and no further (rules of §13: Java dispatches what is not committed, too).
+"""
+
+import logging
+
+from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
+from maxq.store.dledger.entries_cy import find_entry
+from maxq.store.dledger.message_ledger import MessageLedger
+from maxq.store.log_scanner import LogScan
+from maxq.store.recovery import Recovery
+
+log = logging.getLogger(__name__)
+
+
+class DLedgerRecovery(Recovery):
+    """One run."""
+
+    ledger: MessageLedger
+
+    def run(self) -> None:
+        """See Recovery."""
+        if self._inventory is not None:
+            self.ledger.believe_committed(self._inventory.dispatched_offset)
+        super().run()
+
+    def _without_log(self) -> None:
+        self._forget_queues()
+        self._dispatch.dispatcher.dispatched_offset = self.ledger.committed_position
+
+    def _scan(self) -> LogScan:
+        """The log ends, for readers, where it is committed."""
+        end, report = self.ledger.committed_position, self._report
+        report.checked_from = end
+        report.records = self.ledger.report.scanned_entries
+        report.faults += self.ledger.report.faults
+        report.faults += [f"amnesiac: {reason}" for reason in self.ledger.report.amnesia]
+        report.cut_bytes = self.ledger.report.cut_bytes
+        report.cut_reason = "what followed was no entry" if report.cut_bytes else ""
+        return LogScan(end_offset=end, last_store_timestamp=self.ledger.last_committed_time())
+
+    def _cut_log(self, scan: LogScan) -> None:
+        """The ledger has done it."""
+
+    def _step_over(self, offset: int) -> int:
+        """Bytes at `offset`, in a file that was not scanned, are no entry: the next one. Nothing is written: this log
+        is a copy."""
+        commit_log = self._commit_log
+        assert isinstance(commit_log, DLedgerCommitLog), "there is a ledger"
+        file = commit_log.files.find(offset)
+        assert file is not None, "dispatch stopped in a file"
+        if file.file_from_offset < commit_log.divided_offset:
+            return super()._step_over(offset)
+        position, index = find_entry(
+            file.view, offset - file.file_from_offset, file.file_size, file.file_from_offset, -1
+        )
+        after = file.end_offset if position < 0 else file.file_from_offset + position
+        fault = f"{file.path}: bytes {offset - file.file_from_offset} to {after - file.file_from_offset} are no entries"
+        log.error("%s; entry %d is the next", fault, index)
+        self._report.faults.append(fault)
+        return after

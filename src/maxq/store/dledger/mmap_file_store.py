@@ -1,0 +1,180 @@
+"""The store of a bare member, `maxq dledger` (DLedgerMmapFileStore.java, FlushDataService, CleanSpaceService).
+
+A `FileLedger` with a log and a flusher of its own. Everything is flushed as it comes; beside that, in the background,
+index and checkpoint follow, and old files go.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import PurePath
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.runtime.blocking import run_blocking
+from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.disk_room import DiskRoom
+from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
+from maxq.store.dledger.interfaces import LedgerReport
+from maxq.store.dledger.ledger import INDEX_FILE_SIZE, FileLedger
+from maxq.store.file_allocator import FileAllocator
+from maxq.store.flush import CommitLogFlusher
+from maxq.store.store_checkpoint import StoreCheckpoint
+from maxq.store.store_context import StoreContext, StoreIdentity
+from maxq.store.store_files import StoreLock, refusing
+
+log = logging.getLogger(__name__)
+
+#: DLedgerConfig.mappedFileSizeForEntryData.
+DATA_FILE_SIZE = 1 << 30
+_CLEAN_SECONDS = 10.0
+_HOUR_MS = 3_600_000
+_DELETE_AT_ONCE = 10
+_POPULATE_AHEAD = 8 << 20
+
+
+class DLedgerMmapFileStore(FileLedger):
+    """One member's files below `<base>/dledger-<self_id>`. Life: `load`, `start` on a running loop, `shutdown`; without
+    a loop `load` and `close_inline`."""
+
+    def __init__(
+        self,
+        base: PurePath,
+        self_id: str,
+        *,
+        disk: Disk,
+        clock: Clock,
+        data_folder: str = "",
+        data_file_size: int = DATA_FILE_SIZE,
+        index_file_size: int = INDEX_FILE_SIZE,
+        reserved_hours: int = 72,
+        delete_when: str = "04",
+        full_ratio: float = 0.9,
+        clean_ratio: float = 0.7,
+        populate_ahead: int = _POPULATE_AHEAD,
+    ) -> None:
+        """
+        Args:
+            data_folder: dataStorePath; empty: `data` beside the index.
+            data_file_size, index_file_size: bytes; the first must be equal on all members.
+            reserved_hours, delete_when: files older than that go, in these hours of day (`;` between them).
+            clean_ratio: or whatever the hour, when more of the disk is used than this.
+            full_ratio: above this, files go whatever their age and whoever needs them, as far as they are committed.
+            populate_ahead: see MessageStore.
+        """
+        folder = base / f"dledger-{self_id}"
+        config = MessageStoreConfig(
+            store_path_root_dir=str(folder),
+            enable_dleger_commit_log=True,
+            store_path_dledger_commit_log=data_folder or str(folder / "data"),
+            mapped_file_size_commit_log=data_file_size,
+            flush_disk_type="SYNC_FLUSH",
+        )
+        context = StoreContext(config, disk, clock, StoreIdentity())
+        self._lock = StoreLock(context)
+        self._allocator = FileAllocator(context)
+        commit_log = DLedgerCommitLog(context, self._allocator, populate_ahead, None)
+        flusher = CommitLogFlusher(context, commit_log, StoreCheckpoint(context), self.flushed)
+        super().__init__(context, commit_log, flusher, folder, index_file_size)
+        self._disk_room = DiskRoom(context, commit_log.find_room, self.appended)
+        self.set_no_room_listener(self._disk_room.lacks)
+        self._reserved_ms = reserved_hours * _HOUR_MS
+        self._hours = {word.strip().zfill(2) for word in delete_when.split(";")}
+        self._full_ratio, self._clean_ratio = full_ratio, clean_ratio
+        self._services: list[asyncio.Task[None]] = []
+        self._on_service_failed: Callable[[str, BaseException], None] = _log_failure
+
+    def load(self) -> LedgerReport:
+        """See FileLedger.load.
+
+        Raises:
+            StoreRefusedError: also if another process has the store, or the disk cannot be written.
+        """
+        jobs = self._context.jobs
+        jobs.is_closed = True  # all inline
+        try:
+            with refusing(self._context):
+                self._lock.take()
+                try:
+                    return super().load()
+                except BaseException:
+                    self._lock.release()
+                    raise
+        finally:
+            jobs.is_closed = False
+
+    def start(self) -> None:
+        """Begin flushing, noting and cleaning in the background; needs a running loop."""
+        loop = asyncio.get_running_loop()
+        services = (
+            ("flush", self._flusher.run()),
+            ("checkpoint", self.run()),
+            ("clean", self._clean()),
+            ("disk room", self._disk_room.run()),
+        )
+        for name, run in services:
+            task = loop.create_task(run, name=f"DLedger store: {name}")
+            task.add_done_callback(self._service_ended)
+            self._services.append(task)
+        self._log.create_ahead()
+
+    def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
+        """`callback(name, error)` is told when a service ends by an error, as after a failed flush: the process should
+        stop, for nothing becomes durable any more."""
+        self._on_service_failed = callback
+
+    def _service_ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_service_failed(task.get_name(), error)
+
+    async def shutdown(self) -> None:
+        """Make everything durable and note it."""
+        for task in self._services:
+            task.cancel()
+        await asyncio.gather(*self._services, return_exceptions=True)
+        self._services.clear()
+        await self._flusher.flush_all()
+        await self._context.jobs.close()
+        await run_blocking(self.close_inline)
+        self._flusher.close()
+
+    def close_inline(self) -> None:
+        """`shutdown` for a store without a loop. Blocks."""
+        if self._flusher.failure is None:
+            self._flusher.flush_inline()
+        self._context.jobs.is_closed = True
+        self._allocator.discard()
+        self.close()
+        self._log.release_tail()
+        self._log.files.release()
+        self._lock.release()
+
+    async def _clean(self) -> None:
+        while True:
+            await asyncio.sleep(_CLEAN_SECONDS)
+            await self.clean()
+
+    async def clean(self) -> int:
+        """Delete old files as far as retention allows (S17). Returns how many."""
+        usage = self._context.disk.usage(self._context.commit_log_folder)
+        ratio = usage.used / max(1, usage.used + usage.free)
+        is_full = ratio > self._full_ratio
+        now = self._context.clock.wall_ms()
+        is_time = datetime.fromtimestamp(now / 1000).strftime("%H") in self._hours
+        deleted = 0
+        while (is_full or is_time or ratio > self._clean_ratio) and deleted < _DELETE_AT_ONCE:
+            files = self._log.files.files
+            if len(files) < 2 or not self.may_delete(files[0].end_offset, is_full=is_full):
+                break
+            if not is_full and self._context.disk.stat(files[0].path).modified_ms > now - self._reserved_ms:
+                break
+            first = self._log.forget_first()
+            await self._context.jobs.run(first.destroy)
+            self.files_deleted()
+            log.info("deleted %s: %s", first.path, "the disk is full" if is_full else "older than it is kept")
+            deleted += 1
+        return deleted
+
+
+def _log_failure(name: str, error: BaseException) -> None:
+    log.critical("%s failed", name, exc_info=error)

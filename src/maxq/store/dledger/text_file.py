@@ -1,0 +1,125 @@
+"""DLedger's small text files, currterm and checkpoint: Java properties, one key=value a line (IOUtils.java).
+
+Java reads the keys it knows and never the `.bak` beside the file. Ours has a further line `maxqCrc`, so that a changed
+bit is seen; a file that Java wrote has none and is believed. `.bak` has the newer content: it is written first, so that
+whatever becomes of one file, the other one says at least as much (Java's has the older one, and without maxqCrc it is
+not asked while the file itself can be read).
+"""
+
+import zlib
+from pathlib import PurePath
+from typing import NamedTuple
+
+from maxq.runtime.interfaces import Disk
+
+_CRC_KEY = "maxqCrc"
+_MOST_BYTES = 1 << 16
+
+
+class TextFileFound(NamedTuple):
+    """What a load found.
+
+    Attributes:
+        values: of the newest copy that can be read; None if no copy can.
+        is_missing: there is neither file.
+        faults: what was wrong, one line each.
+    """
+
+    values: dict[str, str] | None
+    is_missing: bool
+    faults: list[str]
+
+
+def encode_text(values: dict[str, str]) -> bytes:
+    """`values` in the order they have, and the line with their CRC."""
+    lines = "".join(f"{key}={value}\n" for key, value in values.items())
+    return f"{lines}{_CRC_KEY}={zlib.crc32(lines.encode())}\n".encode()
+
+
+def decode_text(data: bytes, java_keys: frozenset[str] = frozenset()) -> tuple[dict[str, str], bool] | None:
+    """(values, have they a CRC) or None: no such file, its CRC is wrong, or it has none and others than `java_keys`, if
+    there are some: its CRC's name was damaged."""
+    if len(data) > _MOST_BYTES:
+        return None
+    try:
+        lines = data.decode("ascii").split("\n")
+    except UnicodeDecodeError:
+        return None
+    values: dict[str, str] = {}
+    crc = None
+    for line in (line.strip() for line in lines):
+        if not line or line.startswith(("#", "!")):
+            continue
+        key, separator, value = line.partition("=")
+        if not separator:
+            return None
+        if key.strip() == _CRC_KEY:
+            crc = value.strip()
+        else:
+            values[key.strip()] = value.strip()
+    if not values:
+        return None
+    if crc is None:
+        damaged = _CRC_KEY.encode() in data or (java_keys and not java_keys.issuperset(values))
+        return None if damaged else (values, False)
+    body = "".join(f"{key}={value}\n" for key, value in values.items())
+    return (values, True) if crc == str(zlib.crc32(body.encode())) else None
+
+
+def number(values: dict[str, str], key: str, default: int = -1) -> int | None:
+    """A whole number from -1 on; `default` if the key is missing or empty, None if it is no number."""
+    text = values.get(key, "")
+    if not text:
+        return default
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
+        return None
+    found = int(text)
+    return found if found >= -1 else None
+
+
+class TextFile:
+    """One of them, and its `.bak`."""
+
+    def __init__(self, disk: Disk, path: PurePath, java_keys: frozenset[str]) -> None:
+        """`java_keys`: what Java writes into it."""
+        self._disk = disk
+        self._java_keys = java_keys
+        self.path = path
+        self._backup = path.with_name(path.name + ".bak")
+
+    def load(self) -> TextFileFound:
+        """Read the file; if it cannot be read, or is older than it, its `.bak`."""
+        faults: list[str] = []
+        own, own_is_there = self._read(self.path, faults)
+        other, other_is_there = self._read(self._backup, faults)
+        if not own_is_there and not other_is_there:
+            return TextFileFound(None, True, faults)
+        if own is None and other is not None:
+            faults.append(f"{self.path} cannot be used: {self._backup} is taken")
+            return TextFileFound(other[0], False, faults)
+        if own is not None and other is not None and own[1] and other[1]:
+            return TextFileFound(other[0], False, faults)  # written first
+        return TextFileFound(None if own is None else own[0], False, faults)
+
+    def _read(self, path: PurePath, faults: list[str]) -> tuple[tuple[dict[str, str], bool] | None, bool]:
+        if not self._disk.exists(path):
+            return None, False
+        try:
+            found = decode_text(self._disk.read(path), self._java_keys)
+        except OSError as error:
+            faults.append(f"{path} cannot be read: {error}")
+            return None, True
+        if found is None:
+            faults.append(f"{path}: no properties, or its CRC does not match")
+        return found, True
+
+    def save(self, values: dict[str, str]) -> None:
+        """Make `values` durable. Blocks.
+
+        Raises:
+            OSError: it is not known what the file holds now: the old values or these.
+        """
+        data = encode_text(values)
+        self._disk.replace(self._backup, data)
+        self._disk.replace(self.path, data)

@@ -1,0 +1,48 @@
+"""DoubtfulRecord: the last record of a slave's log that may lack its end, kept beside the log until that is known.
+
+A slave that is killed may have all of a record but the last bytes of its properties, which have no check sum: where
+they should be are zeros. A record whose properties do end with a zero byte looks the same. If its queue has it, it was
+whole once. It then leaves the log, which ends before it, and its bytes go into a file of their own, `doubtful.record`
+in the store: so they outlive whatever happens until the master sends the record again, or this broker is made the
+master and takes it as it is. A record that is in no queue and not in this file never was whole, as far as anybody can
+tell: nothing was acknowledged that a process has not put into its queue first, and what a machine that loses its power
+has of the log says nothing about what it has of the queue.
+"""
+
+import struct
+import zlib
+from typing import Final
+
+from maxq.store.store_context import StoreContext
+
+DOUBTFUL_FILE: Final = "doubtful.record"
+_HEAD: Final = struct.Struct(">qI")  # physical offset, CRC-32 of the record
+
+
+class DoubtfulRecord:
+    """The file of one store. All methods block; OSError if the disk refuses."""
+
+    def __init__(self, context: StoreContext) -> None:
+        self._disk = context.disk
+        self._path = context.root / DOUBTFUL_FILE
+
+    def keep(self, physical_offset: int, record: bytes) -> None:
+        """Durable."""
+        if self.read(physical_offset) != record:
+            self._disk.replace(self._path, _HEAD.pack(physical_offset, zlib.crc32(record)) + record)
+
+    def read(self, physical_offset: int) -> bytes:
+        """The record that is kept for this place of the log; empty if there is none. A file that is none is as none."""
+        if not self._disk.exists(self._path):
+            return b""
+        data = self._disk.read(self._path)
+        if len(data) <= _HEAD.size:
+            return b""
+        offset, crc = _HEAD.unpack_from(data)
+        record = data[_HEAD.size :]
+        return record if offset == physical_offset and zlib.crc32(record) == crc else b""
+
+    def forget(self) -> None:
+        """The log has what comes there."""
+        if self._disk.exists(self._path):
+            self._disk.delete(self._path)

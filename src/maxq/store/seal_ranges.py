@@ -1,0 +1,26 @@
+"""`seals.json`: the ranges of the log over which a start has put a filler, as they stand in a file (seals.py)."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import orjson
+
+SEALS_FILE: Final = "seals.json"
+_VERSION: Final = 1
+
+
+def encode_ranges(ranges: Iterable[tuple[int, int]]) -> bytes:
+    """The file of these (start, end)."""
+    return orjson.dumps({"version": _VERSION, "ranges": sorted(ranges)})
+
+
+def decode_ranges(data: bytes) -> set[tuple[int, int]]:
+    """The ranges in the file; none if the bytes are no such file."""
+    try:
+        found: Any = orjson.loads(data)
+        if found["version"] != _VERSION:
+            return set()
+        ranges = {(int(start), int(end)) for start, end in found["ranges"]}
+    except (ValueError, KeyError, TypeError):
+        return set()
+    return {(start, end) for start, end in ranges if 0 <= start < end}

@@ -1,0 +1,181 @@
+"""A store's life: it is found and recovered, runs, and is left as the next start wants to find it
+(DefaultMessageStore.load, start, shutdown)."""
+
+import contextlib
+import logging
+
+from maxq.runtime.blocking import run_blocking
+from maxq.store.dledger.message_recovery import DLedgerRecovery
+from maxq.store.queue_loader import QueueFault, load_queues
+from maxq.store.recovery import Recovery, RecoveryReport
+from maxq.store.store_files import AbortFile, StoreLock, refuse_foreign_store, refusing
+from maxq.store.store_parts import StoreParts
+from maxq.store.store_role import StoreRole
+
+log = logging.getLogger(__name__)
+
+
+class StoreLife:
+    """See the module; the methods are MessageStore's.
+
+    Attributes:
+        is_loaded: may the store be used?
+        report: what the last `load` found and did.
+        lock: of the folder, held from `load` on.
+    """
+
+    def __init__(self, parts: StoreParts, role: StoreRole) -> None:
+        self._parts = parts
+        self._role = role
+        self.is_loaded = False
+        self.report = RecoveryReport()
+        self.lock = StoreLock(parts.context)
+        self._abort = AbortFile(parts.context)
+
+    # --- beginning ---
+
+    def load(self) -> RecoveryReport:
+        """See MessageStore.load."""
+        context = self._parts.context
+        jobs = context.jobs
+        jobs.is_closed = True  # all inline, also where a loop runs (recovery as a tool): `close` may follow at once
+        try:
+            with refusing(context):
+                return self._load()
+        finally:
+            jobs.is_closed = False
+
+    def _load(self) -> RecoveryReport:
+        parts, clock = self._parts, self._parts.context.clock
+        began = clock.monotonic_ms()
+        refuse_foreign_store(parts.context)
+        self.lock.take()
+        try:
+            report = self.report = self._role.report = RecoveryReport(clean_exit=not self._abort.exists())
+            queue_faults = self._load_files(report)
+            # from here on files change: a crash must be seen by the next start
+            self._abort.create()
+            self._recover(report, queue_faults)
+        except BaseException:
+            self.lock.release()
+            raise
+        parts.index.attach_last()
+        parts.checkpoint.not_beyond(parts.commit_log.max_offset)
+        parts.flusher.appended_timestamp = max(
+            parts.checkpoint.physic_msg_timestamp, parts.dispatch.dispatcher.last_store_timestamp
+        )
+        report.queues = sum(1 for _ in parts.queues) + len(parts.queues.batch_queues)
+        report.duration_ms = clock.monotonic_ms() - began
+        self.is_loaded = True
+        self._role.take()
+        for line in report.lines():
+            log.info("recovery: %s", line)
+        return report
+
+    def _load_files(self, report: RecoveryReport) -> list[QueueFault]:
+        """Find the log, queues, checkpoint and index; nothing is changed. What is wrong with queues."""
+        parts = self._parts
+        if parts.ledger is None:
+            parts.commit_log.load()
+        queue_faults = load_queues(parts.context, parts.queues)
+        report.faults += [fault.text for fault in queue_faults]
+        fault = parts.checkpoint.load()
+        report.faults += [fault] if fault else []
+        safe = None if report.clean_exit else parts.checkpoint.index_msg_timestamp
+        if parts.context.config.message_index_enable:
+            report.faults += parts.index.load(newest_safe_timestamp=safe)
+        return queue_faults
+
+    def _recover(self, report: RecoveryReport, queue_faults: list[QueueFault]) -> None:
+        parts = self._parts
+        if parts.ledger is not None:
+            parts.ledger.load()
+            parts.dispatch.entries_from(parts.ledger.divided_offset)
+        parts.seals.load()
+        recovery = (Recovery if parts.ledger is None else DLedgerRecovery)(
+            parts.context, parts.commit_log, parts.queues, parts.index, parts.dispatch, parts.checkpoint,
+            parts.inventory_file, queue_faults, report, parts.seals,
+        )  # fmt: skip
+        if isinstance(recovery, DLedgerRecovery) and parts.ledger is not None:
+            recovery.ledger = parts.ledger
+        recovery.run()
+        parts.compaction.load(clean_exit=report.clean_exit)
+
+    def start(self) -> None:
+        """See MessageStore.start."""
+        assert self.is_loaded, "load() comes before start()"
+        parts, services = self._parts, self._parts.services
+        if parts.ledger is not None:
+            services.start("DLedger checkpoint", parts.ledger.run())
+        services.start("commit log flush", parts.flusher.run())
+        services.start("consume queue flush", parts.queue_flusher.run())
+        services.start("clean", parts.cleaner.run())
+        services.start("disk room", parts.disk_room.run())
+        services.start("compaction", parts.compaction.run())
+        parts.commit_log.create_ahead()
+
+    # --- ending ---
+
+    async def shutdown(self) -> None:
+        """See MessageStore.shutdown."""
+        if not self.is_loaded:
+            return
+        parts = self._parts
+        await parts.services.stop()
+        await parts.flusher.flush_all()
+        async with parts.queue_flusher.lock:  # who deletes queues just now has ended before
+            with contextlib.suppress(OSError):  # noted by the flusher: the abort file then stays
+                await parts.queue_flusher.flush_queues(0)
+            await parts.context.jobs.close()
+            await run_blocking(self._close)
+        parts.flusher.close()
+
+    def close(self) -> None:
+        """See MessageStore.close."""
+        if not self.is_loaded:
+            return
+        parts = self._parts
+        if parts.flusher.failure is None:
+            parts.flusher.flush_inline()
+        parts.context.jobs.is_closed = True
+        self._close()
+
+    def _close(self) -> None:
+        parts = self._parts
+        self.is_loaded = False
+        self._role.drop_pending()
+        parts.allocator.discard()
+        end = parts.max_physical_offset
+        parts.dispatch.run(min(end, parts.commit_log.flushed_offset))
+        complete = self._write_last(end)
+        if not complete:
+            behind = f"dispatch is at {parts.dispatch.dispatcher.dispatched_offset} of {end}"
+            log.error("the abort file stays, the next start recovers: %s; %s", behind, parts.context.flags.why())
+        parts.compaction.close()
+        if parts.ledger is not None:
+            complete = parts.ledger.close() and complete
+        parts.checkpoint.release()
+        parts.commit_log.release_tail()
+        parts.commit_log.files.release()
+        parts.queues.release_all()
+        parts.index.release()
+        if complete:
+            self._abort.remove()
+        self.lock.release()
+
+    def _write_last(self, end: int) -> bool:
+        """Make queues, index and checkpoint durable at shutdown; False if they are not complete."""
+        parts = self._parts
+        flusher, checkpoint = parts.flusher, parts.checkpoint
+        if parts.dispatch.dispatcher.dispatched_offset < end or not parts.context.flags.cq_writable:
+            return False
+        if flusher.failure is not None or parts.queue_flusher.failure is not None:
+            return False
+        try:
+            parts.index.flush_last()
+            checkpoint.physic_msg_timestamp = max(checkpoint.physic_msg_timestamp, flusher.appended_timestamp)
+            parts.queue_flusher.flush_inline(log_end=end)
+        except OSError as error:
+            log.error("writing at shutdown failed: %s", error)
+            return False
+        return True

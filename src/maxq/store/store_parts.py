@@ -1,0 +1,125 @@
+"""The parts of one store, made and joined; and the way of what was appended, from part to part.
+
+Every append ends in `appended`: slaves hear of it, then it is dispatched at once with ASYNC_FLUSH, when it is durable
+with SYNC_FLUSH, when it is committed in a DLedger log.
+"""
+
+from collections.abc import Callable
+
+from maxq.store.clean import CleanService
+from maxq.store.commit_log import CommitLog
+from maxq.store.compaction.compaction_store import CompactionStore
+from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
+from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.disk_room import DiskRoom
+from maxq.store.dispatch import DispatchService
+from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
+from maxq.store.dledger.message_ledger import MessageLedger
+from maxq.store.file_allocator import FileAllocator
+from maxq.store.final_mark import FinalMarks
+from maxq.store.flush import CommitLogFlusher
+from maxq.store.index_file import IndexFile
+from maxq.store.index_flusher import IndexFlusher
+from maxq.store.index_service import IndexService
+from maxq.store.message_reader import MessageReader
+from maxq.store.message_writer import MessageWriter
+from maxq.store.plain_writer import PlainWriter
+from maxq.store.seals import Seals
+from maxq.store.store_checkpoint import StoreCheckpoint
+from maxq.store.store_context import StoreContext
+from maxq.store.store_files import machine_memory
+from maxq.store.store_inventory import InventoryFile
+from maxq.store.store_services import StoreServices
+from maxq.store.write_gate import WriteGate
+
+
+class StoreParts:
+    """What a store is made of.
+
+    Attributes:
+        ledger: with enableDLegerCommitLog, this member's log; None without.
+        marks: what can be lost no more.
+        on_append: called after each append to the log, before dispatch; None: nobody waits.
+    """
+
+    def __init__(self, context: StoreContext, memory_bytes: int | None, populate_ahead: int) -> None:
+        """The arguments are those of MessageStore."""
+        self.context = context
+        self.services = StoreServices()
+        self.on_append: Callable[[], None] | None = None
+        self.allocator = FileAllocator(context)
+        self.commit_log = _commit_log(context, self.allocator, populate_ahead)
+        self.queues = ConsumeQueueStore(context)
+        self.checkpoint = StoreCheckpoint(context)
+        self.index = IndexService(context, self._on_index_full, populate_ahead // 4)
+        self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self.services.failed)
+        self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index)
+        self.compaction = CompactionStore(context, self.commit_log, self.queues)
+        self.inventory_file = InventoryFile(context)
+        self.seals = Seals(context, self.commit_log, self.dispatch.judge)
+        self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
+        self.queue_flusher = ConsumeQueueFlusher(
+            context, self.commit_log, self.flusher, self.queues, self.index, self.dispatch.dispatcher, self.checkpoint,
+            self.inventory_file,
+        )  # fmt: skip
+        memory = machine_memory(context.disk) if memory_bytes is None else memory_bytes
+        self.reader = MessageReader(context, self.commit_log, self.queues, self.index, memory)
+        self.disk_room = DiskRoom(context, self.commit_log.find_room, self.dispatch_all)
+        self.gate = WriteGate(context, self.commit_log, self.disk_room)
+        self.writer = MessageWriter(
+            context, self.commit_log, self.queues, self.flusher, self.gate, self.appended
+        )
+        self.plain_writer = PlainWriter(
+            context, self.commit_log, self.queues, self.flusher, self.gate, self.appended
+        )
+        self.cleaner = CleanService(
+            context, self.commit_log, self.queues, self.index, self.queue_flusher, self.dispatch
+        )
+        self.cleaner.compacted = self.compaction.topics
+        self.ledger: MessageLedger | None = None
+        if isinstance(self.commit_log, DLedgerCommitLog):
+            self.ledger = MessageLedger(context, self.commit_log, self.flusher, self.queues, self.dispatch)
+            self.ledger.set_no_room_listener(self.disk_room.lacks)
+            self.cleaner.ledger = self.ledger
+        self.marks = FinalMarks(self.commit_log, self.flusher, self.ledger)
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Where the next record goes; of a DLedger log, where what is committed ends."""
+        return self.commit_log.max_offset if self.ledger is None else self.ledger.committed_position
+
+    def appended(self) -> None:
+        """Something new is in the log: it goes its way to slaves, disk, queues and readers."""
+        if self.on_append is not None:
+            self.on_append()
+        if self.ledger is not None:
+            self.ledger.appended()
+        elif self.flusher.is_sync:
+            self.flusher.commit_soon()
+        else:
+            self.dispatch.run(self.commit_log.max_offset)
+        self.commit_log.prepare_ahead()
+        self.index.prepare_ahead()
+
+    def dispatch_all(self) -> None:
+        """Dispatch whatever readers may see by now."""
+        if self.ledger is not None:
+            self.ledger.appended()
+            self.dispatch.run(self.ledger.committed_position)
+        else:
+            self.dispatch.run(self.commit_log.flushed_offset if self.flusher.is_sync else self.commit_log.max_offset)
+
+    def _on_durable(self) -> None:
+        if self.ledger is not None:
+            self.ledger.flushed()
+        elif self.flusher.is_sync:
+            self.dispatch.run(self.commit_log.flushed_offset)
+
+    def _on_index_full(self, file: IndexFile) -> None:
+        self._index_flusher.flush_full(file)
+
+
+def _commit_log(context: StoreContext, allocator: FileAllocator, populate_ahead: int) -> CommitLog:
+    if context.is_dledger:
+        return DLedgerCommitLog(context, allocator, populate_ahead, context.plain_log_folder)
+    return CommitLog(context, allocator, populate_ahead)

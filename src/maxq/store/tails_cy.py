@@ -1,0 +1,225 @@
+"""Writing ends of the files that dispatch fills: of a ConsumeQueue (`QueueTail`), of the newest IndexFile
+(`IndexTail`), and what append and dispatch know of a topic (`TopicTail`).
+
+Files are attached and rolled by their owners in Python: nothing here opens, sizes or deletes one. The attributes are
+declared in tails_cy.pxd, so that log_cy and dispatch_cy reach them in C. Formats: ConsumeQueue.java (unit),
+IndexFile.java (index).
+"""
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from maxq.runtime import cython  # type: ignore[no-redef]
+
+if cython.compiled:
+    from cython.cimports.maxq.runtime.buffers import i32, i64, put32, put64
+else:
+    from maxq.runtime.buffers import i32, i64, put32, put64
+
+
+def jhash(text: str) -> int:
+    """Java's String.hashCode, signed 32 bits."""
+    h: cython.uint = 0
+    units: bytes = text.encode("utf-16-be", "surrogatepass")
+    i: cython.Py_ssize_t
+    n: cython.Py_ssize_t = len(units)
+    value: cython.uint
+    for i in range(0, n, 2):
+        value = (units[i] << 8) | units[i + 1]
+        h = (31 * h + value) & 0xFFFFFFFF
+    return h - 0x100000000 if h >= 0x80000000 else h
+
+
+@cython.cclass
+class QueueTail:
+    """The writing end of one ConsumeQueue, and the counter that assigns its queue offsets (see tails_cy.pyi)."""
+
+    def __init__(self, topic, queue_id, owner):
+        self.topic = topic
+        self.queue_id = queue_id
+        self.owner = owner
+        self.next_queue_offset = 0
+        self.max_physical_offset = -1
+        self.write_offset = 0
+        self.watched = False
+        self._view = None
+        self._file_from = 0
+        self._file_size = 0
+
+    def attach(self, view, file_from_offset, position):
+        self._view = view
+        self._file_from = file_from_offset
+        self._file_size = 0 if view is None else len(view)
+        if view is not None:
+            if cython.compiled:
+                self._buf = cython.address(self._view[0])
+            else:
+                self._buf = view
+            self.write_offset = file_from_offset + position
+
+    @cython.ccall
+    def append(self, physical_offset: cython.longlong, size: cython.int, tags_code: cython.longlong) -> cython.bint:
+        p: cython.longlong = self.write_offset - self._file_from
+        if p < 0 or p + 20 > self._file_size:
+            return False
+        put64(self._buf, p, physical_offset)
+        put32(self._buf, p + 8, size)
+        put64(self._buf, p + 12, tags_code)
+        self.write_offset += 20
+        self.max_physical_offset = physical_offset + size
+        return True
+
+
+@cython.cclass
+class TopicTail:
+    """What append and dispatch know of a topic (see tails_cy.pyi)."""
+
+    def __init__(self, topic):
+        self.topic = topic
+        self.topic_bytes = topic.encode()
+        self.plain = False
+        self.hooked = False
+        self.batch = False
+        self.max_queue_id = -1
+        self.write_queue_nums = 0
+        self.multi_tags = False
+        self.delay_levels = False
+        self.put_nums = 0
+        self.put_bytes = 0
+        self.queues = {}
+        self.key_hash = jhash(topic + "#") & 0xFFFFFFFF
+
+    def set_queue(self, queue_id: cython.Py_ssize_t, tail):
+        if tail is None:
+            self.queues.pop(queue_id, None)
+        else:
+            self.queues[queue_id] = tail
+
+
+@cython.cclass
+class IndexTail:
+    """The writing end of the newest IndexFile: 40-byte header, slots of 4, entries of 20 (IndexFile.java)."""
+
+    def __init__(self):
+        self._max_index_nums = 0
+        self.index_count = 1
+        self.begin_timestamp = self.end_timestamp = self.begin_physical_offset = self.end_physical_offset = 0
+
+    def attach(self, view, slot_nums, max_index_nums):
+        self._view = view
+        self._slot_nums = slot_nums
+        self._max_index_nums = 0 if view is None else max_index_nums
+        if view is None:
+            return
+        if cython.compiled:
+            self._buf = cython.address(self._view[0])
+        else:
+            self._buf = view
+        self.begin_timestamp = i64(self._buf, 0)
+        self.end_timestamp = i64(self._buf, 8)
+        self.begin_physical_offset = i64(self._buf, 16)
+        self.end_physical_offset = i64(self._buf, 24)
+        self._hash_slot_count = i32(self._buf, 32)
+        self.index_count = i32(self._buf, 36)
+        if self.index_count <= 0:
+            self.index_count = 1
+            put32(self._buf, 36, 1)
+
+    def is_full(self) -> bool:
+        return self.index_count >= self._max_index_nums
+
+    @cython.ccall
+    def put_key(
+        self, key_hash: cython.longlong, physical_offset: cython.longlong, store_timestamp: cython.longlong
+    ) -> cython.bint:
+        if self.index_count >= self._max_index_nums:
+            return False
+        slot_position: cython.longlong = 40 + 4 * (key_hash % self._slot_nums)
+        buf: cython.p_uchar = self._buf
+        previous: cython.int = i32(buf, slot_position)
+        if previous <= 0 or previous > self.index_count:
+            previous = 0
+        seconds: cython.longlong = 0
+        if self.begin_timestamp > 0:
+            seconds = store_timestamp - self.begin_timestamp
+            # Java divides toward zero; negative differences are clamped anyway
+            seconds = 0 if seconds < 0 else seconds // 1000
+            if seconds > 0x7FFFFFFF:
+                seconds = 0x7FFFFFFF
+        p: cython.longlong = (
+            40 + 4 * cython.cast(cython.longlong, self._slot_nums) + 20 * cython.cast(cython.longlong, self.index_count)
+        )
+        put32(buf, p, key_hash)
+        put64(buf, p + 4, physical_offset)
+        put32(buf, p + 12, seconds)
+        put32(buf, p + 16, previous)
+        put32(buf, slot_position, self.index_count)
+        if self.index_count <= 1:
+            self.begin_physical_offset = physical_offset
+            self.begin_timestamp = store_timestamp
+            put64(buf, 0, store_timestamp)
+            put64(buf, 16, physical_offset)
+        if previous == 0:
+            self._hash_slot_count += 1
+            put32(buf, 32, self._hash_slot_count)
+        self.index_count += 1
+        self.end_physical_offset = physical_offset
+        self.end_timestamp = store_timestamp
+        put64(buf, 8, store_timestamp)
+        put64(buf, 24, physical_offset)
+        put32(buf, 36, self.index_count)
+        return True
+
+
+    def put_collected(
+        self, entries: cython.const[cython.uchar][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t
+    ) -> int:
+        """Put entries [first, end) of an IndexCollector's; how many went in before the file was full."""
+        number: cython.Py_ssize_t
+        buf: cython.p_uchar
+        if first < 0 or end > len(entries) // 20:
+            raise ValueError(f"entries [{first}, {end}) are outside the {len(entries) // 20} that are there")
+        if first >= end:
+            return 0
+        if cython.compiled:
+            buf = cython.cast(cython.p_uchar, cython.address(entries[0]))
+        else:
+            buf = memoryview(entries)
+        for number in range(first, end):
+            if not self.put_key(i32(buf, 20 * number), i64(buf, 20 * number + 4), i64(buf, 20 * number + 12)):
+                return number - first
+        return end - first
+
+
+@cython.cclass
+class IndexCollector(IndexTail):
+    """Takes what a Dispatcher would put into an IndexFile, and only keeps it (see tails_cy.pyi)."""
+
+    def __init__(self):
+        IndexTail.__init__(self)
+        self.count = 0
+        self._room = 0
+        self._entries = None
+
+    def collect_into(self, view):
+        """Go on at the beginning of `view`."""
+        self._entries = view
+        self.count = 0
+        self._room = len(view) // 20
+        if cython.compiled:
+            self._collected = cython.address(self._entries[0])
+        else:
+            self._collected = view
+
+    @cython.ccall
+    def put_key(
+        self, key_hash: cython.longlong, physical_offset: cython.longlong, store_timestamp: cython.longlong
+    ) -> cython.bint:
+        p: cython.Py_ssize_t = 20 * self.count
+        if self.count >= self._room:
+            return False
+        put32(self._collected, p, key_hash)
+        put64(self._collected, p + 4, physical_offset)
+        put64(self._collected, p + 12, store_timestamp)
+        self.count += 1
+        return True

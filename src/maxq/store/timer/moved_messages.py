@@ -1,0 +1,68 @@
+"""MovedMessages: messages that lie in another slot of the wheel than their records say.
+
+They could not be delivered when they were due, or go on in the wheel alone because this broker may not write. The other
+brokers of the group have them in the slots of their records, which are over when this broker has passed them; so
+checkpoints name them, and who takes over puts them into its own wheel.
+
+A unit that was moved counts where it is named, and nowhere else: one that was written before a crash whose checkpoint
+does not know of it, or before another broker took over and delivered it, is not delivered.
+"""
+
+from typing import Final
+
+from maxq.protocol.body.timer_checkpoint import MovedMessage
+from maxq.store.timer.timer_log import Unit
+
+#: More than that are not named: a slave that takes over then takes some for delivered.
+_MOST: Final = 10_000
+
+
+class MovedMessages:
+    """What one broker knows of them."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, MovedMessage] = {}
+        self._is_known = False
+        self._known_from = 0  # position in the timer log
+
+    def take(self, moved: tuple[MovedMessage, ...] | None, log_end: int) -> None:
+        """What a checkpoint names; None: a Java broker wrote it, and which units it delivered, nobody knows.
+
+        Args:
+            log_end: of the timer log, now.
+        """
+        self._is_known = moved is not None
+        self._slots = {message.physical_offset: message for message in moved or ()}
+        if moved is None:
+            self._known_from = log_end
+
+    def take_again(self, moved: tuple[MovedMessage, ...] | None) -> None:
+        """What a checkpoint named and was delivered since may not be delivered after all."""
+        self._slots = {message.physical_offset: message for message in moved or ()} | self._slots
+
+    def begin(self) -> None:
+        """From now on this broker knows."""
+        self._is_known = True
+
+    def all(self) -> tuple[MovedMessage, ...] | None:
+        """What a checkpoint says."""
+        return tuple(self._slots.values()) if self._is_known else None
+
+    def has_room(self, physical_offset: int) -> bool:
+        """Can one more, this one, be named?"""
+        return len(self._slots) < _MOST or physical_offset in self._slots
+
+    def add(self, message: MovedMessage) -> None:
+        """It has been put into that slot."""
+        self._slots[message.physical_offset] = message
+
+    def forget(self, physical_offset: int) -> None:
+        """It was delivered, or is gone."""
+        self._slots.pop(physical_offset, None)
+
+    def counts(self, unit: Unit) -> bool:
+        """Is this unit to be delivered?"""
+        if not unit.is_moved or unit.position < self._known_from:
+            return True
+        named = self._slots.get(unit.physical_offset)
+        return named is not None and named.slot_ms == unit.due_ms

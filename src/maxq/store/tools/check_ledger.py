@@ -1,0 +1,120 @@
+"""DLedger's own files against each other: entries, index units, checkpoint, term."""
+
+from pathlib import PurePath
+from typing import Final
+
+from maxq.store.dledger.entries_cy import ANY_INDEX, STOP_BAD, STOP_BAD_CRC, STOP_ZERO, find_entry, scan_entries
+from maxq.store.dledger.ledger_checkpoint import LedgerCheckpointFile
+from maxq.store.dledger.ledger_index import UNIT, UNIT_SIZE
+from maxq.store.dledger.term_file import TermFile
+from maxq.store.store_inventory import decode_inventory
+from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
+
+_REMEDY: Final = "this member gets it from the others when its store is emptied; nothing is lost while they have it"
+_MOST: Final = 100
+
+
+class LedgerCheck:
+    """One check. After `run`: `faults`, `notes`, `committed_position`, behind which nothing is known to be committed;
+    of a store without DLedger nothing, and everything is."""
+
+    def __init__(self, files: StoreFiles) -> None:
+        self._files = files
+        self._ends: dict[int, int] = {}  # entry → position behind it
+        self._wanted = -1
+        self.faults: list[Fault] = []
+        self.notes: list[str] = []
+        self.committed_position = 1 << 62
+
+    def run(self) -> None:
+        """Read everything once."""
+        folder = self._files.dledger_folder
+        if not self._files.dledger or folder is None:
+            return
+        checkpoint, faults = LedgerCheckpointFile(self._files.disk, folder).load()
+        term = TermFile(self._files.disk, folder).load()
+        for name, what in [("checkpoint", fault) for fault in faults] + [("currterm", fault) for fault in term.faults]:
+            self._fault(folder / name, 0, what, "the other copy is taken at the next start")
+        if term.state is None:
+            self._fault(folder / "currterm", 0, "no term that can be read", "the member starts without its vote")
+        self._wanted = -1 if checkpoint is None else checkpoint.committed_index
+        last, newest_term = self._entries()
+        if checkpoint is not None and last < max(checkpoint.end_index, checkpoint.committed_index):
+            known = max(checkpoint.end_index, checkpoint.committed_index)
+            self._fault(folder / "checkpoint", 0, f"it knows entry {known}, the log ends with {last}", _REMEDY)
+        if checkpoint is not None and checkpoint.amnesiac_until >= 0:
+            self.notes.append(f"this member has lost entries up to {checkpoint.amnesiac_until} and gives no votes")
+        if term.state is not None and term.state.term < newest_term:
+            self._fault(folder / "currterm", 0, f"term {term.state.term}, the log has {newest_term}", _REMEDY)
+        self.committed_position = max(self._ends.get(self._wanted, 0), self._dispatched(), self._files.divided_offset)
+
+    def _dispatched(self) -> int:
+        path = self._files.root / "inventory.json"
+        inventory = decode_inventory(self._files.disk.read(path)) if self._files.disk.exists(path) else None
+        return 0 if inventory is None else inventory.dispatched_offset
+
+    def _entries(self) -> tuple[int, int]:
+        """Index and term of the last entry."""
+        index, term = ANY_INDEX, 0
+        for file in self._files.log:
+            if not self._files.holds_entries(file):
+                continue
+            region = self._files.disk.map(file.path, file.size, read_only=True)
+            try:
+                index, term, goes_on = self._file(file, region.view, index, term)
+            finally:
+                region.close()
+            if not goes_on:
+                break
+        return max(index, -1), term
+
+    def _file(self, file: DataFile, view: memoryview, index: int, term: int) -> tuple[int, int, bool]:
+        position = 0
+        while True:
+            begun = position
+            position, index, term, stop = scan_entries(view, position, len(view), file.from_offset, index, term, True)
+            self._units(file, view, begun, position)
+            if stop == STOP_ZERO and begun == position == 0 and index == ANY_INDEX:
+                stop = STOP_BAD  # an emptied log begins within its first file
+            if stop not in (STOP_BAD, STOP_BAD_CRC):
+                return index, term, stop != STOP_ZERO
+            found, _ = find_entry(view, position + 1, len(view), file.from_offset, index)
+            if found < 0:
+                if index != ANY_INDEX and not self._files.is_live:
+                    self._fault(file.path, position, "what is here does not follow the entry before it", _REMEDY)
+                return index, term, False
+            if index != ANY_INDEX:
+                self._fault(file.path, position, f"bytes up to {found} are no entry; good ones follow", _REMEDY)
+            position, index = found, ANY_INDEX
+
+    def _units(self, file: DataFile, view: memoryview, start: int, end: int) -> None:
+        """Compare the index units of the entries in view[start:end]."""
+        folder = self._files.dledger_folder
+        assert folder is not None, "there are entries"
+        sizes = {entry.name: entry.size for entry in self._files.disk.list(folder / "index")}
+        size = next(iter(sizes.values()), 0)
+        if not size and not self.notes:
+            self.notes.append(f"{self._files.name(folder / 'index')}: no units; a start writes them anew")
+        opened: dict[str, memoryview] = {}
+        while start < end:
+            length, own = int.from_bytes(view[start + 4 : start + 8], "big"), bytes(view[start + 8 : start + 24])
+            index = int.from_bytes(own[:8], "big")
+            if index == self._wanted:
+                self._ends[index] = file.from_offset + start + length
+            name = f"{index * UNIT_SIZE // size * size:020d}" if size else ""
+            start += length
+            if not size:
+                continue
+            if name in sizes and name not in opened:
+                opened[name] = self._files.disk.map(folder / "index" / name, size, read_only=True).view
+            place = file.from_offset + start - length
+            wanted = UNIT.pack(1, place, length, index, int.from_bytes(own[8:], "big"))
+            at = index * UNIT_SIZE % size
+            if name not in opened or opened[name][at : at + UNIT_SIZE] != wanted:
+                where = f"{self._files.name(file.path)}, byte {place - file.from_offset}"
+                what = f"the unit of entry {index} is not that of {where}"
+                self._fault(folder / "index" / name, at, what, "a start writes it anew")
+
+    def _fault(self, path: PurePath, position: int, what: str, remedy: str) -> None:
+        if len(self.faults) < _MOST:
+            self.faults.append(Fault(self._files.name(path), position, what, remedy))
