@@ -3,15 +3,19 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-HOT := $(wildcard src/maxq/*/*_cy.py)
+HOT := $(wildcard src/maxq/*/*_cy.py src/maxq/*/*/*_cy.py src/maxq/*/*.pxd)
 ROUNDS ?= 50
 HA_ROUNDS ?= 30
+DLEDGER_ROUNDS ?= 30
+SINK_ROUNDS ?= 2
+POP_ROUNDS ?= 20
 SEEDS ?= 2000
+RAFT_SEEDS ?= 10000
 BENCH ?=
 FIRST ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo-ha test lint types fmt sim torture fuzz interop bench wheel clean
+.PHONY: help setup java run demo-ha demo-dledger test lint types fmt sim torture fuzz interop bench wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,17 +23,26 @@ help: ## this list
 $(VENV)/.ready: pyproject.toml setup.py $(HOT)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m compileall -q src # a server starts in half the time, also where Python may not write bytecode
 	@touch $@
 
 setup: $(VENV)/.ready ## virtual environment, dependencies, compiled modules
 
-run: setup ## set up, run the demonstration, and (with a terminal) leave a server running
+java: setup # for Spark: the machine's own of release 17 or later, or one from the package index
+	@$(BIN)/python -m maxq.pipeline.spark.java 2>/dev/null || \
+	  $(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,java]'
+	@$(BIN)/python -m maxq.pipeline.spark.java >/dev/null
+
+run: setup java ## set up, run the demonstration, and (with a terminal) leave a server running
 	$(BIN)/python -m maxq.cli.demo
 
 demo-ha: setup ## a master is killed, its slave serves the readers, the master comes back
 	$(BIN)/python -m maxq.cli.demo_ha
 
-test: setup lint types ## set up and run every check in its short form
+demo-dledger: setup ## three brokers elect their master, which is killed three times under load
+	$(BIN)/python -m maxq.cli.demo_dledger
+
+test: setup java lint types ## set up and run every check in its short form
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not interop and not slow' tests
 
 lint: setup ## ruff and the import contracts
@@ -43,12 +56,19 @@ fmt: setup ## format in place
 	$(BIN)/ruff check --fix-only -q src tests benches fuzz setup.py
 	$(BIN)/ruff format -q src tests benches fuzz setup.py
 
-sim: setup ## simulated crashes, bit flips, master and slaves: SEEDS=n FIRST=s
+sim: setup ## simulated crashes, bit flips, master and slaves, DLedger groups: SEEDS=n RAFT_SEEDS=n FIRST=s
 	$(BIN)/python -m tests.simulation.campaign --seeds $(SEEDS) --first $(FIRST)
+	$(BIN)/python -m tests.simulation.raft.campaign --seeds $(RAFT_SEEDS) --first $(FIRST)
+	$(BIN)/python -m tests.simulation.raft.campaign --mutations
 
-torture: setup ## kill -9 under load, real processes, alone and as master and slave: ROUNDS=n HA_ROUNDS=n
+torture: setup ## kill -9 under load, real processes, alone, as master and slave, as DLedger group, popping on each of them, and writing from Spark: ROUNDS=n HA_ROUNDS=n DLEDGER_ROUNDS=n POP_ROUNDS=n SINK_ROUNDS=n
 	$(BIN)/python -m tests.integration.torture --rounds $(ROUNDS)
 	$(BIN)/python -m tests.integration.ha_torture --rounds $(HA_ROUNDS)
+	$(BIN)/python -m tests.integration.dledger_torture --rounds $(DLEDGER_ROUNDS)
+	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS)
+	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS) --on pair
+	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS) --on dledger
+	$(BIN)/python -m tests.pipeline.sink_torture --rounds $(SINK_ROUNDS)
 
 fuzz: setup ## every parser of outside bytes, for longer
 	$(BIN)/python -m fuzz.run

@@ -70,6 +70,10 @@ class JavaServer:
         """The broker's; the name server does nothing under load."""
         return self._processes[1].pid
 
+    @property
+    def namesrv_address(self) -> str:
+        return f"127.0.0.1:{self._namesrv_port}"
+
     def __enter__(self) -> "JavaServer":
         namesrv_conf = self._folder / "namesrv.conf"
         namesrv_conf.write_text(f"listenPort={self._namesrv_port}\n")

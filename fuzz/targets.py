@@ -6,24 +6,30 @@ that it found nothing in them, where that is no error.
 
 import contextlib
 import importlib
+import json
 import pkgutil
 import zlib
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import maxq.protocol.body
 import maxq.protocol.header
-import maxq.store.log_cy as columns
+from fuzz import access_targets as access
+from maxq.broker.transaction.half_message import final_message, turn_away
+from maxq.broker.transaction.transactional_message_service import stored_properties
 from maxq.config.properties import parse_properties
 from maxq.errors import ConfigError, MaxQError, MissingFieldError, RemoteProtocolError
 from maxq.protocol import json_dialect
+from maxq.protocol import send_rows as columns
+from maxq.protocol.body.pop import ACK_TAG, AckMsg, BatchAck, PopCheckPoint, decode_batch_acks, encode_batch_acks
 from maxq.protocol.body.register_broker import RegisterBrokerBody
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.compression import CompressionType, compress, decompress
-from maxq.protocol.frames_cy import SendScanner
-from maxq.protocol.header.send import SendMessageRequestHeader
+from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
+from maxq.protocol.header.send import EndTransactionRequestHeader, SendMessageRequestHeader
 from maxq.protocol.header_fields import CommandHeader
 from maxq.protocol.json_body import JsonBody
 from maxq.protocol.message import (
@@ -40,11 +46,30 @@ from maxq.protocol.message import (
     offset_message_id,
 )
 from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message_trace import decode_record as decode_record_text
+from maxq.protocol.message_trace import decode_traces
+from maxq.protocol.pop_extra_info import (
+    ExtraInfo,
+    parse_extra_info,
+    parse_msg_offset_info,
+    parse_order_count_info,
+    parse_start_offset_info,
+)
 from maxq.protocol.remoting_command import RemotingCommand, SerializeType, decode_frame
+from maxq.protocol.request_scanners_cy import EndScanner
+from maxq.protocol.send_scanner_cy import SendScanner
 from maxq.remoting.proxy_protocol import parse_proxy_header
+from maxq.store.dledger.entries_cy import ANY_INDEX, find_entry, put_units, scan_entries
+from maxq.store.dledger.ledger_checkpoint import decode_checkpoint
+from maxq.store.dledger.term_file import term_state
+from maxq.store.dledger.text_file import decode_text, encode_text
+from maxq.store.log_cy import LogTail
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_cy import SCAN_WIDTH, find_record, scan
+from maxq.store.tails_cy import QueueTail, TopicTail
 
 PROPERTIES = {"TAGS": "TagA", "KEYS": "k1 k2", "UNIQ_KEY": "0A00000100001F40AABBCCDD00000001", "цвет": "синий"}
+TRANSACTION = {"TRAN_MSG": "true", "PGROUP": "G"}
 HOST = encode_host("10.0.0.1", 10911)
 SEND = SendMessageRequestHeader(
     "PG", "TopicTest", "TBW102", 4, 1, 0, 1700000000000, 0, encode_properties(PROPERTIES), 0, False, False, 16, "a"
@@ -130,6 +155,7 @@ def plain_sends(data: bytes) -> bool:
     """What the compiled scanner takes, the general codec reads in the same way."""
     buffer = bytearray(data)
     scanner = SendScanner(1 << 24, 64, 65536)
+    scanner.takes_halves = True
     end = scanner.scan(buffer, 0, len(buffer))
     assert 0 <= end <= len(buffer)
     rows, at, width = scanner.rows, 0, columns.ROW_WIDTH
@@ -162,6 +188,9 @@ def _check_row(row: Any, buffer: bytearray, scratch: bytearray) -> int:
     source = scratch if row[columns.R_FLAGS] & columns.F_SCRATCH else buffer
     text = bytes(source[row[columns.R_PROPERTIES] : row[columns.R_PROPERTIES] + row[columns.R_PROPERTIES_SIZE]])
     assert decode_properties(text) == decode_properties(header.properties), (text, header.properties)
+    is_half = bool(row[columns.R_FLAGS] & columns.F_HALF)
+    assert is_half == (decode_properties(text).get("TRAN_MSG") == "true"), text
+    assert row[columns.R_SYS_FLAG] == header.sys_flag & ~(4 if is_half else 0) and not row[columns.R_SYS_FLAG] & 0xC
     return 1
 
 
@@ -171,9 +200,75 @@ def plain_send_seeds() -> list[bytes]:
     for kind in SerializeType:
         seeds.append(RemotingCommand(310, SEND.encode_v2(), b"hello", serialize_type=kind).encode())
         seeds.append(RemotingCommand(10, SEND.encode(), b"hello", serialize_type=kind).encode())
+        ext = SEND.encode_v2() | {"f": "4", "i": encode_properties(PROPERTIES | TRANSACTION)}
+        seeds.append(RemotingCommand(310, ext, b"hello", serialize_type=kind).encode())
         ext = SEND.encode_v2() | {"m": "true", "i": ""}
         seeds.append(RemotingCommand(320, ext, batch, serialize_type=kind).encode())
     return [*seeds, b"".join(seeds)]
+
+
+def plain_ends(data: bytes) -> bool:
+    """The same of one-way ends of transactions."""
+    buffer = bytearray(data)
+    scanner = EndScanner()
+    end = scanner.scan(buffer, 0, len(buffer))
+    if end == 0:
+        return False
+    try:
+        command = decode_frame(data[4:end])
+        header = EndTransactionRequestHeader.decode(command.ext)
+    except RemoteProtocolError:
+        return True  # see _check_row
+    assert command.code == 37 and command.is_oneway and not command.is_response, command
+    assert (header.tran_state_table_offset, header.commit_log_offset, header.commit_or_rollback) == (
+        scanner.tran_state_table_offset, scanner.commit_log_offset, scanner.commit_or_rollback,
+    )  # fmt: skip
+    assert header.producer_group == scanner.producer_group.decode("utf-8", "replace")
+    assert header.from_transaction_check is False
+    return True
+
+
+def plain_end_seeds() -> list[bytes]:
+    ext = EndTransactionRequestHeader("G", 5, 900, 8, "0A00000A", "TopicTest", False, "0A00000A").encode()
+    return [RemotingCommand(37, ext, flag=2, serialize_type=kind).encode() for kind in SerializeType]
+
+
+def final_messages(data: bytes) -> bool:
+    """What becomes a final message without the general codec becomes the same with it."""
+    tail = LogTail()
+    memory = bytearray(2 * len(data) + 256)
+    tail.attach(memoryview(memory), 4096, len(memory), 0)
+    topics = {b"TopicTest": TopicTail("TopicTest")}
+    topics[b"TopicTest"].max_queue_id = 3
+    for queue_id in range(4):
+        topics[b"TopicTest"].set_queue(queue_id, QueueTail("TopicTest", queue_id, None))
+    size = tail.append_final(memoryview(data), b"G", topics, 77)
+    if size == 0:
+        return False
+    half = decode_record(data)
+    message = final_message(half, stored_properties(memoryview(data)))
+    assert half.properties["PGROUP"] == "G", half.properties
+    expected = MessageExt(
+        message.topic, bytes(message.body), {}, message.flag, "", message.queue_id, 0, 4096, message.sys_flag,
+        message.born_timestamp, message.born_host, 77, message.store_host or b"", message.reconsume_times,
+        message.prepared_transaction_offset,
+    )  # fmt: skip
+    record = bytearray(encode_record(expected, message.encoded_properties()))
+    record[8:12] = data[8:12]  # the body's checksum is taken over; nothing but the disk can have changed it
+    assert bytes(memory[:size]) == record, (bytes(memory[:size]), record)
+    return True
+
+
+def final_message_seeds() -> list[bytes]:
+    seeds = []
+    for host in (HOST, bytes(16) + HOST[-4:]):
+        message = MessageExtBrokerInner("TopicTest", 1, b"hello", PROPERTIES | TRANSACTION, sys_flag=4)
+        assert turn_away(message)
+        half = MessageExt(
+            message.topic, b"hello", message.properties, 7, "", 0, 3, 900, 0, 1700000000000, host, 1700000000123, host
+        )
+        seeds.append(encode_record(half))
+    return seeds
 
 
 # --- bodies ----------------------------------------------------------------------------------------------------------
@@ -303,6 +398,118 @@ def message_id(data: bytes) -> None:
     assert offset_message_id(host, offset) == text.upper()
 
 
+def trace_body(data: bytes) -> bool:
+    """Trace records: what is one can be written, and is the same when it is read again."""
+    found, faults = decode_traces(data)
+    for trace in found:
+        again = decode_record_text(trace.encode()[:-1])
+        again.client_host = trace.client_host  # which is read, and not written
+        assert again.encode() == trace.encode(), (again, trace)
+    assert all(fault.reason for fault in faults)
+    return bool(found)
+
+
+def trace_seeds() -> list[bytes]:
+    rows = json.loads((Path(__file__).parents[1] / "tests/data/trace/java-clients.json").read_text())
+    return [row["body"].encode() for row in rows] + [b"Recall\x011\x01R\x01PG\x01T\x01A1\x01true\x02"]
+
+
+# --- DLedger's files --------------------------------------------------------------------------------------------------
+
+
+def ledger_text(data: bytes) -> bool:
+    """currterm and checkpoint: values or None; what is decoded comes back when it is written."""
+    found = decode_text(data)
+    if found is None:
+        return False
+    values, _ = found
+    decode_checkpoint(values)
+    term_state(values)
+    assert decode_text(encode_text(values)) == (values, True)
+    return True
+
+
+def ledger_text_seeds() -> list[bytes]:
+    values = {"committedIndex": "7", "endIndex": "9", "beginIndex": "3", "beginPosition": "4096", "amnesiacUntil": "12"}
+    return [encode_text(values), encode_text({"voteLeader": "n0", "currTerm": "3"}), b"voteLeader=\ncurrTerm=3\n"]
+
+
+def ledger_entries(data: bytes) -> bool:
+    """The compiled scan of a data file finds what the plain reader of a run finds; index units of it can be made."""
+    end, index, _, _ = scan_entries(data, 0, len(data), 0, ANY_INDEX, 0, True)
+    assert 0 <= end <= len(data)
+    if end:
+        run = EntryRun.of(data[:end])
+        assert run.last_index == index
+        units = memoryview(bytearray(32 * run.count))
+        assert put_units(data, 0, end, units, 0)[:2] == (end, run.count)
+    found, at = find_entry(memoryview(data), 0, len(data), 0, -1)
+    assert (found == -1) == (at == -1)
+    assert found == -1 or scan_entries(data, found, len(data), 0, ANY_INDEX, 0, True)[0] > found
+    return end > 0
+
+
+def ledger_entry_seeds() -> list[bytes]:
+    tail, log = LogTail(), memoryview(bytearray(1024))
+    tail.head, tail.next_index, tail.term = 48, 5, 3
+    tail.attach(log, 0, 1024, 0)
+    for body in (b"", b"one", encode_record(RECORD), b"x" * 60):
+        tail.append_entry(body)
+    size = tail.wrote_position
+    tail.close_file()
+    plain = b"".join(
+        DLedgerEntry(size=50, index=number, term=1, pos=50 * number, body=b"hi").encode() for number in range(4)
+    )
+    return [bytes(log[:size]), bytes(log), plain, plain + bytes(60)]
+
+
+# --- pop consumption -------------------------------------------------------------------------------------------------
+
+
+def receipt_handle(data: bytes) -> None:
+    """A handle that is read can be written, and is read as the same."""
+    handle = parse_extra_info(data.decode("utf-8", "replace"))
+    assert parse_extra_info(str(handle)) == handle
+
+
+def offset_lists(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    parse_msg_offset_info(text)
+    for parse in (parse_start_offset_info, parse_order_count_info):
+        with contextlib.suppress(RemoteProtocolError):
+            parse(text)
+
+
+def pop_records(data: bytes) -> None:
+    """A check point that is read can be written, and is read as the same."""
+    for is_batch in (False, True):
+        with contextlib.suppress(RemoteProtocolError):
+            AckMsg.decode(data, is_batch=is_batch)
+    point = PopCheckPoint.decode(data)
+    assert PopCheckPoint.decode(point.encode()) == point
+    point.open_offsets()
+
+
+def batch_acks(data: bytes) -> None:
+    decode_batch_acks(data)
+
+
+POINT = PopCheckPoint("T", "G", 1, 12, 1700000000000, 60000, "broker-a", [0, 1, 31], 3, 5)
+
+
+def pop_record_seeds() -> list[bytes]:
+    java = (
+        b'{"bm":-2147483648,"bn":"broker-a","c":"G","d":[0,1,3],"it":60000,"n":3,"pt":1700000000000,"q":0,'
+        b'"reviveTime":1700000060000,"ro":0,"rp":"2","so":12,"sp":false,"t":"T"}'
+    )
+    assert AckMsg("T", "G", 0, 12, 1, "broker-a", [13]).tag == ACK_TAG
+    return [POINT.encode(), java]
+
+
+def batch_ack_seeds() -> list[bytes]:
+    return [encode_batch_acks("broker-a", [BatchAck("T", "G", "1", 12, 0, 3, 1700000000000, 60000, [0, 5, 31])])]
+
+
 # --- what else comes from outside ------------------------------------------------------------------------------------
 
 
@@ -319,6 +526,8 @@ TARGETS = [
     Target("frame", frame, (RemoteProtocolError,), frame_seeds),
     Target("header-classes", header_classes, (RemoteProtocolError,), header_seeds),
     Target("plain-sends", plain_sends, (), plain_send_seeds),
+    Target("plain-ends", plain_ends, (), plain_end_seeds),
+    Target("final-messages", final_messages, (), final_message_seeds),
     Target("json", json_text, (RemoteProtocolError,), json_seeds),
     Target("body-classes", body_classes, (RemoteProtocolError,), body_seeds),
     Target("registration", registration, (RemoteProtocolError,), registration_seeds),
@@ -327,7 +536,22 @@ TARGETS = [
     Target("record-stream", records, (), stream_seeds),
     Target("batch", batch, (RemoteProtocolError,), batch_seeds),
     Target("properties-text", properties_text, (), lambda: [encode_properties(PROPERTIES).encode()]),
+    Target("trace-records", trace_body, (), trace_seeds),
     Target("message-id", message_id, (RemoteProtocolError,), lambda: [offset_message_id(HOST, 1024).encode()]),
+    Target(
+        "receipt-handle", receipt_handle, (RemoteProtocolError,),
+        lambda: [str(ExtraInfo(12, 1700000000000, 60000, 3, "1", "broker-a", 0, 13)).encode(),
+                 b"12 1700000000000 60000 999 0 broker-a"],
+    ),
+    Target("offset-lists", offset_lists, (RemoteProtocolError,), lambda: [b"0 1 12,13,15;1 0 7", b"0 1 12;0 2 13"]),
+    Target("pop-records", pop_records, (RemoteProtocolError,), pop_record_seeds),
+    Target("batch-acks", batch_acks, (RemoteProtocolError,), batch_ack_seeds),
+    Target("ledger-text", ledger_text, (), ledger_text_seeds),
+    Target("ledger-entries", ledger_entries, (), ledger_entry_seeds),
+    Target("plain-acl", access.plain_acl, (ConfigError,), access.plain_acl_seeds),
+    Target("auth-file", access.table_file, (RemoteProtocolError,), access.table_file_seeds),
+    Target("acl-body", access.acl_body, (RemoteProtocolError,), access.acl_body_seeds),
+    Target("signed-sends", access.signed_sends, (RemoteProtocolError,), access.signed_send_seeds),
     Target("config-file", config_file, (ConfigError,), lambda: [b"# c\nbrokerName = a\\\n  b\nx:\\u0041\n!y\nz\n"]),
     Target(
         "proxy-header", proxy_header, (MaxQError,),
