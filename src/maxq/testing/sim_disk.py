@@ -14,19 +14,27 @@ kernel may write pages back on its own, so that a file can also hold a mixture o
 Power can be cut from outside (`cut_power`) or after a number of disk operations (`cut_power_after`): then the
 operation in which the countdown ends raises `PowerLoss`, half done. From there on every call raises `PowerLoss`; the
 process is dead. `boot` returns the survivors as a disk for the next process.
+
+A store on a real loop makes files ahead on threads; every operation is a whole one for those.
 """
 
 import errno
 import fnmatch
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import PurePath
+from threading import RLock
+from typing import Concatenate, ParamSpec, TypeVar
 
 from maxq.runtime.interfaces import Clock, DiskUsage, FileInfo
 from maxq.testing.sim_directory import SimDirectory, parent
 from maxq.testing.sim_file import PAGE, SimFile
 from maxq.testing.sim_rng import SimRng
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class PowerLoss(SystemExit):
@@ -35,6 +43,17 @@ class PowerLoss(SystemExit):
     A SystemExit because asyncio hands only that and KeyboardInterrupt through callbacks and tasks to whoever runs the
     loop, and because nothing in the code under test may catch it.
     """
+
+
+def _alone(method: Callable[Concatenate["SimDisk", P], T]) -> Callable[Concatenate["SimDisk", P], T]:
+    """One operation at a time, whatever the thread."""
+
+    @wraps(method)
+    def whole(self: "SimDisk", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._operating:
+            return method(self, *args, **kwargs)
+
+    return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +156,7 @@ class SimDisk:
         self._countdown_kills = False
         self.lost_process_only = False  # what ended this disk's use was a kill, not a loss of power
         self._survivors: dict[str, bytearray] | None = None
+        self._operating = RLock()
 
     # -- failures to order --
 
@@ -215,6 +235,7 @@ class SimDisk:
 
     # -- Disk --
 
+    @_alone
     def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SimMappedRegion:
         key = _key(path)
         self.check_alive()
@@ -233,6 +254,7 @@ class SimDisk:
     def ring(self, size: int, window: int) -> memoryview:
         return memoryview(bytearray(window))
 
+    @_alone
     def read(self, path: PurePath) -> bytes:
         self.check_alive()
         key = _key(path)
@@ -240,6 +262,7 @@ class SimDisk:
             raise OSError(errno.EIO, os.strerror(errno.EIO), key)
         return bytes(self._inode(key).live)
 
+    @_alone
     def write(self, path: PurePath, data: bytes) -> None:
         key = _key(path)
         self._step("write", key)
@@ -257,6 +280,7 @@ class SimDisk:
         self._step("write", key)
         self._directory.sync_folder(parent(key))
 
+    @_alone
     def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
         key = _key(path)
         temporary = key + ".tmp"
@@ -272,6 +296,7 @@ class SimDisk:
         self._step("replace", key)
         self._directory.sync_folder(parent(key))
 
+    @_alone
     def rename(self, source: PurePath, target: PurePath) -> None:
         self._step("rename", _key(source))
         self._check_writable(_key(source))
@@ -280,6 +305,7 @@ class SimDisk:
         self._step("rename", _key(source))
         self._directory.sync_folder(parent(_key(target)))
 
+    @_alone
     def delete(self, path: PurePath) -> None:
         key = _key(path)
         self._step("delete", key)
@@ -289,6 +315,7 @@ class SimDisk:
         self._step("delete", key)
         self._directory.sync_folder(parent(key))
 
+    @_alone
     def delete_tree(self, path: PurePath) -> None:
         prefix = _key(path)
         self._step("delete", prefix)
@@ -299,16 +326,19 @@ class SimDisk:
             self._directory.sync_folder(parent(key))
         self._folders = {folder for folder in self._folders if folder != prefix and not folder.startswith(prefix + "/")}
 
+    @_alone
     def make_dirs(self, path: PurePath) -> None:
         self.check_alive()
         if _key(path) not in self._folders:
             self._check_writable(_key(path))
             self._add_folders(path)
 
+    @_alone
     def exists(self, path: PurePath) -> bool:
         self.check_alive()
         return _key(path) in self._files or _key(path) in self._folders
 
+    @_alone
     def stat(self, path: PurePath) -> FileInfo:
         self.check_alive()
         key = _key(path)
@@ -316,6 +346,7 @@ class SimDisk:
             return FileInfo(PurePath(key).name, 0, 0, True)
         return self._info(key)
 
+    @_alone
     def list(self, path: PurePath) -> Sequence[FileInfo]:
         self.check_alive()
         folder = _key(path)
@@ -324,11 +355,13 @@ class SimDisk:
         folders = [FileInfo(PurePath(key).name, 0, 0, True) for key in below]
         return sorted(files + folders, key=lambda entry: entry.name)
 
+    @_alone
     def usage(self, path: PurePath) -> DiskUsage:
         self.check_alive()
         used = min(self.total_bytes, self._used())
         return DiskUsage(self.total_bytes, used, self.total_bytes - used)
 
+    @_alone
     def lock(self, path: PurePath, content: bytes) -> SimDiskLock:
         key = _key(path)
         self._step("lock", key)
@@ -347,9 +380,11 @@ class SimDisk:
 
     # -- used by regions and locks --
 
+    @_alone
     def unlock(self, path: str) -> None:
         self._locks.discard(path)
 
+    @_alone
     def flush_inode(self, path: str, inode: SimFile, start: int, end: int) -> None:
         """fdatasync of a range, with the file's length and its directory entries."""
         self._step("flush", path)
@@ -367,6 +402,7 @@ class SimDisk:
         inode.modified_ms = self.clock.wall_ms()
         self._step("flush", path)
 
+    @_alone
     def allocate_inode(self, path: str, inode: SimFile, start: int, end: int) -> None:
         """Blocks for a range of a mapped file."""
         self.check_alive()

@@ -1,6 +1,10 @@
 import asyncio
 import errno
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
+from threading import Barrier
 
 import pytest
 
@@ -257,3 +261,27 @@ def test_power_loss_ends_a_simulation_whoever_waits() -> None:
         run_simulation(main, seed=4)
     assert disks[0].is_dead
     disks[0].boot()
+
+
+@pytest.fixture
+def threads_that_alternate() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("threads_that_alternate")
+def test_two_threads_that_map_a_new_file_at_once_have_the_same_one() -> None:
+    disk = new_disk()
+    together = Barrier(2)
+
+    def mapped(number: int) -> memoryview:
+        together.wait()
+        return disk.map(PurePath(f"made-ahead/{number:020d}"), 64).view
+
+    with ThreadPoolExecutor(2) as pool:
+        for number in range(2000):
+            ahead, own = pool.map(mapped, (number, number))
+            own[:5] = b"entry"
+            assert ahead[:5] == b"entry" == disk.read(PurePath(f"made-ahead/{number:020d}"))[:5]
