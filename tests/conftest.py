@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+pytest_plugins = ["tests.second_try"]
+
 SPARK_FOLDER = "tests/pipeline/"
 
 
