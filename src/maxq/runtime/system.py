@@ -18,6 +18,7 @@ from typing import ClassVar
 from maxq.runtime.interfaces import DiskUsage, FileInfo
 from maxq.runtime.kernel_sync import Done
 from maxq.runtime.loop_syncs import LoopSyncs
+from maxq.runtime.new_files import NewFiles, sync_folder
 from maxq.runtime.ring_memory import ring_memory
 
 _PAGE = mmap.PAGESIZE
@@ -63,24 +64,22 @@ class SystemRng:
 class SystemMappedRegion:
     """A shared mmap and the descriptor that `fdatasync` needs."""
 
-    def __init__(self, path: Path, size: int, *, read_only: bool, syncs: LoopSyncs | None = None) -> None:
-        """`syncs`: for `flush_at_once` and `flush_soon`; None: neither is possible."""
+    def __init__(self, path: Path, size: int, *, read_only: bool, syncs: LoopSyncs, new_files: NewFiles) -> None:
+        """`syncs`: for `flush_at_once` and `flush_soon`; `new_files`: of the disk."""
         self._syncs = syncs
-        self._unsynced_folders: list[Path] = []
-        unsynced: list[Path] = []  # folders that do not yet hold the new entries durably
+        self._new_files = new_files
         _check_descriptors(path)
         try:  # most files are there already: folders are only looked at for those that are not
             self._fd = os.open(path, (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC)
         except FileNotFoundError:
             if read_only:
                 raise
-            unsynced = _make_folders(path.parent)
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = new_files.create(path)
+        self._unnamed = path if path in new_files else None  # while its folder may not hold its name durably
         try:
             length = os.fstat(self._fd).st_size
             if length == 0 and not read_only:
                 os.ftruncate(self._fd, size)
-                self._unsynced_folders = unsynced
             elif length != size:
                 raise ValueError(f"{path}: {length} bytes, expected {size}")
             access = mmap.ACCESS_READ if read_only else mmap.ACCESS_WRITE
@@ -107,17 +106,18 @@ class SystemMappedRegion:
         # fdatasync writes the dirty pages of the shared mapping too, and one call covers the size change.
         if start < end:
             os.fdatasync(self._fd)
-            for folder in self._unsynced_folders:  # without its name a file that was synced is lost all the same
-                _sync_folder(folder)
-            self._unsynced_folders = []  # replaced, never changed: several threads may be here
+            path = self._unnamed
+            if path is not None:
+                self._new_files.settle(path)
+                self._unnamed = None
 
     def flush_at_once(self) -> bool:
         """See SyncingRegion (store/mapped_file.py)."""
-        return self._syncs is not None and not self._unsynced_folders and self._syncs.at_once(self._fd)
+        return self._unnamed is None and self._syncs.at_once(self._fd)
 
     def flush_soon(self, done: Done) -> bool:
         """See SyncingRegion (store/mapped_file.py)."""
-        return self._syncs is not None and not self._unsynced_folders and self._syncs.begin(self._fd, done)
+        return self._unnamed is None and self._syncs.begin(self._fd, done)
 
     def write(self, position: int, data: memoryview) -> None:
         while len(data):
@@ -297,23 +297,6 @@ class SystemDiskLock:
             os.close(fd)
 
 
-def _make_folders(folder: Path) -> list[Path]:
-    """Create it with those above it; the folders whose entries a new file in it adds to, the innermost first."""
-    changed = [folder]
-    while not changed[-1].exists():
-        changed.append(changed[-1].parent)
-    folder.mkdir(parents=True, exist_ok=True)
-    return changed
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def _write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(data)
@@ -326,9 +309,10 @@ class SystemDisk:
 
     def __init__(self) -> None:
         self._syncs = LoopSyncs()
+        self._new_files = NewFiles()
 
     def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
-        return SystemMappedRegion(Path(path), size, read_only=read_only, syncs=self._syncs)
+        return SystemMappedRegion(Path(path), size, read_only=read_only, syncs=self._syncs, new_files=self._new_files)
 
     def ring(self, size: int, window: int) -> memoryview:
         return ring_memory(size, window)
@@ -340,7 +324,7 @@ class SystemDisk:
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         _write_synced(target, data)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
     def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
         target = Path(path)
@@ -350,20 +334,23 @@ class SystemDisk:
             temporary.unlink(missing_ok=True)  # what a crash left behind may be open to all
         _write_synced(temporary, data, 0o600 if private else 0o666)
         os.replace(temporary, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
     def rename(self, source: PurePath, target: PurePath) -> None:
         os.replace(source, target)
-        _sync_folder(Path(target).parent)
+        sync_folder(Path(target).parent)
+        self._new_files.forget(Path(source))
 
     def delete(self, path: PurePath) -> None:
         os.unlink(path)
-        _sync_folder(Path(path).parent)
+        sync_folder(Path(path).parent)
+        self._new_files.forget(Path(path))
 
     def delete_tree(self, path: PurePath) -> None:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
-            _sync_folder(Path(path).parent)
+            sync_folder(Path(path).parent)
+        self._new_files.forget_below(Path(path))
 
     def make_dirs(self, path: PurePath) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)

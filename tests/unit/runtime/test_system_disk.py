@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from maxq.runtime import system
+from maxq.runtime import new_files
 from maxq.runtime.interfaces import Disk
 from maxq.runtime.system import SystemDisk, SystemMappedRegion
 from maxq.testing.sim_clock import SimClock
@@ -74,7 +74,7 @@ def test_first_flush_of_a_new_file_syncs_every_folder_that_got_an_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(system, "_sync_folder", synced.append)
+    monkeypatch.setattr(new_files, "sync_folder", synced.append)
     path = tmp_path / "consumequeue" / "topic" / "0" / "00000000000000000000"
     region = SystemDisk().map(path, 4096)
     region.flush(0, 10)
@@ -85,6 +85,45 @@ def test_first_flush_of_a_new_file_syncs_every_folder_that_got_an_entry(
     again.flush(0, 10)
     again.close()
     assert len(synced) == 4
+
+
+def test_a_new_file_is_named_durably_by_whichever_mapping_of_it_is_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(new_files, "sync_folder", synced.append)
+    disk, path = SystemDisk(), tmp_path / "commitlog" / "00000000000000000000"
+    ahead = disk.map(path, 4096)  # on a thread, which came too late
+    own = disk.map(path, 4096)
+    assert not own.flush_at_once(), "the folder is not synced yet"
+    own.flush(0, 10)
+    assert sorted(synced) == [tmp_path, path.parent]
+    ahead.close()
+    own.close()
+
+
+def test_a_new_file_that_was_unmapped_unflushed_is_still_new_when_it_is_mapped_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(new_files, "sync_folder", synced.append)
+    disk, path = SystemDisk(), tmp_path / "0"
+    disk.map(path, 4096).close()
+    again = disk.map(path, 4096)
+    again.flush(0, 10)
+    assert synced == [tmp_path]
+    again.close()
+
+
+def test_a_file_that_was_deleted_asks_for_no_folder_any_more(tmp_path: Path) -> None:
+    disk, path = SystemDisk(), tmp_path / "queue" / "0"
+    region, beside = disk.map(path, 4096), disk.map(tmp_path / "queue" / "4096", 4096)
+    disk.delete(path)
+    disk.delete_tree(path.parent)
+    region.flush(0, 10)  # nobody looks at what it wrote
+    beside.flush(0, 10)
+    region.close()
+    beside.close()
 
 
 def test_lock_is_held_against_this_process_too_until_it_is_released(tmp_path: Path) -> None:
@@ -163,20 +202,20 @@ def test_a_mapped_file_that_is_dropped_without_closing_leaves_no_descriptor(tmp_
 def test_mappings_leave_descriptors_for_what_makes_them_durable(tmp_path: Path) -> None:
     """With none left a broker could not sync the folders of its new queue files, nor unmap them after that."""
     limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    mapped: list[SystemMappedRegion] = []
+    disk, mapped = SystemDisk(), list[SystemMappedRegion]()
     highest = max(map(int, os.listdir("/proc/self/fd")))
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 100, hard))
     try:
         with pytest.raises(OSError, match="raise the limit") as refused:
             for number in range(highest + 100):
-                mapped.append(SystemMappedRegion(tmp_path / str(number) / "0", 4096, read_only=False))
+                mapped.append(disk.map(tmp_path / str(number) / "0", 4096))
         assert refused.value.errno == errno.EMFILE
         assert not (tmp_path / str(len(mapped))).exists()  # nothing was made
         for region in mapped:
             region.view[0] = 1
             region.flush(0, 1)
             region.close()
-        SystemMappedRegion(tmp_path / "more" / "0", 4096, read_only=False).close()
+        disk.map(tmp_path / "more" / "0", 4096).close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         for region in mapped:
@@ -185,8 +224,8 @@ def test_mappings_leave_descriptors_for_what_makes_them_durable(tmp_path: Path) 
 
 def test_two_threads_may_make_a_new_file_durable_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2, timeout=10)
-    monkeypatch.setattr(system, "_sync_folder", lambda folder: both.wait())
-    region = SystemMappedRegion(tmp_path / "0", 4096, read_only=False)
+    monkeypatch.setattr(new_files, "sync_folder", lambda folder: both.wait())
+    region = SystemDisk().map(tmp_path / "0", 4096)
     with ThreadPoolExecutor(2) as threads:
         for done in [threads.submit(region.flush, 0, 4096) for _ in range(2)]:
             done.result(timeout=20)
@@ -204,8 +243,8 @@ def test_a_folder_that_could_not_be_synced_is_synced_by_the_next_flush(
         if len(tries) == 1:
             raise OSError(errno.EMFILE, "none left")
 
-    region = SystemMappedRegion(tmp_path / "new" / "0", 4096, read_only=False)
-    monkeypatch.setattr(system, "_sync_folder", sync)
+    region = SystemDisk().map(tmp_path / "new" / "0", 4096)
+    monkeypatch.setattr(new_files, "sync_folder", sync)
     with pytest.raises(OSError, match="none left"):
         region.flush(0, 1)
     region.flush(0, 1)

@@ -35,7 +35,6 @@ from maxq.pipeline.jobs.rebuild_files import (
     index_names,
     keep_entries,
     plan_index,
-    sync_folder,
     sync_queue,
     write_batch_units,
     write_index,
@@ -45,6 +44,7 @@ from maxq.pipeline.jobs.rebuild_files import (
 from maxq.pipeline.jobs.rebuild_plan import PIECE_SCHEMA, LogSummary, QueueBounds, summary_batch
 from maxq.pipeline.jobs.task_frame import Runner, spark_runner
 from maxq.pipeline.store.log_pieces import LogPiece, log_pieces
+from maxq.runtime.new_files import sync_folder
 from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE
 from maxq.store.index_file import HEADER, HEADER_SIZE

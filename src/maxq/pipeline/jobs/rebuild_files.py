@@ -16,6 +16,7 @@ from struct import Struct
 from typing import Final
 
 from maxq.pipeline.jobs.log_dispatch import ENTRY_SIZE, UnitRun
+from maxq.runtime.new_files import sync_folder
 from maxq.store.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit
 from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT
 from maxq.store.index_file import ENTRY_SIZE as INDEX_ENTRY_SIZE
@@ -222,15 +223,6 @@ def _used_pages(view: memoryview, end: int) -> Iterator[tuple[int, int]]:
         stop = min(end, start + _PAGES)
         if view[start:stop] != zeros[: stop - start]:
             yield start, stop
-
-
-def sync_folder(folder: PurePath) -> None:
-    """Make names durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sync_queue(folder: PurePath) -> None:
