@@ -245,11 +245,6 @@ class HAService:
         self._began_at = {host: at for host, at in self._began_at.items() if first is not None and first <= at}
         return set(self._began_at)
 
-    def is_slave_ok(self, master_offset: int) -> bool:
-        """Is a slave connected, and the best of them less than haMaxGapNotInSync behind?"""
-        gap = master_offset - self.push2_slave_max_offset
-        return bool(self._links) and gap < self._config().ha_max_gap_not_in_sync
-
     def in_sync_replicas_num(self, master_offset: int) -> int:
         """This broker and the slaves that are less than haMaxGapNotInSync behind."""
         return 1 + sum(connection.is_in_sync(master_offset) for connection in self.connections)
