@@ -198,8 +198,8 @@ class BrokerBase:
         self.server.guard = self.access.guard
         self.server.add_listener(self.housekeeping)
         self.server.add_listener(HeldPullsOfClosed(self.hold_service))
-        self.topic_puts = TopicPuts(lambda: self.store.topics.values())
-        self.stats.add_source(self.topic_puts.sample)
+        self.topic_puts = TopicPuts(lambda: self.store.topics)
+        self.stats.add_source(self.topic_puts)
         self.broker_stats = BrokerStats(self.topic_puts.total, self.stats.messages_got)
 
     def _build_replication(self) -> None:

@@ -1,9 +1,11 @@
 """Texts of the runtime table, and the puts that are sampled from topic tails."""
 
+import weakref
+
 from maxq.broker.runtime_info import duration_text, size_text
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.topic_puts import TopicPuts
-from maxq.store.tails_cy import TopicTail
+from maxq.store.tails_cy import QueueTail, TopicTail
 from maxq.testing.sim_clock import SimClock
 
 
@@ -18,8 +20,8 @@ def test_sizes_are_in_binary_units_from_a_kibibyte_on() -> None:
 
 
 def test_sampling_ten_thousand_topics_lets_the_loop_turn_often_and_misses_none() -> None:
-    tails = [TopicTail(f"T{number}") for number in range(10_000)]
-    for tail in tails:
+    tails = {b"T%d" % number: TopicTail(f"T{number}") for number in range(10_000)}
+    for tail in tails.values():
         tail.put_nums, tail.put_bytes = 1, 100
     stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=lambda: True)
     turns = list(TopicPuts(lambda: tails).sample(stats))
@@ -29,7 +31,7 @@ def test_sampling_ten_thousand_topics_lets_the_loop_turn_often_and_misses_none()
 
 def test_puts_of_topic_tails_are_added_once_and_a_new_tail_starts_from_zero() -> None:
     tail = TopicTail("T")
-    tails = [tail]
+    tails = {b"T": tail}
     stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=lambda: True)
     puts = TopicPuts(lambda: tails)
     tail.put_nums, tail.put_bytes = 5, 500
@@ -37,9 +39,43 @@ def test_puts_of_topic_tails_are_added_once_and_a_new_tail_starts_from_zero() ->
     list(puts.sample(stats))
     tail.put_nums, tail.put_bytes = 7, 700
     list(puts.sample(stats))
-    tails[0] = TopicTail("T")  # deleted and made again
-    tails[0].put_nums, tails[0].put_bytes = 2, 200
+    tails[b"T"] = TopicTail("T")  # deleted and made again
+    tails[b"T"].put_nums, tails[b"T"].put_bytes = 8, 800
     list(puts.sample(stats))
-    assert [stats.broker_put_nums().value, puts.total()] == [9, 2]
+    assert [stats.broker_put_nums().value, puts.total()] == [15, 8]
     size = stats.view("TOPIC_PUT_SIZE", "T")
-    assert size is not None and size.value == 900
+    assert size is not None and size.value == 1500
+
+
+class _Queue:
+    """Stands for a ConsumeQueue."""
+
+
+def test_nothing_is_kept_of_deleted_topics() -> None:
+    tails = {b"T%d" % number: TopicTail(f"T{number}") for number in range(3)}
+    queue = _Queue()
+    of_deleted = weakref.ref(queue)
+    tails[b"T1"].set_queue(0, QueueTail("T1", 0, queue))
+    del queue
+    for number in range(3):
+        tails[b"T%d" % number].put_nums = 1
+    stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=lambda: True)
+    puts = TopicPuts(lambda: tails)
+    list(puts.sample(stats))
+    del tails[b"T1"]
+    list(puts.sample(stats))
+    assert of_deleted() is None
+    assert stats.broker_put_nums().value == 3
+
+
+def test_a_view_of_a_topic_asks_for_what_was_put_there_only() -> None:
+    tails = {b"T": TopicTail("T"), b"U": TopicTail("U")}
+    for tail in tails.values():
+        tail.put_nums, tail.put_bytes = 1, 100
+    stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=lambda: True)
+    stats.add_source(TopicPuts(lambda: tails))
+    item = stats.view("TOPIC_PUT_NUMS", "T")
+    assert item is not None and item.value == 1
+    assert dict(stats.totals("TOPIC_PUT_NUMS")) == {"T": 1}
+    whole = stats.view("BROKER_PUT_NUMS", "C")
+    assert whole is not None and whole.value == 2

@@ -101,6 +101,27 @@ async def test_a_first_put_can_be_viewed_before_the_next_sample() -> None:
     assert stats.view(names.GROUP_GET_NUMS, "T@G") is not None
 
 
+async def test_a_view_collects_what_its_key_names_and_nothing_else() -> None:
+    stats = manager(SimClock())
+    for topic, group in (("T", "G"), ("T", "H"), ("U", "G")):
+        stats.get_counter(group, topic, 3).add(7, 10, 0, False)
+        stats.put_counter(topic, 3).add(1, 10, 5)
+    for name, key, value in (
+        (names.GROUP_GET_NUMS, "T@G", 7),
+        (names.GROUP_GET_LATENCY, "3@T@G", 0),
+        (names.QUEUE_GET_SIZE, "T@3@G", 10),
+        (names.TOPIC_PUT_LATENCY, "3@T", 10),
+        (names.QUEUE_PUT_NUMS, "T@3", 2),
+    ):
+        item = stats.view(name, key)
+        assert item is not None and item.value == value, (name, key)
+    assert dict(stats.totals(names.GROUP_GET_NUMS)) == {"T@G": 7}
+    assert dict(stats.totals(names.QUEUE_PUT_NUMS)) == {"T@3": 2}
+    assert stats.messages_got() == 21
+    whole = stats.view(names.BROKER_GET_NUMS, "C")
+    assert whole is not None and whole.value == stats.messages_got() == 21
+
+
 async def test_deleted_topics_and_groups_are_forgotten() -> None:
     stats = manager(SimClock())
     stats.add_topic_put("T", 1, 10, 1)
@@ -136,11 +157,15 @@ async def test_sources_give_what_they_counted_since_they_were_last_asked() -> No
     stats = manager(SimClock())
     new = [2, 3]
 
-    def source(stats: BrokerStatsManager) -> Iterator[None]:
-        stats.add_topic_put("T", new.pop() if new else 0, 20, 1)
-        yield
+    class Source:
+        def sample(self, stats: BrokerStatsManager) -> Iterator[None]:
+            self.sample_topic("T", stats)
+            yield
 
-    stats.add_source(source)
+        def sample_topic(self, topic: str, stats: BrokerStatsManager) -> None:
+            stats.add_topic_put(topic, new.pop() if new else 0, 20, 1)
+
+    stats.add_source(Source())
     await stats.sample()
     await stats.sample()
     item = stats.view(names.TOPIC_PUT_NUMS, "T")

@@ -53,7 +53,7 @@ class TrafficMetrics:
         self._sizes = _MessageSizes()
         self._known: dict[str, tuple[TopicConfig | None, _TopicLabels]] = {}
         self._tails: list[tuple[_TopicLabels, TopicTail]] = []
-        registry.before(stats.collect_in_turns)
+        registry.before(stats.collect_gets_in_turns)
         registry.before(self._look)
         registry.observed_counter(
             "rocketmq_messages_in_total", lambda: self._put(lambda tail: tail.put_nums), _LABELS_IN

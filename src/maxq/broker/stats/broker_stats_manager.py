@@ -8,6 +8,9 @@ tails arrive through a source (`add_source`), called just before each sample.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, permutations
+from operator import attrgetter
+from typing import Final, Protocol
 
 from maxq.broker.stats import names
 from maxq.broker.stats.stats_item import DAY_SAMPLE_MS, HOUR_SAMPLE_MS, MINUTE_SAMPLE_MS, StatsItem
@@ -15,9 +18,18 @@ from maxq.runtime.interfaces import Clock
 
 _ITEMS_PER_TURN = 500  # then other work of the loop gets its turn
 _COUNTERS_PER_TURN = 500
+_PARTS_OF_KEY: Final = 3  # at most: of topic, group and queue
+_nums = attrgetter("nums")
 
-#: Adds what it counted since its last call to the manager; the loop may turn at each yield.
-StatsSource = Callable[["BrokerStatsManager"], Iterator[None]]
+
+class StatsSource(Protocol):
+    """Counts puts itself, and adds to the manager what came since it was last asked."""
+
+    def sample(self, stats: "BrokerStatsManager") -> Iterator[None]:
+        """Of all topics; the loop may turn at each yield."""
+
+    def sample_topic(self, topic: str, stats: "BrokerStatsManager") -> None:
+        """Of one topic."""
 
 
 class PutCounter:
@@ -87,8 +99,8 @@ class BrokerStatsManager:
         self._items: dict[str, dict[str, StatsItem]] = {
             value: {} for name, value in vars(names).items() if name.isupper()
         }
-        self._puts: dict[tuple[str, int], PutCounter] = {}
-        self._gets: dict[tuple[str, str, int], GetCounter] = {}
+        self._puts: dict[str, dict[int, PutCounter]] = {}  # by topic and queue
+        self._gets: dict[tuple[str, str], dict[int, GetCounter]] = {}  # by group and topic, and queue
         self._popped: dict[str, tuple[int, int]] = {}  # by key of GROUP_GET_NUMS: messages and bytes
         self._sources: list[StatsSource] = []
         self.longest_get_ms = 0
@@ -104,18 +116,18 @@ class BrokerStatsManager:
 
     def put_counter(self, topic: str, queue_id: int) -> PutCounter:
         """The counter of one queue's writes; keep it as long as you like."""
-        key = (topic, queue_id)
-        counter = self._puts.get(key)
+        queues = self._puts.setdefault(topic, {})
+        counter = queues.get(queue_id)
         if counter is None:
-            counter = self._puts[key] = PutCounter()
+            counter = queues[queue_id] = PutCounter()
         return counter
 
     def get_counter(self, group: str, topic: str, queue_id: int) -> GetCounter:
         """The counter of one reader."""
-        key = (group, topic, queue_id)
-        counter = self._gets.get(key)
+        queues = self._gets.setdefault((group, topic), {})
+        counter = queues.get(queue_id)
         if counter is None:
-            counter = self._gets[key] = GetCounter()
+            counter = queues[queue_id] = GetCounter()
         return counter
 
     def add(self, name: str, key: str, value: int = 1, times: int = 1) -> None:
@@ -143,14 +155,14 @@ class BrokerStatsManager:
         self._item(names.PRODUCER_REGISTER_TIME, self._cluster).add(milliseconds)
 
     def add_source(self, source: StatsSource) -> None:
-        """`source` is called before each sample and adds what it counted itself."""
+        """`source` is asked before each sample, and for what tools look at."""
         self._sources.append(source)
 
     # ---- looking ----------------------------------------------------------------------------------------------
 
     def view(self, name: str, key: str) -> StatsItem | None:
         """The counter of that name and key with its minute, hour and day; None when there is none."""
-        self._collect()
+        self._collect_of(key)
         items = self._items.get(name)
         return items.get(key) if items is not None else None
 
@@ -174,11 +186,16 @@ class BrokerStatsManager:
 
     def messages_got(self) -> int:
         """Messages delivered to consumers since start. Asked for every second: nothing is collected for it."""
-        return self.broker_get_nums().value + sum(counter.nums for counter in self._gets.values())
+        not_collected: Iterator[int] = map(_nums, chain.from_iterable(map(dict.values, self._gets.values())))
+        return self.broker_get_nums().value + sum(not_collected)
 
-    def totals(self, name: str) -> list[tuple[str, int]]:
-        """Key and value since start of all counters of that name, as of the last collection."""
-        return [(key, item.value) for key, item in list(self._items[name].items())]
+    def totals(self, name: str) -> Iterator[tuple[str, int]]:
+        """Key and value since start of all counters of that name, as of the last collection; the loop may turn."""
+        items = self._items[name]
+        for key in list(items):
+            item = items.get(key)
+            if item is not None:
+                yield key, item.value
 
     def popped(self, key: str) -> tuple[int, int]:
         """Of GROUP_GET_NUMS and GROUP_GET_SIZE of that key: what was popped, not pulled."""
@@ -187,9 +204,10 @@ class BrokerStatsManager:
     def groups_behind(self, threshold_bytes: int) -> dict[str, int]:
         """Groups whose slowest reader is more than `threshold_bytes` of log behind, with how far."""
         behind: dict[str, int] = {}
-        for (group, _topic, _queue_id), counter in self._gets.items():
-            if counter.fall_behind_bytes > threshold_bytes:
-                behind[group] = max(behind.get(group, 0), counter.fall_behind_bytes)
+        for (group, _topic), queues in self._gets.items():
+            furthest = max(counter.fall_behind_bytes for counter in queues.values())
+            if furthest > threshold_bytes:
+                behind[group] = max(behind.get(group, 0), furthest)
         return behind
 
     # ---- forgetting -------------------------------------------------------------------------------------------
@@ -197,13 +215,13 @@ class BrokerStatsManager:
     def on_topic_deleted(self, topic: str) -> None:
         """Forget every counter of the topic."""
         self._forget_keys(lambda parts: topic in parts)
-        self._puts = {key: counter for key, counter in self._puts.items() if key[0] != topic}
-        self._gets = {key: counter for key, counter in self._gets.items() if key[1] != topic}
+        self._puts.pop(topic, None)
+        self._gets = {key: queues for key, queues in self._gets.items() if key[1] != topic}
 
     def on_group_deleted(self, group: str) -> None:
         """Forget every counter of the group."""
         self._forget_keys(lambda parts: parts[-1] == group and len(parts) > 1)
-        self._gets = {key: counter for key, counter in self._gets.items() if key[0] != group}
+        self._gets = {key: queues for key, queues in self._gets.items() if key[0] != group}
 
     def _forget_keys(self, gone: Callable[[list[str]], bool]) -> None:
         for items in self._items.values():
@@ -217,7 +235,7 @@ class BrokerStatsManager:
     async def sample(self) -> None:
         """Take the snapshots that are due; called every ten seconds."""
         now_ms = self._clock.wall_ms()
-        for _ in self.collect_in_turns():
+        for _ in self._collect_in_turns():
             await asyncio.sleep(0)
         await self._sample_all(StatsItem.sample_minute, now_ms)
         if now_ms >= self._next_hour_ms:
@@ -227,23 +245,36 @@ class BrokerStatsManager:
             self._next_day_ms = now_ms + DAY_SAMPLE_MS
             await self._sample_all(StatsItem.sample_day, now_ms)
 
-    def _collect(self) -> None:
-        """Move what was counted since the last time into the items."""
-        for _ in self.collect_in_turns():
-            pass
+    def _collect_of(self, key: str) -> None:
+        """Move what was counted since the last time into the items of this key, whatever their name: a key names the
+        cluster, or topics, groups and queues, in several orders."""
+        if key == self._cluster:
+            for _ in self._collect_in_turns():
+                pass
+            return
+        parts = key.split("@", _PARTS_OF_KEY)
+        for topic in parts:
+            for source in self._sources:
+                source.sample_topic(topic, self)
+            self._collect_puts(topic, self._puts.get(topic, {}))
+        for reader in permutations(parts, 2):
+            self._collect_gets(*reader, self._gets.get(reader, {}))
 
-    def collect_in_turns(self) -> Iterator[None]:
-        """The same, for one who lets the loop turn at each yield: with 20 000 groups it takes a while."""
+    def _collect_in_turns(self) -> Iterator[None]:
+        """Move all that was counted since the last time into the items; the loop may turn at each yield, for with
+        20 000 groups it takes a while."""
         for source in self._sources:
-            yield from source(self)
-        for position, (key, put) in enumerate(list(self._puts.items())):
-            if put.times:
-                self._collect_put(*key, put)
+            yield from source.sample(self)
+        for position, (topic, puts) in enumerate(list(self._puts.items())):
+            self._collect_puts(topic, puts)
             if position % _COUNTERS_PER_TURN == _COUNTERS_PER_TURN - 1:
                 yield
-        for position, (reader, got) in enumerate(list(self._gets.items())):
-            if got.times:
-                self._collect_get(*reader, got)
+        yield from self.collect_gets_in_turns()
+
+    def collect_gets_in_turns(self) -> Iterator[None]:
+        """The same for what was given to consumers."""
+        for position, ((group, topic), gets) in enumerate(list(self._gets.items())):
+            self._collect_gets(group, topic, gets)
             if position % _COUNTERS_PER_TURN == _COUNTERS_PER_TURN - 1:
                 yield
 
@@ -265,6 +296,11 @@ class BrokerStatsManager:
         for name, value in values:
             self._item(name, key).add(value, times)
 
+    def _collect_puts(self, topic: str, queues: dict[int, PutCounter]) -> None:
+        for queue_id, counter in queues.items():
+            if counter.times:
+                self._collect_put(topic, queue_id, counter)
+
     def _collect_put(self, topic: str, queue_id: int, counter: PutCounter) -> None:
         self._item(names.TOPIC_PUT_LATENCY, f"{queue_id}@{topic}").add(counter.latency_ms, counter.times)
         if self._detail():
@@ -274,6 +310,11 @@ class BrokerStatsManager:
                 counter.times,
             )
         counter.nums = counter.size = counter.times = counter.latency_ms = 0
+
+    def _collect_gets(self, group: str, topic: str, queues: dict[int, GetCounter]) -> None:
+        for queue_id, counter in queues.items():
+            if counter.times:
+                self._collect_get(group, topic, queue_id, counter)
 
     def _collect_get(self, group: str, topic: str, queue_id: int, counter: GetCounter) -> None:
         reader = f"{topic}@{group}"
