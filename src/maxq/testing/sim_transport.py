@@ -5,7 +5,7 @@ import contextvars
 import errno
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -71,7 +71,9 @@ class SimTransport(asyncio.Transport):
         self._loop = network.loop
         self._context = context
         self._protocol: Any = None
-        self._buffer: deque[bytes] = deque()  # written by the protocol, not yet on the wire
+        #: Written by the protocol, not yet on the wire, each write in its pieces. As with uvloop they are not copied
+        #: before: what is changed meanwhile goes out changed.
+        self._buffer: deque[Sequence[bytes | memoryview]] = deque()
         self._buffer_bytes = 0
         self._unread_by_peer = 0  # on the wire or in the peer's inbox; at most the window
         self._wire: deque[tuple[float, int, bytes]] = deque()  # (arrival, kind, bytes) towards the peer, in order
@@ -163,20 +165,21 @@ class SimTransport(asyncio.Transport):
     # -- writing --
 
     def write(self, data: Any) -> None:
+        self.writelines((data,))
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
         if self._eof_wanted and not self._closing:  # after close() asyncio drops it without a word
             raise RuntimeError("Cannot call write() after write_eof()")
-        if self._closing or not data:
+        pieces = [piece if isinstance(piece, bytes) else memoryview(piece) for piece in list_of_data]
+        size = sum(map(len, pieces))
+        if self._closing or not size:
             return
-        copy = bytes(data)
-        self._buffer.append(copy)
-        self._buffer_bytes += len(copy)
+        self._buffer.append(pieces)
+        self._buffer_bytes += size
         self._schedule_pump()
         if self._buffer_bytes > self._high and not self._writing_paused:
             self._writing_paused = True
             self._protocol.pause_writing()
-
-    def writelines(self, list_of_data: Iterable[Any]) -> None:
-        self.write(b"".join(list_of_data))
 
     def write_eof(self) -> None:
         self._eof_wanted = True
@@ -214,10 +217,10 @@ class SimTransport(asyncio.Transport):
         if self._lost:
             return
         while self._buffer and self._unread_by_peer < self._network.window:
-            head = self._buffer.popleft()
+            head = b"".join(self._buffer.popleft())
             count = self._network.draw_chunk(self, min(len(head), self._network.window - self._unread_by_peer))
             if count < len(head):
-                self._buffer.appendleft(head[count:])
+                self._buffer.appendleft((head[count:],))
             self._buffer_bytes -= count
             self._unread_by_peer += count
             self._put_on_wire(_DATA, head[:count])

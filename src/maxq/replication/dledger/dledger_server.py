@@ -24,7 +24,14 @@ from typing import Final, TypeVar
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.errors import MaxQError
-from maxq.protocol.dledger_messages import DLedgerResponseCode, Reply, Request, TransferRequest
+from maxq.protocol.dledger_messages import (
+    DLedgerResponseCode,
+    PushRequest,
+    PushType,
+    Reply,
+    Request,
+    TransferRequest,
+)
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import RemotingServer
 from maxq.replication.dledger.commit_waiters import Done
@@ -241,6 +248,9 @@ class DLedgerServer:
         """See Member (member_port.py)."""
         self._before_input()
         self.node.request(token, request, self._clock.monotonic_ms())
+        if isinstance(request, PushRequest) and request.type is PushType.TRUNCATE and not self.is_leader:
+            for link in self._links.values():
+                link.drop_unsent()
         self._drain()
 
     def _replied(self, request_id: int, reply: Reply | None) -> None:

@@ -136,6 +136,17 @@ class PeerLink:
                     connection.abort(f"{self.peer} was silent for {self._timeout_ms} ms")
             self._on_reply(request_id, None)
 
+    def drop_unsent(self) -> None:
+        """This member's log was cut: what the system has not taken yet does not leave any more, and is answered None.
+        The bytes of pushed entries lie in the log's files until then (uvloop copies nothing), and what comes there now
+        is another leader's."""
+        connection = self._connection
+        if connection is not None and connection.unsent_bytes:
+            connection.abort("the log was cut, and what was pushed of it is not sent yet")
+        queued, self._queued = self._queued, deque()
+        for request_id, _, _ in queued:
+            asyncio.get_running_loop().call_soon(self._on_reply, request_id, None)
+
     async def close(self) -> None:
         """No more requests; none is answered any more."""
         self._is_closed = True
