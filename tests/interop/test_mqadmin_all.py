@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from maxq.api import (
+    Admin,
     ConsumeContext,
     ConsumeFromWhere,
     ConsumeResult,
@@ -23,15 +24,18 @@ from maxq.api import (
     Producer,
     PushConsumer,
 )
+from maxq.errors import MaxQError
 from tests.interop import peers
 from tests.interop.conftest import Deployment
 from tests.interop.mqadmin_session import MqAdminSession, comparable, compiled, old_steps, said, steps
+from tests.interop.servers import wait_until
 
 pytestmark = pytest.mark.interop
 
 DATA = Path(__file__).parent.parent / "data" / "mqadmin"
 SETTINGS = {"traceTopicEnable": "true"}
 VERSIONS = ("5.5.0", "4.9.8")  # of mqadmin
+PROGRESS_SECONDS = 90
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -76,7 +80,19 @@ def traffic(servers: Deployment) -> Iterator[dict[str, str]]:
             sent = tracing.send(Message("Alpha", b"first", {"KEYS": "K0", "TAGS": "tag"}), queue=place)
         producer = stack.enter_context(Producer("PG_live", servers.namesrv))
         producer.send(Message("Live", b"x", {"TAGS": "tag"}), queue=MessageQueue("Live", "broker-a", 0))
+        progress = stack.enter_context(Admin(servers.namesrv))
+        wait_until(lambda: has_progress(progress), PROGRESS_SECONDS, "CG_live has committed on both of its topics")
         yield {"offset_id": sent.offset_msg_id, "unique_key": sent.msg_id, "client_id": consumer.client_id}
+
+
+def has_progress(admin: Admin) -> bool:
+    """Of the message, and of the retry topic, which the broker makes for the member and the member finds later."""
+    try:
+        offsets = admin.groups.consume_stats("CG_live").offset_table
+    except MaxQError:
+        return False
+    consumed = sum(offset.consumer_offset for offset in offsets.values())
+    return consumed == 1 and {queue.topic for queue in offsets} == {"Live", "%RETRY%CG_live"}
 
 
 def test_mqadmin_prints_the_same_for_our_servers_and_javas(
