@@ -27,7 +27,7 @@ from tests.interop.servers import Broker, JavaBroker, MaxqBroker, MaxqNamesrv, f
 pytestmark = pytest.mark.interop
 
 SETTINGS = {"recallMessageEnable": "true", "timerWheelEnable": "true", "mappedFileSizeTimerLog": "104000"}
-LATE_MOST_MS = 3_000  # a busy machine, and Java's threads that look every 100 ms
+LATE_MOST_MS = 10_000  # a busy machine, and Java's threads that look every 100 ms
 Rows = list[dict[str, Any]]
 
 
@@ -147,7 +147,7 @@ def test_every_message_comes_once_and_when_it_is_due(place: Place, clients: Clie
 def test_what_is_taken_back_never_comes(place: Place, clients: Clients) -> None:
     topic = f"Back{type(clients).__name__}"
     asyncio.run(create(place, topic))
-    ids = clients.send(place.namesrv, topic, [4_000, 5_000, 6_000, 6_000, 5_000, 4_000], recall=3)
+    ids = clients.send(place.namesrv, topic, [8_000, 9_000, 10_000, 10_000, 9_000, 8_000], recall=3)
     check(asyncio.run(consume(place.namesrv, topic, 3)), ids[3:])
 
 
