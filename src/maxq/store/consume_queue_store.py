@@ -26,6 +26,16 @@ BATCH_UNIT_NAME = "batchconsumequeue"
 EXT_NAME = "consumequeue_ext"
 LMQ_PREFIX = "%LMQ%"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
+FOLDER_NAME_MAX = 255  # bytes, of Linux's file systems
+
+
+def is_folder_name(topic: str) -> bool:
+    """Can a queue's folder have this name? A client names its light queues, and a flipped bit makes anything of one."""
+    return (
+        topic not in ("", ".", "..")
+        and not any(letter in topic for letter in "/\0\ufffd")
+        and len(topic.encode()) <= FOLDER_NAME_MAX
+    )
 
 
 class ConsumeQueueStore:

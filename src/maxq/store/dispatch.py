@@ -23,7 +23,7 @@ from maxq.store.batch_consume_queue import BatchUnit
 from maxq.store.commit_log import MIN_RECORD_SIZE, CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_ext import CqExtUnit, is_ext_address
-from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
+from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore, is_folder_name
 from maxq.store.damage_names import DAMAGED_PROPERTY, DAMAGED_TOPIC
 from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.index_service import IndexService
@@ -326,7 +326,7 @@ class DispatchService:
             return
         for name, text in zip(names, offsets, strict=True):
             queue_offset = _number(text)
-            if queue_offset >= 0 and name and "/" not in name:
+            if queue_offset >= 0 and is_folder_name(name):
                 queue_id = 0 if name.startswith(LMQ_PREFIX) else message.queue_id
                 self.put_unit(name, queue_id, queue_offset, physical_offset, size, _tags_code(message))
 

@@ -15,7 +15,13 @@ from maxq.protocol.message_const import (
 from maxq.protocol.message_id import offset_message_id
 from maxq.protocol.message_properties import encode_properties
 from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
-from maxq.store.consume_queue_store import DELAY_TOPIC, LMQ_PREFIX, ConsumeQueueStore
+from maxq.store.consume_queue_store import (
+    DELAY_TOPIC,
+    FOLDER_NAME_MAX,
+    LMQ_PREFIX,
+    ConsumeQueueStore,
+    is_folder_name,
+)
 from maxq.store.flush import CommitLogFlusher
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_cy import crc31
@@ -272,9 +278,10 @@ class MessageWriter:
 
     def _check_multi_dispatch(self, names: list[str]) -> PutMessageResult | None:
         for name in names:
-            if not name.startswith(LMQ_PREFIX) or "/" in name or len(name) == len(LMQ_PREFIX):
+            if not name.startswith(LMQ_PREFIX) or name == LMQ_PREFIX or not is_folder_name(name):
                 return _illegal(
-                    f"INNER_MULTI_DISPATCH names {name!r}; only light queues ({LMQ_PREFIX}…, without '/') can be named"
+                    f"INNER_MULTI_DISPATCH names {name!r} ({len(name.encode())} bytes); only light queues can be named:"
+                    f" {LMQ_PREFIX}…, without '/' and NUL, of {FOLDER_NAME_MAX} bytes at most"
                 )
         if not self._context.config.enable_lmq:
             return _illegal("INNER_MULTI_DISPATCH names light queues, but enableLmq is false; set it in broker.conf")

@@ -1,9 +1,19 @@
 """Offsets of global queues, from those of physical ones."""
 
+from typing import cast
+
+from maxq.client.admin.context import AdminContext
 from maxq.client.admin.global_progress import chains_of, global_offsets, global_progress
-from maxq.protocol.body.offsets import OffsetWrapper, TopicOffset
+from maxq.client.admin.groups import GroupAdmin
+from maxq.client.client_api import MQClientAPI
+from maxq.codes import RequestCode
+from maxq.protocol.body.offsets import ConsumeStats, OffsetWrapper, TopicOffset
+from maxq.protocol.body.route import BrokerData, TopicRouteData
 from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
+from maxq.protocol.body.topic_config import TopicConfigAndQueueMapping, TopicQueueMappingInfo
 from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.runtime.system import SystemClock
 
 A, B = "broker-a", "broker-b"
 Item = LogicQueueMappingItem
@@ -41,3 +51,26 @@ def test_a_group_is_where_its_newest_offset_is() -> None:
     assert global_progress(chains, {FIRST: old, SECOND: some}) == {GLOBAL: OffsetWrapper(10_007, 10_000, 10_003, 12)}
     assert global_progress(chains, {SECOND: none_yet}) == {GLOBAL: OffsetWrapper(10_007, 0, 0, 0)}
     assert global_progress(chains, {FIRST: old}) == {}
+
+
+class TwoBrokers:
+    """The name server and two brokers of a static topic that moved to B, where the group has committed nothing yet."""
+
+    async def topic_route(self, topic: str) -> TopicRouteData:
+        brokers = [BrokerData("cluster", name, {0: name}) for name in (A, B)]
+        return TopicRouteData(None, [], brokers, {}, {B: TopicQueueMappingInfo("T")} if topic == "T" else None)
+
+    async def call(self, address: str, code: int, ext: dict[str, str]) -> RemotingCommand:
+        if code == RequestCode.GET_TOPIC_CONFIG:
+            detail = mapping(address, chain()).to_json()
+            return RemotingCommand(0, body=TopicConfigAndQueueMapping("T", mapping_detail=detail).encode())
+        here = {FIRST: OffsetWrapper(100, 40, 60, 11)} if address == A else {SECOND: OffsetWrapper(7, -1, -1, 0)}
+        has_committed = address == A
+        return RemotingCommand(0, body=ConsumeStats(here if has_committed or "topic" in ext else {}, 1.0).encode())
+
+
+async def test_a_group_that_has_not_consumed_since_a_queue_moved_is_where_it_was() -> None:
+    servers = cast(MQClientAPI, TwoBrokers())
+    stats = await GroupAdmin(AdminContext(servers, [], SystemClock())).consume_stats("group")
+    assert stats.offset_table == {GLOBAL: OffsetWrapper(10_007, 40, 60, 11)}
+    assert stats.consume_tps == 2

@@ -1,5 +1,6 @@
 """Putting and getting: what a store promises to the broker above it."""
 
+import shutil
 import struct
 from pathlib import Path
 
@@ -335,12 +336,27 @@ def test_a_message_reaches_every_light_queue_it_names(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("names", ["%LMQ%a,plain", "plain", "%LMQ%a,", "%LMQ%a/b"])
-def test_lists_that_mix_light_and_ordinary_queues_are_refused_at_send(tmp_path: Path, names: str) -> None:
+@pytest.mark.parametrize(
+    "names", ["%LMQ%a,plain", "plain", "%LMQ%a,", "%LMQ%a/b", "%LMQ%a\0b", "%LMQ%" + 251 * "x", "%LMQ%" + 126 * "ä"]
+)
+def test_lists_that_name_what_is_no_light_queue_are_refused_at_send(tmp_path: Path, names: str) -> None:
     store = opened(small_config(tmp_path, enable_lmq=True, enable_multi_dispatch=True))
     result = store.put_message(message(INNER_MULTI_DISPATCH=names))
     assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
     assert store.max_physical_offset == 0
+    assert store.put_message(message(INNER_MULTI_DISPATCH="%LMQ%" + 250 * "x")).ok  # 255 bytes: the longest
+    store.close()
+
+
+def test_a_light_queue_that_no_folder_can_be_named_after_does_not_stop_dispatch(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))  # without multi-dispatch, lists are not looked at
+    store.put_message(message(INNER_MULTI_DISPATCH="%LMQ%" + 300 * "x", INNER_MULTI_QUEUE_OFFSET="0"))
+    store.close()
+    shutil.rmtree(tmp_path / "consumequeue")
+    store = opened(small_config(tmp_path, enable_lmq=True, enable_multi_dispatch=True))
+    assert store.put_message(message()).ok
+    assert store.max_offset("T", 0) == 2
+    store.close()
 
 
 def test_more_light_queues_than_allowed_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
 from maxq.protocol.body.consumer_info import ConsumerRunningInfo, SetMessageRequestModeRequestBody
 from maxq.protocol.body.heartbeat import ConsumerConnection, ProducerConnection, ProducerTableInfo
-from maxq.protocol.body.offsets import ConsumeStats, QueryConsumeTimeSpanBody, QueueTimeSpan
+from maxq.protocol.body.offsets import ConsumeStats, OffsetWrapper, QueryConsumeTimeSpanBody, QueueTimeSpan
 from maxq.protocol.body.subscription import (
     GroupForbidden,
     QuerySubscriptionResponseBody,
@@ -19,6 +19,7 @@ from maxq.protocol.body.subscription import (
     SubscriptionGroupWrapper,
 )
 from maxq.protocol.body.topic_config import TopicList
+from maxq.protocol.message_queue import MessageQueue
 
 
 class GroupAdmin:
@@ -156,23 +157,30 @@ class GroupAdmin:
         context = self._context
         brokers = await (context.brokers_of_topic(via) if via else context.brokers_of_group(group, topic))
         for _, address in brokers:
-            ext = fields(consumerGroup=group, topic=topic)
-            response = await self._api.call(address, RequestCode.GET_CONSUME_STATS, ext)
-            part = ConsumeStats.decode(response.body_bytes)
+            part = await self._stats_at(address, group, topic)
             stats.offset_table.update(part.offset_table)
             stats.consume_tps += part.consume_tps
         if via is None:
             for name in {queue.topic for queue in stats.offset_table}:
-                await self._make_global(name, stats)
+                await self._make_global(group, name, stats)
         return stats
 
-    async def _make_global(self, topic: str, stats: ConsumeStats) -> None:
+    async def _make_global(self, group: str, topic: str, stats: ConsumeStats) -> None:
         """Put a static topic's global queues in the place of the physical ones."""
         chains = await global_chains(self._context, topic)
         if chains:
-            found = global_progress(chains, stats.offset_table)
+            physical: dict[MessageQueue, OffsetWrapper] = {}
+            for _, address in await self._context.brokers_of_topic(topic):  # also where it has not committed yet
+                physical |= (await self._stats_at(address, group, topic)).offset_table
+            found = global_progress(chains, physical)
             others = {queue: at for queue, at in stats.offset_table.items() if queue.topic != topic}
             stats.offset_table = {**others, **found}
+
+    async def _stats_at(self, address: str, group: str, topic: str | None) -> ConsumeStats:
+        response = await self._api.call(
+            address, RequestCode.GET_CONSUME_STATS, fields(consumerGroup=group, topic=topic)
+        )
+        return ConsumeStats.decode(response.body_bytes)
 
     async def names(self) -> list[str]:
         """Consumer groups the name server has a retry topic of, sorted."""

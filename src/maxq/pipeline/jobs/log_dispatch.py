@@ -26,7 +26,7 @@ from maxq.runtime.interfaces import Disk
 from maxq.store import record_cy as rc
 from maxq.store.batch_consume_queue import BatchUnit
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE
-from maxq.store.consume_queue_store import DELAY_TOPIC, LMQ_PREFIX
+from maxq.store.consume_queue_store import DELAY_TOPIC, LMQ_PREFIX, is_folder_name
 from maxq.store.damage_names import DAMAGED_PROPERTY, DAMAGED_TOPIC
 from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.tails_cy import IndexCollector, QueueTail, TopicTail, jhash
@@ -313,11 +313,6 @@ class PieceDispatch:
         if self._index is not None and self._index.count:
             self._result.entries.append(memoryview(self._chunk)[: self._index.count * ENTRY_SIZE])
             self._result.entry_count += self._index.count
-
-
-def is_folder_name(topic: str) -> bool:
-    """Can a queue's folder have this name? What a flipped bit makes of a topic may lead anywhere."""
-    return bool(topic) and topic not in (".", "..") and not any(letter in topic for letter in "/\0\ufffd")
 
 
 def gap_text(topic: str, queue_id: int, end: int, queue_offset: int, physical_offset: int) -> str:

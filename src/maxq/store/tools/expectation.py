@@ -15,6 +15,7 @@ from maxq.protocol import message_const as const
 from maxq.protocol.java_hash import java_hash
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.store import record_cy as rc
+from maxq.store.consume_queue_store import is_folder_name
 from maxq.store.tails_cy import jhash
 from maxq.store.tools.message_json import properties_of, topic_of
 
@@ -110,7 +111,7 @@ def _multi_dispatch(topic: str, queue_id: int, properties: dict[str, str], tags_
     return tuple(
         ExpectedUnit(name, 0 if name.startswith(LMQ_PREFIX) else queue_id, int(offset), tags_code)
         for name, offset in zip(names, offsets, strict=True)
-        if name and offset.isdecimal() and "/" not in name
+        if offset.isdecimal() and is_folder_name(name)
     )
 
 
