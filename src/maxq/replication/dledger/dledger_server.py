@@ -19,11 +19,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, TypeVar, TypeVarTuple
 
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.errors import MaxQError
+from maxq.errors import MaxQError, StoreFailedError
 from maxq.protocol.dledger_messages import (
     DLedgerResponseCode,
     PushRequest,
@@ -64,6 +64,7 @@ _LOOK_SECONDS: Final = 0.25
 _RESIGN_SECONDS: Final = 1.0
 
 _T = TypeVar("_T")
+Ts = TypeVarTuple("Ts")
 RoleListener = Callable[[RoleChange], None]
 
 
@@ -207,9 +208,7 @@ class DLedgerServer:
         future: asyncio.Future[tuple[DLedgerResponseCode, int]] = asyncio.get_running_loop().create_future()
         token = object()
         self._reads[token] = lambda code, index: _settle(future, (code, index))
-        self._before_input()
-        self.node.read_index(token, self._clock.monotonic_ms())
-        self._drain()
+        self._hear(self.node.read_index, token)
         return await future
 
     async def transfer(self, transferee: str) -> DLedgerResponseCode:
@@ -220,9 +219,7 @@ class DLedgerServer:
             group=self.config.group, remote_id=own, local_id=own, leader_id=self.node.leader_id, term=self.node.term,
             transfer_id=own, transferee_id=transferee,
         )  # fmt: skip
-        self._before_input()
-        self.node.request(future, request, self._clock.monotonic_ms())
-        self._drain()
+        self._hear(self.node.request, future, request)
         return (await future).code
 
     async def resign(self) -> None:
@@ -246,25 +243,19 @@ class DLedgerServer:
 
     def requested(self, token: object, request: Request) -> None:
         """See Member (member_port.py)."""
-        self._before_input()
-        self.node.request(token, request, self._clock.monotonic_ms())
+        self._hear(self.node.request, token, request)
         if isinstance(request, PushRequest) and request.type is PushType.TRUNCATE and not self.is_leader:
             for link in self._links.values():
                 link.drop_unsent()
-        self._drain()
 
     def _replied(self, request_id: int, reply: Reply | None) -> None:
         if self._is_running:
-            self._before_input()
-            self.node.reply(request_id, reply, self._clock.monotonic_ms())
-            self._drain()
+            self._hear(self.node.reply, request_id, reply)
 
     def peer_lost(self, peer: str) -> None:
         """See Member; or this member's connection to another one broke."""
         if self._is_running:
-            self._before_input()
-            self.node.peer_lost(peer, self._clock.monotonic_ms())
-            self._drain()
+            self._hear(self.node.peer_lost, peer)
 
     def _own_appended(self, first: int, last: int) -> None:
         """Called from within an append: the core hears of it when this turn of the loop is over, or before anything
@@ -277,7 +268,6 @@ class DLedgerServer:
 
     def _tell_appended(self) -> None:
         if self._appended is not None:
-            self._before_input()
             self._drain()
 
     def _before_input(self) -> None:
@@ -286,8 +276,16 @@ class DLedgerServer:
             self.node.appended(first, last, self._clock.monotonic_ms())
 
     def _durable(self, index: int) -> None:
-        self._before_input()
-        self.node.durable(index, self._clock.monotonic_ms())
+        self._hear(self.node.durable, index)
+
+    def _hear(self, hear: Callable[[*Ts, int], None], *args: *Ts) -> None:
+        """Let the core hear something, and do what it wants then. It reads and writes the log meanwhile: a member whose
+        own disk refuses that cannot go on, whoever caused it."""
+        try:
+            self._before_input()
+            hear(*args, self._clock.monotonic_ms())
+        except (StoreFailedError, OSError) as error:
+            self._fail(error)
         self._drain()
 
     # --- outputs ------------------------------------------------------------------------------------------------------
@@ -360,12 +358,12 @@ class DLedgerServer:
             self._lacks_barrier = False
 
     def _term_stored(self, state: HardState) -> None:
-        self._before_input()
-        self.node.term_stored(state, self._clock.monotonic_ms())
-        self._drain()
+        self._hear(self.node.term_stored, state)
 
     def _fail(self, error: BaseException) -> None:
-        """Neither votes nor answers are possible any more."""
+        """Neither votes nor answers are possible any more. Nothing if it ends already."""
+        if not self._is_running:
+            return
         self._is_running = False
         log.critical("DLedger: %s of group %s stops", self.config.self_id, self.config.group, exc_info=error)
         self.waiters.fail(DLedgerResponseCode.DISK_ERROR)
@@ -390,11 +388,10 @@ class DLedgerServer:
         self._timer = None
         if not self._is_running:
             return
-        now_ms = self._clock.monotonic_ms()
-        if self.node.next_tick() <= now_ms:
-            self._before_input()
-            self.node.tick(now_ms)
-        self._drain()
+        if self.node.next_tick() <= self._clock.monotonic_ms():
+            self._hear(self.node.tick)
+        else:
+            self._drain()
 
     def _look_later(self) -> None:
         self._look = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._on_look)

@@ -6,7 +6,8 @@ from errno import EIO, ENOSPC
 
 import pytest
 
-from maxq.errors import MaxQError
+from maxq.errors import MaxQError, StoreFailedError
+from maxq.protocol.dledger_messages import EntryRun
 from maxq.replication.raft.outputs import Role
 from maxq.store.dledger.interfaces import TermState
 from maxq.testing.simulation import SimWorld, run_simulation
@@ -127,3 +128,45 @@ def test_disk_that_fails_otherwise_ends_the_member() -> None:
         await until(lambda: bool(group.failures))
 
     run_simulation(story, seed=4)
+
+
+class BrokenLedger(MemoryLedger):
+    """Its device refuses while `is_broken`: to write what a leader pushes, or to read what a follower lacks."""
+
+    is_broken = False
+
+    def append_entries(self, run: EntryRun) -> int:
+        if self.is_broken:
+            raise OSError(EIO, "the device refuses")
+        return super().append_entries(run)
+
+    def entries(self, first: int, max_bytes: int) -> EntryRun:
+        if self.is_broken:
+            raise StoreFailedError(f"entry {first} cannot be read any more")
+        return super().entries(first, max_bytes)
+
+
+@pytest.mark.parametrize("is_leader", [False, True])
+def test_a_member_whose_disk_fails_within_a_push_ends_and_the_others_go_on(is_leader: bool) -> None:
+    """It went on before, and failed at every push, or sent none any more."""
+
+    async def story(world: SimWorld) -> None:
+        group = Group(world)
+        ledgers = {name: BrokenLedger() for name in group.members}
+        for name, member in group.members.items():
+            member.ledger = ledgers[name]
+        await group.start()
+        await group.append_at_last(b"before")
+        failed: list[str] = []
+        leader = await group.leader()
+        broken = next(member for member in group.members.values() if (member is leader) == is_leader)
+        broken.server.set_service_failed(lambda service, error: failed.append(service))
+        ledgers[broken.name].is_broken = True
+        push = group.world.loop.create_task(group.append_at_last(b"pushed"))
+        await until(lambda: bool(failed))
+        broken.machine.kill()  # what the listener has the process do
+        await push
+        await group.equal()
+        assert failed == ["DLedger"]
+
+    run_simulation(story, seed=5)
