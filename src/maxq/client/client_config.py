@@ -131,6 +131,7 @@ class ConsumerConfig(ClientConfig):
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     consume_timestamp: int = 0  # wall ms for CONSUME_FROM_TIMESTAMP; 0: half an hour ago
     allocate_strategy: AllocateMessageQueueStrategy = field(default_factory=AllocateMessageQueueAveragely)
+    connect_broker_by_user: int | None = None  # id of the broker that every pull asks; None: the one answers suggest
     pull_batch_size: int = 32
     pull_threshold_for_queue: int = 1_000  # messages
     pull_threshold_size_for_queue: int = 100  # MiB

@@ -93,7 +93,11 @@ class GroupConsumer(ABC, Generic[Config]):
             self._offsets = self._make_offset_store(instance)
             await self._offsets.load()
             self._pull_api = PullAPIWrapper(
-                instance, self.group, self._config.filter_message_hooks, unit_mode=self._config.unit_mode
+                instance,
+                self.group,
+                self._config.filter_message_hooks,
+                unit_mode=self._config.unit_mode,
+                connect_broker_by_user=self._config.connect_broker_by_user,
             )
             self._build(instance)
             instance.register_consumer(self)

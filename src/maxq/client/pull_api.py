@@ -45,20 +45,27 @@ class PullAPIWrapper:
     """Pulls for one consumer group (name on the wire)."""
 
     def __init__(
-        self, instance: MQClientInstance, group: str, hooks: Sequence[FilterMessageHook], *, unit_mode: bool
+        self,
+        instance: MQClientInstance,
+        group: str,
+        hooks: Sequence[FilterMessageHook],
+        *,
+        unit_mode: bool,
+        connect_broker_by_user: int | None,
     ) -> None:
+        """`connect_broker_by_user`: the id of the broker that every pull asks, whatever answers suggest."""
         self._instance = instance
         self._group = group
         self._hooks = hooks
         self._unit_mode = unit_mode
         self._pull_from_which_node: dict[MessageQueue, int] = {}
-        self.connect_broker_by_user: int | None = None  # broker id every pull goes to, if the user wants that
+        self._connect_broker_by_user = connect_broker_by_user
 
     def recalculate_pull_from_which_node(self, queue: MessageQueue) -> int:
         """Broker id for the next pull of a queue: what the user fixed, else what the last answer suggested, else the
         master."""
-        if self.connect_broker_by_user is not None:
-            return self.connect_broker_by_user
+        if self._connect_broker_by_user is not None:
+            return self._connect_broker_by_user
         return self._pull_from_which_node.get(queue, MASTER_ID)
 
     def update_pull_from_which_node(self, queue: MessageQueue, broker_id: int) -> None:

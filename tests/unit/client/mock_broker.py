@@ -152,7 +152,8 @@ class MockBroker:
         first = stored[0]
         return request.reply(ext={"msgId": ids, "queueId": str(first.queue_id), "queueOffset": str(first.queue_offset)})
 
-    async def _pull(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def serve_pull(self, request: RemotingCommand) -> RemotingCommand:
+        """The answer without a script."""
         ext = request.ext
         queue = MessageQueue(ext["topic"], self.name, int(ext["queueId"]))
         offset = int(ext["queueOffset"])
@@ -256,8 +257,8 @@ class MockBroker:
 _HANDLERS: dict[int, Callable[[MockBroker, Connection, RemotingCommand], Any]] = {
     RequestCode.SEND_MESSAGE_V2: MockBroker._send,
     RequestCode.SEND_BATCH_MESSAGE: MockBroker._send,
-    RequestCode.PULL_MESSAGE: MockBroker._pull,
-    RequestCode.LITE_PULL_MESSAGE: MockBroker._pull,
+    RequestCode.PULL_MESSAGE: lambda broker, connection, request: broker.serve_pull(request),
+    RequestCode.LITE_PULL_MESSAGE: lambda broker, connection, request: broker.serve_pull(request),
     RequestCode.HEART_BEAT: MockBroker._heartbeat,
     RequestCode.UNREGISTER_CLIENT: MockBroker._unregister,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: MockBroker._consumer_ids,

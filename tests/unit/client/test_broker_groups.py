@@ -89,6 +89,8 @@ def test_a_suspect_is_avoided_for_longer_each_time_and_trusted_when_it_answers()
     table.suspect("m:1")
     table.suspect("s:1")
     assert reader() == "m:1", "all are suspect: the one that was asked for"
+    slave = table.reader("b", 1)
+    assert slave is not None and slave.address == "s:1"
     clock.advance_ms(SUSPECT_MS)
     assert not table.is_suspect("m:1"), "after it was trusted the first time counts again"
 
@@ -109,7 +111,8 @@ def test_a_consumer_reads_on_from_the_slave_and_returns(name_server_knows: bool)
                 group.route(master=False)
             group.put(b"while it is dead")
             await until(lambda: len(got.bodies) == 4, "a message from the slave", 5)
-            assert all(int(ext["sysFlag"]) & 1 == 0 for ext in pulls(group.slave)), "no commit along with such a pull"
+            of_slave = {(int(ext["sysFlag"]) & 1, ext["commitOffset"]) for ext in pulls(group.slave)}
+            assert of_slave == {(0, "0")}, "no commit along with such a pull"
             await until(lambda: group.slave.committed.get(("G", Q0)) == 4, "the offset at the slave", 20)
             await group.master.start()
             group.route()
@@ -123,6 +126,59 @@ def test_a_consumer_reads_on_from_the_slave_and_returns(name_server_knows: bool)
                 "the master is asked again", 60,
             )  # fmt: skip
         assert got.bodies == [b"0", b"1", b"2", b"while it is dead", b"back", b"again"]
+
+    simulate(story)
+
+
+def test_a_reader_at_a_stand_in_asks_for_the_master_long_before_the_route_is_due() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 1)
+        await group.master.stop()
+        group.route(master=False)
+        got = Got()
+        async with make(cluster, got, poll_name_server_interval=3_600_000):
+            await until(lambda: len(got.bodies) == 1, "a message from the slave")
+            await group.master.start()
+            group.route()
+            await until(lambda: bool(pulls(group.master)), "the master", 60)
+
+    simulate(story)
+
+
+def test_an_offset_goes_to_the_master_also_while_that_is_suspect() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 3)
+        got = Got()
+        async with make(cluster, got, persist_consumer_offset_interval=3_600_000) as consumer:
+            await until(lambda: len(got.bodies) == 3, "three")
+            consumer._running().brokers.suspect(group.master.address)
+            await consumer.persist_consumer_offset()
+            await until(lambda: group.master.committed.get(("G", Q0)) == 3, "the offset at the master", 1)
+        assert not group.slave.requests(COMMIT)
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("what", ["a pull", "a commit"])
+def test_a_master_that_answers_is_suspect_no_longer(what: str) -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 1)
+        got = Got()
+        never = 3_600_000
+        consumer = make(
+            cluster, got, connect_broker_by_user=0, heartbeat_broker_interval=never,
+            persist_consumer_offset_interval=never,
+        )  # fmt: skip
+        async with consumer:
+            await until(lambda: len(got.bodies) == 1, "one")
+            brokers = consumer._running().brokers
+            await until(lambda: group.master.requests(PULL)[-1].ext["queueOffset"] == "1", "a pull that waits")
+            brokers.suspect(group.master.address)
+            if what == "a pull":
+                group.put(b"ends the pull")
+            else:
+                await consumer.persist_consumer_offset()
+            await until(lambda: not brokers.is_suspect(group.master.address), "the answer", 2)
 
     simulate(story)
 
@@ -227,6 +283,72 @@ def test_members_are_asked_of_the_slave_while_the_master_is_dead() -> None:
         async with make(cluster, got):
             await until(lambda: len(got.bodies) == 2, "two")
         assert group.slave.requests(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+
+    simulate(story)
+
+
+# --- who is read from ---
+
+
+def suggesting(broker: MockBroker, ids: dict[int, int]) -> None:
+    """Have a broker suggest another one for each queue: queue id → broker id."""
+
+    async def answer(request: RemotingCommand) -> RemotingCommand:
+        told = await broker.serve_pull(request)
+        if request.ext["topic"] == "T":
+            told.ext["suggestWhichBrokerId"] = str(ids[int(request.ext["queueId"])])
+        return told
+
+    broker.scripts[PULL] = answer
+
+
+def test_each_queue_is_read_from_the_broker_that_its_own_last_answer_names() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start(slaves=1)
+        cluster.route("T", queues=2)
+        cluster.route("%RETRY%G")
+        group = Group(cluster)
+        for broker in (group.master, group.slave):
+            for n in range(200):
+                broker.put("T", b"%d" % n, n % 2)
+            suggesting(broker, {0: 1, 1: 0})
+        got = Got()
+        async with make(cluster, got):
+            await until(lambda: len(got.bodies) == 200, "all")
+        assert {ext["queueId"] for ext in pulls(group.slave)} == {"0"}
+        assert [ext["queueOffset"] for ext in pulls(group.master) if ext["queueId"] == "0"] == ["0"]
+
+    simulate(story)
+
+
+def test_a_broker_that_the_user_chose_is_read_whatever_answers_suggest() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 100)
+        got = Got()
+        async with make(cluster, got, connect_broker_by_user=1):
+            await until(lambda: len(got.bodies) == 100, "all from the slave")
+            assert not pulls(group.master)
+            await until(lambda: group.master.committed.get(("G", Q0)) == 100, "the offset at the master", 20)
+            assert not group.slave.requests(COMMIT)
+            await group.slave.stop()
+            group.put(b"while it is dead")
+            await until(lambda: len(got.bodies) == 101, "another of the group serves", 5)
+
+    simulate(story)
+
+
+def test_a_master_that_refuses_is_not_left_for_its_slave() -> None:
+    """It is too busy for a moment, or forbids the group: the slave's copy of its tables says the same, later."""
+
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 3)
+        group.master.scripts[PULL] = lambda request: request.reply(2, "[REJECTREQUEST]system busy")
+        got = Got()
+        async with make(cluster, got):
+            await until(lambda: len(pulls(group.master)) >= 5, "the master is asked on")
+            group.master.scripts.clear()
+            await until(lambda: len(got.bodies) == 3, "three")
+        assert not pulls(group.slave)
 
     simulate(story)
 

@@ -275,6 +275,33 @@ def test_the_smallest_slave_is_shown_as_master_only_where_everything_allows_it()
         assert routes.broker_member_group(CLUSTER, "broker-a").broker_addrs == {1: "10.0.0.2:10911"}
 
 
+def test_the_smaller_of_two_slaves_stands_in_and_the_other_keeps_its_id() -> None:
+    routes = manager(support_acting_master=True)
+    for broker_id, addr in ((0, "a:1"), (3, "d:1"), (2, "c:1")):
+        routes.register_broker(registration(acting=True, broker_id=broker_id, addr=addr), now_ms=0)
+    routes.unregister_broker(CLUSTER, "a:1", "broker-a")
+    assert addrs(routes, "T") == {"broker-a": {0: "c:1", 3: "d:1"}}
+
+
+def test_a_group_without_acting_master_has_no_stand_in_though_nobody_may_write_to_it() -> None:
+    routes = manager(support_acting_master=True)
+    routes.register_broker(registration(acting=False), now_ms=0)
+    routes.register_broker(registration(acting=False, **SLAVE), now_ms=0)
+    routes.wipe_write_perm_of_broker("broker-a")
+    routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "broker-a")
+    assert addrs(routes, "T") == {"broker-a": {1: "10.0.0.2:10911"}}
+
+
+@pytest.mark.parametrize("how", ["its connection closes", "it falls silent"])
+def test_members_hear_of_a_smallest_id_that_is_gone_without_a_word(how: str) -> None:
+    routes, connection = manager(notify_min_broker_id_changed=True), object()
+    routes.register_broker(registration(acting=True, addr="a:1", connection=connection, timeout_ms=10), now_ms=0)
+    routes.register_broker(registration(acting=True, broker_id=1, addr="b:1"), now_ms=0)
+    closes = how == "its connection closes"
+    notices = routes.on_connection_closed(connection) if closes else routes.scan_not_active_broker(11)
+    assert notices == [MinBrokerIdChange(("b:1",), 1, "b:1", "a:1", None)]
+
+
 def test_members_hear_of_a_new_smallest_id_if_the_setting_says_so() -> None:
     routes = manager(notify_min_broker_id_changed=True)
     routes.register_broker(registration(acting=True, broker_id=2, addr="c:1"), now_ms=0)

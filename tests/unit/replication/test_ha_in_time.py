@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from maxq.config.broker_config import BrokerConfig
 from maxq.config.settings import BrokerSettings
 from maxq.replication.ha.ha_client import FirstOffset
 from maxq.replication.ha.ha_service import HAService
@@ -25,8 +26,15 @@ class Brokers:
         self.running: list[HAService] = []
 
     async def start(
-        self, host: str, role: str, master: str = "", first_offset: FirstOffset | None = None
+        self,
+        host: str,
+        role: str,
+        master: str = "",
+        first_offset: FirstOffset | None = None,
+        *,
+        acting_master: bool = False,
     ) -> tuple[HAService, MessageStore]:
+        """`acting_master` is enableSlaveActingMaster."""
         world = self.world
         config = small_config(Path("/store"), broker_role=role, ha_master_address=master)
         disk = SimDisk(world.rng.fork(f"disk {host}"), world.clock)
@@ -34,7 +42,8 @@ class Brokers:
             config, disk=disk, clock=world.clock, broker=StoreIdentity(), memory_bytes=1 << 30, populate_ahead=0
         )
         store.load()
-        service = HAService(BrokerSettings(store=config), store, world.clock, first_offset=first_offset)
+        settings = BrokerSettings(BrokerConfig(enable_slave_acting_master=acting_master), config)
+        service = HAService(settings, store, world.clock, first_offset=first_offset)
         with world.network.on_host(host):
             await asyncio.create_task(service.start(host, PORT))
         self.running.append(service)
@@ -245,6 +254,23 @@ def test_waiting_for_a_link_ends_when_it_is_there_or_at_the_timeout() -> None:
         slave, _ = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
         assert await slave.wait_until_transfer(MASTER, 10_000)
         assert await waiting
+        assert await slave.wait_until_transfer(MASTER, 0)
+        assert await master.wait_until_transfer(SLAVE, 0)
+        assert not await master.wait_until_transfer(OTHER, 500), "that one does not copy"
+
+    simulated(story)
+
+
+def test_in_sync_is_who_lives_and_copies_and_a_master_with_too_few_refuses() -> None:
+    async def story(brokers: Brokers) -> None:
+        master, _ = await brokers.start(MASTER, "SYNC_MASTER", acting_master=True)
+        alive = 2
+        master.alive_replicas = lambda: alive
+        assert "1 of the needed 2" in (master.refusal() or ""), "alive, but it copies nothing"
+        await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
+        await brokers.until(lambda: master.refusal() is None)
+        alive = 1
+        assert "1 of the needed 2" in (master.refusal() or ""), "the name server calls it dead"
 
     simulated(story)
 

@@ -22,6 +22,7 @@ from maxq.protocol.body.route import MASTER_ID, TopicRouteData
 from maxq.protocol.body.topic_config import PERM_WRITE
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
 from maxq.protocol.message_properties import encode_properties
+from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.interfaces import Clock
@@ -34,6 +35,10 @@ log = logging.getLogger(__name__)
 _SEND_TIMEOUT_MS: Final = 3_000
 _DEFAULT_TOPIC: Final = "TBW102"
 _DEFAULT_QUEUES: Final = 8
+
+#: Of the copy here. The other group's tell of its own hosts; a Java broker takes these as they come, and a record whose
+#: flags name longer hosts than it has cannot be read.
+_HOST_BITS: Final = MessageSysFlag.BORN_HOST_V6 | MessageSysFlag.STORE_HOST_V6
 
 _STATUS_OF: Final = {
     ResponseCode.SUCCESS: PutMessageStatus.PUT_OK,
@@ -136,7 +141,7 @@ class EscapeBridge:
             default_topic=_DEFAULT_TOPIC,
             default_topic_queue_nums=_DEFAULT_QUEUES,
             queue_id=queue.queue_id,
-            sys_flag=message.sys_flag,
+            sys_flag=message.sys_flag & ~_HOST_BITS,
             born_timestamp=message.born_timestamp,
             flag=message.flag,
             properties=encode_properties(properties),

@@ -1,5 +1,7 @@
 """What surrounds a member of a broker group: replication, metadata sync, name servers, other brokers."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -54,7 +56,8 @@ class FakeSync:
 
 @dataclass
 class FakeGroupApi:
-    """Name servers and the other brokers. An address in `silent` does not answer; `members` None: no name server."""
+    """Name servers and the other brokers. An address in `silent` does not answer; `members` None: no name server.
+    A master that is asked sets `was_asked`, and answers while `answers` is set."""
 
     members: dict[int, str] | None = field(default_factory=dict)
     ha_info: ExchangeHAInfoHeader = field(
@@ -66,6 +69,11 @@ class FakeGroupApi:
     heartbeats: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     fetches: int = 0
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    was_asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.answers.set()
 
     async def member_group(self, *, compatible: bool) -> dict[int, str]:
         self.fetches += 1
@@ -79,6 +87,8 @@ class FakeGroupApi:
 
     async def retrieve_ha_info(self, master: str) -> ExchangeHAInfoHeader:
         self.asked.append(master)
+        self.was_asked.set()
+        await self.answers.wait()
         self._meet(master)
         return self.ha_info
 
@@ -99,7 +109,7 @@ class FakeMetadata:
     """MetadataReverse: whose tables were taken; `failure` is raised instead."""
 
     taken: list[str] = field(default_factory=list)
-    failure: MaxQError | None = None
+    failure: MaxQError | OSError | None = None
 
     async def take_back(self, address: str) -> None:
         if self.failure is not None:
@@ -109,17 +119,20 @@ class FakeMetadata:
 
 @dataclass
 class FakeRegistration:
-    """How often everybody was told; while isolated nobody is."""
+    """How often everybody was told; while isolated nobody is. `on_register` is called then."""
 
     now: int = 0
     all_: int = 0
     is_isolated: bool = False
+    on_register: Callable[[], None] = lambda: None
 
     def set_isolated(self, isolated: bool) -> None:
         self.is_isolated = isolated
 
     async def register_now(self) -> None:
-        self.now += not self.is_isolated
+        if not self.is_isolated:
+            self.now += 1
+            self.on_register()
 
     def register_all(self) -> None:
         self.all_ += 1

@@ -24,11 +24,11 @@ async def slave(broker_id: int = 1, **settings: object) -> Member:
 
 
 @pytest.mark.parametrize(("broker_id", "running"), [(0, True), (1, False)])
-@pytest.mark.parametrize("acting", ["true", "false"])
+@pytest.mark.parametrize(("acting", "replicas"), [("true", 1), ("false", 1), ("false", 3)])
 async def test_without_preparation_a_master_starts_its_services_and_a_slave_does_not(
-    broker_id: int, running: bool, acting: str
+    broker_id: int, running: bool, acting: str, replicas: int
 ) -> None:
-    member = Member(broker_id, enableSlaveActingMaster=acting)
+    member = Member(broker_id, enableSlaveActingMaster=acting, totalReplicas=replicas)
     assert not member.acting.is_isolated
     await member.acting.go_online()
     assert member.services.is_running is running
@@ -52,6 +52,21 @@ async def test_several_replicas_prepare_and_register_only_then() -> None:
     assert member.acting.min_broker_id == 2
     await member.see(1, 2)
     assert member.services.is_running
+
+
+async def test_a_slave_that_finds_nobody_acts_from_the_start() -> None:
+    member = Member(1, totalReplicas=3)
+    await member.acting.go_online()
+    assert member.acting.is_acting_master
+    await member.see(1)
+    assert member.acting.is_acting_master
+
+
+async def test_whoever_is_shown_in_routes_answers_for_the_group_already() -> None:
+    member = Member(0)
+    member.registration.on_register = lambda: member.switch.log.append("registered")
+    await member.acting.go_online()
+    assert member.switch.log == ["stop", "start", "registered"]
 
 
 async def test_skip_pre_online_goes_online_at_once() -> None:
@@ -90,6 +105,8 @@ async def test_a_larger_slave_follows_the_smaller_one() -> None:
     member = await slave(2)
     await member.see(1, 2)
     assert not member.services.is_running
+    assert (member.sync.master_address, member.ha.log[-1]) == ("", ""), "it copies from no slave"
+    assert member.api.asked == [MASTER]
     await member.see(2)
     assert member.services.is_running
     await member.see(1, 2)
@@ -129,6 +146,50 @@ async def test_a_master_that_does_not_answer_yet_is_asked_again() -> None:
     assert member.ha.log[-1] == MASTER_HA
 
 
+async def test_a_notice_that_names_no_ha_address_has_the_master_asked() -> None:
+    member = await slave()
+    await member.see(1)
+    await member.acting.on_min_broker_id_changed(0, MASTER, "")
+    assert member.ha.log[-1] == MASTER_HA
+
+
+async def test_a_master_that_goes_again_before_it_has_answered_is_not_met() -> None:
+    member = await slave()
+    await member.see(1)
+    member.api.silent.add(MASTER)
+    await member.see(0, 1)
+    await member.see(1)
+    asked = len(member.api.asked)
+    await member.see(1)
+    assert len(member.api.asked) == asked
+    assert (member.sync.master_address, member.ha.log[-1]) == ("", "")
+
+
+async def test_changes_are_carried_out_in_the_order_they_were_seen() -> None:
+    """The master is back, and gone again while it is still being asked where it replicates from."""
+    member = await slave()
+    await member.see(1)
+    member.api.answers.clear()
+    member.api.was_asked.clear()
+    back = asyncio.create_task(member.acting.on_min_broker_id_changed(0, MASTER, None))
+    await member.api.was_asked.wait()
+    gone = asyncio.create_task(member.acting.on_min_broker_id_changed(1, SLAVE_1, None))
+    await asyncio.sleep(0)
+    member.api.answers.set()
+    await asyncio.gather(back, gone)
+    assert member.acting.is_acting_master
+    assert (member.sync.master_address, member.ha.log[-1]) == ("", "")
+
+
+@pytest.mark.parametrize(("broker_id", "acts"), [(0, True), (1, False)])
+async def test_a_role_that_changes_while_the_broker_runs_is_followed(broker_id: int, acts: bool) -> None:
+    member = Member(1 - broker_id)
+    await member.acting.go_online()
+    member.own.broker_id = broker_id
+    member.acting.role_changed()
+    assert member.services.is_running is acts
+
+
 async def test_notices_mean_nothing_without_acting_mode_or_on_a_master() -> None:
     for broker_id, acting in ((0, "true"), (1, "false")):
         member = Member(broker_id, enableSlaveActingMaster=acting)
@@ -154,6 +215,14 @@ async def test_the_flush_offset_of_a_master_is_learnt_once_where_the_setting_ask
     await member.see(0, 1)
     assert member.store.checkpoint.master_flushed_offset == 4096
     assert (await slave()).store.checkpoint.master_flushed_offset == 0
+
+
+async def test_a_master_named_with_its_ha_address_is_asked_for_the_flush_offset_alone() -> None:
+    member = Member(1, syncMasterFlushOffsetWhenStartup="true")
+    await member.acting.go_online()
+    await member.acting.on_min_broker_id_changed(0, MASTER, "10.0.0.1:999")
+    assert member.store.checkpoint.master_flushed_offset == 4096
+    assert member.ha.log == ["10.0.0.1:999"]
 
 
 # --- signs of life ----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
+from maxq.codes import ResponseCode
 from maxq.errors import BrokerError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
@@ -34,6 +35,8 @@ class FakeSlave:
         self.offsets = {"offsetTable": offsets, "dataVersion": version(counter), **more}
         self.delay: dict[str, Any] = {}
         self.timer: TimerCheckpoint | None = None
+        self.timer_refusal = BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
+        self.timer_asked = 0
 
     async def consumer_offsets(self, address: str) -> dict[str, Any]:
         return self.offsets
@@ -42,14 +45,15 @@ class FakeSlave:
         return json_dialect.dumps(self.delay) if self.delay else b""
 
     async def timer_check_point(self, address: str) -> TimerCheckpoint:
+        self.timer_asked += 1
         if self.timer is None:
-            raise BrokerError(3, "not supported")
+            raise self.timer_refusal
         return self.timer
 
 
-def reverse(world: BrokerWorld, slave: FakeSlave) -> MetadataReverse:
+def reverse(world: BrokerWorld, slave: FakeSlave, *, timer_wheel: bool = True) -> MetadataReverse:
     files = CarriedFiles(world.disk, CONFIG_DIR)
-    return MetadataReverse(cast(MasterApi, slave), world.offsets, files, timer_wheel=lambda: True)
+    return MetadataReverse(cast(MasterApi, slave), world.offsets, files, timer_wheel=lambda: timer_wheel)
 
 
 # --- locks ------------------------------------------------------------------------------------------------------------
@@ -118,6 +122,14 @@ async def test_a_copy_older_than_ours_is_not_taken() -> None:
     assert world.offsets.data_version.counter == 6
 
 
+async def test_a_copy_as_old_as_ours_is_taken() -> None:
+    """What a slave kept before it heard that it speaks for the group has the version of its last copy."""
+    world = BrokerWorld()
+    world.offsets.take_version(DataVersion(5, 0, 1))
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1)
+    assert world.offsets.query_offset("G", "T", 0) == 15
+
+
 async def test_what_was_taken_back_is_on_the_disk_after_a_restart() -> None:
     world = BrokerWorld()
     await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1)
@@ -160,3 +172,16 @@ async def test_a_slave_without_a_timer_is_no_failure() -> None:
     world = BrokerWorld()
     await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1)
     assert CarriedFiles(world.disk, CONFIG_DIR).timer_checkpoint() is None
+
+
+async def test_a_slave_whose_timer_fails_is_one() -> None:
+    slave = FakeSlave({}, 5)
+    slave.timer_refusal = BrokerError(ResponseCode.SYSTEM_ERROR, "wheel is stuck")
+    with pytest.raises(BrokerError, match="wheel is stuck"):
+        await reverse(BrokerWorld(), slave).take_back(SLAVE_1)
+
+
+async def test_without_a_wheel_no_timer_is_asked_for() -> None:
+    slave = FakeSlave({}, 5)
+    await reverse(BrokerWorld(), slave, timer_wheel=False).take_back(SLAVE_1)
+    assert slave.timer_asked == 0

@@ -12,6 +12,7 @@ from maxq.errors import RemotingConnectError, RemotingTimeoutError
 from maxq.protocol.body.route import BrokerData, QueueData, TopicRouteData
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
 from maxq.protocol.message_properties import decode_properties
+from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
@@ -37,7 +38,7 @@ ROUTE = TopicRouteData(
     ],
 )
 MESSAGE = MessageExtBrokerInner(
-    "T", 3, b"body", {"TAGS": "x", "PGROUP": "PG"}, flag=7, born_timestamp=123, reconsume_times=2
+    "T", 3, b"body", {"TAGS": "x", "PGROUP": "PG"}, flag=7, sys_flag=1, born_timestamp=123, reconsume_times=2
 )
 
 
@@ -105,9 +106,17 @@ async def test_the_message_keeps_what_it_is_and_gets_a_queue_of_the_other_group(
     assert (command.code, command.body_bytes) == (RequestCode.SEND_MESSAGE_V2, b"body")
     assert (address, header.queue_id) in [("b:1", 0), ("c:1", 0), ("c:1", 1)]
     assert (header.topic, header.flag, header.born_timestamp, header.reconsume_times) == ("T", 7, 123, 2)
-    assert header.producer_group == "PG"
+    assert (header.producer_group, header.sys_flag) == ("PG", 1)
     assert decode_properties(header.properties or "") == {"TAGS": "x", "PGROUP": "PG", "WAIT": "false"}
     assert "WAIT" not in MESSAGE.properties
+
+
+async def test_a_message_from_an_ipv6_host_is_not_called_one_where_the_host_is_another() -> None:
+    world = World()
+    flags = MessageSysFlag.COMPRESSED | MessageSysFlag.BORN_HOST_V6 | MessageSysFlag.STORE_HOST_V6
+    await world.bridge.put_message(MessageExtBrokerInner("T", 0, b"b", sys_flag=flags, born_host=bytes(20)))
+    ((_, command),) = world.sent
+    assert SendMessageRequestHeader.decode_for(command.code, command.ext).sys_flag == MessageSysFlag.COMPRESSED
 
 
 async def test_a_message_of_no_producer_group_goes_under_the_brokers_own() -> None:

@@ -48,6 +48,14 @@ async def test_a_slave_takes_what_its_master_tells(wanted: str, offset: int) -> 
     assert slave.store.checkpoint.master_flushed_offset == offset
 
 
+async def test_a_slave_that_is_told_less_keeps_what_it_knows() -> None:
+    slave = Member(1, None, syncMasterFlushOffsetWhenStartup="true")
+    slave.sync.master_address = MASTER
+    await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader(MASTER_HA).encode())
+    assert (slave.ha.log, slave.sync.master_address) == ([MASTER_HA], MASTER)
+    assert slave.store.checkpoint.writes == 0
+
+
 async def test_a_slave_has_no_ha_information_to_give() -> None:
     slave = Member(1)
     assert (await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO)).ext == {}
@@ -60,12 +68,13 @@ async def test_a_notice_of_a_new_smallest_id_is_followed() -> None:
     ext = {"minBrokerId": "1", "minBrokerAddr": "10.0.0.2:10911", "offlineBrokerAddr": MASTER}
     await ask(slave, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext)
     assert slave.acting.is_acting_master
-    await ask(slave, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, {"brokerName": "broker-a"})  # says nothing
+    for says_nothing in ({"brokerName": "broker-a"}, {"minBrokerId": "0"}):
+        await ask(slave, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, says_nothing)
     assert slave.acting.is_acting_master
-    back = {"minBrokerId": "0", "minBrokerAddr": MASTER, "haBrokerAddr": MASTER_HA}
+    back = {"minBrokerId": "0", "minBrokerAddr": MASTER, "haBrokerAddr": "10.0.0.1:999"}
     await ask(slave, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, back)
     assert not slave.acting.is_acting_master
-    assert slave.ha.log == ["", MASTER_HA]
+    assert slave.ha.log == ["", "10.0.0.1:999"]
 
 
 @pytest.mark.parametrize(("broker_id", "offset"), [(0, 0), (1, 77)])

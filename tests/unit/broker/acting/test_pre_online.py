@@ -1,5 +1,8 @@
 """What a member of a group does before it goes online, and when it gives up."""
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from maxq.broker.acting.pre_online import GroupSeen
@@ -46,6 +49,17 @@ def test_a_master_goes_online_without_a_slave_that_does_not_copy_and_says_so(cap
     assert member.metadata.taken == [SLAVE_1, SLAVE_2]  # what it kept counts all the same
 
 
+def test_a_disk_that_refuses_what_a_slave_kept_keeps_no_master_offline(caplog: pytest.LogCaptureFixture) -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {1: SLAVE_1}
+        member.ha.copying = {"10.0.0.2"}
+        member.metadata.failure = OSError(28, "No space left on device")
+
+    _, seen, _ = prepare(0, set_up)
+    assert seen == (0, MASTER)
+    assert "were not taken back: [Errno 28] No space left on device" in caplog.text
+
+
 def test_a_master_gives_up_on_a_slave_that_cannot_be_told_after_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
     def set_up(member: Member) -> None:
         member.api.members = {1: SLAVE_1}
@@ -63,15 +77,29 @@ def test_a_slave_asks_its_master_and_waits_until_it_copies() -> None:
     def set_up(member: Member) -> None:
         member.api.members = {0: MASTER, 2: SLAVE_2}
         member.ha.copying = {"10.0.0.1"}
+        member.settings.store = replace(member.settings.store, sync_master_flush_offset_when_startup=True)
 
     member, seen, seconds = prepare(1, set_up)
     assert member.api.asked == [MASTER]
+    assert member.store.checkpoint.master_flushed_offset == 4096
     assert member.ha.log == [MASTER_HA]
     assert member.ha.waits == [("10.0.0.1", 10_000)]
     assert member.sync.master_address == MASTER
     assert member.metadata.taken == []
     assert seen == (0, MASTER)
     assert seconds == 0
+
+
+def test_a_slave_asks_a_master_that_is_silent_at_first_again() -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {0: MASTER}
+        member.api.silent = {MASTER}
+        member.ha.copying = {"10.0.0.1"}
+        asyncio.get_running_loop().call_later(2.5, member.api.silent.clear)
+
+    member, _, seconds = prepare(1, set_up)
+    assert (member.ha.log, member.sync.master_address) == ([MASTER_HA], MASTER)
+    assert 2.5 <= seconds <= 4
 
 
 @pytest.mark.parametrize("copies", [True, False])
@@ -96,6 +124,14 @@ def test_a_master_that_does_not_replicate_is_not_waited_for() -> None:
 
     member, _, seconds = prepare(1, set_up)
     assert (member.ha.log, seconds) == ([], 0)
+
+
+def test_a_master_that_does_not_name_itself_is_where_it_was_asked() -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {0: MASTER}
+        member.api.ha_info = ExchangeHAInfoHeader(MASTER_HA)
+
+    assert prepare(1, set_up)[0].sync.master_address == MASTER
 
 
 def test_a_slave_among_slaves_sees_the_smallest_other_one() -> None:

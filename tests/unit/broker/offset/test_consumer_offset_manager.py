@@ -6,11 +6,14 @@ from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
 
 
 def reloaded(world: BrokerWorld) -> ConsumerOffsetManager:
-    manager = create_consumer_offset_manager(
-        world.disk, CONFIG_DIR, settings=world.settings, clock=world.clock
-    )
+    manager = create_consumer_offset_manager(world.disk, CONFIG_DIR, settings=world.settings, clock=world.clock)
     manager.load()
     return manager
+
+
+def reloaded_after_persisting(world: BrokerWorld) -> ConsumerOffsetManager:
+    world.offsets.persist()
+    return reloaded(world)
 
 
 def test_first_commits_of_many_queues_are_all_kept() -> None:
@@ -104,6 +107,23 @@ def test_a_clone_goes_its_own_way() -> None:
     offsets.commit_offset("c:1", "H", "T", 0, 6)
     assert offsets.query_offset("G", "T", 0) == 5
     assert offsets.which_group_by_topic("T") == {"G", "H"}
+
+
+def test_a_masters_offsets_win_also_the_smaller_ones_and_what_only_the_slave_has_stays() -> None:
+    world = BrokerWorld()
+    for group, queue_id, offset in (("G", 0, 9), ("G", 1, 9), ("MINE", 0, 3)):
+        world.offsets.commit_offset("c:1", group, "T", queue_id, offset)
+    world.offsets.take_from_master(
+        {
+            "offsetTable": {"T@G": {"0": 5, "1": 12}, "T@NEW": {"0": 1}},
+            "dataVersion": {"counter": 4, "stateVersion": 0, "timestamp": 1},
+        }
+    )
+    for offsets in (world.offsets, reloaded_after_persisting(world)):
+        assert offsets.query_offsets("G", "T") == {0: 5, 1: 12}
+        assert offsets.query_offsets("MINE", "T") == {0: 3}
+        assert offsets.query_offsets("NEW", "T") == {0: 1}
+        assert offsets.data_version.counter == 4
 
 
 def test_the_table_survives_a_restart_and_resets_do_not() -> None:

@@ -36,6 +36,15 @@ def test_what_the_master_knows_is_not_in_the_file_any_more() -> None:
     assert len(slave(world).offsets.slave_commits) == 0
 
 
+def test_what_is_committed_while_the_master_is_told_is_told_next() -> None:
+    commits = slave().offsets.slave_commits
+    commits.note("G", "T", 3, 12)
+    (told,) = commits.ahead_of({})
+    commits.note("G", "T", 3, 14)
+    commits.settle(told)
+    assert list(commits.ahead_of({"T@G": {3: 12}})) == [SlaveCommit("T", "G", 3, 14)]
+
+
 def test_a_broker_that_starts_as_master_has_nobody_to_tell() -> None:
     world = slave()
     world.offsets.slave_commits.note("G", "T", 3, 12)

@@ -220,6 +220,27 @@ async def test_one_table_that_fails_leaves_the_others_to_be_taken() -> None:
     assert (scene.slave.topics.contains_topic("T"), scene.synchronize.rounds) == (False, 0)
 
 
+async def test_what_clients_committed_here_is_with_the_master_and_still_here_after_a_round() -> None:
+    scene = Scene()
+    scene.master.add_topic("T")
+    scene.master.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+    scene.master.offsets.commit_offset("c", "G", "T", 0, 7)
+    scene.slave.offsets.commit_offset("c", "G", "T", 0, 12)
+    scene.slave.offsets.slave_commits.note("G", "T", 0, 12)
+    assert await scene.synchronize.sync_all()
+    assert scene.master.offsets.query_offset("G", "T", 0) == 12
+    assert scene.slave.offsets.query_offset("G", "T", 0) == 12
+    assert len(scene.slave.offsets.slave_commits) == 0
+
+
+async def test_what_the_master_does_not_take_is_offered_once() -> None:
+    scene = Scene()
+    scene.slave.offsets.slave_commits.note("gone", "T", 0, 12)
+    for _ in range(2):
+        assert await scene.synchronize.sync_all()
+    assert scene.client.codes().count(RequestCode.UPDATE_CONSUMER_OFFSET) == 1
+
+
 # --- changes between rounds ---
 
 

@@ -1,0 +1,126 @@
+"""What a member asks of name servers and of the others of its group, and how it reads the answers."""
+
+from typing import cast
+
+import pytest
+
+from maxq.broker.acting.group_api import GroupApi
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import BrokerError
+from maxq.protocol.body.route import (
+    BrokerData,
+    BrokerMemberGroup,
+    GetBrokerMemberGroupResponseBody,
+    TopicRouteData,
+)
+from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from maxq.protocol.header.namesrv import (
+    BrokerHeartbeatRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
+    GetRouteInfoRequestHeader,
+)
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
+from tests.unit.broker.acting.group_world import MASTER, MASTER_HA, SLAVE_1
+
+OWN = BrokerAddress("C", "broker-a", 1, "10.0.0.2", 10911)
+MEMBERS = {0: MASTER, 1: SLAVE_1}
+
+
+class Client:
+    """Stands for RemotingClient: keeps what is sent and to whom, answers as told."""
+
+    def __init__(self, answer: RemotingCommand | None = None) -> None:
+        self.answer = answer or RemotingCommand(0)
+        self.sent: list[tuple[str, RemotingCommand]] = []
+        self.closed: list[str] = []
+
+    async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        self.sent.append((address, command))
+        return self.answer
+
+    async def invoke_name_server(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        return await self.invoke("a name server", command, timeout_ms)
+
+    async def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
+        self.sent.append((address, command))
+
+    def close_connection(self, address: str, reason: str) -> None:
+        self.closed.append(address)
+
+
+def group_api(client: Client) -> GroupApi:
+    return GroupApi(cast(RemotingClient, client), OWN)
+
+
+async def test_the_members_are_those_of_our_name_and_cluster_in_the_route_that_old_name_servers_answer() -> None:
+    route = TopicRouteData(
+        broker_datas=[
+            BrokerData("C", "broker-b", {0: "10.0.0.8:10911"}),
+            BrokerData("elsewhere", "broker-a", {0: "10.0.0.9:10911"}),
+            BrokerData("C", "broker-a", dict(MEMBERS)),
+        ]
+    )
+    client = Client(RemotingCommand(0, body=route.encode()))
+    assert await group_api(client).member_group(compatible=True) == MEMBERS
+    ((_, request),) = client.sent
+    assert request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC
+    assert GetRouteInfoRequestHeader.decode(request.ext).topic == "rmq_sys_SYNC_BROKER_MEMBER_broker-a"
+    del route.broker_datas[-1]
+    client.answer = RemotingCommand(0, body=route.encode())
+    assert await group_api(client).member_group(compatible=True) == {}
+
+
+async def test_the_members_are_asked_for_by_name_where_name_servers_are_new() -> None:
+    body = GetBrokerMemberGroupResponseBody(BrokerMemberGroup("C", "broker-a", dict(MEMBERS)))
+    client = Client(RemotingCommand(0, body=body.encode()))
+    assert await group_api(client).member_group(compatible=False) == MEMBERS
+    ((_, request),) = client.sent
+    assert request.code == RequestCode.GET_BROKER_MEMBER_GROUP
+    assert GetBrokerMemberGroupRequestHeader.decode(request.ext) == GetBrokerMemberGroupRequestHeader("C", "broker-a")
+
+
+async def test_a_name_server_that_does_not_know_the_group_names_nobody() -> None:
+    client = Client(RemotingCommand(ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info"))
+    assert await group_api(client).member_group(compatible=True) == {}
+
+
+@pytest.mark.parametrize("compatible", [True, False])
+async def test_a_name_server_that_fails_is_a_failure_and_not_an_empty_group(compatible: bool) -> None:
+    client = Client(RemotingCommand(ResponseCode.SYSTEM_ERROR, remark="no idea"))
+    with pytest.raises(BrokerError, match="no idea"):
+        await group_api(client).member_group(compatible=compatible)
+
+
+async def test_a_sign_of_life_says_who_lives() -> None:
+    client = Client()
+    await group_api(client).heartbeat("ns:9876", 1_000)
+    ((name_server, request),) = client.sent
+    assert (name_server, request.code) == ("ns:9876", RequestCode.BROKER_HEARTBEAT)
+    assert BrokerHeartbeatRequestHeader.decode(request.ext) == BrokerHeartbeatRequestHeader("C", SLAVE_1, "broker-a")
+
+
+async def test_a_master_is_asked_without_an_address_and_a_slave_is_told_with_one() -> None:
+    info = ExchangeHAInfoHeader(MASTER_HA, 4096, MASTER)
+    client = Client(RemotingCommand(0, info.encode()))
+    api = group_api(client)
+    assert await api.retrieve_ha_info(MASTER) == info
+    await api.send_ha_info(SLAVE_1, info)
+    assert [(address, request.code, request.ext) for address, request in client.sent] == [
+        (MASTER, RequestCode.EXCHANGE_BROKER_HA_INFO, {}),
+        (SLAVE_1, RequestCode.EXCHANGE_BROKER_HA_INFO, info.encode()),
+    ]
+
+
+async def test_a_broker_that_refuses_is_named_with_its_reason() -> None:
+    client = Client(RemotingCommand(ResponseCode.SYSTEM_ERROR, remark="request type 906 not supported"))
+    with pytest.raises(BrokerError, match="906 not supported") as caught:
+        await group_api(client).retrieve_ha_info(MASTER)
+    assert caught.value.address == MASTER
+
+
+async def test_the_connection_to_a_master_that_is_gone_is_closed() -> None:
+    client = Client()
+    group_api(client).drop_connection(MASTER)
+    assert client.closed == [MASTER]
