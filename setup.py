@@ -24,6 +24,8 @@ HOT_MODULES = [
     "maxq.store.dledger.entries_cy",
     "maxq.store.gather_cy",
     "maxq.store.log_cy",
+    "maxq.store.log_final_cy",
+    "maxq.store.log_rows_cy",
     "maxq.store.record_copy_cy",
     "maxq.store.record_cy",
     "maxq.store.tails_cy",

@@ -64,6 +64,7 @@ from maxq.store.dledger.ledger_checkpoint import decode_checkpoint
 from maxq.store.dledger.term_file import term_state
 from maxq.store.dledger.text_file import decode_text, encode_text
 from maxq.store.log_cy import LogTail
+from maxq.store.log_final_cy import append_final
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_cy import SCAN_WIDTH, find_record, scan
 from maxq.store.tails_cy import QueueTail, TopicTail
@@ -242,7 +243,7 @@ def final_messages(data: bytes) -> bool:
     topics[b"TopicTest"].max_queue_id = 3
     for queue_id in range(4):
         topics[b"TopicTest"].set_queue(queue_id, QueueTail("TopicTest", queue_id, None))
-    size = tail.append_final(memoryview(data), b"G", topics, 77)
+    size = append_final(tail, memoryview(data), b"G", topics, 77)
     if size == 0:
         return False
     half = decode_record(data)

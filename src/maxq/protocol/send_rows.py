@@ -1,4 +1,5 @@
-"""Send rows: what protocol/send_scanner_cy reads of plain sends, and store/log_cy appends. One row of int64 a request.
+"""Send rows: what protocol/send_scanner_cy reads of plain sends, and store/log_rows_cy appends. One row of int64 a
+request. Modules that run compiled take the columns and bits from send_rows.pxd, as constants.
 
 Positions are byte positions in the receive buffer; R_PROPERTIES is one in the scratch buffer if F_SCRATCH is set.
 R_PHYSICAL_OFFSET (of the first record), R_QUEUE_OFFSET (of the first), R_SIZE (bytes of log) and R_COUNT (records) are

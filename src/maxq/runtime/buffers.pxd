@@ -49,3 +49,15 @@ cdef inline bytes take_bytes(const unsigned char *buf, Py_ssize_t p, Py_ssize_t 
 
 cdef inline bint same_bytes(const unsigned char *buf, Py_ssize_t p, Py_ssize_t size, bytes word) noexcept:
     return size == len(word) and memcmp(buf + p, <const char *> word, size) == 0
+
+
+cdef inline long long digits(const unsigned char *buf, Py_ssize_t p, Py_ssize_t end) noexcept nogil:
+    cdef long long value = 0
+    if end <= p or end - p > 9:
+        return -1
+    while p < end:
+        if buf[p] < 0x30 or buf[p] > 0x39:
+            return -1
+        value = value * 10 + buf[p] - 0x30
+        p += 1
+    return value

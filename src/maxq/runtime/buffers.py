@@ -52,3 +52,9 @@ def take_bytes(buf: Buffer | bytes, p: int, size: int) -> bytes:
 def same_bytes(buf: Buffer | bytes, p: int, size: int, word: bytes) -> bool:
     """Is buf[p : p + size] this word?"""
     return size == len(word) and buf[p : p + size] == word
+
+
+def digits(buf: Buffer | bytes, p: int, end: int) -> int:
+    """The decimal number in buf[p : end]; -1 if it is none of one to nine digits."""
+    text = bytes(buf[p:end])
+    return int(text) if len(text) <= 9 and text.isdigit() else -1

@@ -11,12 +11,11 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.libc.string import memcmp
-    from cython.cimports.maxq.runtime.buffers import i32, i64, same_bytes, u32
-    from cython.cimports.maxq.store.tails_cy import IndexTail, QueueTail, TopicTail
+    from cython.cimports.maxq.runtime.buffers import digits, i32, i64, same_bytes, take_bytes, u32
+    from cython.cimports.maxq.store.tails_cy import IndexTail, QueueTail, TopicMemory, TopicTail
 else:
-    from maxq.runtime.buffers import i32, i64, same_bytes, u32
-    from maxq.store.tails_cy import IndexTail, QueueTail, TopicTail
+    from maxq.runtime.buffers import digits, i32, i64, same_bytes, take_bytes, u32
+    from maxq.store.tails_cy import IndexTail, QueueTail, TopicMemory, TopicTail
 
 _MOST_UNITS = cython.declare(cython.longlong, 1 << 58)
 
@@ -70,7 +69,7 @@ class Dispatcher:
     _topics = cython.declare(dict)
     _index = cython.declare(IndexTail)
     _owner = cython.declare(object)
-    _topic = cython.declare(TopicTail)
+    _topic_memory = cython.declare(TopicMemory)
 
     def __init__(self, topics, index, owner):
         self._topics = topics
@@ -83,30 +82,18 @@ class Dispatcher:
         self.delay_table = []
         self.index_tags = False
         self.entries_from = 1 << 62
-        self._topic = None
+        self._topic_memory = TopicMemory()
 
     def forget_topic(self):
-        """Drop the remembered topic: its TopicTail was replaced."""
-        self._topic = None
+        self._topic_memory.forget()
 
     @cython.cfunc
     def _topic_of(self, buf: cython.p_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> TopicTail:
-        tail: TopicTail = self._topic
-        if cython.compiled:
-            if (
-                tail is not None
-                and len(tail.topic_bytes) == n
-                and memcmp(cython.cast(cython.p_char, tail.topic_bytes), buf + p, n) == 0
-            ):
-                return tail
-            name: bytes = cython.cast(cython.p_char, buf + p)[:n]
-        else:
-            name = bytes(buf[p : p + n])
-        tail = self._topics.get(name)
+        tail: TopicTail = self._topic_memory.find(self._topics, buf, p, n)
         if tail is None:
+            name: bytes = take_bytes(buf, p, n)
             self._owner.open_queue(name, 0)
             tail = self._topics[name]
-        self._topic = tail
         return tail
 
     def run(
@@ -254,7 +241,7 @@ class Dispatcher:
                     unique = mid + 1
                     unique_end = value_end
                 elif n == 5 and buf[name] == 0x44 and topic.delay_levels and same_bytes(buf, name, n, b"DELAY"):
-                    delay = self._number(buf, mid + 1, value_end)
+                    delay = digits(buf, mid + 1, value_end)
                 elif n == 20 and buf[name] == 0x49 and same_bytes(buf, name, n, b"INNER_MULTI_DISPATCH"):
                     special = True
             name = value_end + 1
@@ -300,20 +287,6 @@ class Dispatcher:
         if cython.compiled:
             return cython.cast(cython.int, h)
         return h - 0x100000000 if h >= 0x80000000 else h
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _number(self, buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.longlong:
-        """A small decimal number; 0 if it is not one."""
-        value: cython.longlong = 0
-        if end - p > 9:
-            return 0
-        while p < end:
-            if buf[p] < 0x30 or buf[p] > 0x39:
-                return 0
-            value = value * 10 + (buf[p] - 0x30)
-            p += 1
-        return value
 
     @cython.cfunc
     @cython.exceptval(-1, check=True)

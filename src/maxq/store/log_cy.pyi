@@ -1,6 +1,4 @@
-"""Typed face of the compiled append. See log_cy.py; rows: protocol/send_rows.py."""
-
-from typing import Any
+"""Typed face of the log's writing end. See log_cy.py."""
 
 from maxq.store.tails_cy import TopicTail
 
@@ -48,44 +46,5 @@ class LogTail:
     def append_entry(self, body: bytes | memoryview) -> int:
         """Write an entry with this body. Returns its size, or -1 when it does not fit in this file with 8 bytes to
         spare (nothing written)."""
-    def append_rows(
-        self,
-        source: bytearray | memoryview,
-        scratch: bytearray,
-        rows: Any,
-        first: int,
-        count: int,
-        topics: dict[bytes, TopicTail],
-        born_host: bytes,
-        store_host: bytes,
-        store_timestamp: int,
-        suffix: bytes,
-        max_message_size: int,
-    ) -> int:
-        """Append rows [first, first+count) (see protocol/send_rows). Returns how many were appended; fewer than count
-        means that row first+n needs something else: the file is full, or the row must take the general way."""
-
-    def append_final(
-        self, record: memoryview, group: bytes, topics: dict[bytes, TopicTail], store_timestamp: int
-    ) -> int:
-        """Write the final message of the half message `record`, whose producer group must be `group`. Returns its size;
-        0 if nothing was written: the file is full, or this half message must take the general way."""
-
-    def append_arrivals(
-        self,
-        source: bytearray | memoryview,
-        scratch: bytearray,
-        rows: Any,
-        table: Any,
-        born_hosts: list[bytes],
-        topics: dict[bytes, TopicTail],
-        store_host: bytes,
-        store_timestamp: int,
-        suffix: bytes,
-        max_message_size: int,
-    ) -> int:
-        """The same for the rows of several arrivals (see protocol/send_rows), one of each born host. Of an arrival of
-        which not all could be appended, A_TAKEN and A_ROWS say so, and R_COUNT of the others is 0. Returns how many
-        rows were appended altogether."""
 
 def is_compiled() -> bool: ...

@@ -1,5 +1,5 @@
 """Into the log without a Python object a message: rows of plain sends, what committed transactions deliver, and copies.
-The door of the compiled path (LogTail); what it cannot take, it leaves to MessageWriter."""
+The door of the compiled path (log_rows_cy, log_final_cy, LogTail); what it cannot take, it leaves to MessageWriter."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,6 +10,8 @@ from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.flush import CommitLogFlusher
+from maxq.store.log_final_cy import append_final
+from maxq.store.log_rows_cy import append_arrivals, append_rows
 from maxq.store.message_writer import MAX_PROPERTIES, MULTI_TAGS
 from maxq.store.record_copy_cy import RecordCopy
 from maxq.store.store_context import StoreContext
@@ -85,8 +87,8 @@ class PlainWriter:
         done = 0
         if not context.config.enabled_append_prop_crc:  # the general path writes that property
             while True:
-                done = tail.append_rows(
-                    source, scratch, rows, first, count, self._queues.topics, born_host,
+                done = append_rows(
+                    tail, source, scratch, rows, first, count, self._queues.topics, born_host,
                     context.identity.store_host, now, suffix, self._most_of_a_row(),
                 )  # fmt: skip
                 is_whole_and_empty = tail.wrote_position == 0 and tail.file_size == log.files.file_size
@@ -122,12 +124,13 @@ class PlainWriter:
         suffix: bytes,
     ) -> RowsAppended:
         """The same for the rows of all arrivals of a turn. It never begins a new file: an arrival of which not all was
-        stored says so in `table` (LogTail.append_arrivals)."""
+        stored says so in `table` (log_rows_cy.append_arrivals)."""
         context = self._context
         began = context.clock.monotonic_ms()
         now = context.clock.wall_ms()
-        done = self._commit_log.tail.append_arrivals(
-            source, scratch, rows, table, born_hosts, self._queues.topics, context.identity.store_host, now, suffix,
+        done = append_arrivals(
+            self._commit_log.tail, source, scratch, rows, table, born_hosts, self._queues.topics,
+            context.identity.store_host, now, suffix,
             # the general path writes the CRC property, and no body is that small
             0 if context.config.enabled_append_prop_crc else self._most_of_a_row(),
         )  # fmt: skip
@@ -161,7 +164,7 @@ class PlainWriter:
         began = context.clock.monotonic_ms()
         now = context.clock.wall_ms()
         while True:
-            size = log.tail.append_final(record, group, self._queues.topics, now)
+            size = append_final(log.tail, record, group, self._queues.topics, now)
             is_whole_and_empty = log.tail.wrote_position == 0 and log.tail.file_size == log.files.file_size
             if size or not log.tail.full or is_whole_and_empty or self._gate.make_room() is not None:
                 break

@@ -15,9 +15,9 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.runtime.buffers import i64, put_bytes, take_bytes, u32
+    from cython.cimports.maxq.runtime.buffers import digits, i64, put_bytes, take_bytes, u32
 else:
-    from maxq.runtime.buffers import i64, put_bytes, take_bytes, u32
+    from maxq.runtime.buffers import digits, i64, put_bytes, take_bytes, u32
 
 #: Properties of records that are copied the general way.
 _NOT_PLAIN = frozenset(
@@ -159,27 +159,13 @@ class RecordCopy:
                 if bit == _REAL_TOPIC:
                     self.real_topic = take_bytes(rec, mid + 1, value_end - mid - 1)
                 elif bit == _REAL_QUEUE:
-                    self.real_queue_id = self._digits(rec, mid + 1, value_end)
+                    self.real_queue_id = digits(rec, mid + 1, value_end)
                 elif bit == _RETRY_TOPIC:
                     self.retry_topic = take_bytes(rec, mid + 1, value_end - mid - 1)
                 elif bit == _ORIGIN and (rec[mid + 1] <= 0x20 or rec[mid + 1] >= 0x80):  # may count as blank
                     return False
             p = value_end + 1
         return True
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _digits(self, buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.longlong:
-        """A number of at most nine digits; -1 if it is none."""
-        value: cython.longlong = 0
-        if end <= p or end - p > 9:
-            return -1
-        while p < end:
-            if buf[p] < 0x30 or buf[p] > 0x39:
-                return -1
-            value = value * 10 + buf[p] - 0x30
-            p += 1
-        return value
 
     def sent_back(self, topic: bytes, queue_id: bytes, level: bytes, message_id: bytes) -> bytes:
         """See record_copy_cy.pyi."""

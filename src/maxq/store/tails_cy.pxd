@@ -30,6 +30,12 @@ cdef class TopicTail:
     cdef public unsigned int key_hash
 
 
+cdef class TopicMemory:
+    cdef TopicTail _last
+    cdef TopicTail find(self, dict topics, unsigned char *buf, Py_ssize_t p, Py_ssize_t n)
+    cpdef void forget(self)
+
+
 cdef class IndexTail:
     cdef public int index_count
     cdef public long long begin_timestamp

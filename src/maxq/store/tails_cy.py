@@ -1,8 +1,8 @@
 """Writing ends of the files that dispatch fills: of a ConsumeQueue (`QueueTail`), of the newest IndexFile
-(`IndexTail`), and what append and dispatch know of a topic (`TopicTail`).
+(`IndexTail`), and what append and dispatch know of a topic (`TopicTail`, found by `TopicMemory`).
 
 Files are attached and rolled by their owners in Python: nothing here opens, sizes or deletes one. The attributes are
-declared in tails_cy.pxd, so that log_cy and dispatch_cy reach them in C. Formats: ConsumeQueue.java (unit),
+declared in tails_cy.pxd, so that append and dispatch reach them in C. Formats: ConsumeQueue.java (unit),
 IndexFile.java (index).
 """
 
@@ -12,9 +12,10 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.runtime.buffers import i32, i64, put32, put64
+    from cython.cimports.libc.string import memcmp
+    from cython.cimports.maxq.runtime.buffers import i32, i64, put32, put64, take_bytes
 else:
-    from maxq.runtime.buffers import i32, i64, put32, put64
+    from maxq.runtime.buffers import i32, i64, put32, put64, take_bytes
 
 
 def jhash(text: str) -> int:
@@ -94,6 +95,34 @@ class TopicTail:
             self.queues.pop(queue_id, None)
         else:
             self.queues[queue_id] = tail
+
+
+@cython.cclass
+class TopicMemory:
+    """Finds a topic by the bytes of its name; the next record is most often of the same topic as the last one."""
+
+    def __init__(self):
+        self._last = None
+
+    @cython.cfunc
+    def find(self, topics: dict, buf: cython.p_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> TopicTail:
+        """The one that buf[p : p + n] names; None if `topics` has none."""
+        tail: TopicTail = self._last
+        if cython.compiled:
+            if (
+                tail is not None
+                and len(tail.topic_bytes) == n
+                and memcmp(cython.cast(cython.p_char, tail.topic_bytes), buf + p, n) == 0
+            ):
+                return tail
+        tail = topics.get(take_bytes(buf, p, n))
+        self._last = tail
+        return tail
+
+    @cython.ccall
+    def forget(self) -> cython.void:
+        """The TopicTail was replaced or removed."""
+        self._last = None
 
 
 @cython.cclass

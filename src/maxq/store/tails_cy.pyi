@@ -44,6 +44,12 @@ class TopicTail:
     def set_queue(self, queue_id: int, tail: QueueTail | None) -> None:
         """None removes."""
 
+class TopicMemory:
+    """Finds a TopicTail by the bytes of its name; remembers the last one. `find` is for compiled callers."""
+
+    def forget(self) -> None:
+        """The TopicTail was replaced or removed."""
+
 class IndexTail:
     """The writing end of the newest IndexFile. Owned by store/index_service.py."""
 

@@ -17,7 +17,9 @@ from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from tests.unit.both_forms import both_together
 
 SCAN_FORMS = both_together("maxq.protocol.send_scanner_cy", "maxq.protocol.replies_cy")
-LOG_FORMS = both_together("maxq.store.tails_cy", "maxq.store.log_cy")
+LOG_FORMS = both_together(
+    "maxq.store.tails_cy", "maxq.store.log_cy", "maxq.store.log_rows_cy", "maxq.store.log_final_cy"
+)
 FORMS = list(itertools.product(SCAN_FORMS, LOG_FORMS))
 HALF = b"RMQ_SYS_TRANS_HALF_TOPIC"
 BORN = bytes([127, 0, 0, 1]) + (40000).to_bytes(4, "big")
@@ -53,8 +55,8 @@ class World:
         if self.scanner.scan(bytearray(frame), 0, len(frame)) == 0:
             return 0
         scanner = self.scanner
-        return self.tail.append_rows(
-            bytearray(frame), scanner.scratch, scanner.rows, 0, 1, self.topics, BORN, STORE, 99, SUFFIX, 4096
+        return self.log.append_rows(
+            self.tail, bytearray(frame), scanner.scratch, scanner.rows, 0, 1, self.topics, BORN, STORE, 99, SUFFIX, 4096
         )
 
     def records(self) -> list[MessageExt]:
@@ -67,7 +69,7 @@ class World:
     def commit(self, half: MessageExt, group: bytes = b"G") -> int:
         start = half.physical_offset
         record = memoryview(bytes(self.memory[start : start + half.store_size]))
-        return self.tail.append_final(record, group, self.topics, 100)
+        return self.log.append_final(self.tail, record, group, self.topics, 100)
 
 
 def a_half(text: str) -> MessageExtBrokerInner:
@@ -199,7 +201,7 @@ def test_final_messages_of_wide_hosts(world: World) -> None:
     (half,) = world.records()
     half.born_host = half.store_host = wide
     record = memoryview(encode_record(half))
-    assert world.tail.append_final(record, b"G", world.topics, 100) > 0
+    assert world.log.append_final(world.tail, record, b"G", world.topics, 100) > 0
     final = world.records()[1]
     assert (final.born_host, final.store_host, final.sys_flag) == (wide, wide, 0x38)
 
@@ -212,13 +214,13 @@ def test_final_messages_left_to_the_general_way(world: World, extra: str) -> Non
     (half,) = world.records()
     name, _, value = extra.rstrip("\x02").partition("\x01")
     half.properties[name] = value
-    assert world.tail.append_final(memoryview(encode_record(half)), b"G", world.topics, 100) == 0
+    assert world.log.append_final(world.tail, memoryview(encode_record(half)), b"G", world.topics, 100) == 0
     del half.properties[name]
     assert world.commit(half, b"OTHER") == 0
     half.properties["REAL_QID"] = "9"
-    assert world.tail.append_final(memoryview(encode_record(half)), b"G", world.topics, 100) == 0
+    assert world.log.append_final(world.tail, memoryview(encode_record(half)), b"G", world.topics, 100) == 0
     half.topic = "T"
-    assert world.tail.append_final(memoryview(encode_record(half)), b"G", world.topics, 100) == 0
+    assert world.log.append_final(world.tail, memoryview(encode_record(half)), b"G", world.topics, 100) == 0
     assert len(world.records()) == 1
 
 
@@ -227,9 +229,9 @@ def test_no_bytes_at_all_make_append_final_fail(world: World) -> None:
     (half,) = world.records()
     whole = bytes(world.memory[: half.store_size])
     for cut in range(len(whole)):
-        assert world.tail.append_final(memoryview(whole[:cut] or b"\0"), b"G", world.topics, 100) == 0
+        assert world.log.append_final(world.tail, memoryview(whole[:cut] or b"\0"), b"G", world.topics, 100) == 0
     for place in range(len(whole)):
         changed = bytearray(whole)
         changed[place] ^= 0xFF
-        world.tail.append_final(memoryview(changed), b"G", world.topics, 100)
+        world.log.append_final(world.tail, memoryview(changed), b"G", world.topics, 100)
         world.tail.attach(memoryview(world.memory), 0, len(world.memory), half.store_size)

@@ -1,0 +1,88 @@
+"""Dispatch: units and index entries are what a naive reading of the log says, in both forms."""
+
+import struct
+from itertools import pairwise
+from types import ModuleType
+
+import pytest
+
+from tests.unit.both_forms import both_together
+from tests.unit.store.log_world import Owner, record
+
+
+@pytest.fixture(params=both_together("maxq.store.tails_cy", "maxq.store.dispatch_cy"), ids=["uncompiled", "installed"])
+def form(request: pytest.FixtureRequest) -> ModuleType:
+    return request.param
+
+
+def test_dispatch_writes_units_rolls_files_and_is_idempotent(form: ModuleType) -> None:
+    owner = Owner(form)
+    log, places = b"", []
+    for i in range(12):
+        places.append(1000 + len(log))
+        log += record(b"T", 0, i, 1000 + len(log), b"b%d" % i, b"TAGS\x01payment\x02")
+    view = memoryview(log + struct.pack(">iI", 100, 0xCBD43194) + bytes(92))
+    dispatcher = form.Dispatcher(owner.topics, owner.index, owner)
+    assert dispatcher.run(view, 0, len(view), 1000) == len(view)
+    units = owner.units("T", 0)
+    assert [(unit[0], unit[0] + unit[1]) for unit in units] == list(pairwise([*places, 1000 + len(log)]))
+    assert len(owner.files) > 1
+    assert {unit[2] for unit in units} == {-786681338}
+    before = [bytes(region) for region in owner.files.values()]
+    form.Dispatcher(owner.topics, None, owner).run(view, 0, len(view), 1000)
+    assert [bytes(region) for region in owner.files.values()] == before
+    assert dispatcher.records == 12
+
+
+def test_dispatch_indexes_unique_key_and_each_key(form: ModuleType) -> None:
+    owner = Owner(form)
+    log = record(
+        b"TopicTest",
+        0,
+        0,
+        0,
+        b"x",
+        b"UNIQ_KEY\x01C0A8010A04D2251A69D73B5A6B400001\x02KEYS\x01k1 \xd0\x96\x02TAGS\x01TagA",
+    )
+    form.Dispatcher(owner.topics, owner.index, owner).run(memoryview(log), 0, len(log), 0)
+    region = owner.index_files[0]
+    begin, end, first, last, _slots, count = struct.unpack_from(">qqqqii", region, 0)
+    assert (begin, end, first, last, count) == (2000, 2000, 0, 0, 4)
+    entries = list(struct.iter_unpack(">iqii", bytes(region[40 + 28 + 20 : 40 + 28 + 80])))
+    assert [entry[0] for entry in entries] == [558974775, 2746024, abs(form.jhash("TopicTest#Ж"))]
+
+
+def test_watched_queues_are_reported_once(form: ModuleType) -> None:
+    owner = Owner(form)
+    queue = owner.open_queue(b"T", 0)
+    queue.watched = True
+    log = record(b"T", 0, 0, 0, b"x", b"")
+    log += record(b"T", 0, 1, len(log), b"x", b"")
+    dispatcher = form.Dispatcher(owner.topics, owner.index, owner)
+    dispatcher.run(memoryview(log), 0, len(log), 0)
+    assert dispatcher.arrived == [queue]
+    assert not queue.watched
+
+
+def test_prepared_and_rollback_records_have_no_unit(form: ModuleType) -> None:
+    owner = Owner(form)
+    log = record(b"T", 0, 0, 0, b"x", b"KEYS\x01a\x02", sys_flag=4)
+    log += record(b"T", 0, 0, len(log), b"x", b"KEYS\x01a\x02", sys_flag=12)
+    form.Dispatcher(owner.topics, owner.index, owner).run(memoryview(log), 0, len(log), 0)
+    assert owner.units("T", 0) == []
+    assert owner.index.index_count == 2  # the prepared one only
+
+
+def test_dispatch_stops_at_what_is_not_a_record(form: ModuleType) -> None:
+    owner = Owner(form)
+    log = record(b"T", 0, 0, 0, b"x", b"")
+    dispatcher = form.Dispatcher(owner.topics, owner.index, owner)
+    assert dispatcher.run(memoryview(log + b"\xff" * 200), 0, len(log) + 200, 0) == len(log)
+    assert dispatcher.run(memoryview(log[:-1] + bytes(200)), 0, len(log) - 1, 0) == 0
+
+
+def test_a_queue_id_that_is_out_of_all_bounds_costs_no_memory(form: ModuleType) -> None:
+    owner = Owner(form)
+    log = record(b"T", 1 << 30, 0, 0, b"x", b"")
+    form.Dispatcher(owner.topics, owner.index, owner).run(memoryview(log), 0, len(log), 0)
+    assert set(owner.topics[b"T"].queues) == {0, 1 << 30}
