@@ -25,6 +25,9 @@ HISTORY = Path("~/.maxq_history")
 HISTORY_LINES = 2_000
 _PROMPT = "maxq> "
 _ENDS = ("exit", "quit")
+_HELP = """
+Here mqadmin's commands need no `admin` in front; `help admin` lists them, `help COMMAND` explains one. Tab completes,
+the arrows find earlier lines, `exit` or Ctrl-D ends."""
 
 
 @app.command()
@@ -56,7 +59,9 @@ def shell(
 
 def _run(words: list[str]) -> int:
     if words == ["help"]:
-        return run(["--help"])
+        run(["--help"])
+        print(_HELP)
+        return 0
     if words[0] == "help":
         words = [*words[1:], "--help"]
     if words[0] == "shell":

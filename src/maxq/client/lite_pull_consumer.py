@@ -441,7 +441,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
     def _take(self, assigned: AssignedQueue, result: PullResult) -> None:
         if result.status is PullStatus.OFFSET_ILLEGAL:
             log.warning(
-                "offset %d of %s is outside the queue, going on at %d",
+                "offset %d of %s was reset, or is outside the queue; going on at %d",
                 assigned.pull_offset,
                 assigned.queue,
                 result.next_begin_offset,

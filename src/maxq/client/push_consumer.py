@@ -408,7 +408,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
             self._offsets.update(queue, result.next_begin_offset, increase_only=True)
 
     async def _start_over(self, queue: MessageQueue, process_queue: ProcessQueue, result: PullResult) -> None:
-        log.warning("offset of %s is outside the queue, going on at %d", queue, result.next_begin_offset)
+        log.warning("offset of %s was reset, or is outside the queue; going on at %d", queue, result.next_begin_offset)
         self._offsets.update_and_freeze(queue, result.next_begin_offset)
         process_queue.dropped = True
         await self._offsets.persist(queue)

@@ -13,7 +13,7 @@ from maxq.cli import completion
 from maxq.cli.admin import ENTRIES
 from maxq.cli.app import COMMANDS
 from maxq.cli.completion import suggestions
-from maxq.cli.shell import expanded, words_after
+from maxq.cli.shell import _run, expanded, words_after
 
 
 def words(before: str, incomplete: str) -> list[str]:
@@ -77,6 +77,14 @@ def test_mqadmins_commands_need_no_admin_in_the_shell() -> None:
     assert words_after("", "topicL") == ["topicList"]
     assert words_after("deleteTopic ", "--y") == ["--yes"]
     assert words_after("'unfinished ", "") == []
+
+
+def test_help_in_the_shell_says_how_mqadmins_commands_are_found_and_how_it_ends(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert _run(["help"]) == 0
+    shown = capsys.readouterr().out
+    assert "standalone" in shown and "`help admin` lists them" in shown and "`exit` or Ctrl-D ends" in shown
 
 
 def test_a_script_runs_to_its_end_and_ends_with_1_if_a_line_failed() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import sys
-from typing import Annotated
+from typing import Annotated, cast
 
 import pytest
 import typer
@@ -11,6 +11,7 @@ import typer
 from maxq.cli.admin import command as command_module
 from maxq.cli.admin.command import command
 from maxq.cli.admin.fan_out import ask_each
+from maxq.cli.admin.topics import update_topic
 from maxq.cli.confirm import confirm
 from maxq.cli.progress import tracked
 from maxq.cli.report import Report
@@ -92,6 +93,23 @@ def test_a_partial_failure_is_printed_and_ends_with_1(
     assert ended.value.exit_code == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("done on a:1\n", "maxq: bad:1: not allowed (code 16 from bad:1)\n")
+
+
+class Refusing(FakeAdmin):
+    """Two brokers, and neither takes the topic."""
+
+    async def masters_of_cluster(self, cluster: str) -> list[str]:
+        return ["bad:1", "bad:2"]
+
+    async def create(self, address: str, config: object) -> None:
+        await answer(address)
+
+    topics = brokers = property(lambda self: self)
+
+
+async def test_a_topic_that_no_broker_took_is_not_shown_as_made() -> None:
+    report = await update_topic(cast(Admin, Refusing()), topic="T", cluster="C")
+    assert report.text == "" and list(report.failures) == ["bad:1", "bad:2"]
 
 
 class Terminal(io.StringIO):

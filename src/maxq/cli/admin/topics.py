@@ -51,9 +51,10 @@ async def update_topic(
     lines = [f"create topic to {target} success." for target in made]
     if config.order and made:
         lines.append(await _put_order(admin, topic, cluster, write_queues, made))
-    lines.append(config.describe())
+    if made:
+        lines.append(config.describe())
     value = {"brokers": made, "topic": config.to_json()}
-    return Report({}, [], value=value, text="\n".join(lines) + "\n", failures=done.failures)
+    return Report({}, [], value=value, text="".join(f"{line}\n" for line in lines), failures=done.failures)
 
 
 async def _put_order(admin: Admin, topic: str, cluster: str | None, queues: int, targets: list[str]) -> str:
