@@ -101,6 +101,25 @@ class PersistentManager(ConfigManager):
             log.error("cannot write %s: %s; it is tried again with the next change", self._file, writer.exception())
 
 
+class PeriodicManager(PersistentManager):
+    """PersistentManager whose table changes all the time: `persist`, called every few seconds, writes it if it did."""
+
+    def __init__(self, disk: Disk, path: PurePath) -> None:
+        super().__init__(disk, path)
+        self._is_dirty = False  # changed since the last write began
+
+    def persist(self) -> None:
+        """Write the file if anything changed since the last time. OSError if the disk refuses: the next call tries."""
+        if not self._is_dirty:
+            return
+        self._is_dirty = False
+        try:
+            super().persist()
+        except BaseException:
+            self._is_dirty = True
+            raise
+
+
 def next_version(version: DataVersion, now_ms: int) -> DataVersion:
     """The version after a change at wall time `now_ms`. A new object, for `version` may be being written to disk."""
     newer = version.copy()

@@ -81,11 +81,6 @@ def _hexadecimal(text: str) -> float:
         return math.inf
 
 
-def to_double(value: int) -> float:
-    """(double) of a long: rounded to the nearest."""
-    return float(value)
-
-
 def negate(value: int | float) -> int | float:
     """The minus sign, in the number's own type."""
     if isinstance(value, Long):

@@ -134,10 +134,6 @@ def retry_topic_v2(topic: str, group: str) -> str:
     return f"{_RETRY_PREFIX}{group}+{topic}"
 
 
-def is_retry_topic_v2(topic: str) -> bool:
-    return topic.startswith(_RETRY_PREFIX) and "+" in topic
-
-
 def retry_mark(topic: str) -> str:
     """The `retry` part for a topic as it is stored."""
     if not topic.startswith(_RETRY_PREFIX):

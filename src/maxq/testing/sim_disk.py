@@ -125,6 +125,8 @@ class SimDisk:
             what was written elsewhere, which kills a real process when the disk is full.
         write_back: probability per operation that some dirty pages reach the platters on their own.
         metadata_in_order: False lets a crash keep any subset of the waiting directory changes.
+        kill_keeps_cache: what a killed process had not flushed is in the system's memory, and no safer than before: the
+            next process sees it, a loss of power may take it. Else it counts as flushed.
     """
 
     def __init__(
@@ -136,6 +138,7 @@ class SimDisk:
         write_back: float = 0.2,
         metadata_in_order: bool = True,
         sparse: bool = False,
+        kill_keeps_cache: bool = False,
     ) -> None:
         self.rng = rng
         self.clock = clock
@@ -146,6 +149,7 @@ class SimDisk:
         self.lost_at = ""  # the operation, and its path, in which cut_power_after let the power go
         self._write_back = write_back
         self._sparse = sparse
+        self._kill_keeps_cache = kill_keeps_cache
         self._directory = SimDirectory(in_order=metadata_in_order)
         self._files = self._directory.live
         self._folders: set[str] = {"/", "."}
@@ -156,6 +160,7 @@ class SimDisk:
         self._countdown_kills = False
         self.lost_process_only = False  # what ended this disk's use was a kill, not a loss of power
         self._survivors: dict[str, bytearray] | None = None
+        self._kept: SimDirectory | None = None  # by the system, of a killed process
         self._operating = RLock()
 
     # -- failures to order --
@@ -172,20 +177,21 @@ class SimDisk:
             self._survivors = self._draw_survivors()
             self._locks.clear()
 
-    def _stop_process(self) -> None:
+    def kill_process(self) -> None:
+        """The process dies now, the system lives. The call itself does not raise; the next operation does."""
         self.lost_process_only = True
-        self._survivors = {path: bytearray(inode.live) for path, inode in self._files.items()}
         self._locks.clear()
+        if self._kill_keeps_cache:
+            self._kept = self._directory.copy()
+        else:
+            self._survivors = self._all_live()
 
     @property
     def is_dead(self) -> bool:
-        return self._survivors is not None
+        return self._survivors is not None or self._kept is not None
 
     def boot(self) -> "SimDisk":
         """The disk after the power came back. Without a power loss: what a killed process leaves (all live bytes)."""
-        files = self._survivors
-        if files is None:
-            files = {path: bytearray(inode.live) for path, inode in self._files.items()}
         successor = SimDisk(
             self.rng.fork("boot"),
             self.clock,
@@ -193,15 +199,24 @@ class SimDisk:
             write_back=self._write_back,
             metadata_in_order=self._directory.in_order,
             sparse=self._sparse,
+            kill_keeps_cache=self._kill_keeps_cache,
         )
-        for path, content in files.items():
+        successor._folders = set(self._folders)
+        if self._survivors is None and self._kill_keeps_cache:
+            successor._directory = self._kept or self._directory.copy()
+            successor._files = successor._directory.live
+            return successor
+        survivors = self._all_live() if self._survivors is None else self._survivors
+        for path, content in survivors.items():
             old = self._files.get(path) or self._directory.durable.get(path)
             modified_ms = old.modified_ms if old else self.clock.wall_ms()
             inode = SimFile(content, bytearray(content), modified_ms)
             inode.allocated = inode.used_pages() if self._sparse else None
             successor._directory.put(path, inode)
-        successor._folders = set(self._folders)
         return successor
+
+    def _all_live(self) -> dict[str, bytearray]:
+        return {path: bytearray(inode.live) for path, inode in self._files.items()}
 
     def fail_flush(self, pattern: str, times: int = 1) -> None:
         """The next `times` syncs of files whose path matches the pattern fail with EIO.
@@ -423,7 +438,7 @@ class SimDisk:
 
     def check_alive(self) -> None:
         """PowerLoss if there is no power any more."""
-        if self._survivors is not None:
+        if self.is_dead:
             raise PowerLoss("power is off")
 
     # -- steps and checks --
@@ -439,7 +454,7 @@ class SimDisk:
             if self._countdown < 0:
                 self.lost_at = f"{kind} {path}"
                 if self._countdown_kills:
-                    self._stop_process()
+                    self.kill_process()
                 else:
                     self.cut_power()
                 raise PowerLoss("power lost")

@@ -19,7 +19,7 @@ from maxq.broker.offset.key_index import KeyIndex
 from maxq.broker.offset.offset_table import OffsetTable, read_offset_table, split_key
 from maxq.broker.offset.slave_commits import FILE_NAME as SLAVE_COMMITS_NAME
 from maxq.broker.offset.slave_commits import SlaveCommit, SlaveCommits
-from maxq.broker.persistent_manager import PersistentManager, next_version
+from maxq.broker.persistent_manager import PeriodicManager, next_version
 from maxq.broker.role import SLAVE
 from maxq.config.settings import BrokerSettings
 from maxq.protocol import json_dialect
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 FILE_NAME: Final = "consumerOffset.json"
 
 
-class ConsumerOffsetManager(PersistentManager):
+class ConsumerOffsetManager(PeriodicManager):
     """All on the loop: a commit is a dict write, so first commits of several queues cannot lose one another.
 
     Attributes:
@@ -241,14 +241,7 @@ class ConsumerOffsetManager(PersistentManager):
     def persist(self) -> None:
         """Write the files that changed since the last time."""
         self.slave_commits.persist()
-        if not self._is_dirty:
-            return
-        self._is_dirty = False
-        try:
-            super().persist()
-        except BaseException:
-            self._is_dirty = True
-            raise
+        super().persist()
 
     def load(self) -> None:
         """Read the file, its backup, or the file of the other name; and what a slave is to tell its master."""

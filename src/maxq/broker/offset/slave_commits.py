@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 from maxq.broker.offset.offset_table import OffsetTable, read_offset_table, split_key
-from maxq.broker.persistent_manager import PersistentManager
+from maxq.broker.persistent_manager import PeriodicManager
 from maxq.runtime.interfaces import Disk
 
 FILE_NAME: Final = "slaveCommits.json"
@@ -28,13 +28,12 @@ class SlaveCommit(NamedTuple):
     offset: int  # queue offset
 
 
-class SlaveCommits(PersistentManager):
+class SlaveCommits(PeriodicManager):
     """What this slave has to tell its master."""
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
         self._pending: dict[tuple[str, str, int], int] = {}
-        self._is_dirty = False
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -67,17 +66,6 @@ class SlaveCommits(PersistentManager):
             self._is_dirty = True
 
     # --- the file -----------------------------------------------------------------------------------------------------
-
-    def persist(self) -> None:
-        """Write the file if anything changed since the last time."""
-        if not self._is_dirty:
-            return
-        self._is_dirty = False
-        try:
-            super().persist()
-        except BaseException:
-            self._is_dirty = True
-            raise
 
     def to_json(self) -> dict[str, Any]:
         table: OffsetTable = {}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, Final
 
-from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
+from maxq.broker.persistent_manager import PeriodicManager, next_version, object_member
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.runtime.interfaces import Clock, Disk
@@ -16,7 +16,7 @@ from maxq.runtime.interfaces import Clock, Disk
 FILE_NAME: Final = "transactionMetrics"
 
 
-class TransactionMetrics(PersistentManager):
+class TransactionMetrics(PeriodicManager):
     """Counts. They are taken anew from the half topic when a broker begins to run checks: a crash makes none wrong."""
 
     def __init__(self, disk: Disk, path: PurePath, *, clock: Clock) -> None:
@@ -25,7 +25,6 @@ class TransactionMetrics(PersistentManager):
         self._version = DataVersion(timestamp=clock.wall_ms())
         self._counts: dict[str, int] = {}
         self._changed_ms: dict[str, int] = {}
-        self._is_dirty = False
         self.committed: dict[str, int] = {}  # since start, by real topic
         self.rolled_back: dict[str, int] = {}
         self.on_committed: Callable[[str, int], None] | None = None  # (topic, born timestamp in milliseconds)
@@ -54,16 +53,10 @@ class TransactionMetrics(PersistentManager):
         self._is_dirty = True
 
     def persist(self) -> None:
-        """Write the file if anything changed."""
-        if not self._is_dirty:
-            return
-        self._is_dirty = False
-        self._version = next_version(self._version, self._clock.wall_ms())
-        try:
-            super().persist()
-        except BaseException:
-            self._is_dirty = True
-            raise
+        """Write the file, as its next version, if anything changed."""
+        if self._is_dirty:
+            self._version = next_version(self._version, self._clock.wall_ms())
+        super().persist()
 
     def encode(self) -> bytes:
         return self.encode_compact()

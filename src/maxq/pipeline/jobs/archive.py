@@ -26,7 +26,7 @@ from maxq.pipeline.archive.folder import ArchiveFolder, ArchiveRun, StagedFile
 from maxq.pipeline.archive.manifest import FileEntry, Manifest, coverage_of
 from maxq.pipeline.archive.ranges import intersect
 from maxq.pipeline.archive.spread import spread
-from maxq.pipeline.options.read_options import CONNECTION_OPTIONS, FORMAT, ReadOptions
+from maxq.pipeline.options.read_options import FORMAT, ReadOptions
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
 from maxq.pipeline.transforms.archive import DATE, archive_rows, not_covered
@@ -355,13 +355,3 @@ def read_archive(
         return spark.createDataFrame([], schema).select(*columns, DATE)
     reader = spark.read.schema(schema).option("basePath", folder.uri)
     return reader.parquet(*(folder.uri_of(entry.path) for entry in chosen)).select(*columns, DATE)
-
-
-def connection_of(options: Mapping[str, str]) -> dict[str, str]:
-    """Those of the options that say how to reach the cluster."""
-    known = {name.lower() for name in CONNECTION_OPTIONS}
-    return {
-        name: value
-        for name, value in options.items()
-        if name.lower() in known or name.lower().startswith("rocketmq.tls.")
-    }

@@ -179,11 +179,6 @@ class DLedgerServer:
         """Who leads, as far as this member knows."""
         return self.node.leader_id
 
-    @property
-    def leader_address(self) -> str:
-        """`host:port` of the leader's DLedger server; empty while nobody leads."""
-        return self.config.peers.get(self.node.leader_id or "", "")
-
     def append_refusal(self) -> DLedgerResponseCode | None:
         """Why nothing may be appended here now; None: go on."""
         return self.node.append_refusal(self._clock.monotonic_ms())
