@@ -36,6 +36,16 @@ class SimDirectory:
         self.durable: dict[str, SimFile] = {}
         self._journal: list[_Change] = []
 
+    def copy(self) -> "SimDirectory":
+        """The same for another process: files of its own, as durable as these."""
+        inodes = [*self.live.values(), *self.durable.values(), *(change.inode for change in self._journal)]
+        copies = {id(inode): inode.copy() for inode in inodes}
+        twin = SimDirectory(in_order=self.in_order)
+        twin.live.update((path, copies[id(inode)]) for path, inode in self.live.items())
+        twin.durable.update((path, copies[id(inode)]) for path, inode in self.durable.items())
+        twin._journal = [replace(change, inode=copies[id(change.inode)]) for change in self._journal]
+        return twin
+
     # -- changes --
 
     def put(self, path: str, inode: SimFile) -> None:

@@ -25,6 +25,13 @@ class SimFile:
     lost_pages: dict[int, bytes] = field(default_factory=dict)
     allocated: set[int] | None = None
 
+    def copy(self) -> "SimFile":
+        """As it is, for another process."""
+        allocated = None if self.allocated is None else set(self.allocated)
+        return SimFile(
+            bytearray(self.live), bytearray(self.durable), self.modified_ms, dict(self.lost_pages), allocated
+        )
+
     @property
     def blocks_bytes(self) -> int:
         """What it takes of the partition."""

@@ -238,6 +238,34 @@ def test_a_killed_process_leaves_all_it_wrote() -> None:
     assert after.read(P("log"))[1] == 0
 
 
+def test_what_a_killed_process_had_not_flushed_goes_with_the_power() -> None:
+    kept = set()
+    for seed in range(60):
+        disk = new_disk(seed, write_back=0.0, kill_keeps_cache=True)
+        region = disk.map(P("log"), 2 * PAGE)
+        region.view[0] = 9
+        region.flush(0, 1)
+        region.view[PAGE] = 9
+        disk.map(P("new"), 10)
+        after = disk.boot()
+        assert after.read(P("log"))[PAGE] == 9 and after.exists(P("new"))
+        after.cut_power()
+        later = after.boot()
+        assert later.read(P("log"))[0] == 9
+        kept.add((later.read(P("log"))[PAGE], later.exists(P("new"))))
+    assert kept == {(0, False), (0, True), (9, False), (9, True)}
+
+
+def test_the_next_process_can_flush_what_a_killed_one_wrote() -> None:
+    for seed in range(20):
+        disk = new_disk(seed, write_back=0.0, kill_keeps_cache=True)
+        disk.map(P("log"), 10).view[0] = 9
+        after = disk.boot()
+        after.map(P("log"), 10).flush(0, 10)
+        after.cut_power()
+        assert after.boot().read(P("log"))[0] == 9
+
+
 def test_power_loss_ends_a_simulation_whoever_waits() -> None:
     disks = []
 
