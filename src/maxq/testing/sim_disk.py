@@ -155,7 +155,6 @@ class SimDisk:
         self._folders: set[str] = {"/", "."}
         self._locks: set[str] = set()
         self._failing_flushes: list[tuple[str, int]] = []  # (pattern, how often still)
-        self._failing_reads: list[str] = []
         self._countdown = -1
         self._countdown_kills = False
         self.lost_process_only = False  # what ended this disk's use was a kill, not a loss of power
@@ -226,10 +225,6 @@ class SimDisk:
         """
         self._failing_flushes.append((pattern, times))
 
-    def fail_read(self, pattern: str) -> None:
-        """Reading whole files that match the pattern fails with EIO."""
-        self._failing_reads.append(pattern)
-
     def flip_bit(self, path: str | PurePath, position: int, bit: int) -> BitFlip:
         """Change one bit, in what the process sees and on the platters."""
         inode = self._files[_key(path)]
@@ -273,8 +268,6 @@ class SimDisk:
     def read(self, path: PurePath) -> bytes:
         self.check_alive()
         key = _key(path)
-        if any(fnmatch.fnmatch(key, pattern) for pattern in self._failing_reads):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), key)
         return bytes(self._inode(key).live)
 
     @_alone
