@@ -108,14 +108,40 @@ def _of_command(command: Any, words: Sequence[str], incomplete: str) -> Iterable
     options = {name: option for option in command.params for name in getattr(option, "opts", ()) if name[:1] == "-"}
     last = options.get(words[-1]) if words else None
     if last is not None and not getattr(last, "is_flag", False) and not incomplete.startswith("-"):
-        kind = _VALUES.get(last.name or "")
-        return map(Suggestion, _known(kind, _name_servers(words))) if kind else []
+        return _values(last, words)
+    argument = _next_argument(command, options, words)
+    if argument is not None and not incomplete.startswith("-"):
+        return _values(argument, words)
     given = {options[word].name for word in words if word in options}
     return (
         Suggestion(name, option.help or "")
         for name, option in sorted(options.items())
         if option.name not in given and (incomplete.startswith("--") or not name.startswith("--"))
     )
+
+
+def _values(param: Any, words: Sequence[str]) -> Iterable[Suggestion]:
+    """What the name server knows for it; nothing for a path, which the shell completes itself."""
+    kind = _VALUES.get(param.name or "")
+    return map(Suggestion, _known(kind, _name_servers(words))) if kind else []
+
+
+def _next_argument(command: Any, options: Mapping[str, Any], words: Iterable[str]) -> Any | None:
+    """The first argument that `words` do not fill."""
+    left, is_value = [], False
+    for word in words:
+        if is_value:
+            is_value = False
+        elif word in options:
+            is_value = not getattr(options[word], "is_flag", False)
+        elif not word.startswith("-"):
+            left.append(word)
+    for param in command.params:
+        if param.param_type_name == "argument":
+            if param.nargs < 0 or len(left) < param.nargs:
+                return param
+            del left[: param.nargs]
+    return None
 
 
 def _name_servers(words: Sequence[str]) -> str:

@@ -49,6 +49,15 @@ def test_values_come_from_the_name_server(monkeypatch: pytest.MonkeyPatch) -> No
     assert asked == [("topics", "ns:1"), ("groups", os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876"))]
 
 
+def test_what_stands_behind_a_command_without_an_option_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "_known", lambda kind, namesrv: [f"{kind}-{namesrv}"])
+    assert words("consume -n ns:1 --group g", "") == ["topics-ns:1"]
+    assert words("admin why-slow -n ns:1", "") == ["brokers-ns:1"]
+    assert "--from" in words("consume T", "--") and words("consume T", "t") == []  # there is one topic
+    assert words("store check", "") == []  # a path: the shell's own completion
+    assert words("store check", "-") != []
+
+
 def test_no_name_server_is_no_suggestion() -> None:
     assert words("admin topicStatus -n 127.0.0.1:1 -t", "") == []
 
