@@ -326,8 +326,10 @@ class MessageSender:
         except RemotingError:
             self._note(queue, started_ms, isolation=True, reachable=not self._config.start_detector_enable)
             raise
-        except BrokerError:
+        except BrokerError as error:
             self._note(queue, started_ms, isolation=True, reachable=False)
+            if error.code == ResponseCode.SERVICE_NOT_AVAILABLE:  # a slave's answer: it is the master of an old route
+                self.instance.refresh_route_soon(queue.topic)
             raise
         if self.faults.enabled:
             self._note(queue, started_ms, isolation=False, reachable=True)

@@ -265,6 +265,27 @@ def test_a_new_route_moves_sends_within_the_polling_interval() -> None:
     simulate(story)
 
 
+def test_a_master_that_became_a_slave_is_left_within_seconds() -> None:
+    """Nothing breaks when it says so, and the name servers are asked by themselves every 30 s only."""
+
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start("broker-a", "broker-b")
+        cluster.route("T", brokers=["broker-a"])
+        async with make(cluster) as producer:
+            await producer.send(Message("T", b"x"))
+            cluster.master("broker-a").scripts[SEND] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE)
+            cluster.route("T", brokers=["broker-b"])
+            asked = len(cluster.names.seen)
+            for _ in range(20):
+                with pytest.raises(BrokerError):
+                    await producer.send(Message("T", b"x"), queue=MessageQueue("T", "broker-a", 0))
+            await asyncio.sleep(1)
+            assert (await producer.send(Message("T", b"x"))).message_queue.broker_name == "broker-b"
+            assert len(cluster.names.seen) == asked + 1
+
+    simulate(story)
+
+
 def test_large_bodies_travel_compressed_and_small_ones_as_they_are() -> None:
     async def story(cluster: MockCluster) -> None:
         await cluster.start()

@@ -232,7 +232,10 @@ class SlaveSynchronize:
         """How far the master's timer is."""
         address = self._master_address
         if address and address != self._own_address() and self._timer_wheel():
-            await self._try("timer checkpoint", address, self._sync_timer_check_point)
+            try:
+                await self._try("timer checkpoint", address, self._sync_timer_check_point)
+            except RemotingConnectError as error:
+                self._failed("connection", address, error)
 
     async def _try(self, what: str, address: str, step: Callable[[str], Awaitable[None]]) -> bool:
         try:

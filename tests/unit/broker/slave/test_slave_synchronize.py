@@ -206,6 +206,19 @@ async def test_a_failure_is_logged_when_it_begins_and_when_it_ends(caplog: pytes
     assert "could not be taken, it is tried again: refused" in texts[0] and "can be taken again" in texts[1]
 
 
+async def test_a_master_that_dies_before_the_last_question_of_a_round_is_one_that_cannot_be_reached(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    assert await scene.synchronize.sync_all()
+    scene.client.failure = RemotingConnectError("refused", address=MASTER)
+    await scene.synchronize.sync_timer_check_point()
+    scene.client.failure = None
+    assert await scene.synchronize.sync_all()
+    texts = _warnings(caplog)
+    assert len(texts) == 2 and "connection" in texts[0] and "refused" in texts[0] and "again" in texts[1]
+
+
 async def test_one_table_that_fails_leaves_the_others_to_be_taken() -> None:
     scene = Scene()
     scene.master.add_topic("T")
