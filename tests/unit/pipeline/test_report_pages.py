@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from maxq.pipeline.reports.page import Column, Report
+from maxq.pipeline.reports.page import Column, Plot, Report
 from maxq.pipeline.reports.plots import Series, bars, lines
 from maxq.pipeline.reports.quantities import Unit, duration_text, format_value, size_text, time_text
 
@@ -119,10 +119,37 @@ def test_drawings_take_the_colours_and_the_font_of_the_page() -> None:
     root = ElementTree.fromstring(plot.svg)
     assert "viewBox" in root.attrib and "width" not in root.attrib
     assert "var(--c1)" in plot.svg and "var(--c2)" in plot.svg and "fa0af" not in plot.svg
-    texts = [element.text for element in root.iter() if element.tag.endswith("}text")]
-    assert {"a", "b"} <= set(texts)
+    assert {"a", "b"} <= texts(plot)
     assert "DejaVu" not in plot.svg
     assert plot == lines([Series("a", [1, 2], [1, 2]), Series("b", [1, 2], [2, 1])], y=Unit.COUNT, x=Unit.COUNT)
+
+
+def texts(plot: Plot) -> set[str]:
+    return {element.text or "" for element in ElementTree.fromstring(plot.svg).iter() if element.tag.endswith("}text")}
+
+
+def test_long_names_leave_the_lines_the_width_of_the_page() -> None:
+    names = [f"a-group-{number}-with-a-very-long-name · and-a-topic-that-is-no-shorter" for number in range(8)]
+    plot = lines([Series(name, [T0, T0 + 60_000], [1, 2]) for name in names], y=Unit.COUNT)
+    (drawn,) = re.findall(r'<path d="([^"]*)" clip-path[^>]*stroke: var\(--c8\)', plot.svg)
+    places = [float(place) for place in re.findall(r"[ML] ([\d.]+) ", drawn)]
+    assert max(places) - min(places) > 0.8 * float(ElementTree.fromstring(plot.svg).attrib["viewBox"].split()[2])
+    entries = [text for text in texts(plot) if text.startswith("a-group") and text.endswith("shorter")]
+    assert len(entries) == 8, "both ends of a name are told"
+
+
+def test_every_line_is_in_the_legend() -> None:
+    plot = lines([Series(name, [1, 2], [1, 2]) for name in ("a", "_b")], y=Unit.COUNT, x=Unit.COUNT)
+    assert {"a", "_b"} <= {text.strip() for text in texts(plot)}
+
+
+def test_the_axis_of_one_time_is_about_that_time() -> None:
+    assert "2023-Nov-14 22:13" in texts(lines([Series("a", [T0], [1])], y=Unit.COUNT))
+
+
+def test_a_logarithmic_axis_has_numbers_however_short_it_is() -> None:
+    plot = lines([Series("a", [30, 60], [0, 1])], y=Unit.SHARE, x=Unit.MILLIS, logarithmic_x=True)
+    assert {"40 ms", "50 ms"} <= texts(plot)
 
 
 def test_drawings_of_nothing_and_of_one_point_are_drawings() -> None:

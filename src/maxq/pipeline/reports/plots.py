@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator, MultipleLocator
+from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, MultipleLocator
 
 from maxq.pipeline.reports.page import Plot, plain_text
 from maxq.pipeline.reports.quantities import Unit, format_value
@@ -28,6 +28,12 @@ _WIDTH: Final = 10.0  # inches; 720 units across the page
 _NAME_MAX: Final = 48
 _SERIES_MAX: Final = 8
 _TICKS: Final = 5
+_LEGEND_COLUMNS: Final = 4
+_LEGEND_ROW: Final = 0.19  # inches
+_LETTER: Final = 0.075  # inches, a letter of a legend on average, and somewhat more
+_LEGEND_SIDES: Final = 0.55  # inches of each entry that are no letters
+_DECADES: Final = 2  # on an axis with fewer, 2 and 5 are named, too
+_LONE_TIME: Final = datetime.timedelta(seconds=30)  # of an axis of time, to either side
 _CLOCK_STEPS: Final = tuple(  # milliseconds, from 15 s to 20 days
     scale * count
     for scale, counts in (
@@ -93,7 +99,8 @@ def lines(
         height: inches, of a width of 10.
     """
     shown = series[:_SERIES_MAX]
-    with _drawing(height) as (figure, axes):
+    names = [_name(one.name) for one in shown] if len(shown) > 1 else []
+    with _drawing(height + _LEGEND_ROW * max(_legend_rows(names) - 1, 0)) as (figure, axes):
         for one, colour in zip(shown, _COLOURS, strict=False):
             points = [float("nan") if value is None else value for value in one.y]
             marker = "o" if sum(value is not None for value in one.y) <= 2 else ""
@@ -110,11 +117,12 @@ def lines(
             axes.set_ylim(bottom=min(0, *(value for one in shown for value in one.y if value is not None), 0))
         if logarithmic_x:
             axes.set_xscale("log")
+        if x is Unit.TIME:
+            _widen_lone_time(axes, shown)
         _axis(axes, "y", y)
         _axis(axes, "x", x)
         axes.grid(axis="y", color=_LINE, linewidth=0.6)
-        if len(shown) > 1:
-            _legend(axes)
+        _legend(figure, axes, names)
         svg = _svg(figure)
     return Plot(svg, f"{len(shown)} lines: {', '.join(_name(one.name) for one in shown)}")
 
@@ -131,12 +139,13 @@ def bars(
         parts: for every part a length for each bar; they follow one another. `part_names` are their names,
             `colours` their numbers in the page's style, from 1.
     """
-    with _drawing(0.5 + 0.27 * max(len(names), 1) + (0.25 if parts else 0)) as (figure, axes):
+    of_parts = [_name(name) for name in part_names] if parts else []
+    with _drawing(0.5 + 0.27 * max(len(names), 1) + _LEGEND_ROW * _legend_rows(of_parts)) as (figure, axes):
         rows = list(range(len(names)))
         begun = [0.0] * len(names)
         order = colours or [number % _SERIES_MAX + 1 for number in range(len(parts) or 1)]
         for number, lengths in enumerate(parts or [values]):
-            label = _name(part_names[number]) if parts else None
+            label = of_parts[number] if parts else None
             axes.barh(rows, lengths, 0.66, left=begun, color=_COLOURS[order[number] - 1], label=label)
             begun = [start + length for start, length in zip(begun, lengths, strict=True)]
         for row, value in zip(rows, values, strict=True):
@@ -150,15 +159,18 @@ def bars(
         axes.get_xaxis().set_visible(False)
         axes.spines["bottom"].set_visible(False)
         axes.spines["left"].set_visible(True)
-        if parts:
-            _legend(axes)
+        _legend(figure, axes, of_parts)
         svg = _svg(figure)
     told = ", ".join(f"{_name(name)} {format_value(value, unit)}" for name, value in zip(names, values, strict=True))
     return Plot(svg, f"bars: {told}")
 
 
 def _name(text: str) -> str:
-    return plain_text(text, _NAME_MAX)
+    """Cut in the middle: what tells groups of a topic, or files of a store, apart may be at either end."""
+    if len(text) > _NAME_MAX:
+        text = f"{text[: _NAME_MAX // 2 - 1]}…{text[-_NAME_MAX // 2 :]}"
+    name = plain_text(text)
+    return f" {name}" if name.startswith("_") else name  # matplotlib leaves names with _ first out of legends
 
 
 def _positions(values: Sequence[float], unit: Unit) -> list[Any]:
@@ -178,8 +190,20 @@ def _axis(axes: Axes, which: Literal["x", "y"], unit: Unit) -> None:
     axes.tick_params(axis=which, which="minor", size=0)
     if axis.get_scale() == "linear":
         axis.set_major_locator(_ticks(axes.get_ylim()[1] if which == "y" else axes.get_xlim()[1], unit))
+    else:
+        low, high = axes.get_ylim() if which == "y" else axes.get_xlim()
+        if high < low * 10**_DECADES:
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
     axis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value, unit)))
+
+
+def _widen_lone_time(axes: Axes, series: Sequence[Series]) -> None:
+    """Without it the axis of a single time spans years."""
+    times = {time for one in series for time in one.x}
+    if len(times) == 1:
+        (time,) = _positions([*times], Unit.TIME)
+        axes.set_xlim(time - _LONE_TIME, time + _LONE_TIME)
 
 
 def _ticks(top: float, unit: Unit) -> Locator:
@@ -193,11 +217,23 @@ def _ticks(top: float, unit: Unit) -> Locator:
     return MaxNLocator(_TICKS, integer=unit is Unit.COUNT)
 
 
-def _legend(axes: Axes) -> None:
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, frameon=False, borderaxespad=0.2, handlelength=1.2,
-        columnspacing=1.6, fontsize=9,
-    )  # fmt: skip
+def _legend_columns(names: Sequence[str]) -> int:
+    """As many as the page is wide enough for."""
+    entry = _LETTER * max((len(name) for name in names), default=0) + _LEGEND_SIDES
+    return max(1, min(_LEGEND_COLUMNS, int(_WIDTH / entry)))
+
+
+def _legend_rows(names: Sequence[str]) -> int:
+    return math.ceil(len(names) / _legend_columns(names))
+
+
+def _legend(figure: Figure, axes: Axes, names: Sequence[str]) -> None:
+    """Above the drawing; none without names."""
+    if names:
+        figure.legend(
+            *axes.get_legend_handles_labels(), loc="outside upper left", ncols=_legend_columns(names), frameon=False,
+            borderaxespad=0.2, handlelength=1.2, columnspacing=1.6, fontsize=9,
+        )  # fmt: skip
 
 
 @contextmanager
