@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from maxq.cli.report import Report, Style, show
-from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, need_spark, spark_run
+from maxq.cli.report_input import Html, need_reports
+from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
 from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
 
@@ -30,7 +31,7 @@ def audit(
         list[Path],
         typer.Argument(metavar="DIR...", help="A store's root directory; further ones are copies: slaves, members."),
     ],
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots.")] = None,
+    html: Html = None,
     conf: Annotated[
         Path | None, typer.Option("--conf", "-c", help="broker.conf, for what the files do not show.")
     ] = None,
@@ -46,7 +47,7 @@ def audit(
 ) -> None:
     """Compare every ConsumeQueue and index entry with the log and the reverse, check all CRCs, and compare the logs of
     copies byte by byte; exit 1 if anything is wrong. Never writes to a store; a broker may run meanwhile."""
-    need_spark()
+    need_reports()
     from maxq.pipeline.jobs.audit import AuditOptions, audit
     from maxq.pipeline.jobs.audit_report import write_report
 
@@ -71,7 +72,3 @@ def audit(
     show(Report(_COLUMNS, shown, value=result.to_json(), notes=notes), Style.JSON if as_json else Style.TEXT)
     if result.fault_count:
         raise typer.Exit(1)
-
-
-if __name__ == "__main__":  # spark-submit takes a file
-    app()

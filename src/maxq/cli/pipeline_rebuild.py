@@ -53,7 +53,3 @@ def rebuild(
     with spark_run("rebuild", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         report = rebuild(spark, files, options)
     show(pairs_report(report.to_json()), Style.JSON if as_json else Style.TEXT)
-
-
-if __name__ == "__main__":  # spark-submit takes a file
-    app()

@@ -9,7 +9,7 @@ import typer
 
 from maxq.cli.pipeline_common import Begin, End, Options, Stores
 from maxq.cli.report import Report, Style, show
-from maxq.cli.report_input import Html, Namesrv, input_of
+from maxq.cli.report_input import Html, Namesrv, input_of, need_reports
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
 from maxq.runtime.system import SystemClock
 
@@ -45,13 +45,14 @@ def stats(
 ) -> None:
     """Rates and sizes by topic, hot keys and queues, lag of consumer groups, growth of the disk against retention; disk
     by topic of store directories."""
-    with spark_run("stats", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
-        from maxq.pipeline.jobs.stats import StatsSettings, run_stats
-        from maxq.pipeline.reports.stats_report import stats_report
+    need_reports()
+    from maxq.pipeline.jobs.stats import StatsSettings, run_stats
+    from maxq.pipeline.reports.stats_report import stats_report
 
-        clock = SystemClock()
-        source = input_of(tuple(topic or ()), namesrv, store, begin, end, option)
-        settings = StatsSettings(source, most, history, disk_ratio / 100, reserved_hours)
+    clock = SystemClock()
+    source = input_of(tuple(topic or ()), namesrv, store, begin, end, option)
+    settings = StatsSettings(source, most, history, disk_ratio / 100, reserved_hours)
+    with spark_run("stats", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         found = run_stats(spark, settings, now_ms=clock.wall_ms()).to_json()
         if html is not None:
             stats_report(found, source.describe(), made_ms=clock.wall_ms()).write(html)
@@ -87,7 +88,3 @@ def _show(found: dict[str, Any]) -> None:
         if rows:
             values = [["" if row[name] is None else row[name] for name in heads] for row in rows]
             show(Report(heads, values, notes=[note] if note else []), style)
-
-
-if __name__ == "__main__":  # spark-submit takes a file
-    app()

@@ -8,7 +8,7 @@ import typer
 
 from maxq.cli.pipeline_common import Begin, End, Options, Stores
 from maxq.cli.report import Report, Style, show
-from maxq.cli.report_input import Html, Namesrv, input_of
+from maxq.cli.report_input import Html, Namesrv, input_of, need_reports
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
 from maxq.cli.times import format_time
 from maxq.runtime.system import SystemClock
@@ -45,16 +45,16 @@ def trace(
 ) -> None:
     """Latencies of send, store, delivery and consumption per topic, group and client; what did not arrive, what was
     slow, and the way of one message, from the messages that clients with message trace send."""
-    with spark_run("trace", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
-        from maxq.pipeline.jobs.trace import TraceSettings, run_trace
-        from maxq.pipeline.reports.trace_report import trace_report
+    need_reports()
+    from maxq.pipeline.jobs.trace import TraceSettings, run_trace
+    from maxq.pipeline.reports.trace_report import trace_report
 
-        clock = SystemClock()
-        source = input_of(tuple(topic or (_TRACE_TOPIC,)), namesrv, store, begin, end, option)
-        settings = TraceSettings(source, slow_ms, grace_ms, most, store_times, message_id)
+    source = input_of(tuple(topic or (_TRACE_TOPIC,)), namesrv, store, begin, end, option)
+    settings = TraceSettings(source, slow_ms, grace_ms, most, store_times, message_id)
+    with spark_run("trace", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         found = run_trace(spark, settings).to_json()
         if html is not None:
-            trace_report(found, source.describe(), made_ms=clock.wall_ms()).write(html)
+            trace_report(found, source.describe(), made_ms=SystemClock().wall_ms()).write(html)
     if as_json:
         sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
     else:
@@ -101,7 +101,3 @@ def _show(found: dict[str, Any]) -> None:
 def _table(heads: dict[str, str], rows: list[dict[str, Any]], notes: list[str]) -> Report:
     values = [[format_time(row[name]) if name in _TIMES and row[name] else row[name] for name in heads] for row in rows]
     return Report(heads, [["" if value is None else value for value in row] for row in values], notes=notes)
-
-
-if __name__ == "__main__":  # spark-submit takes a file
-    app()

@@ -1,4 +1,4 @@
-"""What the commands `trace` and `stats` share: which messages their reports are made of."""
+"""What the commands that make reports share: where the page goes, and which messages it is made of."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from maxq.cli.options import split_assignments
 from maxq.cli.pipeline_common import time_ms
-from maxq.cli.spark_run import DEFAULT_NAMESRV
+from maxq.cli.spark_run import DEFAULT_NAMESRV, need_spark
 
 if TYPE_CHECKING:
     from maxq.pipeline.jobs.message_input import MessageInput
@@ -17,7 +17,23 @@ Namesrv = Annotated[
     str | None,
     typer.Option("-n", "--namesrvAddr", help="Name servers, host:port separated by ';'. Else NAMESRV_ADDR."),
 ]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with plots.")]
+
+
+def _page(path: Path | None) -> Path | None:
+    """Told now that it can not be written, and not after all the work. Raises typer.BadParameter."""
+    if path is not None and path.is_dir():
+        raise typer.BadParameter(f"{path} is a folder: name a file in it, such as {path / 'report.html'}")
+    if path is not None and not path.parent.is_dir():
+        raise typer.BadParameter(f"{path} can not be written, for the folder {path.parent} is not there: make it first")
+    return path
+
+
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with plots.", callback=_page)]
+
+
+def need_reports() -> None:
+    """Raises PipelineError with the remedy if what commands with pages need is not installed."""
+    need_spark("matplotlib")
 
 
 def input_of(

@@ -62,9 +62,9 @@ def spark_run(
             raise PipelineError(plain_text(error)) from error
 
 
-def need_spark() -> None:
-    """Raises PipelineError with the remedy if Spark is not installed."""
-    for package in ("pyspark", "pyarrow", "pandas"):
+def need_spark(*others: str) -> None:
+    """Raises PipelineError with the remedy if Spark, or one of the other packages, is not installed."""
+    for package in ("pyspark", "pyarrow", "pandas", *others):
         if importlib.util.find_spec(package) is None:
             raise PipelineError(f"{package} is not installed: `pip install 'maxq[spark]'`")
 

@@ -27,6 +27,14 @@ def test_error_of_somebody_elses_in_a_worker_is_its_last_line() -> None:
     assert plain_text(AnalysisException(text)) == "ValueError: bad day"
 
 
+def test_module_that_workers_lack_is_named_with_the_remedy() -> None:
+    text = (
+        "Traceback (most recent call last):\n  File \"w.py\", line 3\nModuleNotFoundError: No module named 'orjson'\n x"
+    )
+    found = plain_text(AnalysisException(text))
+    assert found.startswith("the Python of Spark's workers (PYSPARK_PYTHON) has no module orjson: install it there")
+
+
 def test_error_of_spark_is_its_first_words() -> None:
     text = "[UNRESOLVED_COLUMN] no `x`. SQLSTATE: 42703; line 1 pos 7;\n'Project ['x]\n\nJVM stacktrace:\norg.apache"
     assert plain_text(AnalysisException(text)) == "[UNRESOLVED_COLUMN] no `x`. SQLSTATE: 42703"

@@ -12,6 +12,7 @@ SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 
 _OURS = re.compile(r"^(?:\w+: )?maxq(?:\.\w+)+: (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(?!Caused by)(\w+(?:\.\w+)*(?:Error|Exception): .+)$", re.MULTILINE)
+_MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'$")
 _MAX = 600
 
 
@@ -24,8 +25,19 @@ def plain_text(error: Exception) -> str:
     if "Traceback (most recent call last)" in text:
         raised = _PYTHON.findall(text)
         if raised:
-            return _line(raised[0])
+            return _with_remedy(_line(raised[0]))
     return _line(text.partition("\n\nJVM stacktrace")[0].partition("; line ")[0] or type(error).__name__)
+
+
+def _with_remedy(text: str) -> str:
+    """Workers run a Python of their own, which may have less than the driver's."""
+    missing = _MISSING.match(text)
+    if missing is None:
+        return text
+    return (
+        f"the Python of Spark's workers (PYSPARK_PYTHON) has no module {missing[1]}: install it there, or let an "
+        'environment travel with the job (docs/pipeline.md, "More than one machine")'
+    )
 
 
 def _line(text: str) -> str:
