@@ -13,6 +13,8 @@ Whoever has something to show takes a registry and makes an instrument of it:
 Names are those of a scrape: the unit is part of them, counters end in `_total`; names of our own begin with `maxq_`.
 Nothing is rendered before somebody asks. `observe` functions are called then, on the loop, and are read lazily: one
 that walks a table which others change walks a copy (`list(table.items())`), so that the loop may turn in between.
+What is shown of each topic comes in blocks of samples: one that is the same object as when somebody last asked is not
+rendered again, its text was kept (packed_text.py).
 
 Rules kept from the exporter of OpenTelemetry for Java, which RocketMQ uses: labels in alphabetical order, `le` last;
 values as doubles; HELP lines of counters and gauges that say nothing; at most so many label sets for an instrument, the
@@ -22,16 +24,19 @@ are the same, and what some numbers of an instrument do not have needs no instru
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from maxq.runtime.metric_rows_cy import HistogramRows
+from maxq.runtime.packed_text import PackedText
 
 #: Values of an instrument's labels in the order of their names, and the number.
 Sample = tuple[tuple[str, ...], float]
 #: The same, with how many values each bucket has (the last one: above all bounds), and their sum.
-HistogramSample = tuple[tuple[str, ...], list[int], float]
+HistogramSample = tuple[tuple[str, ...], Sequence[int], float]
+#: Whole lines of the text form, or an empty piece where the loop may turn.
+Piece = str | PackedText
 
 CARDINALITY_LIMIT: Final = 50_000
 _OVERFLOW: Final = 'otel_metric_overflow="true"'
@@ -44,12 +49,12 @@ class Instrument(Protocol):
 
     name: str
 
-    def lines(self) -> Iterator[str]:
-        """The text of the instrument, in pieces of one or more whole lines, or empty ones where the loop may turn;
-        nothing if there is no number yet."""
+    def lines(self) -> Iterator[Piece]:
+        """The text of the instrument; nothing if there is no number yet."""
 
 
 AnyInstrument = TypeVar("AnyInstrument", bound=Instrument)
+AnySample = TypeVar("AnySample")
 
 
 class _Rows:
@@ -129,7 +134,7 @@ class Counter:
         for labels in [labels for labels in self._values if labels is not None and matches(labels)]:
             del self._values[labels]
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[Piece]:
         if self._values:
             yield self._rows.head
         for labels, value in list(self._values.items()):
@@ -165,7 +170,7 @@ class Histogram:
         for labels in [labels for labels in self._counts if labels is not None and matches(labels)]:
             del self._counts[labels], self._sums[labels]
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[Piece]:
         if self._counts:
             yield self._rows.head
         for labels, counts in list(self._counts.items()):
@@ -185,11 +190,46 @@ class _ObservedHistogram:
         self._limit = limit
         self._look = HistogramRows(rows.name, bounds)
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[Piece]:
         head = self._head
         for labels, counts, total_value in islice(self._observe(), self._limit):
             yield head + self._look.text(self._rows.text(labels), counts, total_value)
             head = ""
+
+
+class _InBlocks(Generic[AnySample]):
+    """Samples that come in blocks. The text of a block is kept until another object stands in its place."""
+
+    def __init__(
+        self,
+        rows: _Rows,
+        observe: Callable[[], Iterable[Sequence[AnySample]]],
+        text: Callable[[AnySample], str],
+        limit: int,
+    ) -> None:
+        """`text` makes the lines of one sample."""
+        self.name = rows.name
+        self._head = rows.head
+        self._observe = observe
+        self._text = text
+        self._limit = limit
+        self._kept: list[tuple[Sequence[AnySample], PackedText]] = []
+
+    def lines(self) -> Iterator[Piece]:
+        kept, room = self._kept, self._limit
+        found: list[tuple[Sequence[AnySample], PackedText]] = []
+        for position, block in enumerate(filter(None, self._observe())):
+            if position == 0:
+                yield self._head
+            if len(block) > room:
+                yield "".join(map(self._text, block[:room]))
+                break
+            is_kept = position < len(kept) and kept[position][0] is block
+            text = kept[position][1] if is_kept else PackedText("".join(map(self._text, block)).encode())
+            found.append((block, text))
+            yield text
+            room -= len(block)
+        self._kept = found
 
 
 class _Observed:
@@ -201,7 +241,7 @@ class _Observed:
         self._observe = observe
         self._limit = limit
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[Piece]:
         name, text = self.name, self._rows.text
         head = self._rows.head
         for labels, value in islice(self._observe(), self._limit):
@@ -280,6 +320,36 @@ class MetricsRegistry:
         rows = self._rows(name, "histogram", labels, constant, about)
         self._add(_ObservedHistogram(rows, bounds, observe, self._limit))
 
+    def counter_in_blocks(
+        self, name: str, observe: Callable[[], Iterable[Sequence[Sample]]], labels: tuple[str, ...]
+    ) -> None:
+        """Numbers that only grow and are counted elsewhere already; a block is never changed, only replaced."""
+        rows = self._rows(name, "counter", labels, None)
+
+        def text(sample: Sample) -> str:
+            return f"{name}{{{rows.text(sample[0])}}} {float(sample[1])}\n"
+
+        self._add(_InBlocks(rows, observe, text, self._limit))
+
+    def histogram_in_blocks(
+        self,
+        name: str,
+        bounds: tuple[float, ...],
+        observe: Callable[[], Iterable[Sequence[HistogramSample]]],
+        labels: tuple[str, ...],
+        *,
+        about: str = "",
+    ) -> None:
+        """The same of buckets."""
+        rows = self._rows(name, "histogram", labels, None, about)
+        look = HistogramRows(name, bounds)
+
+        def text(sample: HistogramSample) -> str:
+            values, counts, total_value = sample
+            return look.text(rows.text(values), counts, total_value)
+
+        self._add(_InBlocks(rows, observe, text, self._limit))
+
     def before(self, prepare: Callable[[], Iterator[None]]) -> None:
         """Run `prepare` before the text is made; the loop may turn at each of its yields."""
         self._preparations.append(prepare)
@@ -288,8 +358,8 @@ class MetricsRegistry:
         """Of all instruments, whether they have numbers or not."""
         return sorted(self._instruments)
 
-    def lines(self) -> Iterator[str]:
-        """The whole text, in pieces of whole lines, or empty ones where the loop may turn."""
+    def lines(self) -> Iterator[Piece]:
+        """The whole text."""
         for prepare in self._preparations:
             for _ in prepare():
                 yield ""

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from maxq.remoting.http_server import HttpServer, Page, slices
+from maxq.remoting.http_server import HttpServer, Page, plain, slices
+from maxq.runtime.packed_text import PackedText
 from maxq.runtime.system import SystemClock
 from maxq.testing.sim_clock import SimClock
 
@@ -19,13 +20,19 @@ def _long_page() -> Page:
     return Page(f"line {number}\n" for number in range(50_000))
 
 
+def _packed_page() -> Page:
+    """The same, every other thousand lines packed."""
+    blocks = ["".join(f"line {number}\n" for number in range(start, start + 1000)) for start in range(0, 50_000, 1000)]
+    return Page(PackedText(text.encode()) if index % 2 else text for index, text in enumerate(blocks))
+
+
 def _broken_page() -> Page:
     raise ValueError("no")
 
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    pages = {"/health": lambda: Page("ok\n"), "/long": _long_page, "/broken": _broken_page,
+    pages = {"/health": lambda: Page("ok\n"), "/long": _long_page, "/packed": _packed_page, "/broken": _broken_page,
              "/ready": lambda: Page("starting\n", 503)}  # fmt: skip
     server = HttpServer(pages, clock=SystemClock())
     yield await server.start("127.0.0.1", 0)
@@ -52,7 +59,7 @@ def _get(path: str, *headers: str) -> str:
         (_get("/health", "Connection: close"), 200, "ok\n"),
         (_get("/health?probe=1", "connection: Close"), 200, "ok\n"),
         (_get("/ready", "Connection: close"), 503, "starting\n"),
-        (_get("/nothing", "Connection: close"), 404, "no such page; there are: /broken /health /long /ready\n"),
+        (_get("/nothing", "Connection: close"), 404, "no such page; there are: /broken /health /long /packed /ready\n"),
         (_get("/broken", "Connection: close"), 500, "the page failed, the server's log says why\n"),
         ("POST /health HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405, "only GET and HEAD\n"),
         ("HEAD /health HTTP/1.1\r\nConnection: close\r\n\r\n", 200, ""),
@@ -88,35 +95,41 @@ async def test_what_is_no_http_and_does_not_end_is_closed(port: int) -> None:
     assert await ask(port, "x" * 20_000) == ""
 
 
-async def test_the_loop_turns_while_a_page_is_made() -> None:
+@pytest.mark.parametrize("others_work", [False, True])
+async def test_the_loop_turns_while_a_page_is_made_and_more_often_if_others_have_work(others_work: bool) -> None:
     clock = SimClock()
     turns = 0
 
-    def pieces() -> Iterator[str]:
+    def pieces() -> Iterator[str | PackedText]:
         for number in range(100):
             clock.advance_ms(1)
-            yield f"{number}\n"
+            yield PackedText(b"%d\n" % number) if number % 2 else f"{number}\n"
 
     async def count_turns() -> None:
         nonlocal turns
         while True:
+            if others_work:
+                clock.advance_ms(1)
             await asyncio.sleep(0)
             turns += 1
 
     counting = asyncio.ensure_future(count_turns())
-    text = b"".join([piece async for piece in slices(pieces(), clock)])
+    text = b"".join([piece async for piece in plain(slices(pieces(), clock))])
     counting.cancel()
     assert text == b"".join(b"%d\n" % number for number in range(100))
-    assert turns >= 90
+    assert turns >= 190 if others_work else 90 <= turns <= 110
 
 
 @pytest.mark.parametrize(
     ("accepted", "is_small"),
     [("gzip", True), ("deflate, gzip;q=0.8", True), ("gzip;q=0, identity", False), ("br", False)],
 )
-async def test_a_long_page_is_compressed_for_who_takes_gzip(port: int, accepted: str, is_small: bool) -> None:
+@pytest.mark.parametrize("path", ["/long", "/packed"])
+async def test_a_long_page_is_compressed_for_who_takes_gzip(
+    port: int, path: str, accepted: str, is_small: bool
+) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(_get("/long", f"Accept-Encoding: {accepted}", "Connection: close").encode())
+    writer.write(_get(path, f"Accept-Encoding: {accepted}", "Connection: close").encode())
     async with asyncio.timeout(10):
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()

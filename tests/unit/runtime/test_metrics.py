@@ -2,14 +2,23 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from maxq.runtime.metrics import MetricsRegistry
+from maxq.runtime.metrics import HistogramSample, MetricsRegistry, Sample
+from maxq.runtime.packed_text import PackedText
 
 
 def _families(registry: MetricsRegistry) -> dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]]:
     return {
         family.name: {(s.name, tuple(sorted(s.labels.items()))): s.value for s in family.samples}
-        for family in text_string_to_metric_families("".join(registry.lines()))
+        for family in text_string_to_metric_families(_text(registry))
     }
+
+
+def _text(registry: MetricsRegistry) -> str:
+    return "".join(piece.unpack().decode() if isinstance(piece, PackedText) else piece for piece in registry.lines())
+
+
+def _packed(registry: MetricsRegistry) -> list[PackedText]:
+    return [piece for piece in registry.lines() if isinstance(piece, PackedText)]
 
 
 def test_counters_are_read_by_the_official_parser() -> None:
@@ -26,7 +35,7 @@ def test_labels_are_in_alphabetical_order_and_le_comes_last() -> None:
     registry = MetricsRegistry({"node_id": "b"})
     sizes = registry.histogram("rocketmq_message_size", (1024, 4096), ("topic", "message_type"), about="Sizes")
     sizes.observe(2000, "t", "normal")
-    lines = "".join(registry.lines()).splitlines()
+    lines = _text(registry).splitlines()
     assert lines[0] == "# HELP rocketmq_message_size Sizes"
     assert lines[1] == "# TYPE rocketmq_message_size histogram"
     assert lines[2] == 'rocketmq_message_size_bucket{message_type="normal",node_id="b",topic="t",le="1024.0"} 0.0'
@@ -75,8 +84,9 @@ def test_what_has_no_number_is_not_shown() -> None:
     registry = MetricsRegistry()
     registry.counter("a_total", ("topic",))
     registry.gauge("b", list, ("topic",))
-    assert "".join(registry.lines()) == ""
-    assert registry.names() == ["a_total", "b"]
+    registry.counter_in_blocks("c_total", lambda: [[], []], ("topic",))
+    assert _text(registry) == ""
+    assert registry.names() == ["a_total", "b", "c_total"]
 
 
 def test_what_is_forgotten_is_not_shown() -> None:
@@ -86,3 +96,42 @@ def test_what_is_forgotten_is_not_shown() -> None:
     counter.add(1, "here")
     counter.forget(lambda labels: labels[0] == "gone")
     assert [labels for _, labels in _families(registry)["a"]] == [(("topic", "here"),)]
+
+
+def test_text_of_a_block_is_made_again_when_another_one_stands_in_its_place() -> None:
+    registry = MetricsRegistry()
+    blocks: list[list[Sample]] = [[(("a",), 1), (("b",), 2)], [(("c",), 3)]]
+    registry.counter_in_blocks("n_total", lambda: blocks, ("topic",))
+    first, second = _packed(registry)
+    assert _packed(registry) == [first, second]
+    blocks[1] = [(("c",), 4)]
+    again, changed = _packed(registry)
+    assert again is first and changed is not second
+    blocks.insert(0, [(("new",), 9)])
+    assert {dict(labels)["topic"]: value for (_, labels), value in _families(registry)["n"].items()} == {
+        "new": 9, "a": 1, "b": 2, "c": 4,
+    }  # fmt: skip
+    del blocks[:2]
+    assert list(_families(registry)["n"].values()) == [4]
+
+
+def test_histograms_may_come_in_blocks() -> None:
+    registry = MetricsRegistry()
+    blocks: list[list[HistogramSample]] = [[(("a",), (1, 2), 30.0)], [(("b",), (0, 1), 9.0)]]
+    registry.histogram_in_blocks("sizes", (10,), lambda: blocks, ("topic",), about="Sizes")
+    assert _text(registry).startswith("# HELP sizes Sizes\n# TYPE sizes histogram\n")
+    samples = _families(registry)["sizes"]
+    assert {dict(labels)["topic"]: value for (name, labels), value in samples.items() if name == "sizes_count"} == {
+        "a": 3, "b": 1,
+    }  # fmt: skip
+
+
+def test_of_blocks_as_many_label_sets_are_shown_as_the_limit_says() -> None:
+    registry = MetricsRegistry(limit=3)
+    blocks: list[list[Sample]] = [[(("a",), 1), (("b",), 2)], [(("c",), 3), (("d",), 4)], [(("e",), 5)]]
+    registry.counter_in_blocks("n_total", lambda: blocks, ("topic",))
+    assert [float(value) for value in _families(registry)["n"].values()] == [1, 2, 3]
+    blocks[0] = [(("a",), 1)]
+    assert [float(value) for value in _families(registry)["n"].values()] == [1, 3, 4]
+    blocks[0] = [(("a",), 1), (("b",), 7)]
+    assert [float(value) for value in _families(registry)["n"].values()] == [1, 7, 3]

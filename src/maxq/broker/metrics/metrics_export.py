@@ -8,12 +8,13 @@ Source:
 
 import importlib
 import logging
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from maxq.broker.periodic import PeriodicTasks
 from maxq.config.broker_config import BrokerConfig
 from maxq.errors import ConfigError
-from maxq.remoting.http_server import slices
+from maxq.remoting.http_server import plain, slices
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.metrics import MetricsRegistry
@@ -77,7 +78,7 @@ class MetricsExport:
         )
 
     async def _send(self) -> None:
-        text = b"".join([piece async for piece in slices(self._registry.lines(), self._clock)]).decode()
+        text = b"".join([piece async for piece in self._text()]).decode()
         why_not = await run_blocking(self._otlp.export, text, self._clock.wall_ms())
         fails = why_not is not None
         if fails != self._fails:
@@ -88,8 +89,11 @@ class MetricsExport:
                 log.info("metrics are taken by %s again", target)
         self._fails = fails
 
+    def _text(self) -> AsyncIterator[bytes]:
+        return plain(slices(self._registry.lines(), self._clock))
+
     async def _write(self) -> None:
-        async for piece in slices(self._registry.lines(), self._clock):
+        async for piece in self._text():
             metrics_log.info("metrics\n%s", piece.decode().rstrip("\n"))
 
 

@@ -4,6 +4,10 @@ Nothing is counted twice: what came in stands in the store's topic tails, what w
 sizes are read off the ConsumeQueues when somebody asks, at most the last 1000 units of a queue since the last time;
 of more messages than these the sizes are taken to be alike. `_count` and `_sum` are exact.
 
+Topics are looked at in blocks, and a block is made anew only if something was put into one of its topics, or their
+configs changed: what is shown of the others is kept. All that one scrape shows of a topic is of one moment, unless
+another scrape looks meanwhile.
+
 The message type is that of the topic (its `message.type`; the half topic's is transaction, that of delayed and timed
 messages delay): the path that takes plain sends does not look at their properties.
 
@@ -13,7 +17,8 @@ Source:
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final
 
 from maxq.broker.attributes import MESSAGE_TYPE
@@ -32,13 +37,37 @@ from maxq.store.tails_cy import TopicTail
 SIZE_BOUNDS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 _SIZES: Final = struct.Struct(">8xi8x")
 _UNITS_LOOKED_AT: Final = 1000
-_TOPICS_AT_ONCE: Final = 200
+_TOPICS_IN_BLOCK: Final = 64
 _TYPES: Final = {TRANS_HALF_TOPIC: "transaction", SCHEDULE_TOPIC: "delay", TIMER_TOPIC: "delay"}
 _LABELS_IN: Final = ("topic", "message_type", "is_system")
 _LABELS_OUT: Final = ("topic", "consumer_group", "is_retry", "is_system")
 _NOT_POPPED: Final = ""  # pulls have no label is_retry
 
-_TopicLabels = tuple[str, str, str]
+_Labels = tuple[str, str, str]
+_topic = attrgetter("topic")
+_put_nums = attrgetter("put_nums")
+
+
+class _Block:
+    """Some topics with what was put into them, when somebody looked. Never changed, only replaced.
+
+    Attributes:
+        messages, sizes, bytes: samples of the topics that something was put into.
+    """
+
+    __slots__ = ("bytes", "configs", "labels", "messages", "put_nums", "sizes", "tails")
+
+    def __init__(
+        self, tails: list[TopicTail], put_nums: list[int], configs: list[TopicConfig | None], labels: list[_Labels]
+    ) -> None:
+        """`put_nums`, `configs`, `labels`: of each tail. Samples may be of later puts than these, never of earlier."""
+        self.tails = tails
+        self.put_nums = put_nums
+        self.configs = configs
+        self.labels = labels
+        self.messages: list[Sample] = []
+        self.bytes: list[Sample] = []
+        self.sizes: list[HistogramSample] = []
 
 
 class TrafficMetrics:
@@ -50,16 +79,15 @@ class TrafficMetrics:
         self._store = store
         self._stats = stats
         self._topics = topics
-        self._sizes = _MessageSizes()
-        self._known: dict[str, tuple[TopicConfig | None, _TopicLabels]] = {}
-        self._tails: list[tuple[_TopicLabels, TopicTail]] = []
+        self._sizes: dict[TopicTail, _MessageSizes] = {}
+        self._blocks: list[_Block] = []
         registry.before(stats.collect_gets_in_turns)
         registry.before(self._look)
-        registry.observed_counter(
-            "rocketmq_messages_in_total", lambda: self._put(lambda tail: tail.put_nums), _LABELS_IN
+        registry.counter_in_blocks(
+            "rocketmq_messages_in_total", lambda: (block.messages for block in self._blocks), _LABELS_IN
         )
-        registry.observed_counter(
-            "rocketmq_throughput_in_total", lambda: self._put(lambda tail: tail.put_bytes), _LABELS_IN
+        registry.counter_in_blocks(
+            "rocketmq_throughput_in_total", lambda: (block.bytes for block in self._blocks), _LABELS_IN
         )
         registry.observed_counter(
             "rocketmq_messages_out_total", lambda: self._got(names.GROUP_GET_NUMS, 0), _LABELS_OUT
@@ -67,34 +95,50 @@ class TrafficMetrics:
         registry.observed_counter(
             "rocketmq_throughput_out_total", lambda: self._got(names.GROUP_GET_SIZE, 1), _LABELS_OUT
         )
-        registry.observed_histogram(
-            "rocketmq_message_size", SIZE_BOUNDS, self._message_sizes, _LABELS_IN, about="Incoming messages size"
+        registry.histogram_in_blocks(
+            "rocketmq_message_size",
+            SIZE_BOUNDS,
+            lambda: (block.sizes for block in self._blocks),
+            _LABELS_IN,
+            about="Incoming messages size",
         )
 
     def _look(self) -> Iterator[None]:
-        """Labels of the topics that something was put into, once for all metrics of a scrape."""
-        found = []
-        if len(self._known) > 2 * len(self._store.topics):  # most of them are gone
-            self._known.clear()
-        for position, tail in enumerate(list(self._store.topics.values())):
-            if tail.put_nums:
-                found.append((self._labels(tail.topic), tail))
-            if position % _TOPICS_AT_ONCE == _TOPICS_AT_ONCE - 1:
-                yield
-        self._tails = found
+        """Make the blocks anew in which something has changed, once for all metrics of a scrape."""
+        table, kept = self._topics.topic_config_table, self._blocks
+        tails = list(self._store.topics.values())
+        blocks: list[_Block] = []
+        for start in range(0, len(tails), _TOPICS_IN_BLOCK):
+            some = tails[start : start + _TOPICS_IN_BLOCK]
+            put_nums, configs = list(map(_put_nums, some)), list(map(table.get, map(_topic, some)))
+            block = kept[len(blocks)] if len(blocks) < len(kept) else None
+            if block is None or block.tails != some or block.configs != configs:
+                block = _Block(some, put_nums, configs, list(map(self._labels, some, configs)))
+                yield from self._fill(block)
+            elif block.put_nums != put_nums:
+                block = _Block(some, put_nums, configs, block.labels)
+                yield from self._fill(block)
+            blocks.append(block)
+            yield
+        self._blocks = blocks
+        if len(self._sizes) > len(tails):
+            for gone in self._sizes.keys() - set(tails):
+                del self._sizes[gone]
 
-    def _labels(self, topic: str) -> _TopicLabels:
-        """They are as they were while the topic's config is the same object."""
-        config = self._topics.topic_config_table.get(topic)
-        known = self._known.get(topic)
-        if known is None or known[0] is not config:
-            labels = topic, _message_type(topic, config), flag(self._topics.is_system_topic(topic))
-            known = self._known[topic] = (config, labels)
-        return known[1]
+    def _labels(self, tail: TopicTail, config: TopicConfig | None) -> _Labels:
+        return tail.topic, _message_type(tail.topic, config), flag(self._topics.is_system_topic(tail.topic))
 
-    def _put(self, number: Callable[[TopicTail], int]) -> Iterator[Sample]:
-        for labels, tail in self._tails:
-            yield labels, number(tail)
+    def _fill(self, block: _Block) -> Iterator[None]:
+        for tail, labels in zip(block.tails, block.labels, strict=True):
+            put_nums, put_bytes = tail.put_nums, tail.put_bytes
+            if put_nums:
+                sizes = self._sizes.get(tail)
+                if sizes is None:
+                    sizes = self._sizes[tail] = _MessageSizes(tail)
+                yield from sizes.look(put_nums, put_bytes)
+                block.messages.append((labels, put_nums))
+                block.bytes.append((labels, put_bytes))
+                block.sizes.append((labels, tuple(sizes.counts), float(put_bytes)))
 
     def _got(self, name: str, which: int) -> Iterator[Sample]:
         """`which` of what `BrokerStatsManager.popped` tells. Pops are told apart, those of retry topics under the topic
@@ -118,10 +162,6 @@ class TrafficMetrics:
     def _labels_out(self, topic: str, group: str, is_retry: str) -> tuple[str, ...]:
         return topic, group, is_retry, flag(self._topics.is_system_topic(topic) or is_system_group(group))
 
-    def _message_sizes(self) -> Iterator[HistogramSample]:
-        for labels, tail in self._tails:
-            yield labels, self._sizes.counts(tail), float(tail.put_bytes)
-
 
 def _message_type(topic: str, config: TopicConfig | None) -> str:
     known = _TYPES.get(topic)
@@ -132,38 +172,45 @@ def _message_type(topic: str, config: TopicConfig | None) -> str:
 
 
 class _MessageSizes:
-    """How many messages of a topic were at most each bound."""
+    """How many messages of a topic were at most each bound.
 
-    def __init__(self) -> None:
-        self._counts: dict[str, list[int]] = {}
-        self._seen: dict[tuple[str, int], int] = {}  # the queue offset up to which sizes were looked at
+    Attributes:
+        counts: by bucket, the last one without bound.
+    """
 
-    def counts(self, tail: TopicTail) -> list[int]:
-        """By bucket, the last one without bound; their sum is `tail.put_nums`."""
-        counts = self._counts.get(tail.topic)
-        if counts is None or sum(counts) > tail.put_nums:  # new, or the topic was deleted and made again
-            counts = self._counts[tail.topic] = [0] * (len(SIZE_BOUNDS) + 1)
-        new = tail.put_nums - sum(counts)
+    def __init__(self, tail: TopicTail) -> None:
+        self._tail = tail
+        self.counts = [0] * (len(SIZE_BOUNDS) + 1)
+        self._seen: dict[int, int] = {}  # by queue: the queue offset up to which sizes were looked at
+
+    def look(self, put_nums: int, put_bytes: int) -> Iterator[None]:
+        """Then the sum of `counts` is `put_nums`. The loop may turn after each queue that has new messages."""
+        new = put_nums - sum(self.counts)
         if new == 0:
-            return counts
-        found = [0] * len(counts)
-        for queue in list(tail.queues.values()):
-            if isinstance(queue.owner, ConsumeQueue):
-                self._look(queue.owner, found, new)
+            return
+        found = [0] * len(self.counts)
+        for queue_id, queue in list(self._tail.queues.items()):
+            if isinstance(queue.owner, ConsumeQueue) and self._look(queue_id, queue.owner, found, new):
+                yield
+        new = put_nums - sum(self.counts)
+        if new <= 0:
+            return  # another scrape looked meanwhile
         if not any(found):
-            found[bisect_left(SIZE_BOUNDS, tail.put_bytes // tail.put_nums)] = 1  # nothing to look at: by the mean
+            found[bisect_left(SIZE_BOUNDS, put_bytes // put_nums)] = 1  # nothing to look at: by the mean
         total, given = sum(found), 0
+        counts = list(self.counts)
         for index, number in enumerate(found):
             counts[index] += new * number // total
             given += new * number // total
         counts[found.index(max(found))] += new - given
-        return counts
+        self.counts = counts
 
-    def _look(self, queue: ConsumeQueue, found: list[int], new: int) -> None:
+    def _look(self, queue_id: int, queue: ConsumeQueue, found: list[int], new: int) -> bool:
+        """Was anything new there?"""
         end = queue.max_offset
-        key = (queue.topic, queue.queue_id)
-        start = max(self._seen.get(key, end - new), end - _UNITS_LOOKED_AT, 0)
-        self._seen[key] = end
+        start = max(self._seen.get(queue_id, end - new), end - _UNITS_LOOKED_AT, 0)
+        self._seen[queue_id] = end
+        looked = start < end
         while start < end:
             units = queue.units_from(start)
             if units is None:
@@ -173,3 +220,4 @@ class _MessageSizes:
             for (size,) in _SIZES.iter_unpack(view[first:last]):
                 found[bisect_left(SIZE_BOUNDS, size)] += 1
             start += max(1, (last - first) // CQ_STORE_UNIT_SIZE)
+        return looked

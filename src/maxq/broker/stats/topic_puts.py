@@ -6,7 +6,7 @@ from operator import attrgetter
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.store.tails_cy import TopicTail
 
-_TOPICS_PER_TURN = 500  # then other work of the loop gets its turn
+_TOPICS_PER_TURN = 100  # then other work of the loop gets its turn
 _put_nums = attrgetter("put_nums")
 
 
