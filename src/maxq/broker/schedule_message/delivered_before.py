@@ -6,8 +6,9 @@ beyond the first message that the file calls undelivered) and takes every delive
 slave that becomes the master finds what its master delivered in its own copy of the log, so neither does a change of
 roles deliver twice.
 
-Deliveries of one level lie in the log in the order of its queue; only messages that could not be delivered are missing
-in between.
+Deliveries of one level lie in the log in the order of its queue. What is missing in between could not be delivered, or
+a loss of power took it: of a tail that was not flushed any part may be gone, and what follows be there. Nobody can tell
+which, so all of these are delivered again. Such a delivery is out of order, and the next start knows it all the same.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from maxq.broker.schedule_message.delay_level_queue import DelayedUnit
 from maxq.broker.schedule_message.delay_levels import delay_level_of
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
 from maxq.broker.schedule_message.delayed_message import DELIVERED_MARK, is_delivery_of, looks_delivered
@@ -28,7 +30,12 @@ _UNDELIVERED_MOST: Final = 64  # messages in a row that may have been given up b
 
 
 class DeliveredBefore:
-    """Brings a DelayOffsetTable up to what the log says."""
+    """Brings a DelayOffsetTable up to what the log says.
+
+    Attributes:
+        missed: (level, unit) of messages below the table's offsets whose delivery is not in the log. Each is due, for
+            one that was stored after it was delivered.
+    """
 
     def __init__(
         self,
@@ -41,6 +48,7 @@ class DeliveredBefore:
         self._levels = list(levels)
         self._queue_of = queue_of
         self._table = table
+        self.missed: list[tuple[int, DelayedUnit]] = []
 
     async def find(self) -> int:
         """Move the offsets of the table on. Others work in between; nothing may be delivered meanwhile.
@@ -80,15 +88,26 @@ class DeliveredBefore:
         level = delay_level_of(record.properties)
         if level <= 0:
             return 0
-        queue, offset = self._queue_of(level), self._table.offset(level)
-        for at in range(offset, min(offset + _UNDELIVERED_MOST, queue.max_offset)):
-            unit = queue.unit(at)
-            if unit is None:
-                continue
-            if unit[0] > record.physical_offset:
-                return 0
-            delayed = self._store.look_message_by_offset(unit[0])
-            if delayed is not None and is_delivery_of(record, delayed):
-                self._table.update(level, at + 1)
+        for one in self.missed:
+            if one[0] == level and self._is_delivery_of(record, one[1]):
+                self.missed.remove(one)
                 return 1
+        queue, offset = self._queue_of(level), self._table.offset(level)
+        passed: list[tuple[int, DelayedUnit]] = []
+        for at in range(offset, min(offset + _UNDELIVERED_MOST, queue.max_offset)):
+            found = queue.unit(at)
+            if found is None:
+                continue
+            unit = DelayedUnit(at, *found)
+            if unit.physical_offset > record.physical_offset:
+                return 0
+            if self._is_delivery_of(record, unit):
+                self._table.update(level, at + 1)
+                self.missed += passed
+                return 1
+            passed.append((level, unit))
         return 0
+
+    def _is_delivery_of(self, record: MessageExt, unit: DelayedUnit) -> bool:
+        delayed = self._store.look_message_by_offset(unit.physical_offset)
+        return delayed is not None and is_delivery_of(record, delayed)

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from maxq.broker.schedule_message.delay_level_queue import DelayLevelQueue
+from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
 from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
 from maxq.broker.schedule_message.delivered_before import DeliveredBefore
-from maxq.broker.schedule_message.delivery import Put
+from maxq.broker.schedule_message.delivery import Delivery, Put
 from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
 from maxq.broker.schedule_message.plain_delivery import PlainDelivery
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
@@ -155,7 +155,10 @@ class ScheduleMessageService:
             if corrected != before:
                 log.warning("delay level %d: its offset %d is moved into its queue, to %d", level, before, corrected)
                 self._table.update(level, corrected)
-        await DeliveredBefore(self._parts.store, levels, self._queue, self._table).find()
+        delivered = DeliveredBefore(self._parts.store, levels, self._queue, self._table)
+        await delivered.find()
+        for level, unit in delivered.missed:
+            await self._deliver_missed(level, unit)
         ports = self._ports()
         for level in levels:
             queue = DelayLevelQueue(
@@ -165,6 +168,13 @@ class ScheduleMessageService:
         self._is_loaded = True
         self._written = self._table.encode(self._parts.store.max_physical_offset)
         self._parts.files.set_delay_offsets(self._encode)
+
+    async def _deliver_missed(self, level: int, unit: DelayedUnit) -> None:
+        """The table passes over this message: nothing may be written before it is delivered."""
+        log.warning("delayed message %d of level %d is delivered again: the log has what was delivered after it, and "
+                    "not the message", unit.queue_offset, level)  # fmt: skip
+        result = await Delivery(level, unit, self._parts.store.look_message_by_offset, self._parts.put).run()
+        self._delivered(level, self._table.offset(level), result)
 
     async def _read(self) -> None:
         """The file, else its backup; without either the log alone tells what was delivered."""

@@ -1,0 +1,78 @@
+"""What a start finds in the log of deliveries that delayOffset.json does not know."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
+
+from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
+from maxq.broker.schedule_message.delivered_before import DeliveredBefore
+from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
+from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC
+from maxq.protocol import message_const as const
+from maxq.protocol.message import MessageExt
+from maxq.store.message_store import MessageStore
+from maxq.testing.sim_clock import SimClock
+
+SIZE = 100
+DELAYED = 3  # messages of level 1, at 0, 100 and 200
+
+
+class Log:
+    """The delayed messages, and behind them deliveries of those with these numbers, in this order."""
+
+    def __init__(self, *delivered: int) -> None:
+        delayed = [_message(number) for number in range(DELAYED)]
+        copies = [replace(delayed[number], topic="T", queue_id=0) for number in delivered]
+        self.messages = {
+            at * SIZE: replace(message, physical_offset=at * SIZE) for at, message in enumerate([*delayed, *copies])
+        }
+
+    def look_message_by_offset(self, physical_offset: int) -> MessageExt | None:
+        return self.messages.get(physical_offset)
+
+    def records_with(self, needle: bytes, start: int) -> Iterator[list[int]]:
+        yield [at for at in self.messages if at >= start]
+
+
+class Level:
+    """The queue of level 1; the others have no messages."""
+
+    def __init__(self, level: int) -> None:
+        self.max_offset = DELAYED if level == 1 else 0
+
+    def unit(self, offset: int) -> tuple[int, int, int] | None:
+        return (offset * SIZE, SIZE, 0) if offset < self.max_offset else None
+
+
+def _message(number: int) -> MessageExt:
+    properties = {
+        const.PROPERTY_REAL_TOPIC: "T",
+        const.PROPERTY_REAL_QUEUE_ID: "0",
+        const.PROPERTY_DELAY_TIME_LEVEL: "1",
+        const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: f"K{number}",
+    }
+    return MessageExt(topic=SCHEDULE_TOPIC, body=b"x", properties=properties)
+
+
+def found(*delivered: int) -> tuple[int, int, list[int]]:
+    """How many, the level's offset then, and the queue offsets of those that must be delivered again."""
+    table = DelayOffsetTable(SimClock(), lambda: 1)
+    queue_of = cast("type[StoreScheduleQueue]", Level)
+    before = DeliveredBefore(cast(MessageStore, Log(*delivered)), [1, 2], queue_of, table)
+    count = asyncio.run(before.find())
+    return count, table.offset(1), [unit.queue_offset for _, unit in before.missed]
+
+
+def test_deliveries_in_their_order_are_found() -> None:
+    assert found(0, 1) == (2, 2, [])
+
+
+def test_a_delivery_that_is_missing_between_others_is_made_again() -> None:
+    assert found(0, 2) == (2, 3, [1])
+    assert found(2) == (1, 3, [0, 1])
+
+
+def test_a_delivery_that_was_made_again_is_known_to_the_next_start() -> None:
+    assert found(0, 2, 1) == (3, 3, [])
+    assert found(2, 0) == (2, 3, [1])
