@@ -274,6 +274,9 @@ class Recovery:
         if file is not None:
             # whole records behind the end must not come back when the log grows up to them again
             clear(file.region, end - file.file_from_offset, file.file_size)
+        if not self._report.clean_exit:  # a process that was killed has left pages that no sync has seen
+            for scanned, start, stop in commit_log.ranges(self._report.checked_from, end):
+                scanned.region.flush(start, stop)
         commit_log.open_at(end)
 
     # --- queues ---

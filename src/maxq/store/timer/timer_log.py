@@ -210,7 +210,8 @@ class TimerLog:
 
     def recover(self, start: int, log_end: int) -> list[Unit]:
         """Find the end, looking from position `start` on, which is that of a unit; everything before it is whole. What
-        lies behind the end is cleared. Blocks.
+        lies behind the end is cleared. All of it is durable then: a process that was killed has left pages that no sync
+        has seen. Blocks.
 
         Args:
             log_end: physical end of the CommitLog. A unit whose record lies behind it was written by a broker whose
@@ -223,7 +224,9 @@ class TimerLog:
         for number, file in enumerate(self._files.files):
             if file.end_offset <= start:
                 continue
-            end, is_full = self._scan(file, max(start - file.file_from_offset, 0), log_end, found)
+            begin = max(start - file.file_from_offset, 0)
+            end, is_full = self._scan(file, begin, log_end, found)
+            file.region.flush(begin, file.file_size if is_full else end)
             if not is_full:
                 self._end_at(number, end)
                 break

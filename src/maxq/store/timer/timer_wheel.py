@@ -74,6 +74,8 @@ class TimerWheel:
                 f"{error}: a timer wheel has {WHEEL_SIZE} bytes. Restore the file from a copy, or delete it: the wheel "
                 "is then built anew from the timer log."
             ) from None
+        if not read_only:  # a process that was killed in `write` has left pages that no sync has seen
+            self._region.flush(0, WHEEL_SIZE)
         self._view = self._region.view
         self._changed: dict[int, bytearray] = {}
         self._frozen: dict[int, bytearray] = {}

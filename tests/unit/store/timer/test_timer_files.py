@@ -12,11 +12,15 @@ from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.java_hash import java_hash
 from maxq.runtime.system import SystemDisk
+from maxq.store.timer import timer_wheel
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
 from maxq.store.timer.timer_log import MAGIC_DEFAULT, TimerLog, Unit
 from maxq.store.timer.timer_message_store import precision_of, roll_window_ms
 from maxq.store.timer.timer_recovery import TimerRecovery
 from maxq.store.timer.timer_wheel import EMPTY, SLOTS, WHEEL_SIZE, Slot, TimerWheel
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import PowerLoss, SimDisk
+from maxq.testing.sim_rng import SimRng
 
 NOW = 1_700_000_000_000
 
@@ -238,3 +242,43 @@ def test_the_precision_is_taken_down(given: int, precision: int) -> None:
 def test_a_message_goes_round_before_its_record_is_cleaned_away(hours: int, slots: int, window_s: int) -> None:
     config = replace(MessageStoreConfig(), file_reserved_time=hours, timer_roll_window_slot=slots)
     assert roll_window_ms(config) == window_s * 1000
+
+
+ROOT = PurePath("/store")
+
+
+def timer_log_on(disk: SimDisk) -> TimerLog:
+    log = TimerLog(disk, ROOT, 200)
+    log.load()
+    return log
+
+
+def test_units_that_a_killed_broker_left_are_durable_after_the_next_start() -> None:
+    """It counts on them: the next checkpoint says that they are read."""
+    for seed in range(20):
+        disk = SimDisk(SimRng(seed), SimClock(), write_back=0.0, kill_keeps_cache=True)
+        log = timer_log_on(disk)
+        for number in range(7):
+            log.append(unit(NOW + 1000, 100 + number))
+        disk = disk.boot()
+        assert len(timer_log_on(disk).recover(0, 1 << 40)) == 7
+        disk.cut_power()
+        assert len(timer_log_on(disk.boot()).recover(0, 1 << 40)) == 7
+
+
+def test_slots_that_a_killed_broker_left_are_durable_after_the_next_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timer_wheel, "SLOTS", 2_000)  # the simulated disk looks at every page
+    monkeypatch.setattr(timer_wheel, "WHEEL_SIZE", 2_000 * timer_wheel.SLOT_SIZE)
+    path = ROOT / "timerwheel"
+    for seed in range(20):
+        disk = SimDisk(SimRng(seed), SimClock(), write_back=0.0, kill_keeps_cache=True)
+        wheel = TimerWheel(disk, path, 1000)
+        written(wheel)
+        wheel.put(Slot(NOW, 0, 52, 1))
+        disk.cut_power_after(0, process_only=True)  # it is in the file, and not flushed
+        with pytest.raises(PowerLoss):
+            written(wheel)
+        disk = disk.boot()
+        assert TimerWheel(disk, path, 1000).get(NOW).num == 1
+        disk.cut_power()
+        assert TimerWheel(disk.boot(), path, 1000).get(NOW).num == 1
