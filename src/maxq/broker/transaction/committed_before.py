@@ -12,7 +12,7 @@ from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS
 from maxq.protocol import message_const as const
 from maxq.protocol.message import MessageExt, decode_record
 from maxq.protocol.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
-from maxq.protocol.transaction_view import origin_of
+from maxq.protocol.transaction_view import number, origin_of
 from maxq.store.message_store import MessageStore
 
 _MOST = 64
@@ -38,7 +38,7 @@ class CommittedBefore:
             for message in self._found(topic, half):
                 if message.sys_flag & TRANSACTION_MASK != MessageSysFlag.TRANSACTION_COMMIT:
                     continue
-                if self._is_same(half, message.prepared_transaction_offset):
+                if self._is_same(half, message):
                     return message
         return None
 
@@ -56,9 +56,12 @@ class CommittedBefore:
         messages = [decode_record(buffer) for buffer in found.buffers]
         return [message for message in messages if message.topic == topic and message.uniq_key == key]
 
-    def _is_same(self, half: MessageExt, physical_offset: int) -> bool:
-        """Is the half message there of the same transaction?"""
-        if physical_offset == half.physical_offset:
+    def _is_same(self, half: MessageExt, final: MessageExt) -> bool:
+        """Is `final` of the same transaction? The half message that it names tells; where a loss of power took that
+        one, the final message of a copy still says of which transaction it is."""
+        if final.prepared_transaction_offset == half.physical_offset:
             return True
-        other = self._store.look_message_by_offset(physical_offset)
-        return other is not None and other.topic == TRANS_HALF_TOPIC and origin_of(other) == origin_of(half)
+        other = self._store.look_message_by_offset(final.prepared_transaction_offset)
+        if other is not None and other.topic == TRANS_HALF_TOPIC:
+            return origin_of(other) == origin_of(half)
+        return number(final.properties, const.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, -1) == origin_of(half)

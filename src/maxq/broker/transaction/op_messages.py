@@ -144,19 +144,16 @@ class OpMessages:
             self.write()
         self.commit_progress()
 
-    def write(self, *, all_of_them: bool = False) -> int:
+    def write(self) -> int:
         """Write op messages for what may be remembered now.
-
-        Args:
-            all_of_them: also what rests on messages that are not flushed: the store is about to flush everything.
 
         Returns:
             Physical end of the last one; 0 if none was written.
         """
         end = 0
         flushed = self._store.flushed_offset
-        while self._waiting and (all_of_them or self._waiting[0].end_offset <= flushed):
-            batch = self._take(None if all_of_them else flushed)
+        while self._waiting and self._waiting[0].end_offset <= flushed:
+            batch = self._take(flushed)
             written = self._put(batch)
             if written == 0:  # refused: the store says why; they stay
                 self._waiting.extendleft(reversed(batch))
@@ -166,13 +163,13 @@ class OpMessages:
         self._first_ms = self._clock.monotonic_ms()
         return end
 
-    def _take(self, flushed: int | None) -> list[Finished]:
+    def _take(self, flushed: int) -> list[Finished]:
         limit = self._config().transaction_op_msg_max_size
         batch: list[Finished] = []
         size = 0
         waiting = self._waiting
         is_copied = waiting[0].is_copied
-        while waiting and size < limit and (flushed is None or waiting[0].end_offset <= flushed):
+        while waiting and size < limit and waiting[0].end_offset <= flushed:
             if waiting[0].is_copied != is_copied:
                 break
             batch.append(waiting.popleft())
@@ -224,9 +221,15 @@ class OpMessages:
         offsets = half_offsets(message.body) if message.tags == REMOVE_TAG else []
         how = Ending.COPIED if PROPERTY_COPIED in message.properties else Ending.REMEMBERED
         for offset in offsets:
-            if self._ledger.is_open(offset):
+            if self._ledger.is_open(offset) and self._lay_before(offset, message.physical_offset):
                 self._ledger.finish(offset, how)
         self._largest.append((op_offset, max(offsets, default=-1)))
+
+    def _lay_before(self, half_offset: int, physical_offset: int) -> bool:
+        """Was the half message of this queue offset in the log when the op message there was written? If not, a loss of
+        power took the one that was meant, and its number was given again, or will be."""
+        units = self._store.queue_units(TRANS_HALF_TOPIC, HALF_QUEUE_ID, half_offset, 1)
+        return bool(units) and units[0][0] < physical_offset
 
     # --- progress ---
 

@@ -116,13 +116,21 @@ class TransactionalMessageCheckService:
 
     def stop(self) -> None:
         """Another one does, or this one goes away: ends that come from now on wait until it speaks again. Those
-        that came are written down."""
+        that came are written down, as far as what they rest on is flushed; the others are known by their messages."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
         if self.is_ready and not self._is_slave():
-            self._transactions.ops.write(all_of_them=True)
+            self._transactions.ops.write()
         self._ready.clear()
+
+    async def shutdown(self) -> None:
+        """Stop, and return when all that came is written down."""
+        self.stop()
+        ops = self._transactions.ops
+        if ops.waiting and not self._is_slave():
+            await self._store.flush()
+            ops.write()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()

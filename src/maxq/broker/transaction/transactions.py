@@ -110,5 +110,5 @@ class Transactions:
 
     async def shutdown(self) -> None:
         await self._tasks.stop()
-        self.checks.stop()
+        await self.checks.shutdown()
         await run_blocking(self.metrics.persist)
