@@ -11,6 +11,7 @@ import typer
 from maxq.cli.admin import command as command_module
 from maxq.cli.admin.command import command
 from maxq.cli.admin.fan_out import ask_each
+from maxq.cli.admin.groups import update_sub_group
 from maxq.cli.admin.topics import update_topic
 from maxq.cli.confirm import confirm
 from maxq.cli.progress import tracked
@@ -104,12 +105,13 @@ class Refusing(FakeAdmin):
     async def create(self, address: str, config: object) -> None:
         await answer(address)
 
-    topics = brokers = property(lambda self: self)
+    topics = groups = brokers = property(lambda self: self)
 
 
-async def test_a_topic_that_no_broker_took_is_not_shown_as_made() -> None:
-    report = await update_topic(cast(Admin, Refusing()), topic="T", cluster="C")
-    assert report.text == "" and list(report.failures) == ["bad:1", "bad:2"]
+async def test_what_no_broker_took_is_not_shown_as_made() -> None:
+    admin = cast(Admin, Refusing())
+    for report in (await update_topic(admin, topic="T", cluster="C"), await update_sub_group(admin, "G", cluster="C")):
+        assert report.text == "" and list(report.failures) == ["bad:1", "bad:2"]
 
 
 class Terminal(io.StringIO):

@@ -73,7 +73,9 @@ async def update_sub_group(
     done = await ask_each(targets, lambda target: admin.groups.create(target, config))
     members = ", ".join(f"{name}={java_text(value)}" for name, value in config.to_json().items())
     lines = [f"create subscription group to {target} success." for target in done.answers]
-    text = "\n".join([*lines, f"SubscriptionGroupConfig{{{members}}}"]) + "\n"
+    if lines:
+        lines.append(f"SubscriptionGroupConfig{{{members}}}")
+    text = "".join(f"{line}\n" for line in lines)
     value = {"brokers": list(done.answers), "group": config.to_json()}
     return Report({}, [], value=value, text=text, failures=done.failures)
 
