@@ -155,6 +155,7 @@ class StandaloneServer:
             self._broker = BrokerController(
                 self._settings, disk=self._disk, clock=self._clock, rng=self._rng, access=access
             )
+            self._broker.topics.is_alone = True
             if self._failure_listener is not None:
                 self._broker.set_failure_listener(self._failure_listener)
             with naming_port(self._settings.server.bind_address, self._settings.broker.listen_port, "broker"):

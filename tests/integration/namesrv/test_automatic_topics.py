@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from maxq.api import Message, Producer, SendStatus
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.standalone import Standalone
 from tests.integration.broker.harness import RunningBroker
 from tests.integration.namesrv.harness import Peer, asking_route, name_server, until
 
@@ -53,3 +55,10 @@ async def test_a_topic_that_is_created_beforehand_is_on_both(
     for broker in (first, second):
         broker.create_topic("Planned")
     await until(client, "Planned", lambda answer: known(answer) and answer.body_bytes.count(b"perm") == 2)
+
+
+def test_a_standalone_broker_has_no_other_to_warn_of(caplog: pytest.LogCaptureFixture) -> None:
+    with Standalone() as servers, Producer("first", servers.namesrv_address) as producer:
+        assert producer.send(Message("Fresh", b"x")).send_status is SendStatus.SEND_OK
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert not [text for text in warnings if "was made on this broker alone" in text]

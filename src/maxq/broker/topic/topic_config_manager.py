@@ -34,6 +34,7 @@ class TopicConfigManager(PersistentManager):
 
     Attributes:
         row_json: what puts topics into bodies.
+        is_alone: there are no other brokers that an automatic topic could be missing on (standalone).
     """
 
     def __init__(self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock) -> None:
@@ -45,6 +46,7 @@ class TopicConfigManager(PersistentManager):
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         self.topic_config_table: dict[str, TopicConfig] = {}
         self.row_json: RowJson[TopicConfig] = RowJson("topicConfigTable")
+        self.is_alone = False
 
     def add_change_listener(self, listener: TopicChangeListener) -> None:
         """Not called for `load` and `create_system_topics`: walk the table after them."""
@@ -145,7 +147,8 @@ class TopicConfigManager(PersistentManager):
             topic_filter_type=template.topic_filter_type,
             topic_sys_flag=topic_sys_flag,
         )
-        log.warning(
+        log.log(
+            logging.INFO if self.is_alone else logging.WARNING,
             "topic %s was made on this broker alone by a message of %s (autoCreateTopicEnable, from %s, %d queues): "
             "no other broker of the cluster gets its messages; make topics with updateTopic -c, and switch "
             "autoCreateTopicEnable off",
