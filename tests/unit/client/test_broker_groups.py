@@ -1,6 +1,7 @@
 """Consumers of a master and a slave, of which one dies, lags or refuses (ha.md §6.2); in virtual time."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -8,6 +9,8 @@ from maxq.client.broker_table import SUSPECT_MS, SUSPECT_MS_MAX, BrokerTable
 from maxq.client.client_config import LitePullConsumerConfig
 from maxq.client.consume_result import ConsumeContext, ConsumeResult
 from maxq.client.lite_pull_consumer import LitePullConsumer
+from maxq.client.mq_client import MQClientInstance
+from maxq.client.pull_api import PullAPIWrapper
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.heartbeat import HeartbeatData
@@ -19,6 +22,11 @@ from maxq.testing.sim_clock import SimClock
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockBroker, MockCluster, simulate, until
 from tests.unit.client.test_push_consumer import FIRST, PULL, Q0, Got, make
 
+Q1 = MessageQueue("T", "broker-a", 1)
+NEVER = 3_600_000
+ROUNDS = (
+    "poll_name_server_interval", "heartbeat_broker_interval", "persist_consumer_offset_interval", "rebalance_interval"
+)  # fmt: skip
 COMMIT, QUERY = RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET
 
 
@@ -136,7 +144,8 @@ def test_a_reader_at_a_stand_in_asks_for_the_master_long_before_the_route_is_due
         await group.master.stop()
         group.route(master=False)
         got = Got()
-        async with make(cluster, got, poll_name_server_interval=3_600_000):
+        settings: dict[str, Any] = dict.fromkeys(ROUNDS, NEVER)
+        async with make(cluster, got, **settings):
             await until(lambda: len(got.bodies) == 1, "a message from the slave")
             await group.master.start()
             group.route()
@@ -155,30 +164,6 @@ def test_an_offset_goes_to_the_master_also_while_that_is_suspect() -> None:
             await consumer.persist_consumer_offset()
             await until(lambda: group.master.committed.get(("G", Q0)) == 3, "the offset at the master", 1)
         assert not group.slave.requests(COMMIT)
-
-    simulate(story)
-
-
-@pytest.mark.parametrize("what", ["a pull", "a commit"])
-def test_a_master_that_answers_is_suspect_no_longer(what: str) -> None:
-    async def story(cluster: MockCluster) -> None:
-        group = await group_of(cluster, 1)
-        got = Got()
-        never = 3_600_000
-        consumer = make(
-            cluster, got, connect_broker_by_user=0, heartbeat_broker_interval=never,
-            persist_consumer_offset_interval=never,
-        )  # fmt: skip
-        async with consumer:
-            await until(lambda: len(got.bodies) == 1, "one")
-            brokers = consumer._running().brokers
-            await until(lambda: group.master.requests(PULL)[-1].ext["queueOffset"] == "1", "a pull that waits")
-            brokers.suspect(group.master.address)
-            if what == "a pull":
-                group.put(b"ends the pull")
-            else:
-                await consumer.persist_consumer_offset()
-            await until(lambda: not brokers.is_suspect(group.master.address), "the answer", 2)
 
     simulate(story)
 
@@ -303,22 +288,13 @@ def suggesting(broker: MockBroker, ids: dict[int, int]) -> None:
 
 
 def test_each_queue_is_read_from_the_broker_that_its_own_last_answer_names() -> None:
-    async def story(cluster: MockCluster) -> None:
-        await cluster.start(slaves=1)
-        cluster.route("T", queues=2)
-        cluster.route("%RETRY%G")
-        group = Group(cluster)
-        for broker in (group.master, group.slave):
-            for n in range(200):
-                broker.put("T", b"%d" % n, n % 2)
-            suggesting(broker, {0: 1, 1: 0})
-        got = Got()
-        async with make(cluster, got):
-            await until(lambda: len(got.bodies) == 200, "all")
-        assert {ext["queueId"] for ext in pulls(group.slave)} == {"0"}
-        assert [ext["queueOffset"] for ext in pulls(group.master) if ext["queueId"] == "0"] == ["0"]
-
-    simulate(story)
+    pulls_of = PullAPIWrapper(
+        cast(MQClientInstance, None), "G", (), unit_mode=False, connect_broker_by_user=None
+    )  # fmt: skip
+    pulls_of.update_pull_from_which_node(Q0, 1)
+    pulls_of.update_pull_from_which_node(Q1, 2)
+    found = [pulls_of.recalculate_pull_from_which_node(queue) for queue in (Q0, Q1, MessageQueue("T", "broker-b", 0))]
+    assert found == [1, 2, 0]
 
 
 def test_a_broker_that_the_user_chose_is_read_whatever_answers_suggest() -> None:
@@ -333,6 +309,88 @@ def test_a_broker_that_the_user_chose_is_read_whatever_answers_suggest() -> None
             await group.slave.stop()
             group.put(b"while it is dead")
             await until(lambda: len(got.bodies) == 101, "another of the group serves", 5)
+
+    simulate(story)
+
+
+def test_an_answer_without_messages_names_the_next_broker_too_and_a_queue_that_is_left_is_forgotten() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster)
+        suggesting(group.master, {0: 1})
+        suggesting(group.slave, {0: 1})
+        async with make(cluster, Got(), broker_suspend_max_time=1_000) as consumer:
+            await until(lambda: bool(pulls(group.slave)), "the slave, that the master's empty answer named", 10)
+            assert len(pulls(group.master)) == 1
+            await consumer._rebalance.drop(Q0)
+            await consumer.do_rebalance()
+            await until(lambda: len(pulls(group.master)) == 2, "the master, as for any new queue", 10)
+
+    simulate(story)
+
+
+def test_a_slave_that_does_not_know_the_group_yet_is_not_left() -> None:
+    """Its copy of the tables, or our heartbeat, is on the way."""
+
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 100)
+        suggesting(group.master, {0: 1})
+        refusals = iter([True, True])
+
+        async def answer(request: RemotingCommand) -> RemotingCommand | None:
+            if request.ext["topic"] == "T" and next(refusals, False):
+                return request.reply(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+            return await group.slave.serve_pull(request)
+
+        group.slave.scripts[PULL] = answer
+        got = Got()
+        async with make(cluster, got):
+            await until(lambda: len(pulls(group.slave)) >= 3, "the slave is asked on", 20)
+            assert len(pulls(group.master)) == 1
+
+    simulate(story)
+
+
+def test_an_offset_is_asked_of_the_master_also_while_that_is_suspect() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 5)
+        group.master.committed["G", Q0] = 4
+        group.slave.committed["G", Q0] = 3
+        got = Got()
+        async with make(cluster, got, consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET) as consumer:
+            await until(lambda: got.bodies == [b"4"], "the master's offset")
+            await consumer._rebalance.drop(Q0)
+            consumer._running().brokers.suspect(group.master.address)
+            await consumer.do_rebalance()
+            await until(lambda: len(group.master.requests(QUERY)) >= 2, "the master is asked again", 10)
+        assert not [request for request in group.slave.requests(QUERY) if request.ext["topic"] == "T"]
+
+    simulate(story)
+
+
+def test_filtered_messages_are_passed_without_a_pause_and_a_slave_that_lacks_some_is_left_without_one() -> None:
+    async def story(cluster: MockCluster) -> None:
+        group = await group_of(cluster, 100)
+
+        async def filtered(request: RemotingCommand) -> RemotingCommand:
+            told = await group.master.serve_pull(request)
+            offset = int(request.ext["queueOffset"])
+            if request.ext["topic"] == "T" and offset < 90:
+                told = request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", dict(told.ext))
+                told.ext["nextBeginOffset"] = str(offset + 10)
+                told.ext["suggestWhichBrokerId"] = "1" if offset == 80 else "0"
+            return told
+
+        def lacks(request: RemotingCommand) -> RemotingCommand:
+            ext = {"nextBeginOffset": request.ext["queueOffset"], "minOffset": "0", "maxOffset": "1"}
+            ext["suggestWhichBrokerId"] = "0"
+            return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, "OFFSET_OVERFLOW_BADLY", ext)
+
+        group.master.scripts[PULL], group.slave.scripts[PULL] = filtered, lacks
+        got = Got()
+        async with make(cluster, got):
+            await until(lambda: bool(pulls(group.master)), "the first pull")
+            await until(lambda: len(got.bodies) == 10, "the last ten", 0.9)
+        assert [ext["queueOffset"] for ext in pulls(group.slave)] == ["90"]
 
     simulate(story)
 

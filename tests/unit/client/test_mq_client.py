@@ -46,6 +46,8 @@ def test_a_reader_gets_the_asked_broker_or_another_of_its_group() -> None:
         assert found("orphan", 0, True) is None
         assert found("orphan", 1, True) == ("s2:1", True), "the next id serves for a slave that is gone"
         assert found("nobody", 0, False) is None
+        instance.brokers.addresses["slave"] = {1: "s1:1"}
+        assert found("slave", 0, True) is None, "no other id serves for a master that is gone"
         assert instance.find_broker_address_in_publish("orphan") is None
         await instance.shutdown()
 

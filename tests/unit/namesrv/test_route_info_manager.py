@@ -292,6 +292,15 @@ def test_a_group_without_acting_master_has_no_stand_in_though_nobody_may_write_t
     assert addrs(routes, "T") == {"broker-a": {1: "10.0.0.2:10911"}}
 
 
+def test_nobody_stands_in_where_an_operator_lets_producers_write() -> None:
+    routes = manager(support_acting_master=True)
+    routes.register_broker(registration(acting=True), now_ms=0)
+    routes.register_broker(registration(acting=True, **SLAVE), now_ms=0)
+    routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "broker-a")
+    routes.add_write_perm_of_broker("broker-a")
+    assert addrs(routes, "T") == {"broker-a": {1: "10.0.0.2:10911"}}
+
+
 @pytest.mark.parametrize("how", ["its connection closes", "it falls silent"])
 def test_members_hear_of_a_smallest_id_that_is_gone_without_a_word(how: str) -> None:
     routes, connection = manager(notify_min_broker_id_changed=True), object()
@@ -309,6 +318,8 @@ def test_members_hear_of_a_new_smallest_id_if_the_setting_says_so() -> None:
     result = routes.register_broker(registration(acting=True, addr="a:1"), now_ms=0)
     assert result is not None
     assert result.notice == MinBrokerIdChange(("c:1", "b:1"), 0, "a:1", None, "a:1+ha")
+    again = routes.register_broker(registration(acting=True, addr="a:1", version=2), now_ms=0)
+    assert again is not None and again.notice is None
     larger = routes.register_broker(registration(acting=True, broker_id=3, addr="d:1"), now_ms=0)
     assert larger is not None and larger.notice is None
     assert routes.unregister_broker(CLUSTER, "d:1", "broker-a") is None

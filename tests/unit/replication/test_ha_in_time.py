@@ -251,12 +251,26 @@ def test_waiting_for_a_link_ends_when_it_is_there_or_at_the_timeout() -> None:
         master, _ = await brokers.start(MASTER, "ASYNC_MASTER")
         assert not await master.wait_until_transfer(SLAVE, 500)
         waiting = asyncio.create_task(master.wait_until_transfer(SLAVE, 10_000))
+        for_another = asyncio.create_task(master.wait_until_transfer(OTHER, 10_000))
         slave, _ = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
         assert await slave.wait_until_transfer(MASTER, 10_000)
         assert await waiting
         assert await slave.wait_until_transfer(MASTER, 0)
         assert await master.wait_until_transfer(SLAVE, 0)
+        assert not await for_another
         assert not await master.wait_until_transfer(OTHER, 500), "that one does not copy"
+
+    simulated(story)
+
+
+def test_who_is_connected_and_has_asked_for_nothing_does_not_copy() -> None:
+    async def story(brokers: Brokers) -> None:
+        master, _ = await brokers.start(MASTER, "ASYNC_MASTER")
+        with brokers.world.network.on_host(SLAVE):
+            _, writer = await asyncio.open_connection(MASTER, PORT)
+        await brokers.until(lambda: master.connection_count == 1)
+        assert not await master.wait_until_transfer(SLAVE, 500)
+        writer.close()
 
     simulated(story)
 

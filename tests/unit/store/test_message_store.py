@@ -178,6 +178,17 @@ def test_backlog_beyond_memory_suggests_a_slave_and_small_portions(
     far.bring_in()
 
 
+def test_where_a_pull_ends_decides_whether_a_slave_is_suggested(tmp_path: Path, clock: TestClock) -> None:
+    store = opened(small_config(tmp_path, mapped_file_size_commit_log=1 << 20), clock)
+    for _ in range(20):
+        store.put_message(message(body=bytes(1000)))
+    lag = store.max_physical_offset - get(store, 15, count=4).last_physical_offset  # where such a pull ends
+    for in_memory, is_suggested in ((lag, False), (lag - 1, True)):
+        store.reader.memory_bytes = -(-in_memory * 100 // 40)  # of which 40 % count
+        found = get(store, 15, count=4)
+        assert (found.message_count, found.suggest_pulling_from_slave) == (4, is_suggested)
+
+
 def test_arrivals_are_told_once_per_watch(store: MessageStore) -> None:
     told: list[list[QueueTail]] = []
     store.set_arrival_listener(told.append)

@@ -36,6 +36,13 @@ def test_what_the_master_knows_is_not_in_the_file_any_more() -> None:
     assert len(slave(world).offsets.slave_commits) == 0
 
 
+def test_the_last_commit_counts_also_if_it_is_the_smaller_one() -> None:
+    commits = slave().offsets.slave_commits
+    for offset in (12, 9):
+        commits.note("G", "T", 3, offset)
+    assert list(commits.ahead_of({})) == [SlaveCommit("T", "G", 3, 9)]
+
+
 def test_what_is_committed_while_the_master_is_told_is_told_next() -> None:
     commits = slave().offsets.slave_commits
     commits.note("G", "T", 3, 12)
