@@ -147,6 +147,11 @@ def test_the_axis_of_one_time_is_about_that_time() -> None:
     assert "2023-Nov-14 22:13" in texts(lines([Series("a", [T0], [1])], y=Unit.COUNT))
 
 
+def test_places_that_are_close_together_have_numbers() -> None:
+    plot = lines([Series("a", [20_000_000, 20_060_000], [1, 2])], y=Unit.COUNT, x=Unit.BYTES)
+    assert {"0 B", "16 MiB"} <= texts(plot)
+
+
 def test_a_logarithmic_axis_has_numbers_however_short_it_is() -> None:
     plot = lines([Series("a", [30, 60], [0, 1])], y=Unit.SHARE, x=Unit.MILLIS, logarithmic_x=True)
     assert {"40 ms", "50 ms"} <= texts(plot)

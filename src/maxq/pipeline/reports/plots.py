@@ -117,6 +117,8 @@ def lines(
             axes.set_ylim(bottom=min(0, *(value for one in shown for value in one.y if value is not None), 0))
         if logarithmic_x:
             axes.set_xscale("log")
+        elif x is not Unit.TIME:
+            axes.set_xlim(left=min(0, *(value for one in shown for value in one.x), 0))
         if x is Unit.TIME:
             _widen_lone_time(axes, shown)
         _axis(axes, "y", y)
