@@ -1,14 +1,16 @@
 """Many crash stories: `python -m tests.simulation.campaign --seeds N --first S`.
 
-Eight kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_story.py), of the stores of a master and
-two slaves (ha_story.py), of messages that wait while the clock jumps (delay_story.py), of the files of a DLedger member
-(ledger_story.py), of batches that are committed exactly once (staged_story.py), and, for every tenth seed, of whole
-servers and clients (ha_cluster_story.py, dledger_cluster_story.py).
+Ten kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_story.py), of the stores of a master and
+two slaves (ha_story.py), of messages that wait while the clock jumps (delay_story.py), or while kills and losses of
+power follow one another (delay_power_story.py), of transactions (transaction_story.py), of the files of a DLedger
+member (ledger_story.py), of batches that are committed exactly once (staged_story.py), and, for every tenth seed, of
+whole servers and clients (ha_cluster_story.py, dledger_cluster_story.py).
 Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
 thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into `regressions.txt`,
-`ha_regressions.txt`, `cluster_regressions.txt`, `delay_regressions.txt`, `ext_regressions.txt`,
-`ledger_regressions.txt`, `staged_regressions.txt` or `dledger_cluster_regressions.txt`.
+`ha_regressions.txt`, `cluster_regressions.txt`, `delay_regressions.txt`, `delay_power_regressions.txt`,
+`transaction_regressions.txt`, `ext_regressions.txt`, `ledger_regressions.txt`, `staged_regressions.txt` or
+`dledger_cluster_regressions.txt`.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.simulation.crash_story import CrashStory
+from tests.simulation.delay_power_story import DelayPowerStory
 from tests.simulation.delay_story import DelayStory
 from tests.simulation.dledger_cluster_story import DLedgerClusterStory
 from tests.simulation.ext_story import ExtStory
@@ -30,17 +33,22 @@ from tests.simulation.ha_cluster_story import HaClusterStory
 from tests.simulation.ha_story import HaStory
 from tests.simulation.ledger_story import LedgerStory
 from tests.simulation.staged_story import StagedStory
+from tests.simulation.transaction_story import TransactionStory
 
-Story = CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | LedgerStory | StagedStory | DLedgerClusterStory
+Story = (
+    CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | TransactionStory | LedgerStory | StagedStory
+    | DLedgerClusterStory
+)  # fmt: skip
 KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store": CrashStory, "ha": HaStory, "cluster": HaClusterStory, "delay": DelayStory,
-    "ext": ExtStory, "ledger": LedgerStory, "staged": StagedStory, "dledger-cluster": DLedgerClusterStory,
+    "delay-power": DelayPowerStory, "transaction": TransactionStory, "ext": ExtStory, "ledger": LedgerStory,
+    "staged": StagedStory, "dledger-cluster": DLedgerClusterStory,
 }  # fmt: skip
 REGRESSIONS: Final = {
     "store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt",
-    "delay": "delay_regressions.txt", "ext": "ext_regressions.txt",
+    "delay": "delay_regressions.txt", "delay-power": "delay_power_regressions.txt", "ext": "ext_regressions.txt",
     "ledger": "ledger_regressions.txt", "staged": "staged_regressions.txt",
-    "dledger-cluster": "dledger_cluster_regressions.txt",
+    "dledger-cluster": "dledger_cluster_regressions.txt", "transaction": "transaction_regressions.txt",
 }  # fmt: skip
 
 

@@ -11,9 +11,11 @@ What is sent has a delivery time or a delay level; some are recalled. The rules:
 """
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from unittest.mock import patch
 
 from maxq.broker.schedule_message.delay_hook import DelayHook
@@ -34,7 +36,6 @@ from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.broker.timer.timer_world import TOPIC, TimerWorld
 
-ENDINGS: Final = ("shutdown", "kill", "kill", "moment", "operation", "operation", "start")
 SLOTS: Final = 20_000
 LEVELS: Final = "1s 3s 10s 20s"
 DELAYS_MS: Final = (50, 900, 3_000, 10_000, 45_000, 100_000)
@@ -42,6 +43,16 @@ JUMPS_MS: Final = (300, 1_000, 2_500, 10_000, 60_000, 400_000)
 CHECKS_AFTER_MS: Final = 1_000
 LATE_MOST_MS: Final = 300  # beyond the precision
 GIVE_UP_MS: Final = 1_500_000
+
+
+@contextmanager
+def small_wheel() -> Iterator[None]:
+    """Timers have a wheel of SLOTS: the simulated disk looks at every page of a file to find those that changed."""
+    with (
+        patch.multiple(timer_wheel, SLOTS=SLOTS, WHEEL_SIZE=SLOTS * timer_wheel.SLOT_SIZE),
+        patch.multiple(timer_message_store, SLOTS=SLOTS, SLOTS_PER_LAP=SLOTS // 2),
+    ):
+        yield
 
 
 class DelayNode(TimerWorld):
@@ -87,7 +98,7 @@ class Sent:
     Attributes:
         due_ms: of a timer message, wall clock.
         delay_ms: of one with a level, from `stored_ms` (wall) or `sent_ms` (monotonic) on.
-        end: of its record in the log.
+        end: of its record in the log; _NEVER while it is not acknowledged: its process may die there.
         is_settled: the life in which it was sent has ended; `is_durable` says whether it must come.
         marker_end: of the record that recalls it, in the life in which that was sent.
     """
@@ -106,21 +117,26 @@ class Sent:
 
 class DelayStory:
     """Attributes:
+    ENDINGS: how a life may end: in order; by a kill or a loss of power, at any moment, within an operation or a start.
     marks: what happened, for the campaign's statistics.
     history: the same in order, for whoever reads a failure.
     """
+
+    ENDINGS: ClassVar[tuple[str, ...]] = ("shutdown", "kill", "kill", "moment", "operation", "operation", "start")
 
     def __init__(self, seed: int) -> None:
         self.rng = SimRng(seed)
         self.clock = SimClock()
         rng = self.rng.fork("disk")
-        self.disk = SimDisk(rng, self.clock, write_back=rng.choice((0.0, 0.2, 0.6)))
+        self.disk = SimDisk(rng, self.clock, write_back=rng.choice((0.0, 0.2, 0.6)), kill_keeps_cache=True)
         self.settings = self._settings(self.rng.fork("settings"))
         self.marks: set[str] = {str(self.settings["flush_disk_type"])}
         self.history: list[str] = [str(self.settings)]
         self.sent: dict[str, Sent] = {}
         self._delivered_at: dict[str, int] = {}  # monotonic
         self._node: DelayNode | None = None
+        self._kept_from: int | None = None  # end of the log that was durable when its process was killed: the rest is
+        # there as long as the machine has power, and durable when a start has found it
         self._number = 0
         self._right_from_ms = 0  # monotonic; what is sent from then on comes in time
 
@@ -140,17 +156,13 @@ class DelayStory:
         }
 
     def run(self) -> None:
-        """Live, die, start again; in the last life everything comes. The wheel is a small one: the simulated disk
-        looks at every page of a file to find those that changed."""
-        with (
-            patch.multiple(timer_wheel, SLOTS=SLOTS, WHEEL_SIZE=SLOTS * timer_wheel.SLOT_SIZE),
-            patch.multiple(timer_message_store, SLOTS=SLOTS, SLOTS_PER_LAP=SLOTS // 2),
-        ):
+        """Live, die, start again; in the last life everything comes."""
+        with small_wheel():
             self._tell()
 
     def _tell(self) -> None:
         for life in range(self.rng.between(1, 4)):
-            self._live(life, self.rng.choice(ENDINGS))
+            self._live(life, self.rng.choice(self.ENDINGS))
             self._move_clock(self.rng, "while nobody was there")
         self._live(99, "to the end")
 
@@ -158,14 +170,12 @@ class DelayStory:
 
     def _live(self, life: int, ending: str) -> None:
         rng, disk = self.rng.fork(f"life {life}"), self.disk
-        if ending == "start":  # the power goes while it starts
-            disk.cut_power_after(rng.below(60))
+        if "start" in ending:  # the power goes while it starts
+            disk.cut_power_after(rng.below(60), process_only="kill" in ending)
         try:
-            run_simulation(
-                lambda world: self._main(world, rng, ending), seed=rng.seed, disk=disk, clock=self.clock
-            )
+            run_simulation(lambda world: self._main(world, rng, ending), seed=rng.seed, disk=disk, clock=self.clock)
         except PowerLoss:
-            self._note_durable(disk)
+            self._note_loss(disk)
         self._node = None
         self.marks.add(f"ending: {ending}")
         self.history.append(f"life {life} ended: {ending} {disk.lost_at}; wall {self.clock.wall_ms()}")
@@ -176,21 +186,29 @@ class DelayStory:
         node.configure(**self.settings)
         await node.open()
         self._node = node
+        if self._kept_from is not None:
+            self._kept_from = None
+            self._durable_up_to(_ALL)
         self._watch(node)
         self._judge(node)
         if ending == "to the end":
             await self._finish(node, rng)
             return
-        if ending == "operation":
-            world.disk.cut_power_after(rng.below(600))
+        if "operation" in ending:
+            world.disk.cut_power_after(rng.below(600), process_only="kill" in ending)
         await self._work(node, rng, rng.between(5, 60))
         if ending == "shutdown":
             await node.close()
-            self._durable_up_to(1 << 62)
-        elif ending == "kill":
-            self._durable_up_to(node.store.flushed_offset if node.store.flusher.is_sync else 1 << 62)
+            self._durable_up_to(_ALL)
+        elif "shutdown" in ending:
+            world.disk.cut_power_after(rng.below(40))
+            await node.close()
+            world.disk.cut_power()
+            raise PowerLoss
+        elif "kill" in ending:
+            world.disk.kill_process()
+            raise PowerLoss
         else:
-            self._durable_up_to(node.store.flushed_offset)
             world.disk.cut_power()
             raise PowerLoss
 
@@ -216,9 +234,25 @@ class DelayStory:
         node.store.put_message = put_message  # type: ignore[method-assign]
         node.store.plain_writer.append_copy = append_copy  # type: ignore[method-assign]
 
-    def _note_durable(self, disk: SimDisk) -> None:
+    def _note_kill(self, node: DelayNode) -> None:
+        """With SYNC_FLUSH only what was flushed was acknowledged."""
+        if node.store.flusher.is_sync:
+            self._durable_up_to(node.store.flushed_offset)
+        else:
+            self._kept_from = node.store.flushed_offset
+
+    def _note_loss(self, disk: SimDisk) -> None:
+        if disk.lost_process_only:
+            if self._node is not None:
+                self._note_kill(self._node)
+            self.marks.add("killed in: " + (disk.lost_at.split() or ["a moment"])[0])
+            return
         if self._node is not None:
             self._durable_up_to(self._node.store.flushed_offset)
+        elif self._kept_from is not None:
+            self._durable_up_to(self._kept_from)
+            self.marks.add("power lost after a kill")
+        self._kept_from = None
         if disk.lost_at:
             self.marks.add("power lost in: " + disk.lost_at.split()[0] + " " + disk.lost_at.split("/")[2])
 
@@ -255,9 +289,16 @@ class DelayStory:
         else:
             due_ms = now + rng.below(rng.choice(DELAYS_MS)) + 1
             properties[const.PROPERTY_TIMER_DELIVER_MS] = str(due_ms)
-        result = node.put(MessageExtBrokerInner(TOPIC, 0, b"x", properties, born_timestamp=now, born_host=_HOST))
+        message = MessageExtBrokerInner(TOPIC, 0, self._body(rng), properties, born_timestamp=now, born_host=_HOST)
+        sent = self.sent[key] = Sent(key, due_ms, delay_ms, now, self.clock.monotonic_ms(), _NEVER)
+        result = node.put(message)
         if result is not None and result.ok:
-            self.sent[key] = Sent(key, due_ms, delay_ms, now, self.clock.monotonic_ms(), result.end_offset)
+            sent.end = result.end_offset
+        else:
+            del self.sent[key]
+
+    def _body(self, rng: SimRng) -> bytes:
+        return b"x"
 
     def _recall(self, node: DelayNode, rng: SimRng) -> None:
         """Of what waits; a message that came already, before the clock was set back, cannot be recalled."""
@@ -305,7 +346,7 @@ class DelayStory:
         for _ in range(20):
             self._send(node, rng)
         await node.sleep_ms(CHECKS_AFTER_MS)
-        self._durable_up_to(1 << 62)
+        self._durable_up_to(_ALL)
         gave_up_ms = self.clock.monotonic_ms() + GIVE_UP_MS
         while missing := self._missing():
             assert self.clock.monotonic_ms() < gave_up_ms, f"lost: {missing[:3]}"
@@ -322,9 +363,9 @@ class DelayStory:
         ]
 
     def _judge(self, node: DelayNode) -> None:
-        delivered = node.delivered()
+        delivered = [message for message in node.delivered() if message.uniq_key in self.sent]  # else torn by the power
         twice = [key for key, count in Counter(message.uniq_key for message in delivered).items() if count > 1]
-        assert not twice, f"delivered more than once: {[self.sent.get(str(key)) for key in twice]}"
+        assert not twice, f"delivered more than once: {[self.sent[str(key)] for key in twice]}"
         for message in delivered:
             sent = self.sent[str(message.uniq_key)]
             assert not sent.is_recalled, f"recalled, and came: {sent}"
@@ -351,5 +392,7 @@ class DelayStory:
         self.marks.add("level")
 
 
+_ALL: Final = 1 << 62
+_NEVER: Final = _ALL + 1
 _KEY: Final = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _HOST: Final = b"\x7f\0\0\1\0\0\x12\x34"

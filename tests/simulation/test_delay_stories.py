@@ -4,11 +4,20 @@ from collections import Counter
 
 import pytest
 
+from maxq.protocol import message_const as const
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import PowerLoss, SimDisk
+from maxq.testing.sim_rng import SimRng
+from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.campaign import regressions, tell
+from tests.simulation.delay_story import DelayNode, small_wheel
+from tests.unit.broker.timer.timer_world import TOPIC
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-SEEDS = 12
+SEEDS = 5
+POWER_SEEDS = 2
 
 _seen: Counter[str] = Counter()
 
@@ -18,6 +27,53 @@ def test_what_waits_comes_once_and_not_early(seed: int) -> None:
     outcome = tell(seed, "delay")
     _seen.update(outcome.marks)
     assert not outcome.failure, outcome.failure
+
+
+@pytest.mark.parametrize("seed", sorted({*range(POWER_SEEDS), *regressions("delay-power")}))
+def test_what_waits_comes_once_whatever_the_power_takes(seed: int) -> None:
+    outcome = tell(seed, "delay-power")
+    assert not outcome.failure, outcome.failure
+
+
+def test_a_delivered_message_that_was_lost_comes_again_though_later_ones_are_there() -> None:
+    clock = SimClock()
+    disk = SimDisk(SimRng(1), clock)
+    copies: list[int] = []
+    came: list[bytes] = []
+
+    async def delivers(world: SimWorld) -> None:
+        node = DelayNode(world, world.disk, message_delay_level="1s")
+        await node.open()
+        for number in range(4):
+            message = MessageExtBrokerInner(
+                TOPIC, 0, b"%d" % number * 50,
+                {const.PROPERTY_DELAY_TIME_LEVEL: "1", const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: f"K{number}"},
+                born_timestamp=clock.wall_ms(), born_host=bytes(8),
+            )  # fmt: skip
+            result = node.put(message)
+            assert result is not None and result.ok
+        await node.sleep_ms(2_000)
+        copies.extend(message.physical_offset for message in node.delivered())
+        world.disk.kill_process()
+
+    async def goes_on(world: SimWorld) -> None:
+        node = DelayNode(world, world.disk, message_delay_level="1s")
+        await node.open()
+        await node.sleep_ms(2_000)
+        came.extend(message.body[:1] for message in node.delivered())
+        await node.close()
+
+    with small_wheel(), pytest.raises(PowerLoss):
+        run_simulation(delivers, seed=1, disk=disk, clock=clock)
+    assert len(copies) == 4
+    disk = disk.boot()
+    disk.flip_bit(f"/store/commitlog/{0:020d}", copies[1] + 100, 0)  # in its body: it is no record any more
+    for _ in range(2):  # the second start finds what the first one delivered
+        came.clear()
+        with small_wheel():
+            run_simulation(goes_on, seed=2, disk=disk, clock=clock)
+        disk = disk.boot()
+        assert sorted(came) == [b"0", b"1", b"2", b"3"]
 
 
 def test_the_clock_did_everything() -> None:
