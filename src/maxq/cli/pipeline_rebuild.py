@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from maxq.cli.report import Style, pairs_report, show
+from maxq.cli.pipeline_common import print_result
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, need_spark, spark_run
 from maxq.errors import ConfigError
 from maxq.runtime.system import SystemDisk
@@ -52,4 +52,4 @@ def rebuild(
     options = RebuildOptions(target, index_tags, piece_mib << 20)
     with spark_run("rebuild", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         report = rebuild(spark, files, options)
-    show(pairs_report(report.to_json()), Style.JSON if as_json else Style.TEXT)
+    print_result(report.to_json(), as_json)
