@@ -15,6 +15,7 @@ from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.protocol.message import Message, decode_batch, decode_message_id, encode_batch, encode_host
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.protocol.remoting_command import RemotingCommand, SerializeType
+from maxq.runtime.kernel_sync import Done
 from maxq.runtime.system import SystemDisk, SystemMappedRegion
 from maxq.store.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
@@ -369,21 +370,30 @@ class StuckDisk(SystemDisk):
     """A disk whose flushes wait until the test lets them go."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.let_go = threading.Event()
         self.let_go.set()
 
     def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
-        return StuckRegion(Path(path), size, read_only=read_only, let_go=self.let_go)
+        region = StuckRegion(Path(path), size, read_only=read_only, syncs=self._syncs, new_files=self._new_files)
+        region.let_go = self.let_go
+        return region
 
 
 class StuckRegion(SystemMappedRegion):
-    def __init__(self, path: Path, size: int, *, read_only: bool, let_go: threading.Event) -> None:
-        super().__init__(path, size, read_only=read_only)
-        self._let_go = let_go
+    """Only `flush` brings it to the disk: nothing syncs it on the loop or beside it."""
+
+    let_go: threading.Event
 
     def flush(self, start: int, end: int) -> None:
-        self._let_go.wait()
+        self.let_go.wait()
         super().flush(start, end)
+
+    def flush_at_once(self) -> bool:
+        return False
+
+    def flush_soon(self, done: Done) -> bool:
+        return False
 
 
 @pytest.fixture
