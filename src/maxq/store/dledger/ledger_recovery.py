@@ -144,11 +144,21 @@ class LedgerRecovery:
     def _first_index(self, file: MappedFile) -> int:
         """Of the file's first entry, if its header and its unit are good; -1 if not."""
         start = self._start_of(file)
+        index = self._header_index(file)
+        return index if index >= 0 and self._index.is_right(index, file.view[start : start + _HEADER]) else -1
+
+    def _stated_index(self, file: MappedFile) -> int:
+        """Of the file's first entry, if its header is good; -1 if not. Its unit may be lost: who asks for one of a file
+        that no start scanned has it made anew."""
+        return self._header_index(file) if self._is_start(file) else -1
+
+    def _header_index(self, file: MappedFile) -> int:
+        """What the header of the file's first entry says, if it is one; -1 if not."""
+        start = self._start_of(file)
         size = int.from_bytes(file.view[start + 4 : start + 8], "big")
         stop = min(file.file_size, start + max(size, _HEADER))
         after, index, _, _ = scan_entries(file.view, start, stop, file.file_from_offset, ANY_INDEX, 0, False)
-        good = after > start and self._index.is_right(index, file.view[start : start + _HEADER])
-        return index if good else -1
+        return index if after > start else -1
 
     def _is_start(self, file: MappedFile) -> bool:
         """Does the file's first entry, of whose header no CRC may tell, have the index that it says? Its unit, its
@@ -308,7 +318,7 @@ class LedgerRecovery:
         self._index.truncate(end.last + 1)
 
     def _bounds(self, end: _End) -> LedgerFound:
-        first = next((found for file in self._files if (found := self._first_index(file)) >= 0), -1)
+        first = next((found for file in self._files if (found := self._stated_index(file)) >= 0), -1)
         file = self._files[0]
         begin_position = file.file_from_offset + self._start_of(file)
         if first < 0:

@@ -313,6 +313,16 @@ def test_a_changed_bit_behind_the_checkpoint_is_told_from_a_torn_write() -> None
     assert (store.end_index, store.amnesiac_until) == (59, 60)
 
 
+def test_a_log_begins_with_its_first_entry_also_where_a_loss_of_power_took_that_ones_unit() -> None:
+    """Units of files that a start does not scan are not looked at."""
+    disk, log = filled(200)
+    disk.put(FOLDER / "index" / f"{0:020d}", bytes(320))
+    store = opened(disk)
+    assert store.report.scanned_entries < 200, "the first file was not scanned"
+    assert (store.begin_index, store.end_index, store.committed_index, store.report.amnesia) == (0, 199, 100, [])
+    assert bodies(store) == [one.body for one in log.entries]
+
+
 def test_index_units_that_are_wrong_are_written_anew() -> None:
     disk, log = filled()
     flip(disk, "index", f"{320:020d}", 33)
