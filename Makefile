@@ -43,7 +43,7 @@ demo-dledger: setup ## three brokers elect their master, which is killed three t
 	$(BIN)/python -m maxq.cli.demo_dledger
 
 test: setup java lint types ## set up and run every check in its short form
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not interop and not slow' tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not interop and not slow' tests
 
 lint: setup ## ruff and the import contracts
 	$(BIN)/ruff check src tests benches fuzz setup.py

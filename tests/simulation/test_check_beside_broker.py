@@ -3,13 +3,14 @@ is broken still is one."""
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import PurePath
 
 import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message import Message, encode_batch
-from maxq.runtime.interfaces import FileInfo
+from maxq.runtime.interfaces import Clock, FileInfo
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.testing.sim_clock import SimClock
@@ -33,6 +34,10 @@ class InterruptedDisk(SimDisk):
 
     at_write: Callable[[], None] | None = None
     at_read: Callable[[], None] | None = None
+
+    def __init__(self, rng: SimRng, clock: Clock) -> None:
+        super().__init__(rng, clock, write_back=0)
+        self._operating = nullcontext()  # its threads take turns, also in the middle of an operation
 
     def _step(self, kind: str, path: str) -> None:
         super()._step(kind, path)
@@ -59,7 +64,7 @@ class Broker:
     def __init__(self, seed: int) -> None:
         self.rng = SimRng(seed)
         self.clock = SimClock()
-        self.disk = InterruptedDisk(self.rng, self.clock, write_back=0)
+        self.disk = InterruptedDisk(self.rng, self.clock)
         self.store: MessageStore = new_store(CONFIG, self.disk, self.clock)
         self.store.load()
 

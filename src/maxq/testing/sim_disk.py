@@ -22,6 +22,7 @@ import errno
 import fnmatch
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import PurePath
@@ -160,7 +161,7 @@ class SimDisk:
         self.lost_process_only = False  # what ended this disk's use was a kill, not a loss of power
         self._survivors: dict[str, bytearray] | None = None
         self._kept: SimDirectory | None = None  # by the system, of a killed process
-        self._operating = RLock()
+        self._operating: AbstractContextManager[object] = RLock()
 
     # -- failures to order --
 
