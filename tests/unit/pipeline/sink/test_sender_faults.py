@@ -14,7 +14,7 @@ from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink.sink_task import SinkTask
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.wire.wire_reader import WireReader
-from tests.unit.pipeline.test_sink_task import bodies
+from tests.unit.pipeline.sink.test_sink_task import bodies
 
 
 def rows_of(server: StandaloneProcess) -> list[bytes]:

@@ -11,7 +11,7 @@ import pytest
 from maxq.pipeline.sink.sink_commit import BatchName, commit
 from maxq.pipeline.sink.sink_task import TaskResult
 from maxq.standalone import Standalone
-from tests.unit.pipeline.test_sink_commit import options_of, seen, stage
+from tests.unit.pipeline.sink.test_sink_commit import options_of, seen, stage
 
 FILE_SIZE = 1 << 20
 SETTINGS = {"mappedFileSizeCommitLog": str(FILE_SIZE)}

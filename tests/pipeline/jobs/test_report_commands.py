@@ -13,7 +13,7 @@ from tests.pipeline import naive_trace
 
 pytestmark = pytest.mark.usefixtures("spark")  # the commands take the session that is there
 
-CAPTURED = json.loads((Path(__file__).parent.parent / "data" / "trace" / "java-clients.json").read_text())
+CAPTURED = json.loads((Path(__file__).parents[2] / "data" / "trace" / "java-clients.json").read_text())
 RECORDS = [record for row in CAPTURED for record in naive_trace.parse(row["body"].encode())]
 SENT = {one for record in RECORDS if record["kind"] == "Pub" for one in record["messageId"].split(",")}
 BEGUN = {(record["requestId"], record["messageId"]) for record in RECORDS if record["kind"] == "SubBefore"}

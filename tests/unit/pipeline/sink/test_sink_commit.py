@@ -14,7 +14,7 @@ from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.route import BrokerData, ClusterInfo
 from maxq.standalone import Standalone
-from tests.unit.pipeline.test_sink_task import bodies, read
+from tests.unit.pipeline.sink.test_sink_task import bodies, read
 
 _names = itertools.count()
 
