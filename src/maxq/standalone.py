@@ -22,7 +22,7 @@ from maxq.broker.access import broker_access
 from maxq.broker.controller import BrokerController
 from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import broker_on
-from maxq.errors import MaxQError
+from maxq.errors import ConfigError, MaxQError, StoreRefusedError
 from maxq.machine import new_event_loop, system_host
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.message_id import host_and_port
@@ -47,6 +47,16 @@ class PortInUseError(MaxQError):
         self.port = port
 
 
+class AddressRefusedError(MaxQError):
+    """This machine cannot listen on `host`, or not on `port` of it."""
+
+    def __init__(self, host: str, port: int, use: str, reason: str) -> None:
+        where = host_and_port(host, port) if port else host
+        super().__init__(f"the {use} cannot listen on {where}: {reason}")
+        self.host = host
+        self.port = port
+
+
 class StandaloneServer:
     """Name server and broker on the running loop.
 
@@ -59,6 +69,7 @@ class StandaloneServer:
 
     Raises:
         ConfigError: a setting is wrong.
+        AddressRefusedError: `host` is no address of this machine.
     """
 
     def __init__(
@@ -73,6 +84,8 @@ class StandaloneServer:
         clock: Clock,
         rng: Rng,
     ) -> None:
+        if not host:
+            raise ConfigError("the host is empty: give an address of this machine, such as 127.0.0.1")
         self.host = host
         self._disk = disk
         self._clock = clock
@@ -107,8 +120,10 @@ class StandaloneServer:
     def _choose_ports(self) -> tuple[BrokerSettings, tuple[str, ...]]:
         """Those that were not given; the broker's settings with them, and warnings of the settings."""
         store, namesrv_port, broker_port, given = self._given
-        self._namesrv_port = namesrv_port or free_ports(self._rng, self.host, ())
-        self._broker_port = broker_port or free_ports(self._rng, self.host, _BROKER_PORTS)
+        with naming_port(self.host, namesrv_port, "name server"):
+            self._namesrv_port = namesrv_port or free_ports(self._rng, self.host, ())
+        with naming_port(self.host, broker_port, "broker"):
+            self._broker_port = broker_port or free_ports(self._rng, self.host, _BROKER_PORTS)
         own = {
             "brokerClusterName": CLUSTER_NAME,
             "brokerName": BROKER_NAME,
@@ -127,7 +142,8 @@ class StandaloneServer:
         """Listen on both ports; the broker is registered on return.
 
         Raises:
-            PortInUseError; StoreRefusedError: the store is damaged, foreign or in use by another broker.
+            PortInUseError, AddressRefusedError.
+            StoreRefusedError: the store is damaged, foreign, no folder, or in use by another broker.
         """
         for tries_left in reversed(range(_PORT_TRIES)):
             try:
@@ -139,6 +155,7 @@ class StandaloneServer:
                 self._settings, self.warnings = self._choose_ports()
 
     async def _start(self) -> None:
+        self._make_store()
         folder = self.store / "namesrv"
         namesrv = {
             "listenPort": str(self._namesrv_port),
@@ -164,6 +181,17 @@ class StandaloneServer:
             self._broker = None
             await self.shutdown()
             raise
+
+    def _make_store(self) -> None:
+        """The folder, if it is not there: the name server, which starts first, knows nothing of stores."""
+        try:
+            self._disk.make_dirs(self.store)
+        except OSError as error:
+            is_file = isinstance(error, (FileExistsError, NotADirectoryError))
+            reason = "a file is in the place of the folder" if is_file else error.strerror
+            raise StoreRefusedError(
+                f"the store {self.store} cannot be used: {reason}. Give another folder (--store, storePathRootDir)."
+            ) from error
 
     async def shutdown(self) -> None:
         """End both, the broker first; what it acknowledged is on disk on return."""
@@ -266,13 +294,25 @@ class Standalone:
 
 @contextlib.contextmanager
 def naming_port(host: str, port: int, use: str) -> Iterator[None]:
-    """Turn "address already in use" into PortInUseError, which says which port and whose."""
+    """Turn what the system says of an address that cannot be listened on into an error that says whose it is, why, and
+    what to do.
+
+    Raises:
+        PortInUseError: "address already in use".
+        AddressRefusedError: the machine has no such address, or keeps the port for others.
+    """
     try:
         yield
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortInUseError(host, port, use) from error
-        raise
+        if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            reason = f"{host!r} is no address of this machine; give one that is, such as 127.0.0.1, or 0.0.0.0 for all"
+        elif error.errno == errno.EACCES and error.filename is None:
+            reason = "this user may not use that port; choose one from 1024 on"
+        else:
+            raise
+        raise AddressRefusedError(host, port, use, reason) from error
 
 
 def _is_of_a_taken_port(error: MaxQError) -> bool:
@@ -283,6 +323,9 @@ def free_ports(rng: Rng, host: str, offsets: Sequence[int]) -> int:
     """A port P such that P and P + each of `offsets` are free just now.
 
     Below the range from which the kernel gives ports to outgoing connections, so that none of those takes it meanwhile.
+
+    Raises:
+        OSError: `host` is no address of this machine.
     """
     low, high = _PORTS
     while True:
@@ -292,7 +335,11 @@ def free_ports(rng: Rng, host: str, offsets: Sequence[int]) -> int:
 
 
 def _is_taken(host: str, port: int) -> bool:
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, port))
-        return False
-    return True
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return True
+            raise
+    return False

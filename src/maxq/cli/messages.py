@@ -5,6 +5,7 @@ import itertools
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,13 +17,15 @@ import typer
 from maxq.cli.credentials import AccessKey, SecretKey, use_credentials
 from maxq.cli.message_json import message_object, message_of
 from maxq.cli.options import name_servers, split_assignments
+from maxq.cli.said import said
 from maxq.cli.times import parse_time
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import LitePullConsumerConfig, ProducerConfig, SimpleConsumerConfig
 from maxq.client.lite_pull_consumer import LitePullConsumer
 from maxq.client.producer import Producer
+from maxq.client.send_result import SendResult, SendStatus
 from maxq.client.simple_consumer import MAX_MESSAGES, SimpleConsumer
-from maxq.errors import ConfigError
+from maxq.errors import ClientError, ConfigError, MaxQError
 from maxq.machine import system_seams
 from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.message import Message, MessageExt
@@ -75,11 +78,46 @@ def produce(
     """
     use_credentials(access_key, secret_key)
     given = split_assignments(properties or (), option="--property")
+    sent = _Sent()
     with _lines_of(file) as lines:
         messages = _json_messages(lines, topic) if as_json else _plain_messages(lines, topic)
-        count, seconds = asyncio.run(_produce(_labelled(messages, key, tag, given), namesrv, group, in_flight))
-    rate = f" ({count / seconds:,.0f}/s)" if count else ""
-    print(f"{_messages(count)} sent to {topic} in {seconds:.2f} s{rate}", file=sys.stderr)
+        try:
+            asyncio.run(_produce(_labelled(messages, key, tag, given), namesrv, group, in_flight, sent))
+        except KeyboardInterrupt:
+            print(f"maxq: interrupted; {sent.told}", file=sys.stderr)
+            raise
+        except _LineError as error:  # all before it are sent
+            raise ConfigError(f"{error}; {_messages(sent.count)} before it sent") from None
+        except MaxQError as error:
+            raise (ConfigError if isinstance(error, ConfigError) else ClientError)(
+                f"{said(error).rstrip('.')}; {sent.told}"
+            ) from error
+    rate = f" ({sent.count / sent.seconds:,.0f}/s)" if sent.count else ""
+    print(f"{_messages(sent.count)} sent to {topic} in {sent.seconds:.2f} s{rate}", file=sys.stderr)
+    for status, count in sent.others.items():
+        print(f"maxq: warning: {_messages(count)} stored, but answered {status}", file=sys.stderr)
+
+
+class _LineError(ConfigError):
+    """A line of the input is no message."""
+
+
+class _Sent:
+    """What was acknowledged, of a send that may fail half way."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self.others: Counter[str] = Counter()  # stored, but not as safely as the broker was told to: by status
+
+    def add(self, result: SendResult) -> None:
+        self.count += 1
+        if result.send_status is not SendStatus.SEND_OK:
+            self.others[result.send_status.name] += 1
+
+    @property
+    def told(self) -> str:
+        return f"{_messages(self.count) if self.count else 'no message'} acknowledged"
 
 
 def _messages(count: int) -> str:
@@ -113,8 +151,11 @@ def _json_messages(lines: Iterable[bytes], topic: str) -> Iterator[Message]:
         try:
             value = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            raise ConfigError(f"line {number} is not JSON: {error}") from None
-        yield message_of(value, topic, f"line {number}")
+            raise _LineError(f"line {number} is not JSON: {error}") from None
+        try:
+            yield message_of(value, topic, f"line {number}")
+        except ConfigError as error:
+            raise _LineError(str(error)) from None
 
 
 def _labelled(
@@ -130,13 +171,12 @@ def _labelled(
         yield message
 
 
-async def _produce(messages: Iterator[Message], namesrv: str, group: str, in_flight: int) -> tuple[int, float]:
-    """Send all; how many there were, and how long it took from the first.
+async def _produce(messages: Iterator[Message], namesrv: str, group: str, in_flight: int, sent: _Sent) -> None:
+    """Send all; `sent` knows at any time how many there were, and how long it took from the first.
 
     Raises:
-        ConfigError: a line is no message; those before it were sent.
+        _LineError: a line is no message; those before it were sent.
     """
-    count = 0
     started = time.monotonic()
     config = ProducerConfig(namesrv_addr=namesrv, producer_group=group)
     async with Producer(config, system_seams(namesrv)) as producer:
@@ -145,21 +185,20 @@ async def _produce(messages: Iterator[Message], namesrv: str, group: str, in_fli
             some, fault = await asyncio.to_thread(_take, messages)  # a terminal or pipe may make us wait
             if not some:
                 break
-            await producer.send_many(some, in_flight=in_flight)
-            count += len(some)
+            await producer.send_many(some, in_flight=in_flight, on_result=sent.add)
+            sent.seconds = time.monotonic() - started
             if sys.stderr.isatty():
-                print(f"\r{count} …", end="\r", file=sys.stderr)
+                print(f"\r{sent.count} …", end="\r", file=sys.stderr)
     if fault is not None:
-        raise ConfigError(f"{fault}; {_messages(count)} before it sent")
-    return count, time.monotonic() - started
+        raise fault
 
 
-def _take(messages: Iterator[Message]) -> tuple[list[Message], ConfigError | None]:
+def _take(messages: Iterator[Message]) -> tuple[list[Message], _LineError | None]:
     """The next messages, and what is wrong with the line behind them."""
     some: list[Message] = []
     try:
         some.extend(itertools.islice(messages, _SEND_AT_ONCE))
-    except ConfigError as error:
+    except _LineError as error:
         return some, error
     return some, None
 

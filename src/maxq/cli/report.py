@@ -32,7 +32,7 @@ class Report:
         value: what --json prints instead of the rows as objects.
         notes: lines after the table, in text only.
         text: replaces the table in text.
-        failures: servers that did not do it, and why; the command ends with code 1.
+        failures: servers that did not do it, or topics that have nothing of it, and why; the command ends with code 1.
     """
 
     columns: Mapping[str, str]

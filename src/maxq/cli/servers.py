@@ -190,8 +190,12 @@ def serve(
         end_with_input: shut down as well when standard input ends, which it does when who held its other end is gone.
 
     Raises:
+        ConfigError: the ready file cannot be made.
         StoreFailedError: a service failed. The server was shut down as far as it could be.
     """
+    if ready_file is not None and not os.access(ready_file.parent, os.W_OK | os.X_OK):
+        why = "may not be written to" if ready_file.parent.is_dir() else "is no folder"
+        raise ConfigError(f"the ready file {ready_file} cannot be made: {ready_file.parent} {why}")
 
     async def run() -> None:
         stop = asyncio.Event()

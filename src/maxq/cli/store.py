@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from maxq.errors import MaxQError, StoreError
+from maxq.errors import ConfigError, MaxQError, StoreError
 from maxq.runtime.overlay_disk import OverlayDisk
 from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.tools import recover as recovering
@@ -135,7 +135,13 @@ def rehearse(
 def _open(directory: Path, conf: Path | None, hash_slots: int = 0, index_entries: int = 0) -> StoreFiles:
     settings = None
     if conf is not None:
-        settings = StoreSettings.from_properties(conf.read_bytes(), source=str(conf))
+        try:
+            data = conf.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"file {conf} can not be read: {error.strerror}") from None
+        settings = StoreSettings.from_properties(data, source=str(conf))
+    if directory.is_file():
+        raise StoreError(f"{directory} is a file: give the store's root directory (storePathRootDir)")
     files = StoreFiles(SystemDisk(), PurePath(directory), settings, hash_slots=hash_slots, index_entries=index_entries)
     if not files.exists:
         raise StoreError(f"{directory} holds no store: no commitlog, consumequeue or checkpoint; give storePathRootDir")

@@ -256,9 +256,18 @@ class Producer:
             return await self._send_to(prepared, queue, timeout_ms)
         return await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
 
-    async def send_many(self, messages: Iterable[Message], *, in_flight: int = 512) -> list[SendResult]:
+    async def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        in_flight: int = 512,
+        on_result: Callable[[SendResult], None] | None = None,
+    ) -> list[SendResult]:
         """Send many messages, each in a request of its own, with up to `in_flight` of them on their way. Results are
         in the messages' order. Retries as `send`.
+
+        Args:
+            on_result: called with each result when it comes: what was acknowledged although a later message failed.
 
         Raises:
             as `send`, for the first message that could not be sent; the others on their way are still sent, the rest
@@ -276,9 +285,12 @@ class Producer:
                 place = len(results)
                 results.append(None)
                 try:
-                    results[place] = await sender.send(sender.prepare(message), timeout_ms, retries)
+                    results[place] = result = await sender.send(sender.prepare(message), timeout_ms, retries)
                 except Exception as error:
                     failures.append(error)
+                else:
+                    if on_result is not None:
+                        on_result(result)
                 if failures:
                     return
 

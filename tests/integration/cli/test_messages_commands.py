@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 
@@ -71,6 +73,34 @@ def test_messages_before_a_bad_line_are_sent_and_counted(namesrv: str) -> None:
     assert failed.err == "maxq: line 3 is not a JSON object; 2 messages before it sent\n"
     got = maxq("consume", "Half", "--group", "G_half", "--max", "2", namesrv=namesrv)
     assert sorted(got.out.splitlines()) == ["a", "b"]
+
+
+def test_a_send_that_fails_half_way_says_how_many_were_acknowledged(namesrv: str) -> None:
+    failed = maxq("produce", "HalfSent", text=lines(3) + "x" * 4_194_305 + "\n" + lines(3), namesrv=namesrv)
+    assert failed.code == 1
+    assert failed.err.startswith("maxq: the message body has 4194305 bytes, more than max_message_size 4194304; send ")
+    acknowledged = re.search(r"; (\d) messages acknowledged\n\Z", failed.err)
+    assert acknowledged is not None, failed.err
+    got = maxq("consume", "HalfSent", "--group", "G_half", "--max", acknowledged[1], namesrv=namesrv)
+    assert set(lines(3).splitlines()) <= set(got.out.splitlines()) and len(got.out.splitlines()) == int(acknowledged[1])
+    refused = maxq("produce", "Half!", text="x\n", namesrv=namesrv)
+    assert refused.code == 1 and refused.err.endswith("; no message acknowledged\n")
+
+
+def test_an_interrupted_send_says_how_many_were_acknowledged(namesrv: str) -> None:
+    maxq("produce", "Interrupted", text="makes the topic\n", namesrv=namesrv)
+    command = [sys.executable, "-m", "maxq", "produce", "Interrupted", "--in-flight", "100", "-n", namesrv]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        running.stdin.write(lines(5_000).encode())
+        running.stdin.flush()
+        got = maxq("consume", "Interrupted", "--group", "G_interrupted", "--max", "5001", namesrv=namesrv)
+        assert len(got.out.splitlines()) == 5_001, got.err
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=30)
+        told = re.fullmatch(rb"maxq: interrupted; (\d+) messages acknowledged\n", err)
+        assert running.returncode == 130 and told is not None, err
+        assert 4_900 <= int(told[1]) <= 5_000  # all were stored, the answers to the last may have been under way
 
 
 def test_what_consume_prints_can_be_produced_again(namesrv: str) -> None:

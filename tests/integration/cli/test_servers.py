@@ -17,8 +17,9 @@ import pytest
 
 import maxq as maxq_package
 from maxq.cli.load.server_process import StandaloneProcess
+from maxq.errors import StoreRefusedError
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
-from maxq.standalone import PortInUseError, StandaloneServer
+from maxq.standalone import AddressRefusedError, PortInUseError, StandaloneServer
 from tests.integration.cli.harness import maxq
 from tests.interop.servers import free_port_base
 
@@ -94,6 +95,30 @@ def test_busy_port_is_named(tmp_path: Path, server: StandaloneProcess) -> None:
     options = ["--store", str(tmp_path), "--namesrv-port", "0", "--broker-port", str(port)]
     done = maxq("standalone", *options)
     assert done.code == 1 and f"port {port} of 127.0.0.1 (broker) is in use" in done.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("ports", [(0, 0), (free_port_base(), 0)])
+@pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])
+def test_an_address_of_another_machine_is_refused(tmp_path: Path, host: str, ports: tuple[int, int]) -> None:
+    with pytest.raises(AddressRefusedError, match=f"'{host}' is no address of this machine; give one that is"):
+        maxq_package.Standalone(tmp_path, host, *ports).start()
+
+
+def test_a_file_in_the_place_of_the_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreRefusedError, match="a file is in the place of the folder"):
+        maxq_package.Standalone(tmp_path / "file").start()
+    for command in ("check", "messages"):
+        done = maxq("store", command, str(tmp_path / "file"))
+        assert done.code == 2 and "is a file: give the store's root directory" in done.err
+
+
+def test_a_ready_file_that_cannot_be_made_is_refused_before_the_start(tmp_path: Path) -> None:
+    ready = tmp_path / "nowhere" / "ready"
+    done = maxq("standalone", "--store", str(tmp_path / "store"), "--broker-port", "0", "--ready-file", str(ready))
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"maxq: the ready file {ready} cannot be made: {ready.parent} is no folder\n"
+    assert not (tmp_path / "store").exists()
 
 
 def test_second_broker_on_a_store_is_refused(tmp_path: Path, server: StandaloneProcess) -> None:

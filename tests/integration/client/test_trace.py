@@ -120,3 +120,6 @@ async def test_a_trace_topic_of_ones_own_is_used_and_the_command_reads_it(traced
     assert line.split()[:3] == ["Pub", "PG_own", "127.0.0.1"] and line.split()[-1] == "success"
     (shown,) = json.loads(maxq(*command, "--json", namesrv=traced).out)
     assert (shown["traceType"], shown["msgId"], shown["topic"]) == ("Pub", result.msg_id, "Own")
+    unknown = maxq("admin", "queryMsgTraceById", "-i", "7F00", "-t", "MyTraces", "--json", namesrv=traced)
+    assert (unknown.code, unknown.out) == (1, "[]\n")
+    assert unknown.err == "maxq: MyTraces: nothing is traced of message 7F00\n"

@@ -49,7 +49,8 @@ async def query_msg_trace_by_id(
         )
         for view in views
     ]
-    return Report(_COLUMNS, rows, value=[_object(view) for view in views], text=_text(views))
+    failures = {} if views else {topic: f"nothing is traced of message {msg_id}"}
+    return Report(_COLUMNS, rows, value=[_object(view) for view in views], text=_text(views), failures=failures)
 
 
 def _object(view: TraceView) -> dict[str, Any]:
