@@ -204,7 +204,5 @@ class NotificationProcessor(RequestProcessor):
 
 
 def _told(request: RemotingCommand, has_message: bool, *, full: bool = False) -> RemotingCommand:
-    ext = {"hasMsg": "true" if has_message else "false"}
-    if full:
-        ext["pollingFull"] = "true"
+    ext = {"hasMsg": "true" if has_message else "false", "pollingFull": "true" if full else "false"}
     return request.reply(ResponseCode.SUCCESS, None, ext)
