@@ -384,10 +384,6 @@ class MessageStore:
         """Tell the arrival listener once, when the queue gets its next message."""
         self._tail(topic, queue_id).watched = True
 
-    def unwatch(self, topic: str, queue_id: int) -> None:
-        """Nobody waits for this queue any more."""
-        self._tail(topic, queue_id).watched = False
-
     def _tail(self, topic: str, queue_id: int) -> QueueTail:
         if self.queues.topic_tail(topic).batch:
             return self.queues.open_batch(topic, queue_id).tail

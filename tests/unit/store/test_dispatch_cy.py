@@ -86,3 +86,28 @@ def test_a_queue_id_that_is_out_of_all_bounds_costs_no_memory(form: ModuleType) 
     log = record(b"T", 1 << 30, 0, 0, b"x", b"")
     form.Dispatcher(owner.topics, owner.index, owner).run(memoryview(log), 0, len(log), 0)
     assert set(owner.topics[b"T"].queues) == {0, 1 << 30}
+
+
+def test_topics_whose_names_begin_alike_and_follow_one_another_are_told_apart(form: ModuleType) -> None:
+    owner = Owner(form)
+    log, expected = b"", {b"T": [], b"TT": [], b"TU": []}
+    for topic in (b"TT", b"T", b"TT", b"TU", b"TT", b"T", b"T"):
+        expected[topic].append(len(log))
+        log += record(topic, 0, len(expected[topic]) - 1, len(log), b"x", b"")
+    form.Dispatcher(owner.topics, owner.index, owner).run(memoryview(log), 0, len(log), 0)
+    for topic, places in expected.items():
+        assert [unit[0] for unit in owner.units(topic.decode(), 0)] == places
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_another_one(form: ModuleType) -> None:
+    owner = Owner(form)
+    log = record(b"T", 0, 0, 0, b"x", b"")
+    dispatcher = form.Dispatcher(owner.topics, owner.index, owner)
+    dispatcher.run(memoryview(log), 0, len(log), 0)
+    gone = owner.topics.pop(b"T")
+    owner.files.clear()
+    dispatcher.forget_topic()
+    again = record(b"T", 0, 0, len(log), b"x", b"")
+    dispatcher.run(memoryview(log + again), len(log), len(log + again), 0)
+    assert owner.topics[b"T"] is not gone
+    assert [unit[0] for unit in owner.units("T", 0)] == [len(log)]

@@ -148,12 +148,6 @@ class BrokerStatsManager:
         """CONNECT, IDLE, EXCEPTION or CLOSE."""
         self._item(names.CHANNEL_ACTIVITY, event).add(1)
 
-    def on_consumer_register(self, milliseconds: int) -> None:
-        self._item(names.CONSUMER_REGISTER_TIME, self._cluster).add(milliseconds)
-
-    def on_producer_register(self, milliseconds: int) -> None:
-        self._item(names.PRODUCER_REGISTER_TIME, self._cluster).add(milliseconds)
-
     def add_source(self, source: StatsSource) -> None:
         """`source` is asked before each sample, and for what tools look at."""
         self._sources.append(source)

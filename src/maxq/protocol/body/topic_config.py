@@ -42,14 +42,6 @@ class TopicConfig(JsonBody):
     attributes: dict[str, str] = field(default_factory=dict)
 
     @property
-    def is_readable(self) -> bool:
-        return self.perm & PERM_READ != 0
-
-    @property
-    def is_writeable(self) -> bool:
-        return self.perm & PERM_WRITE != 0
-
-    @property
     def is_inherited(self) -> bool:
         return self.perm & PERM_INHERIT != 0
 

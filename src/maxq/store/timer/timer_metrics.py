@@ -46,13 +46,6 @@ class TimerMetrics(ConfigManager):
             self.is_changed = True
         return gone
 
-    def replace_counts(self, counts: dict[str, int], now_ms: int) -> None:
-        """What a count of the whole timer log found."""
-        self.counts = dict(counts)
-        self._times = dict.fromkeys(counts, now_ms)
-        self._version.next_version(now_ms)
-        self.is_changed = True
-
     def encode(self) -> bytes:
         counts = {
             topic: {"count": count, "timeStamp": self._times.get(topic, 0)}
