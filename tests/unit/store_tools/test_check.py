@@ -10,6 +10,8 @@ from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.offsets import queue_offsets
+from maxq.store.tools.recover import recover
+from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
 from tests.unit.store_tools.golden_stores import ROOT, golden_disk, needs_golden, open_files
@@ -245,3 +247,40 @@ def test_nothing_is_written() -> None:
     queue_offsets(open_files(disk))
     assert disk.operations == 0
     assert {path: disk.read(ROOT.parent / path) for path in disk.paths()} == before
+
+
+def store_of_other_delays() -> SimDisk:
+    """As a broker whose level 2 waits for two seconds more than the default would have written it."""
+    disk = golden_disk("clean")
+    path = ROOT / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "1" / "00000000000000000000"
+    content = bytearray(disk.read(path))
+    units = [at for at in range(0, len(content), 20) if any(content[at : at + 20])]
+    for at in units:
+        (due,) = struct.unpack_from(">q", content, at + 12)
+        struct.pack_into(">q", content, at + 12, due + 2000)
+    assert len(units) > 1
+    disk.put(path, bytes(content))
+    return disk
+
+
+def test_delays_of_other_levels_than_the_defaults_are_no_fault() -> None:
+    assert check(store_of_other_delays()).faults == []
+
+
+def test_one_unit_that_waits_longer_than_its_neighbours_is_a_fault() -> None:
+    disk = golden_disk("clean")
+    path = ROOT / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "1" / "00000000000000000000"
+    content = bytearray(disk.read(path))
+    (due,) = struct.unpack_from(">q", content, 12)
+    struct.pack_into(">q", content, 12, due + 2000)
+    disk.put(path, bytes(content))
+    faults = check(disk).faults
+    assert [(fault.file, fault.position) for fault in faults] == [(str(path.relative_to(ROOT)), 0)]
+
+
+def test_queues_built_anew_keep_the_delays_that_the_old_ones_show() -> None:
+    disk = store_of_other_delays()
+    queue = ROOT / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "1" / "00000000000000000000"
+    before = disk.read(queue)
+    recover(open_files(disk), SimClock(), rebuild=True)
+    assert disk.read(queue) == before

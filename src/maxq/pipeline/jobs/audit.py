@@ -26,6 +26,7 @@ from maxq.pipeline.store.log_pieces import LogPiece, PieceReader, log_pieces
 from maxq.pipeline.store.store_tables import table_schema, table_tasks
 from maxq.pipeline.transforms.audit import FAULT_COLUMNS, entry_faults, faults_by_kind, log_faults, unit_faults
 from maxq.store import record_cy as rc
+from maxq.store.tools.delay_levels import delay_levels_ms
 from maxq.store.tools.index_files import Geometry, infer_geometry
 from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.store_files import StoreFiles
@@ -193,7 +194,7 @@ class _Audit:
         tags = self._options.index_tags
         topics = TopicNames(files)
         settings = DispatchSettings(
-            files.settings.delay_levels_ms,
+            delay_levels_ms(files),
             frozenset(topics.batch),
             indexed=files.settings.index_enabled,
             index_tags=has_tag_entries(files, geometry) if tags is None else tags,

@@ -56,7 +56,7 @@ from maxq.store.tools.index_files import Geometry
 from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.queue_files import QueueFiles
 from maxq.store.tools.recover import config_of
-from maxq.store.tools.store_files import DataFile, StoreFiles
+from maxq.store.tools.store_files import DataFile, StoreFiles, parse_delay_levels
 
 QUEUES: Final = "consumequeue"
 BATCH_QUEUES: Final = "batchconsumequeue"
@@ -295,7 +295,7 @@ class Rebuild:
             geometry = Geometry(config.max_hash_slot_num, config.max_index_num)
             tags = config.index_tag_enable or has_tag_entries(self._files, geometry)
         return DispatchSettings(
-            self._files.settings.delay_levels_ms,
+            parse_delay_levels(config.message_delay_level),
             frozenset(TopicNames(self._files).batch),
             config.message_index_enable,
             tags,

@@ -12,6 +12,7 @@ from maxq.store import record_cy as rc
 from maxq.store.tools.check_index import IndexCheck
 from maxq.store.tools.check_ledger import LedgerCheck
 from maxq.store.tools.check_queues import QueueCheck
+from maxq.store.tools.delay_levels import delay_levels_ms
 from maxq.store.tools.expectation import Expectation, expectation_of
 from maxq.store.tools.log_walk import Batch, LogWalk, Progress, no_progress
 from maxq.store.tools.message_json import is_filler
@@ -76,7 +77,7 @@ class StoreCheck:
         self._fillers: list[str] = []
         self._checkpoint_notes: list[str] = []
         self._sealed = files.sealed_ranges()
-        self._levels = files.settings.delay_levels_ms
+        self._levels = delay_levels_ms(files)
 
     def run(self) -> CheckReport:
         """Read everything once; never writes, never fails on what it finds.

@@ -16,6 +16,7 @@ from maxq.store.recovery import RecoveryReport
 from maxq.store.store_context import StoreContext, StoreIdentity
 from maxq.store.store_files import StoreLock, refusing
 from maxq.store.tools.check import StoreCheck
+from maxq.store.tools.delay_levels import delay_levels_ms, delay_levels_text
 from maxq.store.tools.expectation import LMQ_PREFIX
 from maxq.store.tools.index_files import infer_geometry
 from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
@@ -50,6 +51,9 @@ def config_of(files: StoreFiles) -> MessageStoreConfig:
             sizes[name] = str(max(set(found), key=found.count))
     if any(topic.startswith(LMQ_PREFIX) for topic, _ in files.queues):
         sizes["enableLmq"] = sizes["enableMultiDispatch"] = "true"
+    levels = delay_levels_ms(files)
+    if levels != files.settings.delay_levels_ms:
+        sizes["messageDelayLevel"] = delay_levels_text(levels)
     geometry = infer_geometry(files, files.index[0]) if files.index else None
     if geometry is not None:
         sizes["maxHashSlotNum"], sizes["maxIndexNum"] = str(geometry.slots), str(geometry.entries)
@@ -182,9 +186,7 @@ class Rehearsal:
         copy: the same store on a disk where it may change (OverlayDisk).
     """
 
-    def __init__(
-        self, original: StoreFiles, copy: StoreFiles, clock: Clock, progress: Progress = no_progress
-    ) -> None:
+    def __init__(self, original: StoreFiles, copy: StoreFiles, clock: Clock, progress: Progress = no_progress) -> None:
         self._original = original
         self._copy = copy
         self._clock = clock
