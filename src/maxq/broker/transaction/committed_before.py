@@ -57,11 +57,19 @@ class CommittedBefore:
         return [message for message in messages if message.topic == topic and message.uniq_key == key]
 
     def _is_same(self, half: MessageExt, final: MessageExt) -> bool:
-        """Is `final` of the same transaction? The half message that it names tells; where a loss of power took that
-        one, the final message of a copy still says of which transaction it is."""
+        """Is `final` of the same transaction? It names its half message by place, and, if that was a copy, the first
+        one of the transaction. A loss of power may have taken the half message there, or torn its properties, which no
+        check sum covers: what a producer gave the message tells then."""
         if final.prepared_transaction_offset == half.physical_offset:
             return True
+        origin = number(final.properties, const.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, -1)
+        if origin >= 0:
+            return origin == origin_of(half)
         other = self._store.look_message_by_offset(final.prepared_transaction_offset)
-        if other is not None and other.topic == TRANS_HALF_TOPIC:
+        if other is not None and other.topic == TRANS_HALF_TOPIC and other.uniq_key == half.uniq_key:
             return origin_of(other) == origin_of(half)
-        return number(final.properties, const.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, -1) == origin_of(half)
+        return _made_by(final) == _made_by(half)
+
+
+def _made_by(message: MessageExt) -> tuple[int, bytes, int]:
+    return message.born_timestamp, message.born_host, message.body_crc

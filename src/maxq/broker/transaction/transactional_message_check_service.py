@@ -190,7 +190,7 @@ class TransactionalMessageCheckService:
         return asked
 
     def _gone(self, at: int) -> None:
-        log.warning("the half message at queue offset %d is no longer in the store: its transaction is over", at)
+        log.warning("the half message at queue offset %d is gone from the store, or torn: its transaction is over", at)
         self._transactions.lost(at)
 
     def _look_at(self, half: MessageExt, end: int) -> tuple[_Next, bool]:

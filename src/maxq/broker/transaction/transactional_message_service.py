@@ -153,13 +153,14 @@ class TransactionalMessageService:
         copies[origin] = at, half.properties.get(const.PROPERTY_REAL_TOPIC, "")
 
     def half_at(self, queue_offset: int) -> MessageExt | None:
-        """The half message at `queue_offset`; None if its record is gone."""
+        """The half message at `queue_offset`; None if its record is gone, or was torn by a loss of power."""
         queue = self._store.queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
         unit = None if queue is None else queue.unit(queue_offset)
-        half = None if unit is None else self._store.look_message_by_offset(unit[0])
-        if half is None or half.topic != TRANS_HALF_TOPIC or half.queue_offset != queue_offset:
+        record = None if unit is None else self._store.select_one_message(unit[0])
+        if record is None or is_torn(record):
             return None
-        return half
+        half = decode_record(record)
+        return half if half.topic == TRANS_HALF_TOPIC and half.queue_offset == queue_offset else None
 
     def prepared(self, topic: str) -> None:
         """A half message of `topic` was stored."""
@@ -251,6 +252,8 @@ class TransactionalMessageService:
         half = decode_record(record)
         if half.topic != TRANS_HALF_TOPIC:
             return _wrong("Find prepared transaction message failed", header.commit_log_offset)
+        if is_torn(record):
+            return _wrong("A loss of power tore the prepared transaction message", header.commit_log_offset)
         if self._is_too_late(half, header):
             return Refusal(
                 ResponseCode.ILLEGAL_OPERATION,
@@ -393,6 +396,13 @@ def stored_properties(record: memoryview) -> bytes:
     wide = 2 if record[7] == _V2 else 1
     at += wide + int.from_bytes(record[at : at + wide], "big")
     return bytes(record[at + 2 :])
+
+
+def is_torn(record: memoryview) -> bool:
+    """Did a loss of power take the end of a half message, the last of its properties? The check sum is of the body
+    alone. Sectors that were not written are zeros, and the properties of a half message end with a number. Such a one
+    was not flushed, and is none: a copy without its origin would be a transaction of its own."""
+    return record[-1] == 0
 
 
 def _is_half(message: MessageExt) -> bool:
