@@ -28,8 +28,8 @@ from maxq.protocol.message_properties import decode_properties
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_copy_cy import RecordCopy
 from maxq.store.store_results import PutMessageResult
-from maxq.store.timer import timer_message_store, timer_wheel
-from maxq.store.timer.timer_message_store import delete_key
+from maxq.store.timer import roll_window, timer_message_store, timer_wheel
+from maxq.store.timer.timer_record import delete_key
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
@@ -50,7 +50,8 @@ def small_wheel() -> Iterator[None]:
     """Timers have a wheel of SLOTS: the simulated disk looks at every page of a file to find those that changed."""
     with (
         patch.multiple(timer_wheel, SLOTS=SLOTS, WHEEL_SIZE=SLOTS * timer_wheel.SLOT_SIZE),
-        patch.multiple(timer_message_store, SLOTS=SLOTS, SLOTS_PER_LAP=SLOTS // 2),
+        patch.object(timer_message_store, "SLOTS", SLOTS),
+        patch.object(roll_window, "SLOTS_PER_LAP", SLOTS // 2),
     ):
         yield
 
@@ -62,7 +63,7 @@ class DelayNode(TimerWorld):
         await super().open(dequeue=dequeue)
         levels = DelayLevels(self.settings.store.message_delay_level)
         files = CarriedFiles(self.disk, PurePath(self.settings.store.store_path_root_dir) / "config")
-        files.set_timer(self.service)
+        files.set_timer(self.service.exchange)
         self.schedule = ScheduleMessageService(
             ScheduleParts(
                 settings=self.settings,

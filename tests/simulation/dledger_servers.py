@@ -9,7 +9,7 @@ from unittest.mock import patch
 from maxq.broker.controller import BrokerController
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.replication.raft.outputs import Role
-from maxq.store.timer import timer_message_store, timer_wheel
+from maxq.store.timer import roll_window, timer_message_store, timer_wheel
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
 from tests.simulation.sim_server import SimServer
@@ -25,7 +25,8 @@ def small_wheel() -> Iterator[None]:
     """Brokers made in this block have timers that see a quarter of an hour ahead."""
     with (
         patch.multiple(timer_wheel, SLOTS=SLOTS, WHEEL_SIZE=SLOTS * timer_wheel.SLOT_SIZE),
-        patch.multiple(timer_message_store, SLOTS=SLOTS, SLOTS_PER_LAP=SLOTS // 2),
+        patch.object(timer_message_store, "SLOTS", SLOTS),
+        patch.object(roll_window, "SLOTS_PER_LAP", SLOTS // 2),
     ):
         yield
 

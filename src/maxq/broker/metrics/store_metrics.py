@@ -15,7 +15,8 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.runtime.metrics import MetricsRegistry, Sample
 from maxq.store.message_store import MessageStore
-from maxq.store.timer.timer_message_store import TimerMessageStore, TimerRecord
+from maxq.store.timer.timer_message_store import TimerMessageStore
+from maxq.store.timer.timer_record import TimerRecord
 
 #: Seconds; the numbers of messages due between each and the one before it are told.
 TIMER_BOUNDS: Final = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
@@ -97,10 +98,10 @@ class TimerMetricsView:
 
     @staticmethod
     def _enqueue_lag(timer: TimerMessageStore) -> int:
-        return max(0, timer.max_queue_offset - timer.queue_offset)
+        return max(0, timer.topic.max_queue_offset - timer.topic.queue_offset)
 
     def _enqueue_latency(self, timer: TimerMessageStore) -> int:
-        record = timer.next_record()
+        record = timer.topic.next_record()
         return 0 if record is None else max(0, self._clock.wall_ms() - record.message.store_timestamp)
 
     @staticmethod

@@ -29,7 +29,7 @@ from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
-from maxq.store.timer.timer_message_store import delete_key
+from maxq.store.timer.timer_record import delete_key
 
 RECALL_MESSAGE_TAG: Final = "_RECALL_TAG_"
 _BODY: Final = b"0"
@@ -148,9 +148,7 @@ class RecallMessageProcessor(RequestProcessor):
             const.PROPERTY_TRACE_CONTEXT: "",
             const.PROPERTY_PRODUCER_GROUP: producer_group,
         }
-        return MessageExtBrokerInner(
-            handle.topic, 0, _BODY, properties, born_timestamp=now, born_host=born_host
-        )
+        return MessageExtBrokerInner(handle.topic, 0, _BODY, properties, born_timestamp=now, born_host=born_host)
 
 
 def _illegal(remark: str) -> Refusal:

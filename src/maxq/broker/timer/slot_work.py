@@ -8,7 +8,7 @@ Source:
 """
 
 from maxq.store.timer.timer_log import Unit
-from maxq.store.timer.timer_message_store import TimerRecord, delete_key
+from maxq.store.timer.timer_record import TimerRecord, delete_key
 from maxq.store.timer.timer_wheel import Slot
 
 

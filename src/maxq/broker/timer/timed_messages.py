@@ -13,6 +13,7 @@ from maxq.broker.timer.recall_message import RecallMessageProcessor
 from maxq.broker.timer.timer_admin import TimerAdminProcessor
 from maxq.broker.timer.timer_hook import TimerHook
 from maxq.broker.timer.timer_service import TimerParts, TimerService
+from maxq.broker.timer.timer_status import TimerStatus
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.route import MASTER_ID
@@ -74,6 +75,7 @@ class TimedMessages:
                 on_timed=self.service.wake,
             )
         )
+        self._status = TimerStatus(self.service, parts.settings, parts.clock)
         self._recall = RecallMessageProcessor(
             settings=parts.settings,
             store=parts.store,
@@ -87,6 +89,7 @@ class TimedMessages:
             settings=parts.settings,
             store=parts.store,
             service=self.service,
+            status=self._status,
             recall=self._recall,
             broker=parts.own,
             clock=parts.clock,
@@ -103,7 +106,7 @@ class TimedMessages:
         """See MessageKind. Without the wheel nothing is read."""
         if self._is_enabled:
             await self.service.load()
-            self._files.set_timer(self.service)
+            self._files.set_timer(self.service.exchange)
 
     def start(self) -> None:
         """Fill the wheel; SpecialServices says when to deliver."""
@@ -115,8 +118,8 @@ class TimedMessages:
         await self.service.shutdown()
 
     def runtime_info(self) -> dict[str, str]:
-        """See TimerService."""
-        return self.service.runtime_info()
+        """See TimerStatus."""
+        return self._status.runtime_info()
 
     def _count(self, message: MessageExtBrokerInner, result: PutMessageResult) -> None:
         """A delivery counts as a put, as a client's does."""

@@ -22,6 +22,7 @@ from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.timer.recall_message import RecallMessageProcessor
 from maxq.broker.timer.timer_service import TimerService
+from maxq.broker.timer.timer_status import TimerStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
@@ -34,9 +35,10 @@ from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
+from maxq.store.timer.roll_window import roll_window_ms
 from maxq.store.timer.timer_listing import LATE, UNREAD, TimerEntry, TimerListing
 from maxq.store.timer.timer_log import TimerLog
-from maxq.store.timer.timer_message_store import TIMER_TOPIC, TimerRecord, roll_window_ms, timer_record
+from maxq.store.timer.timer_record import TIMER_TOPIC, TimerRecord, timer_record
 
 _MOST_ENTRIES: Final = 1_000
 _FOUND_MOST: Final = 32
@@ -53,6 +55,7 @@ class TimerAdminProcessor(RequestProcessor):
         settings: BrokerSettings,
         store: MessageStore,
         service: TimerService,
+        status: TimerStatus,
         recall: RecallMessageProcessor,
         broker: BrokerAddress,
         clock: Clock,
@@ -60,6 +63,7 @@ class TimerAdminProcessor(RequestProcessor):
         self._settings = settings
         self._store = store
         self._service = service
+        self._status = status
         self._recall = recall
         self._broker = broker
         self._clock = clock
@@ -125,7 +129,7 @@ class TimerAdminProcessor(RequestProcessor):
                 ResponseCode.SYSTEM_ERROR, "this broker has no timer: timerWheelEnable is false, or it is starting"
             )
         timer = self._service.timer
-        return TimerListing(timer.wheel, timer.log, timer.record_at, timer.live_slot, timer.moved.counts)
+        return TimerListing(timer.wheel, timer.log, timer.topic.record_at, timer.live_slot, timer.moved.counts)
 
     async def _find(self, request: RemotingCommand) -> list[TimerEntry]:
         """The message with that unique key, found by the index."""
@@ -145,7 +149,7 @@ class TimerAdminProcessor(RequestProcessor):
         return entries + [
             listing.unread_entry(record)
             for record in records
-            if record.physical_offset not in in_wheel and self._service.timer.is_unread(record)
+            if record.physical_offset not in in_wheel and self._service.timer.topic.is_unread(record)
         ]
 
     def _answer(self, request: RemotingCommand, entries: list[TimerEntry], cursor: str) -> RemotingCommand:
@@ -156,7 +160,7 @@ class TimerAdminProcessor(RequestProcessor):
             "readTimeMs": timer.read_time_ms,
             "isDelivering": self._service.is_dequeuing,
             "pending": timer.pending,
-            "unread": timer.max_queue_offset - timer.queue_offset,
+            "unread": timer.topic.max_queue_offset - timer.topic.queue_offset,
             "closed": self._service.closed,
             "next": cursor,
             "entries": [entry.to_json(self._why(entry)) for entry in entries],
@@ -165,8 +169,8 @@ class TimerAdminProcessor(RequestProcessor):
 
     def _why(self, entry: TimerEntry) -> str:
         if entry.state == UNREAD:
-            return self._service.why_unread()
-        return self._service.why_late(entry.unit, entry.state == LATE)
+            return self._status.why_unread()
+        return self._status.why_late(entry.unit, entry.state == LATE)
 
 
 def _positions(timer_log: TimerLog, records: list[TimerRecord]) -> list[int]:

@@ -14,13 +14,13 @@ from enum import Enum, auto
 from typing import Final
 
 from maxq.broker.schedule_message.delayed_message import own_properties
+from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
 from maxq.protocol import message_const as const
 from maxq.protocol.message_properties import encode_properties
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
-from maxq.store.timer.delivered_copies import DeliveredBefore
-from maxq.store.timer.timer_message_store import TIMER_TOPIC, TimerRecord
+from maxq.store.timer.timer_record import TIMER_TOPIC, TimerRecord
 
 log = logging.getLogger(__name__)
 
@@ -56,31 +56,29 @@ class Delivery:
 
 
 class TimerDelivery:
-    """Makes copies and puts them.
-
-    Attributes:
-        delivered_before: copies that were there when this broker began to dequeue.
-    """
+    """Makes copies and puts them."""
 
     def __init__(
         self,
         clock: Clock,
         put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
         on_delivered: Callable[[MessageExtBrokerInner, PutMessageResult], None],
+        earlier: EarlierDeliveries,
     ) -> None:
         """
         Args:
             put: here, or to another broker group where this broker may not.
             on_delivered: told of everything that was put.
+            earlier: what needs no copy, for it has one.
         """
         self._clock = clock
         self._put = put
         self._on_delivered = on_delivered
-        self.delivered_before: DeliveredBefore = DeliveredBefore()
+        self._earlier = earlier
 
     async def deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> Delivery:
         """Put the copy of `record`; `rolls`: into the topic again."""
-        if self.delivered_before.take(record.identity, record.rolls):
+        if self._earlier.take(record):
             return Delivery(Outcome.DELIVERED)
         try:
             message = self._copy(record, enqueue_ms, rolls)

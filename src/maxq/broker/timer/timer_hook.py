@@ -21,7 +21,7 @@ from maxq.protocol import message_const as const
 from maxq.protocol.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
 from maxq.runtime.interfaces import Clock, Rng
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.timer.timer_message_store import precision_of
+from maxq.store.timer.roll_window import precision_of
 
 _TIMED_TYPES: Final = (0, MessageSysFlag.TRANSACTION_COMMIT)
 _MOMENTS: Final = (
@@ -80,9 +80,7 @@ class TimerHook:
             )
         return None
 
-    def _turn_away(
-        self, message: MessageExtBrokerInner, name: str, unit_ms: int, is_delay: bool
-    ) -> Refusal | None:
+    def _turn_away(self, message: MessageExtBrokerInner, name: str, unit_ms: int, is_delay: bool) -> Refusal | None:
         store = self._settings.store
         if not store.timer_wheel_enable:
             return Refusal(

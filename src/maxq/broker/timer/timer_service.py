@@ -1,14 +1,14 @@
 """TimerService: fills the wheel, and delivers what is due.
 
 One task does both, in turns: what has come is put into the wheel first, so that a marker that recalls a message is
-there when the message is due. Another task writes a checkpoint every timerFlushIntervalMs. The rules are in
+there when the message is due. Another task writes checkpoints (timer_checkpoints.py). The rules are in
 store/timer/timer_message_store.py.
 
 Only the master of a group, or the slave that acts for it, dequeues (SpecialServices starts and stops it). A slave fills
-its wheel as far as its master has, and takes over from the master's checkpoint how far it has delivered.
+its wheel as far as its master has (timer_exchange.py).
 
-Of a message that cannot be delivered only itself is late: it goes back into the wheel, 10 s later and then longer, and
-is never dropped. While the store takes nothing at all, everything waits.
+Of a message that cannot be delivered only itself is late: it goes back into the wheel, and is never dropped
+(timer_failures.py). While the store takes nothing at all, everything waits.
 
 Source:
     store/timer/TimerMessageStore.java (its services).
@@ -20,20 +20,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
 from maxq.broker.timer.slot_work import SlotWork
+from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
 from maxq.broker.timer.timer_delivery import NEVER_ENQUEUED, Delivery, Outcome, TimerDelivery
+from maxq.broker.timer.timer_exchange import TimerExchange
+from maxq.broker.timer.timer_failures import TimerFailures
 from maxq.config.settings import BrokerSettings
-from maxq.errors import RemoteProtocolError
-from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk
-from maxq.store.final_mark import LogMark
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
-from maxq.store.timer.delivered_copies import DeliveredBefore, copies_behind, first_position
 from maxq.store.timer.timer_log import Unit
-from maxq.store.timer.timer_message_store import Checkpoint, TimerMessageStore, TimerRecord
+from maxq.store.timer.timer_message_store import TimerMessageStore
+from maxq.store.timer.timer_record import TimerRecord
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +47,6 @@ _POLL_SECONDS: Final = 0.02  # with SYNC_FLUSH a message can be read a little af
 _POLLED_MS: Final = 1_000
 _CLOSED_SECONDS: Final = 0.5
 _CLEAN_SECONDS: Final = 30.0
-_AGAIN_MS: Final = 10_000
-_AGAIN_MOST_MS: Final = 600_000
-_IDLE_CHECKPOINT_MS: Final = 10_000
-_REMEMBERED_FAILURES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +70,18 @@ class TimerParts:
     on_failure: Callable[[str, BaseException], None]
 
 
-@dataclass(slots=True)
-class Failure:
-    """Why a message is late: how often it was tried, and what came of it last."""
-
-    times: int
-    reason: str
-
-
 class TimerService:
     """See the module. `load`, `begin` and `shutdown` are for every broker, `start` and `stop` for who speaks for its
     group.
 
     Attributes:
         timer: the state.
+        exchange: what other brokers of the group learn of it, and tell.
+        checkpoints: what writes it.
+        is_loaded: the files were read, and shutdown has not begun.
         is_dequeuing: this broker delivers.
-        failures: physical offset of a message's record → why it could not be delivered yet.
+        term: of the leadership that delivers (LogMark).
+        failures: messages that could not be delivered yet.
         closed: why nothing can be delivered now; empty if it can.
         enqueued, dequeued: messages since the start.
     """
@@ -96,25 +89,25 @@ class TimerService:
     def __init__(self, parts: TimerParts) -> None:
         self._parts = parts
         self.timer = TimerMessageStore(parts.store, disk=parts.disk, clock=parts.clock)
-        self._delivery = TimerDelivery(parts.clock, parts.put, parts.on_delivered)
+        self.exchange = TimerExchange(parts.store, self.timer)
+        self.checkpoints = TimerCheckpoints(
+            self.timer, self, settings=parts.settings, store=parts.store, clock=parts.clock
+        )
+        self._earlier = EarlierDeliveries(parts.store, self.timer)
+        self._delivery = TimerDelivery(parts.clock, parts.put, parts.on_delivered, self._earlier)
         self._tasks: list[asyncio.Task[None]] = []
         self._woken = asyncio.Event()
         self._polled_until_ms = 0
         self._is_wanted = False
         self._work: SlotWork | None = None
-        self._term = 0  # of the leadership that delivers (LogMark)
         self._tick_ms = 0
         self._tick_offset = 0
         self._is_enqueue_stuck = False
-        self._scanned_from: int | None = None
-        self._copied_until_ms = 0
-        self._from_master: TimerCheckpoint | None = None
-        self._metrics_of_master: bytes | None = None
         self._began_ms = 0
-        self._rates = (0.0, 0.0)
         self.is_loaded = False
         self.is_dequeuing = False
-        self.failures: dict[int, Failure] = {}
+        self.term = 0
+        self.failures = TimerFailures()
         self.closed = ""
         self.enqueued = 0
         self.dequeued = 0
@@ -131,7 +124,7 @@ class TimerService:
     def begin(self) -> None:
         """Fill the wheel and write checkpoints from now on."""
         self._began_ms = self._parts.clock.monotonic_ms()
-        for name, run in (("", self._run()), (" checkpoint", self._checkpoints()), (" cleaning", self._clean())):
+        for name, run in (("", self._run()), (" checkpoint", self.checkpoints.run()), (" cleaning", self._clean())):
             task = asyncio.get_running_loop().create_task(run, name=SERVICE_NAME + name)
             task.add_done_callback(self._ended)
             self._tasks.append(task)
@@ -158,7 +151,7 @@ class TimerService:
         dequeued = self.is_dequeuing
         if dequeued:
             self._end_dequeue()
-        await self._checkpoint(dequeues=dequeued, is_last=True)
+        await self.checkpoints.write(dequeues=dequeued, is_last=True)
         self.timer.release()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
@@ -176,13 +169,13 @@ class TimerService:
     async def _run(self) -> None:
         while True:
             self._woken.clear()
-            self._take_from_master()
+            self.exchange.apply(is_dequeuing=self.is_dequeuing)
             if self._is_wanted and not self.is_dequeuing:
                 await self._begin_dequeue()
             elif self.is_dequeuing and not self._is_wanted:
                 self._end_dequeue()
             moved = await self._enqueue(_ENQUEUE_AT_ONCE)
-            worked = self._may_dequeue() and await self._dequeue()
+            worked = self.may_dequeue() and await self._dequeue()
             await (asyncio.sleep(0) if moved or worked else self._wait())
 
     async def _wait(self) -> None:
@@ -207,25 +200,25 @@ class TimerService:
         if self._parts.settings.store.timer_stop_enqueue:
             return False
         for done in range(most):
-            if not self._may_enqueue():
+            if not self.may_enqueue():
                 return done > 0
-            record = self.timer.next_record()
+            record = self.timer.topic.next_record()
             if record is None:
                 self._is_enqueue_stuck = False
                 return done > 0
             if not await self._enqueue_one(record):
                 return done > 0
-            self.timer.enqueued()
+            self.timer.topic.advance()
             self.enqueued += 1
             self.on_enqueued(record)
         self._is_enqueue_stuck = False
         return True
 
-    def _may_enqueue(self) -> bool:
+    def may_enqueue(self) -> bool:
         """A slave stops where its master is; a master that does not speak for its group yet waits."""
         if self.is_dequeuing:
             return True
-        return self._is_slave() and self.timer.queue_offset < self.timer.master_queue_offset
+        return self._is_slave() and self.timer.topic.queue_offset < self.timer.master_queue_offset
 
     def _is_slave(self) -> bool:
         return self._parts.settings.store.broker_role == "SLAVE"
@@ -234,7 +227,7 @@ class TimerService:
         """False: try again later."""
         if not self.is_dequeuing:
             return record.out_ms < self.timer.read_time_ms or self.timer.put(record)
-        if self.timer.was_passed(record) or self._delivery.delivered_before.take(record.identity, record.rolls):
+        if self.timer.was_passed(record) or self._earlier.take(record):
             return True  # its slot may be a later one now than the one it was delivered from
         if not self.timer.is_past(record.out_ms):
             if not self.timer.put(record):
@@ -251,7 +244,8 @@ class TimerService:
 
     # ---- dequeue ----------------------------------------------------------------------------------------------------
 
-    def _may_dequeue(self) -> bool:
+    def may_dequeue(self) -> bool:
+        """This broker delivers, and no setting tells it to wait."""
         config = self._parts.settings.store
         waited_ms = self._parts.clock.monotonic_ms() - self._began_ms
         return self.is_dequeuing and not config.timer_stop_dequeue and waited_ms >= config.disappear_time_after_start
@@ -262,11 +256,11 @@ class TimerService:
             now = self.timer.write_time_ms
             if now != self._tick_ms:
                 self._tick_ms, self._tick_offset = now, self._taken_offset()
-            if self.timer.queue_offset < self._tick_offset and not self._is_enqueue_stuck:
+            if self.timer.topic.queue_offset < self._tick_offset and not self._is_enqueue_stuck:
                 return self._is_next_visible()
             slot = self.timer.next_slot(_SKIP_AT_ONCE)
             if slot is None:
-                self._caught_up()
+                self._earlier.forget_passed(self._tick_ms)
                 return self.timer.read_time_ms < now
             self._work = SlotWork(slot, self.timer.open(slot), self._parts.store.max_physical_offset)
         return await self._work_on(self._work)
@@ -278,14 +272,14 @@ class TimerService:
         if self._parts.store.ledger is None:
             return True  # checkpoints wait for the disk
         mark = marks.mark()
-        return mark.term == self._term and await marks.make_final(mark)
+        return mark.term == self.term and await marks.make_final(mark)
 
     def _taken_offset(self) -> int:
         """Where the topic ends for those who put; with SYNC_FLUSH the last of it can be read a little later."""
-        return self.timer.taken_queue_offset if self._parts.is_local() else self.timer.max_queue_offset
+        return self.timer.topic.taken_queue_offset if self._parts.is_local() else self.timer.topic.max_queue_offset
 
     def _is_next_visible(self) -> bool:
-        if self.timer.queue_offset < self.timer.max_queue_offset:
+        if self.timer.topic.queue_offset < self.timer.topic.max_queue_offset:
             return True
         self._polled_until_ms = self._parts.clock.monotonic_ms() + _POLLED_MS
         return False
@@ -310,7 +304,7 @@ class TimerService:
         """False: nothing can be delivered now."""
         if not self.timer.moved.counts(unit):
             return True
-        record = self.timer.record_at(unit.physical_offset, unit.size)
+        record = self.timer.topic.record_at(unit.physical_offset, unit.size)
         if record is None:
             self.timer.moved.forget(unit.physical_offset)
             return True
@@ -356,24 +350,20 @@ class TimerService:
         return True
 
     def _is_done(self, record: TimerRecord) -> None:
-        self.failures.pop(record.physical_offset, None)
+        self.failures.forget(record.physical_offset)
         self.timer.moved.forget(record.physical_offset)
 
     def _postpone(self, record: TimerRecord, delivery: Delivery) -> bool:
-        before = self.failures.pop(record.physical_offset, None)
-        times = 1 if before is None else before.times + 1
-        wait_ms = min(_AGAIN_MS << min(times - 1, 20), _AGAIN_MOST_MS)
+        failure = self.failures.next(record.physical_offset, delivery.reason)
         now = self._parts.clock.wall_ms()
         # what goes round comes back at its own time at the latest: a marker that recalls it is there then
-        if not self.timer.move(record, now + wait_ms if record.out_ms <= now else 0):
+        if not self.timer.move(record, now + failure.wait_ms if record.out_ms <= now else 0):
             return False
-        while len(self.failures) >= _REMEMBERED_FAILURES:
-            del self.failures[next(iter(self.failures))]
-        self.failures[record.physical_offset] = Failure(times, delivery.reason)
+        self.failures.put(record.physical_offset, failure)
         log.error(
             "a timer message of %s (%s, physical offset %d), due at %d, could not be delivered %d times, and is tried "
-            "again: %s", record.real_topic, record.unique_key, record.physical_offset, record.out_ms, times,
-            delivery.reason,
+            "again: %s", record.real_topic, record.unique_key, record.physical_offset, record.out_ms,
+            failure.times, failure.reason,
         )  # fmt: skip
         return True
 
@@ -381,13 +371,9 @@ class TimerService:
 
     async def _begin_dequeue(self) -> None:
         """Find out what was delivered that the checkpoint does not know of."""
-        self._term = self._parts.store.marks.mark().term
+        self.term = self._parts.store.marks.mark().term
         self.timer.take_over()
-        start = self.timer.dedupe_position
-        if start is None:
-            start = first_position(self._parts.store, self.timer.read_time_ms)
-        self._scanned_from = max(start, self._parts.store.min_physical_offset)
-        self._delivery.delivered_before = await self._copies(self._scanned_from)
+        await self._earlier.look_for()
         self._take_strangers()
         self.is_dequeuing = True
         log.info("the timer delivers, from %d on", self.timer.read_time_ms)
@@ -395,33 +381,14 @@ class TimerService:
     def _take_strangers(self) -> None:
         """What the one before had moved and not delivered is due now."""
         for record in self.timer.strangers():
-            if self._delivery.delivered_before.take(record.identity, record.rolls):
+            if self._earlier.take(record):
                 self.timer.moved.forget(record.physical_offset)
             else:
                 self.timer.move(record, self._parts.clock.wall_ms())
 
-    async def _copies(self, start: int) -> DeliveredBefore:
-        found = DeliveredBefore()
-        self._copied_until_ms = 0
-        if self.timer.max_queue_offset:
-            for copies in copies_behind(self._parts.store, start):
-                for identity, rolls, made_ms in copies:
-                    found.add(identity, rolls)
-                    self._copied_until_ms = max(self._copied_until_ms, made_ms)
-                await asyncio.sleep(0)
-        return found
-
-    def _caught_up(self) -> None:
-        """What the one before had delivered has been passed over: not before it is as late as when it was delivered,
-        for the clock may have been set back since."""
-        passed_ms = max(self._tick_ms, self.timer.floor(self._copied_until_ms))
-        if self._scanned_from is not None and self.timer.read_time_ms >= passed_ms:
-            self._scanned_from = None
-            self._delivery.delivered_before = DeliveredBefore()
-
     def _end_dequeue(self) -> None:
         if self._parts.store.ledger is None:
-            self.timer.dedupe_position = self._dedupe_position()
+            self.timer.dedupe_position = self.dedupe_position()
         else:  # what was delivered since the last checkpoint may be gone: whoever leads next begins there
             self.timer.master_queue_offset = self.timer.saved.master_timer_queue_offset
             self.timer.moved.take_again(self.timer.saved.moved)
@@ -430,62 +397,11 @@ class TimerService:
         self.is_dequeuing = False
         log.info("the timer no longer delivers")
 
-    def _dedupe_position(self) -> int:
+    def dedupe_position(self) -> int:
         """Copies of what a checkpoint of now does not know to be delivered lie behind it."""
-        if self._scanned_from is not None:
-            return self._scanned_from
+        if self._earlier.scanned_from is not None:
+            return self._earlier.scanned_from
         return self._parts.store.max_physical_offset if self._work is None else self._work.began_at
-
-    # ---- checkpoints ------------------------------------------------------------------------------------------------
-
-    async def _checkpoints(self) -> None:
-        while True:
-            began_ms, enqueued, dequeued = self._parts.clock.monotonic_ms(), self.enqueued, self.dequeued
-            await asyncio.sleep(self._parts.settings.store.timer_flush_interval_ms / 1000)
-            await self._checkpoint(dequeues=self.is_dequeuing)
-            seconds = max(self._parts.clock.monotonic_ms() - began_ms, 1) / 1000
-            self._rates = ((self.enqueued - enqueued) / seconds, (self.dequeued - dequeued) / seconds)
-
-    async def _checkpoint(self, *, dequeues: bool, is_last: bool = False) -> None:
-        known = self.timer.dedupe_position
-        position = known
-        if dequeues:
-            position = self._dedupe_position()
-        elif position is None:  # another broker delivers, and its read time is all that is known
-            position = first_position(self._parts.store, self.timer.read_time_ms)
-        checkpoint, mark = self.timer.freeze(position, dequeues=dequeues), self._parts.store.marks.mark()
-        saved, values = self.timer.saved, checkpoint.values
-        moved_ms = values.last_read_time_ms - saved.last_read_time_ms
-        is_idle = (
-            not checkpoint.pages
-            and values.last_timer_queue_offset == saved.last_timer_queue_offset
-            and values.last_timer_log_flush_pos == saved.last_timer_log_flush_pos
-            and 0 <= moved_ms < _IDLE_CHECKPOINT_MS
-        )
-        written = False
-        try:
-            if (is_last or not is_idle) and await self._may_write(checkpoint, mark if dequeues else None):
-                await run_blocking(self._write, checkpoint)
-                written = True
-        except OSError as error:
-            log.error("the timer's checkpoint cannot be written, it is tried again: %s", error)
-        finally:
-            self.timer.thaw(checkpoint, written=written)
-
-    async def _may_write(self, checkpoint: Checkpoint, mark: LogMark | None) -> bool:
-        """Can all that it rests on be lost no more? `mark`: of who delivers; another's wheel rests on what it read."""
-        store = self._parts.store
-        if mark is not None:
-            return mark.term == self._term and await store.marks.make_final(mark)
-        if store.flushed_offset < checkpoint.log_end:
-            await store.flush()
-        return store.flushed_offset >= checkpoint.log_end
-
-    def _write(self, checkpoint: Checkpoint) -> None:
-        self.timer.write(checkpoint)
-        if self.timer.metrics.is_changed:
-            self.timer.metrics.is_changed = False
-            self.timer.metrics.persist()
 
     async def _clean(self) -> None:
         """Delete files of the timer log whose messages the CommitLog no longer has."""
@@ -496,91 +412,3 @@ class TimerService:
                     await run_blocking(file.destroy)
                 except OSError as error:
                     log.error("%s cannot be deleted: %s", file.path, error)
-
-    # ---- what the group knows (CarriedFiles; called in other threads) ------------------------------------------------
-
-    def checkpoint(self) -> TimerCheckpoint:
-        """How far the timer is, as far as the disk knows."""
-        return self.timer.saved
-
-    def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:
-        """How far the other broker of the group is that delivered until now. False if that is known."""
-        saved = self._from_master or self.timer.saved
-        if (checkpoint.last_read_time_ms, checkpoint.master_timer_queue_offset, checkpoint.data_version) == (
-            saved.last_read_time_ms,
-            saved.master_timer_queue_offset,
-            saved.data_version,
-        ):
-            return False
-        self._from_master = checkpoint
-        return True
-
-    def metrics(self) -> bytes:
-        """Messages waiting, by topic."""
-        return self.timer.metrics.encode()
-
-    def take_metrics(self, text: bytes) -> bool:
-        """What the master says of them. False if that is known."""
-        if text == self._metrics_of_master:
-            return False
-        self._metrics_of_master = text
-        return True
-
-    def _take_from_master(self) -> None:
-        checkpoint, text = self._from_master, self._metrics_of_master
-        self._metrics_of_master = None
-        if self.is_dequeuing:
-            self._from_master = None
-            return
-        # were the other broker lost now, nobody would deliver again what this log does not have yet
-        if checkpoint is not None and checkpoint.log_end <= self._parts.store.max_physical_offset:
-            self._from_master = None
-            self.timer.adopt(checkpoint)
-        if text is not None:
-            try:
-                self.timer.metrics.decode(text)
-                self.timer.metrics.is_changed = True
-            except RemoteProtocolError as error:
-                log.warning("the master's timer metrics cannot be read: %s", error)
-
-    # ---- looking ----------------------------------------------------------------------------------------------------
-
-    def why_late(self, unit: Unit, is_late: bool) -> str:
-        """Why a message was not delivered yet; empty if it is not late."""
-        failure = self.failures.get(unit.physical_offset)
-        if failure is not None:
-            return f"could not be delivered {failure.times} times, it is tried again: {failure.reason}"
-        if not is_late:
-            return ""
-        config = self._parts.settings.store
-        if not self.is_dequeuing:
-            return "this broker does not speak for its group: the master, or who acts for it, delivers"
-        if config.timer_stop_dequeue:
-            return "timerStopDequeue is true"
-        if not self._may_dequeue():
-            return f"disappearTimeAfterStart is {config.disappear_time_after_start} ms"
-        if self.closed:
-            return f"nothing can be stored: {self.closed}"
-        behind_ms = self._parts.clock.wall_ms() - self.timer.read_time_ms
-        return f"the timer is {behind_ms} ms behind, {self.timer.pending} messages wait"
-
-    def why_unread(self) -> str:
-        """Why messages lie in the topic and are not in the wheel."""
-        if self._parts.settings.store.timer_stop_enqueue:
-            return "timerStopEnqueue is true"
-        if not self._may_enqueue():
-            return "this broker's wheel is as far as that of the broker that delivers"
-        return f"the wheel is {self.timer.max_queue_offset - self.timer.queue_offset} messages behind"
-
-    def runtime_info(self) -> dict[str, str]:
-        """The timer's part of GET_BROKER_RUNTIME_INFO."""
-        if not self.is_loaded:
-            return {}
-        read_behind_ms = max(0, self._parts.clock.wall_ms() - self.timer.read_time_ms - self.timer.precision_ms)
-        return {
-            "timerReadBehind": str(read_behind_ms // 1000),
-            "timerOffsetBehind": str(self.timer.max_queue_offset - self.timer.queue_offset),
-            "timerCongestNum": str(self.timer.pending),
-            "timerEnqueueTps": f"{self._rates[0]:.1f}",
-            "timerDequeueTps": f"{self._rates[1]:.1f}",
-        }

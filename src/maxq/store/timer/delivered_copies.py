@@ -13,7 +13,7 @@ from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message import MessageExt
 from maxq.store.log_search import records_with
 from maxq.store.message_store import MessageStore
-from maxq.store.timer.timer_message_store import TIMER_TOPIC, timer_record
+from maxq.store.timer.timer_record import TIMER_TOPIC, timer_record
 
 #: (topic, unique key, TIMER_OUT_MS, times put again) of the message it is a copy of.
 Identity = tuple[str, str, str, str]

@@ -13,7 +13,8 @@ from maxq.store.timer.moved_messages import MovedMessages
 from maxq.store.timer.timer_checkpoint_file import FILE_NAME, TimerCheckpointFile
 from maxq.store.timer.timer_listing import TimerListing
 from maxq.store.timer.timer_log import TimerLog
-from maxq.store.timer.timer_message_store import WHEEL_NAME, TimerRecord, timer_record
+from maxq.store.timer.timer_message_store import WHEEL_NAME
+from maxq.store.timer.timer_record import TimerRecord, timer_record
 from maxq.store.timer.timer_recovery import TimerRecovery
 from maxq.store.timer.timer_wheel import EMPTY, Slot
 from maxq.store.tools.store_files import DataFile

@@ -12,7 +12,7 @@ from typing import Any, Final
 from maxq.errors import RemoteProtocolError
 from maxq.protocol import message_const as const
 from maxq.store.timer.timer_log import TimerLog, Unit
-from maxq.store.timer.timer_message_store import TimerRecord
+from maxq.store.timer.timer_record import TimerRecord
 from maxq.store.timer.timer_wheel import Slot, TimerWheel
 
 #: Slots looked at for one page; a page of an empty stretch of the wheel costs some milliseconds.
@@ -147,9 +147,7 @@ class TimerListing:
         return [
             self._entry(unit, now_ms)
             for unit in units
-            if unit is not None
-            and self._live_slot(unit.due_ms).last_position >= unit.position
-            and self._counts(unit)
+            if unit is not None and self._live_slot(unit.due_ms).last_position >= unit.position and self._counts(unit)
         ]
 
     def unread_entry(self, record: TimerRecord) -> TimerEntry:

@@ -10,10 +10,10 @@ over. Rules:
 
 * Everything due before `read_time_ms` was delivered; slots that were delivered are cleared. When something comes that
   is due later than now and before the read time (the clock was set back), the read time goes back to it.
-* Slots that another broker delivered (Java's wheel, the master's of a slave) are not cleared. They are recognised by
-  `_settled`, pairs of a time and a position: slots before the one whose last unit lies before the other are over. There
-  may be several: the next master's clock can be behind the last one's, and what it still has to deliver is not over.
-* What is due beyond the roll window is put into a slot within it, from which its record is put into the topic again.
+* Slots that another broker delivered (Java's wheel, the master's of a slave) are not cleared, but known to be over
+  (settled_slots.py).
+* What is due beyond the roll window is put into a slot within it (roll_window.py), from which its record is put into
+  the topic again.
 * A checkpoint (`freeze`, `write`, `thaw`) is one moment's state: read time, queue offset, timer log, wheel. It is
   written when the CommitLog is durable up to that moment, so nothing counts as delivered whose copy a power loss takes.
   Copies of what was delivered after it lie behind `dedupe_position` in the CommitLog, where the next start finds them
@@ -25,104 +25,29 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
-from maxq.config.message_store_config import MessageStoreConfig
-from maxq.errors import RemoteProtocolError
-from maxq.protocol import message_const as const
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.timer_checkpoint import MovedMessage, TimerCheckpoint
 from maxq.protocol.java_hash import java_hash
-from maxq.protocol.message import MessageExt, decode_record
 from maxq.runtime.interfaces import Clock, Disk
-from maxq.store.consume_queue import BLANK_UNIT_SIZE
 from maxq.store.message_store import MessageStore
 from maxq.store.timer.moved_messages import MovedMessages
+from maxq.store.timer.roll_window import precision_of, roll_window_ms, slot_within
+from maxq.store.timer.settled_slots import SettledSlots
 from maxq.store.timer.timer_checkpoint_file import FILE_NAME as CHECKPOINT_NAME
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
-from maxq.store.timer.timer_log import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MOVED, MAGIC_ROLL, TimerLog, Unit
+from maxq.store.timer.timer_log import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MOVED, TimerLog, Unit
 from maxq.store.timer.timer_metrics import FILE_NAME as METRICS_NAME
 from maxq.store.timer.timer_metrics import TimerMetrics
+from maxq.store.timer.timer_record import TIMER_TOPIC, TimerRecord
 from maxq.store.timer.timer_recovery import TimerRecovery
-from maxq.store.timer.timer_wheel import EMPTY, SLOTS, SLOTS_PER_LAP, Slot, TimerWheel
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
+from maxq.store.timer.timer_topic import TimerTopic
+from maxq.store.timer.timer_wheel import EMPTY, SLOTS, Slot, TimerWheel
 
 log = logging.getLogger(__name__)
 
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 WHEEL_NAME: Final = "timerwheel"
 
-_PRECISIONS: Final = (1000, 500, 200, 100)
-_BLANK_SLOTS: Final = 60
 _HOUR_MS: Final = 3_600_000
-_SETTLED_PAIRS: Final = 15
-
-
-@dataclass(frozen=True, slots=True)
-class TimerRecord:
-    """A message of the timer topic.
-
-    Attributes:
-        out_ms: the slot it is due in.
-        real_topic: where it is delivered.
-        delete_key: TIMER_DEL_UNIQKEY; it is a marker that recalls another message.
-        rolls: how often it was put into the topic again.
-    """
-
-    physical_offset: int
-    size: int
-    out_ms: int
-    real_topic: str
-    unique_key: str
-    delete_key: str | None
-    rolls: int
-    message: MessageExt
-
-    @property
-    def identity(self) -> tuple[str, str, str, str]:
-        """What its copies have, too, however often it went round. A marker's differs from that of what it recalls."""
-        return self.real_topic, self.unique_key, str(self.out_ms), self.delete_key or ""
-
-
-def delete_key(topic: str, unique_key: str) -> str:
-    """What a marker names a message by, in the longer form; the shorter one is the unique key alone."""
-    return f"{topic}+{unique_key}"
-
-
-def timer_record(message: MessageExt, physical_offset: int) -> TimerRecord | None:
-    """What the timer needs of a message; None if it is none of the timer's."""
-    properties = message.properties
-    out_ms = _number(properties.get(const.PROPERTY_TIMER_OUT_MS))
-    real_topic = properties.get(const.PROPERTY_REAL_TOPIC)
-    if message.topic != TIMER_TOPIC or out_ms is None or not real_topic:
-        return None
-    return TimerRecord(
-        physical_offset,
-        message.store_size,
-        out_ms,
-        real_topic,
-        message.uniq_key or f"{message.born_timestamp}-{message.body_crc}",
-        properties.get(const.PROPERTY_TIMER_DEL_UNIQKEY),
-        _number(properties.get(const.PROPERTY_TIMER_ROLL_TIMES)) or 0,
-        message,
-    )
-
-
-def precision_of(config: MessageStoreConfig) -> int:
-    """timerPrecisionMs, taken down to one of 100, 200, 500, 1000 ms."""
-    for precision in _PRECISIONS:
-        if precision <= config.timer_precision_ms:
-            return precision
-    return _PRECISIONS[-1]
-
-
-def roll_window_ms(config: MessageStoreConfig) -> int:
-    """How far ahead a message lies in the wheel at most: timerRollWindowSlot, and two thirds of fileReservedTime, for a
-    record must be put into the log again before it is cleaned away."""
-    slots = config.timer_roll_window_slot
-    if not 2 <= slots <= SLOTS_PER_LAP - _BLANK_SLOTS:
-        slots = SLOTS_PER_LAP - _BLANK_SLOTS
-    precision = precision_of(config)
-    reserved_ms = max(config.file_reserved_time * _HOUR_MS * 2 // 3, 2 * precision)
-    return min(slots * precision, reserved_ms // precision * precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +71,7 @@ class TimerMessageStore:
 
     Attributes:
         read_time_ms: everything due before was delivered.
-        queue_offset: place in the timer topic up to which the wheel is filled.
+        topic: what is to be put into the wheel.
         pending: messages in the wheel; recalled ones do not count.
         master_queue_offset: how far the master of this slave has filled its wheel.
         dedupe_position: copies of what was delivered since the last checkpoint lie behind it; None: nobody knows.
@@ -166,7 +91,7 @@ class TimerMessageStore:
         self._wheel_path = root / WHEEL_NAME
         self.wheel: TimerWheel
         self.read_time_ms = 0
-        self.queue_offset = 0
+        self.topic = TimerTopic(store)
         self.pending = 0
         self.master_queue_offset = 0
         self.dedupe_position: int | None = None
@@ -174,8 +99,7 @@ class TimerMessageStore:
         self.moved = MovedMessages()
         self._version = DataVersion()
         self._passed = (0, 0)  # another broker delivered what lies before this in the topic and was due before this
-        self._known: set[int] = set()
-        self._settled: list[tuple[int, int]] = []  # times fall, positions rise
+        self._settled = SettledSlots()
         self._stuck_on: int | None = None
         self._open_ms: int | None = None
 
@@ -195,19 +119,19 @@ class TimerMessageStore:
         found = recovery.run()
         self.wheel = found.wheel
         self.pending = found.pending
-        self._known = found.enqueued
+        self.topic.in_wheel = found.enqueued
         self.saved = self._file.checkpoint
         self._version = self.saved.data_version.copy()
         self.dedupe_position = self._file.dedupe_position
         self.moved.take(self.saved.moved, self.log.max_offset)
         self.master_queue_offset = self.saved.master_timer_queue_offset
         self.read_time_ms = found.read_time_ms
-        self._settled = [found.settled]
-        self._set_queue_offset(min(self.saved.last_timer_queue_offset, self.master_queue_offset))
+        self._settled.add(*found.settled)
+        self.topic.read_from(min(self.saved.last_timer_queue_offset, self.master_queue_offset))
         self._skip_to(found.earliest_ms)
         log.info(
             "timer: %d messages wait; everything before %d is delivered; the topic is read up to %d of %d",
-            self.pending, self.read_time_ms, self.queue_offset, self.max_queue_offset,
+            self.pending, self.read_time_ms, self.topic.queue_offset, self.topic.max_queue_offset,
         )  # fmt: skip
 
     def _skip_to(self, earliest_ms: int | None) -> None:
@@ -215,7 +139,7 @@ class TimerMessageStore:
         from the topic yet may belong there, unless it is older than the wheel."""
         now = self.write_time_ms
         first = now if earliest_ms is None else min(now, earliest_ms)
-        if self.queue_offset < self.max_queue_offset:
+        if self.topic.queue_offset < self.topic.max_queue_offset:
             first = min(first, now - SLOTS * self.precision_ms)
         self.read_time_ms = max(self.read_time_ms, first)
 
@@ -223,10 +147,6 @@ class TimerMessageStore:
         """Give up the files; nothing is written."""
         self.wheel.release()
         self.log.release()
-
-    def _set_queue_offset(self, offset: int) -> None:
-        low = max(self._store.min_offset(TIMER_TOPIC, 0), 0)
-        self.queue_offset = min(max(offset, low), self.max_queue_offset)
 
     # --- time ---
 
@@ -239,59 +159,6 @@ class TimerMessageStore:
         return self.floor(self._clock.wall_ms())
 
     # --- enqueue ---
-
-    @property
-    def max_queue_offset(self) -> int:
-        return self._store.max_offset(TIMER_TOPIC, 0)
-
-    @property
-    def taken_queue_offset(self) -> int:
-        """`max_queue_offset`, and what was put here and cannot be read yet."""
-        queue = self._store.queue(TIMER_TOPIC, 0)
-        return 0 if queue is None else max(queue.max_offset, queue.tail.next_queue_offset)
-
-    def next_record(self) -> TimerRecord | None:
-        """The next message of the topic that is not in the wheel yet; None if there is none. Call `enqueued` when it is
-        dealt with. What cannot be read is passed over, with a line in the log."""
-        queue = self._store.queue(TIMER_TOPIC, 0)
-        if queue is None:
-            return None
-        low = self._store.min_offset(TIMER_TOPIC, 0)
-        if self.queue_offset < low:
-            log.error("timer messages %d to %d were cleaned away before they were read", self.queue_offset, low - 1)
-            self.queue_offset = low
-        while self.queue_offset < queue.max_offset:
-            unit = queue.unit(self.queue_offset)
-            is_message = unit is not None and unit[1] != BLANK_UNIT_SIZE and unit[2] != DAMAGED_TAGS_CODE
-            if unit is not None and is_message and unit[0] not in self._known:
-                record = self.record_at(unit[0], unit[1])
-                if record is not None:
-                    return record
-            self.queue_offset += 1
-        return None
-
-    def enqueued(self) -> None:
-        """The message that `next_record` gave is in the wheel, or delivered."""
-        self.queue_offset += 1
-
-    def is_unread(self, record: TimerRecord) -> bool:
-        """It is not in the wheel yet."""
-        return record.message.queue_offset >= self.queue_offset and record.physical_offset not in self._known
-
-    def record_at(self, physical_offset: int, size: int) -> TimerRecord | None:
-        """The timer message whose record is there; None, with a line in the log, if there is none."""
-        view = self._store.select_one_message(physical_offset)
-        if view is None or len(view) != size:
-            log.error("no record of %d bytes is at physical offset %d: a timer message is lost", size, physical_offset)
-            return None
-        try:
-            record = timer_record(decode_record(view), physical_offset)
-        except RemoteProtocolError as error:
-            log.error("the timer message at physical offset %d cannot be read: %s", physical_offset, error)
-            return None
-        if record is None:
-            log.error("the record at physical offset %d is no timer message", physical_offset)
-        return record
 
     def is_past(self, out_ms: int) -> bool:
         """The wheel has passed this slot, and it is over: deliver at once."""
@@ -362,13 +229,8 @@ class TimerMessageStore:
         now, stored = self.write_time_ms, self.floor(record.message.store_timestamp)
         return stored if abs(now - stored) <= _HOUR_MS else now
 
-    def _slot_for(self, due: int, now: int) -> tuple[int, int]:
-        window = roll_window_ms(self._store.config)
-        beyond = due - now - window
-        if beyond < 0:
-            return due, MAGIC_DEFAULT
-        half = window // self.precision_ms // 2 * self.precision_ms
-        return now + (half if beyond < window // 3 else window), MAGIC_DEFAULT | MAGIC_ROLL  # time enough for the next
+    def _slot_for(self, due_ms: int, now_ms: int) -> tuple[int, int]:
+        return slot_within(roll_window_ms(self._store.config), self.precision_ms, due_ms=due_ms, now_ms=now_ms)
 
     def _live(self, due: int) -> Slot | None:
         """The slot of `due`, EMPTY if nothing is in it; None if another lap's messages still wait there."""
@@ -380,11 +242,7 @@ class TimerMessageStore:
         return slot
 
     def _is_over(self, slot: Slot) -> bool:
-        return slot.last_position < 0 or slot.last_position < self._settled_position(slot.time_ms)
-
-    def _settled_position(self, slot_ms: int) -> int:
-        """Units of this slot that lie before it were delivered elsewhere."""
-        return max((position for time_ms, position in self._settled if slot_ms < time_ms), default=0)
+        return slot.last_position < 0 or slot.last_position < self._settled.position_of(slot.time_ms)
 
     def _say_stuck(self, record: TimerRecord) -> None:
         if self._stuck_on != record.physical_offset:
@@ -430,7 +288,7 @@ class TimerMessageStore:
     def units_of(self, slot: Slot) -> list[Unit]:
         """The units of a slot, oldest first."""
         units: list[Unit] = []
-        floor = self._settled_position(slot.time_ms)
+        floor = self._settled.position_of(slot.time_ms)
         position = slot.last_position
         while position >= floor:
             unit = self.log.read(position)
@@ -467,21 +325,20 @@ class TimerMessageStore:
         self.master_queue_offset = checkpoint.master_timer_queue_offset
         self._version = checkpoint.data_version.copy()
         self._passed = (self.master_queue_offset, self.read_time_ms)
-        later = [pair for pair in self._settled if pair[0] > self.read_time_ms][-_SETTLED_PAIRS:]
-        self._settled = [*later, (self.read_time_ms, self.log.max_offset)]
+        self._settled.add(self.read_time_ms, self.log.max_offset)
         self.dedupe_position = None
         self.moved.take(checkpoint.moved, self.log.max_offset)
 
     def take_over(self) -> None:
         """This broker dequeues from now on: what the one before it had not read is read here, but for what is in this
         wheel."""
-        before = self.queue_offset
-        self._set_queue_offset(min(before, self.master_queue_offset))
+        before = self.topic.queue_offset
+        self.topic.read_from(min(before, self.master_queue_offset))
         queue = self._store.queue(TIMER_TOPIC, 0)
-        unit = None if queue is None or self.queue_offset >= before else queue.unit(self.queue_offset)
+        unit = None if queue is None or self.topic.queue_offset >= before else queue.unit(self.topic.queue_offset)
         if unit is not None:
             units = self.log.units_of_records(unit[0])
-            self._known |= {
+            self.topic.in_wheel |= {
                 one.physical_offset for one in units
                 if not one.is_moved and self.live_slot(one.due_ms).last_position >= one.position
             }  # fmt: skip
@@ -494,7 +351,7 @@ class TimerMessageStore:
             units = self.units_of(self.live_slot(slot_ms))
             if any(unit.physical_offset == physical_offset for unit in units):
                 continue
-            record = self.record_at(physical_offset, size)
+            record = self.topic.record_at(physical_offset, size)
             if record is None:
                 self.moved.forget(physical_offset)
             else:
@@ -506,17 +363,17 @@ class TimerMessageStore:
     def freeze(self, dedupe_position: int, *, dequeues: bool) -> Checkpoint:
         """The state of now. Call `write` when the CommitLog is durable up to its `log_end`, and then `thaw`."""
         if dequeues:
-            self.master_queue_offset = self.queue_offset
+            self.master_queue_offset = self.topic.queue_offset
         before = self.saved
         if dequeues and (before.last_read_time_ms, before.last_timer_queue_offset) != (
             self.read_time_ms,
-            self.queue_offset,
+            self.topic.queue_offset,
         ):
             self._version.next_version(self._clock.wall_ms())
         values = TimerCheckpoint(
             self.read_time_ms,
             self.log.max_offset,
-            min(self.queue_offset, self.master_queue_offset),
+            min(self.topic.queue_offset, self.master_queue_offset),
             self.master_queue_offset,
             self._version.copy(),
             self.moved.all(),
@@ -539,10 +396,3 @@ class TimerMessageStore:
         if written:
             self.saved = checkpoint.values
             self.dedupe_position = checkpoint.dedupe_position
-
-
-def _number(text: str | None) -> int | None:
-    if text is None:
-        return None
-    digits = text[1:] if text[:1] == "-" else text
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None

@@ -137,6 +137,11 @@ class TimerWorld:
         await asyncio.sleep(duration_ms / 1000)
 
 
+def lateness(world: TimerWorld) -> list[int]:
+    """By how many ms each delivered message was stored after its time; its body says when that was."""
+    return [message.store_timestamp - int(message.body) for message in world.delivered()]
+
+
 Story = Callable[[TimerWorld], Awaitable[None]]
 
 

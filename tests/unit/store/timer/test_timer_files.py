@@ -13,9 +13,9 @@ from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.java_hash import java_hash
 from maxq.runtime.system import SystemDisk
 from maxq.store.timer import timer_wheel
+from maxq.store.timer.roll_window import precision_of, roll_window_ms
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
 from maxq.store.timer.timer_log import MAGIC_DEFAULT, TimerLog, Unit
-from maxq.store.timer.timer_message_store import precision_of, roll_window_ms
 from maxq.store.timer.timer_recovery import TimerRecovery
 from maxq.store.timer.timer_wheel import EMPTY, SLOTS, WHEEL_SIZE, Slot, TimerWheel
 from maxq.testing.sim_clock import SimClock

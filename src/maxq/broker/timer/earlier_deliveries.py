@@ -1,0 +1,58 @@
+"""EarlierDeliveries: what was delivered and the checkpoint does not know of, when a broker begins to deliver.
+
+The copies lie behind a place in the CommitLog that the checkpoint names. They are looked for once, and forgotten when
+the wheel has passed all that they may be copies of.
+"""
+
+import asyncio
+
+from maxq.store.message_store import MessageStore
+from maxq.store.timer.delivered_copies import DeliveredBefore, copies_behind, first_position
+from maxq.store.timer.timer_message_store import TimerMessageStore
+from maxq.store.timer.timer_record import TimerRecord
+
+
+class EarlierDeliveries:
+    """See the module.
+
+    Attributes:
+        scanned_from: physical offset behind which the copies lie; None once the wheel has passed them.
+    """
+
+    def __init__(self, store: MessageStore, timer: TimerMessageStore) -> None:
+        self._store = store
+        self._timer = timer
+        self._copies = DeliveredBefore()
+        self._made_until_ms = 0
+        self.scanned_from: int | None = None
+
+    async def look_for(self) -> None:
+        """Read the end of the log, in turns."""
+        start = self._timer.dedupe_position
+        if start is None:
+            start = first_position(self._store, self._timer.read_time_ms)
+        self.scanned_from = max(start, self._store.min_physical_offset)
+        self._copies = await self._found(self.scanned_from)
+
+    async def _found(self, start: int) -> DeliveredBefore:
+        found = DeliveredBefore()
+        self._made_until_ms = 0
+        if self._timer.topic.max_queue_offset:
+            for copies in copies_behind(self._store, start):
+                for identity, rolls, made_ms in copies:
+                    found.add(identity, rolls)
+                    self._made_until_ms = max(self._made_until_ms, made_ms)
+                await asyncio.sleep(0)
+        return found
+
+    def take(self, record: TimerRecord) -> bool:
+        """Was it delivered? Its copy counts for no other then."""
+        return self._copies.take(record.identity, record.rolls)
+
+    def forget_passed(self, now_ms: int) -> None:
+        """All slots before `now_ms` are delivered. What was delivered before has been passed over then, but for a clock
+        that was set back since: not before it is as late as when the copies were made."""
+        passed_ms = max(now_ms, self._timer.floor(self._made_until_ms))
+        if self.scanned_from is not None and self._timer.read_time_ms >= passed_ms:
+            self.scanned_from = None
+            self._copies = DeliveredBefore()

@@ -1,0 +1,69 @@
+"""TimerExchange: what the brokers of a group tell each other of the timer, by way of CarriedFiles.
+
+A slave fills its wheel as far as its master has, and takes over from the master's checkpoint how far that has
+delivered. What comes is kept until the timer's task takes it, for CarriedFiles calls in other threads.
+"""
+
+import logging
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.store.message_store import MessageStore
+from maxq.store.timer.timer_message_store import TimerMessageStore
+
+log = logging.getLogger(__name__)
+
+
+class TimerExchange:
+    """A RunningTimer (broker/slave/carried_files.py)."""
+
+    def __init__(self, store: MessageStore, timer: TimerMessageStore) -> None:
+        self._store = store
+        self._timer = timer
+        self._checkpoint: TimerCheckpoint | None = None
+        self._metrics: bytes | None = None
+
+    def checkpoint(self) -> TimerCheckpoint:
+        """How far the timer is, as far as the disk knows."""
+        return self._timer.saved
+
+    def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:
+        """How far the other broker of the group is that delivered until now. False if that is known."""
+        known = self._checkpoint or self._timer.saved
+        if (checkpoint.last_read_time_ms, checkpoint.master_timer_queue_offset, checkpoint.data_version) == (
+            known.last_read_time_ms,
+            known.master_timer_queue_offset,
+            known.data_version,
+        ):
+            return False
+        self._checkpoint = checkpoint
+        return True
+
+    def metrics(self) -> bytes:
+        """Messages waiting, by topic."""
+        return self._timer.metrics.encode()
+
+    def take_metrics(self, text: bytes) -> bool:
+        """What the master says of them. False if that is known."""
+        if text == self._metrics:
+            return False
+        self._metrics = text
+        return True
+
+    def apply(self, *, is_dequeuing: bool) -> None:
+        """Make what has come the timer's own; whoever delivers knows better itself."""
+        checkpoint, text = self._checkpoint, self._metrics
+        self._metrics = None
+        if is_dequeuing:
+            self._checkpoint = None
+            return
+        # were the other broker lost now, nobody would deliver again what this log does not have yet
+        if checkpoint is not None and checkpoint.log_end <= self._store.max_physical_offset:
+            self._checkpoint = None
+            self._timer.adopt(checkpoint)
+        if text is not None:
+            try:
+                self._timer.metrics.decode(text)
+                self._timer.metrics.is_changed = True
+            except RemoteProtocolError as error:
+                log.warning("the master's timer metrics cannot be read: %s", error)

@@ -1,0 +1,56 @@
+"""TimerFailures: timer messages that could not be delivered, and when each is tried again.
+
+10 s later at first, twice as long each time, 10 minutes at most. None is dropped: what is forgotten here for want of
+room is only how often it was tried.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+_AGAIN_MS: Final = 10_000
+_AGAIN_MOST_MS: Final = 600_000
+_REMEMBERED: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFailure:
+    """Why a message is late: how often it was tried, and what came of it last."""
+
+    times: int
+    reason: str
+
+    @property
+    def wait_ms(self) -> int:
+        """How long until it is tried again."""
+        return min(_AGAIN_MS << min(self.times - 1, 20), _AGAIN_MOST_MS)
+
+
+class TimerFailures:
+    """See the module. Messages are named by the physical offset of their record."""
+
+    def __init__(self) -> None:
+        self._failures: dict[int, TimerFailure] = {}
+
+    def get(self, physical_offset: int) -> TimerFailure | None:
+        """What is known of this one."""
+        return self._failures.get(physical_offset)
+
+    def next(self, physical_offset: int, reason: str) -> TimerFailure:
+        """What one more failure makes of it; `put` keeps it."""
+        before = self._failures.get(physical_offset)
+        return TimerFailure(1 if before is None else before.times + 1, reason)
+
+    def put(self, physical_offset: int, failure: TimerFailure) -> None:
+        """It will be tried again."""
+        self._failures.pop(physical_offset, None)
+        while len(self._failures) >= _REMEMBERED:
+            del self._failures[next(iter(self._failures))]
+        self._failures[physical_offset] = failure
+
+    def forget(self, physical_offset: int) -> None:
+        """It was delivered, or recalled."""
+        self._failures.pop(physical_offset, None)
+
+    def all(self) -> list[TimerFailure]:
+        """The latest last."""
+        return list(self._failures.values())

@@ -1,0 +1,49 @@
+"""Which slot of the wheel a message goes into: its own, or one within the roll window, from which it goes round again.
+
+Source:
+    store/timer/TimerMessageStore.java (constructor, doEnqueue).
+"""
+
+from typing import Final
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.store.timer.timer_log import MAGIC_DEFAULT, MAGIC_ROLL
+from maxq.store.timer.timer_wheel import SLOTS_PER_LAP
+
+_PRECISIONS: Final = (1000, 500, 200, 100)
+_BLANK_SLOTS: Final = 60
+_HOUR_MS: Final = 3_600_000
+
+
+def precision_of(config: MessageStoreConfig) -> int:
+    """timerPrecisionMs, taken down to one of 100, 200, 500, 1000 ms."""
+    for precision in _PRECISIONS:
+        if precision <= config.timer_precision_ms:
+            return precision
+    return _PRECISIONS[-1]
+
+
+def roll_window_ms(config: MessageStoreConfig) -> int:
+    """How far ahead a message lies in the wheel at most: timerRollWindowSlot, and two thirds of fileReservedTime, for a
+    record must be put into the log again before it is cleaned away."""
+    slots = config.timer_roll_window_slot
+    if not 2 <= slots <= SLOTS_PER_LAP - _BLANK_SLOTS:
+        slots = SLOTS_PER_LAP - _BLANK_SLOTS
+    precision = precision_of(config)
+    reserved_ms = max(config.file_reserved_time * _HOUR_MS * 2 // 3, 2 * precision)
+    return min(slots * precision, reserved_ms // precision * precision)
+
+
+def slot_within(window_ms: int, precision_ms: int, *, due_ms: int, now_ms: int) -> tuple[int, int]:
+    """The slot for what is due in `due_ms`, and the magic of its unit: MAGIC_ROLL if it goes round from there.
+
+    Args:
+        window_ms: as roll_window_ms gives it.
+        due_ms, now_ms: slots; ms since 1970, multiples of the precision.
+    """
+    beyond = due_ms - now_ms - window_ms
+    if beyond < 0:
+        return due_ms, MAGIC_DEFAULT
+    half = window_ms // precision_ms // 2 * precision_ms
+    wait_ms = half if beyond < window_ms // 3 else window_ms  # the next round has time enough, too
+    return now_ms + wait_ms, MAGIC_DEFAULT | MAGIC_ROLL

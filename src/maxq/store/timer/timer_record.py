@@ -1,0 +1,71 @@
+"""TimerRecord: a message of the timer topic, and what the timer reads out of its properties.
+
+Source:
+    store/timer/TimerRequest.java, and TimerMessageStore.java where it reads TIMER_OUT_MS, TIMER_DEL_UNIQKEY and
+    TIMER_ROLL_TIMES.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.protocol import message_const as const
+from maxq.protocol.message import MessageExt
+
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerRecord:
+    """A message of the timer topic.
+
+    Attributes:
+        out_ms: the slot it is due in.
+        real_topic: where it is delivered.
+        delete_key: TIMER_DEL_UNIQKEY; it is a marker that recalls another message.
+        rolls: how often it was put into the topic again.
+    """
+
+    physical_offset: int
+    size: int
+    out_ms: int
+    real_topic: str
+    unique_key: str
+    delete_key: str | None
+    rolls: int
+    message: MessageExt
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """What its copies have, too, however often it went round. A marker's differs from that of what it recalls."""
+        return self.real_topic, self.unique_key, str(self.out_ms), self.delete_key or ""
+
+
+def delete_key(topic: str, unique_key: str) -> str:
+    """What a marker names a message by, in the longer form; the shorter one is the unique key alone."""
+    return f"{topic}+{unique_key}"
+
+
+def timer_record(message: MessageExt, physical_offset: int) -> TimerRecord | None:
+    """What the timer needs of a message; None if it is none of the timer's."""
+    properties = message.properties
+    out_ms = _number(properties.get(const.PROPERTY_TIMER_OUT_MS))
+    real_topic = properties.get(const.PROPERTY_REAL_TOPIC)
+    if message.topic != TIMER_TOPIC or out_ms is None or not real_topic:
+        return None
+    return TimerRecord(
+        physical_offset,
+        message.store_size,
+        out_ms,
+        real_topic,
+        message.uniq_key or f"{message.born_timestamp}-{message.body_crc}",
+        properties.get(const.PROPERTY_TIMER_DEL_UNIQKEY),
+        _number(properties.get(const.PROPERTY_TIMER_ROLL_TIMES)) or 0,
+        message,
+    )
+
+
+def _number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    digits = text[1:] if text[:1] == "-" else text
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None

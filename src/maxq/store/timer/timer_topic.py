@@ -1,0 +1,89 @@
+"""TimerTopic: the queue in which messages wait that have a delivery time, and how far it has been read.
+
+Source:
+    store/timer/TimerMessageStore.java enqueue, getMessageByCommitOffset.
+"""
+
+import logging
+
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.message import decode_record
+from maxq.store.consume_queue import BLANK_UNIT_SIZE
+from maxq.store.message_store import MessageStore
+from maxq.store.timer.timer_record import TIMER_TOPIC, TimerRecord, timer_record
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
+
+log = logging.getLogger(__name__)
+
+
+class TimerTopic:
+    """`rmq_sys_wheel_timer`, queue 0.
+
+    Attributes:
+        queue_offset: up to here its messages are in the wheel, or delivered.
+        in_wheel: physical offsets of messages behind `queue_offset` that are in the wheel already.
+    """
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self.queue_offset = 0
+        self.in_wheel: set[int] = set()
+
+    @property
+    def max_queue_offset(self) -> int:
+        """Behind the last message that can be read."""
+        return self._store.max_offset(TIMER_TOPIC, 0)
+
+    @property
+    def taken_queue_offset(self) -> int:
+        """`max_queue_offset`, and what was put here and cannot be read yet."""
+        queue = self._store.queue(TIMER_TOPIC, 0)
+        return 0 if queue is None else max(queue.max_offset, queue.tail.next_queue_offset)
+
+    def next_record(self) -> TimerRecord | None:
+        """The next message of the topic that is not in the wheel yet; None if there is none. Call `advance` when it is
+        dealt with. What cannot be read is passed over, with a line in the log."""
+        queue = self._store.queue(TIMER_TOPIC, 0)
+        if queue is None:
+            return None
+        low = self._store.min_offset(TIMER_TOPIC, 0)
+        if self.queue_offset < low:
+            log.error("timer messages %d to %d were cleaned away before they were read", self.queue_offset, low - 1)
+            self.queue_offset = low
+        while self.queue_offset < queue.max_offset:
+            unit = queue.unit(self.queue_offset)
+            is_message = unit is not None and unit[1] != BLANK_UNIT_SIZE and unit[2] != DAMAGED_TAGS_CODE
+            if unit is not None and is_message and unit[0] not in self.in_wheel:
+                record = self.record_at(unit[0], unit[1])
+                if record is not None:
+                    return record
+            self.queue_offset += 1
+        return None
+
+    def advance(self) -> None:
+        """The message that `next_record` gave is in the wheel, or delivered."""
+        self.queue_offset += 1
+
+    def is_unread(self, record: TimerRecord) -> bool:
+        """It is not in the wheel yet."""
+        return record.message.queue_offset >= self.queue_offset and record.physical_offset not in self.in_wheel
+
+    def record_at(self, physical_offset: int, size: int) -> TimerRecord | None:
+        """The timer message whose record is there; None, with a line in the log, if there is none."""
+        view = self._store.select_one_message(physical_offset)
+        if view is None or len(view) != size:
+            log.error("no record of %d bytes is at physical offset %d: a timer message is lost", size, physical_offset)
+            return None
+        try:
+            record = timer_record(decode_record(view), physical_offset)
+        except RemoteProtocolError as error:
+            log.error("the timer message at physical offset %d cannot be read: %s", physical_offset, error)
+            return None
+        if record is None:
+            log.error("the record at physical offset %d is no timer message", physical_offset)
+        return record
+
+    def read_from(self, queue_offset: int) -> None:
+        """Go on there, or where the queue begins or ends."""
+        low = max(self._store.min_offset(TIMER_TOPIC, 0), 0)
+        self.queue_offset = min(max(queue_offset, low), self.max_queue_offset)
