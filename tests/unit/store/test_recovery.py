@@ -3,61 +3,27 @@
 import json
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from maxq.errors import StoreRefusedError
-from maxq.store.message_store import MessageStore
-from maxq.store.recovery import RecoveryReport
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from tests.unit.store import naive
-from tests.unit.store.stores import TestClock, message, new_store, opened, small_config
-
-Damage = Callable[[Path], None]
-
-
-def fill(root: Path, count: int = 400, *, clean: bool = True, start: int = 0) -> list[int]:
-    """Store messages over several files and queues; returns their physical offsets."""
-    clock = TestClock()
-    store = opened(small_config(root), clock)
-    offsets = []
-    for number in range(start, start + count):
-        clock.now_ms += 7
-        body = b"body %d " % number + b"." * (number * 37 % 900)
-        tags = {"TAGS": f"Tag{number % 3}"} if number % 4 else {}
-        result = store.put_message(
-            message(f"T{number % 2}", number % 3, body, KEYS=f"k{number} g{number % 5}", UNIQ_KEY=f"U{number}", **tags)
-        )
-        assert result.ok, result.remark
-        offsets.append(result.physical_offset)
-    close(store, clean=clean)
-    return offsets
-
-
-def close(store: MessageStore, *, clean: bool = True) -> None:
-    """Shut down, or let go as a killed process does: what is in the page cache stays, nothing more is written."""
-    if clean:
-        store.close()
-    else:
-        store._life.lock.release()
-
-
-def reopened(root: Path) -> tuple[MessageStore, RecoveryReport]:
-    store = new_store(small_config(root))
-    return store, store.load()
-
-
-def assert_whole(root: Path) -> None:
-    """After a clean close: queues and index on disk are what a fresh look at the log gives."""
-    records, _ = naive.java_reads(root)
-    assert naive.queues_on_disk(root) == naive.queues_of(records)
-    assert naive.index_on_disk(root) == naive.index_files_of(records, 100, 200)
-
-
-def snapshot(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+from tests.unit.store.recovery_world import (
+    Damage,
+    assert_whole,
+    close,
+    delete_checkpoint,
+    delete_index,
+    delete_inventory,
+    delete_queues,
+    everything_but_the_log,
+    fill,
+    last_file,
+    overwrite,
+    reopened,
+)
+from tests.unit.store.stores import message, opened, small_config
 
 
 def test_a_clean_exit_leaves_nothing_to_do(tmp_path: Path) -> None:
@@ -87,10 +53,6 @@ def test_the_next_message_gets_the_next_offset_after_every_kind_of_exit(tmp_path
     for units in naive.queues_of(records).values():
         assert sorted(units) == list(range(len(units)))
     assert_whole(tmp_path)
-
-
-def delete_queues(root: Path) -> None:
-    shutil.rmtree(root / "consumequeue")
 
 
 def delete_one_queue(root: Path) -> None:
@@ -137,10 +99,6 @@ def queue_longer_than_log(root: Path) -> None:
     (folder / f"{int(last.name) + 400:020d}").write_bytes(struct.pack(">qiq", 1 << 31, 300, 0) * 20)
 
 
-def delete_index(root: Path) -> None:
-    shutil.rmtree(root / "index")
-
-
 def delete_last_index_file(root: Path) -> None:
     naive.files(root / "index")[-1].unlink()
 
@@ -155,10 +113,6 @@ def shorten_index_file(root: Path) -> None:
     path.write_bytes(path.read_bytes()[:77])
 
 
-def delete_checkpoint(root: Path) -> None:
-    (root / "checkpoint").unlink(missing_ok=True)
-
-
 def rubbish_in_checkpoint(root: Path) -> None:
     (root / "checkpoint").write_bytes(b"\xee" * 4096)
 
@@ -171,23 +125,12 @@ def shorten_checkpoint(root: Path) -> None:
     (root / "checkpoint").write_bytes(b"123")
 
 
-def delete_inventory(root: Path) -> None:
-    (root / "inventory.json").unlink(missing_ok=True)
-
-
 def rubbish_in_inventory(root: Path) -> None:
     (root / "inventory.json").write_bytes(b'{"version":1,"queues":[')
 
 
 def empty_inventory(root: Path) -> None:
     (root / "inventory.json").write_bytes(b"")
-
-
-def everything_but_the_log(root: Path) -> None:
-    delete_queues(root)
-    delete_index(root)
-    delete_checkpoint(root)
-    delete_inventory(root)
 
 
 def queues_and_index_but_checkpoint_kept(root: Path) -> None:
@@ -227,18 +170,6 @@ def test_a_second_start_after_a_repair_finds_nothing_to_do(tmp_path: Path) -> No
 
 
 # --- the log itself ---
-
-
-def last_file(root: Path) -> Path:
-    return next(path for path in reversed(naive.files(root / "commitlog")) if any(path.read_bytes()[:8]))
-
-
-def overwrite(root: Path, physical_offset: int, data: bytes) -> None:
-    size = 65_536
-    path = root / "commitlog" / f"{physical_offset - physical_offset % size:020d}"
-    with path.open("r+b") as file:
-        file.seek(physical_offset % size)
-        file.write(data)
 
 
 def test_a_torn_tail_is_cut_and_named(tmp_path: Path) -> None:
@@ -288,265 +219,7 @@ def test_stale_records_behind_the_end_stay_dead(tmp_path: Path) -> None:
     store.close()
 
 
-def flip_body(root: Path, offset: int) -> None:
-    overwrite(root, offset + 91, b"\x99")
-
-
-def flip_magic(root: Path, offset: int) -> None:
-    overwrite(root, offset + 4, b"\x00")
-
-
-def flip_size(root: Path, offset: int) -> None:
-    overwrite(root, offset, b"\x11\x22")
-
-
-def flip_own_offset(root: Path, offset: int) -> None:
-    overwrite(root, offset + 28, struct.pack(">q", 12345))
-
-
-def wipe_record(root: Path, offset: int) -> None:
-    overwrite(root, offset, bytes(91))
-
-
-FLIPS: list[Callable[[Path, int], None]] = [flip_body, flip_magic, flip_size, flip_own_offset, wipe_record]
-
-
-@pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
-@pytest.mark.parametrize("flip", FLIPS, ids=lambda flip: flip.__name__)
-def test_damage_in_the_middle_loses_one_message_and_moves_no_offset(
-    tmp_path: Path, flip: Callable[[Path, int], None], clean: bool
-) -> None:
-    offsets = fill(tmp_path, clean=clean)
-    records, _ = naive.java_reads(tmp_path)
-    before = naive.queues_of(records)
-    victim = records[-40]
-    flip(tmp_path, victim.physical_offset)
-    store, report = reopened(tmp_path)
-    assert [(d.physical_offset, d.size) for d in report.damages] == [(victim.physical_offset, victim.size)]
-    assert str(victim.physical_offset) in str(report.damages[0])
-    assert store.max_physical_offset == records[-1].physical_offset + records[-1].size
-    assert (tmp_path / "damaged" / f"{victim.physical_offset:020d}").stat().st_size == victim.size
-    for (topic, queue_id), units in before.items():
-        assert store.max_offset(topic, queue_id) == len(units)
-        assert got(store, topic, queue_id) == [unit[0] for unit in units.values() if unit[0] != victim.physical_offset]
-    assert len(offsets) == len(records)
-    store.close()
-
-
-def got(store: MessageStore, topic: str, queue_id: int) -> list[int]:
-    """Physical offsets of everything a consumer of the queue gets."""
-    found: list[int] = []
-    offset = 0
-    while offset < store.max_offset(topic, queue_id):
-        result = store.get_message("g", topic, queue_id, offset, 32, None)
-        assert result.next_begin_offset > offset
-        for buffer in result.buffers:
-            position = 0
-            while position < len(buffer):
-                found.append(struct.unpack_from(">q", buffer, position + 28)[0])
-                position += struct.unpack_from(">i", buffer, position)[0]
-        offset = result.next_begin_offset
-    return found
-
-
-@pytest.mark.parametrize("flip", FLIPS, ids=lambda flip: flip.__name__)
-def test_a_java_broker_reads_on_over_sealed_damage(tmp_path: Path, flip: Callable[[Path, int], None]) -> None:
-    fill(tmp_path, clean=False)
-    records, end = naive.java_reads(tmp_path)
-    flip(tmp_path, records[-40].physical_offset)
-    reopened(tmp_path)[0].close()
-    after, java_end = naive.java_reads(tmp_path)
-    assert java_end == end
-    kept = [record.physical_offset for record in after if record.sys_flag & 0xC == 0]
-    assert kept == [record.physical_offset for record in records if record != records[-40]]
-    for units in naive.queues_on_disk(tmp_path).values():  # every unit points to a whole record, in order
-        places = {record.physical_offset: record.size for record in after}
-        assert all(places[unit[0]] == unit[1] for unit in units.values())
-        physical = [unit[0] for unit in units.values()]
-        assert physical == sorted(physical)
-
-
-@pytest.mark.parametrize("flip", FLIPS, ids=lambda flip: flip.__name__)
-def test_places_of_damaged_messages_survive_a_rebuild_from_the_log(
-    tmp_path: Path, flip: Callable[[Path, int], None]
-) -> None:
-    fill(tmp_path, clean=False)
-    records, _ = naive.java_reads(tmp_path)
-    flip(tmp_path, records[-40].physical_offset)
-    reopened(tmp_path)[0].close()
-    before = naive.queues_on_disk(tmp_path)
-    everything_but_the_log(tmp_path)
-    store, report = reopened(tmp_path)
-    assert report.damages == []
-    store.close()
-    assert naive.queues_on_disk(tmp_path) == before
-
-
-@pytest.mark.parametrize("flip", [flip_body, flip_magic], ids=lambda flip: flip.__name__)
-def test_the_offset_of_a_queues_last_message_is_not_given_again_when_it_is_damaged(
-    tmp_path: Path, flip: Callable[[Path, int], None]
-) -> None:
-    store = opened(small_config(tmp_path))
-    for _ in range(3):
-        last = store.put_message(message("A"))
-    store.put_message(message("B"))
-    close(store, clean=False)
-    flip(tmp_path, last.physical_offset)
-    store, _ = reopened(tmp_path)
-    assert store.max_offset("A", 0) == 3
-    unit = store.queues.open("A", 0).unit(2)
-    assert unit is not None
-    assert unit[2] == DAMAGED_TAGS_CODE
-    assert store.put_message(message("A")).queue_offset == 3
-    assert len(got(store, "A", 0)) == 3
-    store.close()
-
-
-def test_a_hole_to_the_end_of_a_file_is_damage_when_the_next_file_has_records(tmp_path: Path) -> None:
-    fill(tmp_path, clean=False)
-    records, end = naive.java_reads(tmp_path)
-    border = naive.files(tmp_path / "commitlog")[-2].name
-    lost = [record for record in records if int(border) - 9000 < record.physical_offset < int(border)]
-    if not lost:
-        lost = [record for record in records if int(border) + 50_000 < record.physical_offset < int(border) + 65_536]
-    start = lost[0].physical_offset
-    overwrite(tmp_path, start, bytes(65_536 - start % 65_536))
-    store, report = reopened(tmp_path)
-    assert report.end_offset == end
-    assert report.damages[0].end_offset % 65_536 == 0
-    store.close()
-    assert naive.java_reads(tmp_path)[1] == end
-
-
-def test_damage_in_a_file_that_recovery_does_not_scan_is_found_by_a_rebuild(tmp_path: Path) -> None:
-    fill(tmp_path, 600)
-    records, end = naive.java_reads(tmp_path)
-    flip_magic(tmp_path, records[5].physical_offset)
-    delete_queues(tmp_path)
-    store, report = reopened(tmp_path)
-    assert report.end_offset == end
-    assert [damage.physical_offset for damage in report.damages] == [records[5].physical_offset]
-    assert sum(len(got(store, topic, q)) for topic in ("T0", "T1") for q in range(3)) == len(records) - 1
-    store.close()
-
-
-# --- header fields, which no CRC covers ---
-
-
-def fields_of(root: Path) -> list[tuple[int, str, int, int]]:
-    return [(r.physical_offset, r.topic, r.queue_id, r.queue_offset) for r in naive.java_reads(root)[0]]
-
-
-@pytest.mark.parametrize("everything", [False, True], ids=["from-the-inventory", "from-the-log"])
-@pytest.mark.parametrize("which", [3, -30, -1], ids=["first-of-its-queue", "middle", "last"])
-@pytest.mark.parametrize("wrong", [0, 1, 4, 40, 90_000, 2**40, 2**60, -1, -(2**62)])
-def test_a_wrong_queue_offset_field_is_set_right_and_named(
-    tmp_path: Path, wrong: int, which: int, everything: bool
-) -> None:
-    fill(tmp_path, 300, clean=not everything)
-    before = fields_of(tmp_path)
-    victim = before[which]
-    if wrong == victim[3]:
-        wrong += 7
-    overwrite(tmp_path, victim[0] + 20, struct.pack(">q", wrong))
-    if everything:
-        everything_but_the_log(tmp_path)
-    else:
-        (tmp_path / "inventory.json").unlink()
-    store, report = reopened(tmp_path)
-    named = [fault for fault in report.faults if f"physical offset {victim[0]})" in fault]
-    store.close()
-    assert named
-    assert fields_of(tmp_path) == before
-    assert_whole(tmp_path)
-
-
-def test_a_record_with_a_foreign_queue_id_moves_no_offset(tmp_path: Path) -> None:
-    fill(tmp_path, 300)
-    before = naive.queues_of(naive.java_reads(tmp_path)[0])
-    victim = naive.java_reads(tmp_path)[0][-100]
-    overwrite(tmp_path, victim.physical_offset + 12, struct.pack(">i", (victim.queue_id + 1) % 3))
-    everything_but_the_log(tmp_path)
-    store, report = reopened(tmp_path)
-    assert any("not of this queue" in fault for fault in report.faults)
-    for (topic, queue_id), units in before.items():
-        wanted = [unit[0] for unit in units.values() if unit[0] != victim.physical_offset]
-        assert got(store, topic, queue_id) == wanted
-        assert store.max_offset(topic, queue_id) == len(units)
-    store.close()
-
-
-# --- files that stand in the way ---
-
-
-def test_a_log_file_of_another_size_is_refused_by_name_size_and_setting(tmp_path: Path) -> None:
-    fill(tmp_path)
-    path = naive.files(tmp_path / "commitlog")[0]
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(StoreRefusedError, match=r"0{20} has 65535 bytes, but mappedFileSizeCommitLog is 65536"):
-        reopened(tmp_path)
-
-
-def test_a_gap_between_log_files_is_refused_if_there_is_something_behind_it(tmp_path: Path) -> None:
-    fill(tmp_path)
-    naive.files(tmp_path / "commitlog")[1].unlink()
-    with pytest.raises(StoreRefusedError, match="00000000000000065536"):
-        reopened(tmp_path)
-
-
-def test_a_file_made_ahead_behind_a_gap_is_dropped(tmp_path: Path) -> None:
-    offsets = fill(tmp_path, clean=False)
-    last = int(last_file(tmp_path).name)
-    (tmp_path / "commitlog" / f"{last + 2 * 65_536:020d}").write_bytes(bytes(65_536))
-    store, report = reopened(tmp_path)
-    assert report.end_offset > offsets[-1]
-    store.close()
-    assert [int(path.name) for path in naive.files(tmp_path / "commitlog")][-1] == last
-
-
-def test_an_empty_last_log_file_is_dropped(tmp_path: Path) -> None:
-    fill(tmp_path, clean=False)
-    last = int(last_file(tmp_path).name)
-    (tmp_path / "commitlog" / f"{last + 65_536:020d}").write_bytes(b"")
-    store, _ = reopened(tmp_path)
-    store.close()
-    assert_whole(tmp_path)
-
-
-def test_queue_files_that_all_have_another_size_are_a_wrong_setting(tmp_path: Path) -> None:
-    fill(tmp_path)
-    with pytest.raises(StoreRefusedError, match="mappedFileSizeConsumeQueue is 800"):
-        new_store(small_config(tmp_path, mapped_file_size_consume_queue=800)).load()
-
-
-def test_a_second_broker_on_the_store_is_refused(tmp_path: Path) -> None:
-    store = opened(small_config(tmp_path))
-    program = (
-        "import sys; from tests.unit.store.stores import *\n"
-        "try: opened(small_config(Path(sys.argv[1])))\n"
-        "except Exception as error: print(type(error).__name__, error)"
-    )
-    import subprocess
-    import sys
-
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"StoreRefusedError {tmp_path}/lock is locked: another broker")
-    store.close()
-
-
-@pytest.mark.parametrize("folder", ["consumequeue", "consumequeue_rocksdb"])
-def test_a_store_with_queues_in_rocksdb_is_refused(tmp_path: Path, folder: str) -> None:
-    (tmp_path / folder).mkdir()
-    (tmp_path / folder / "CURRENT").write_text("MANIFEST-000005\n")
-    with pytest.raises(StoreRefusedError, match="RocksDB"):
-        reopened(tmp_path)
-    assert not (tmp_path / "abort").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreRefusedError, match="cannot be used"):
-        reopened(tmp_path / "file" / "store")
+# --- what lies beside the log ---
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.replication.ha.frames import ReportParser, TransferParser, encode_head, encode_report
 from maxq.replication.ha.ha_connection import HAConnection
-from tests.unit.replication.golden_link import (
+from tests.unit.replication.ha.golden_link import (
     LOG_FILE_SIZE,
     MASTER,
     Frame,
@@ -18,7 +18,7 @@ from tests.unit.replication.golden_link import (
     needs_golden,
     slave_stream,
 )
-from tests.unit.replication.logs import NoSeals
+from tests.unit.replication.ha.logs import NoSeals
 
 pytestmark = needs_golden
 

@@ -10,7 +10,7 @@ import pytest
 
 from maxq.replication.ha.frames import TransferParser
 from maxq.store.message_store import MessageStore
-from tests.unit.replication.golden_link import (
+from tests.unit.replication.ha.golden_link import (
     SLAVE,
     connections,
     frames,

@@ -7,7 +7,7 @@ from maxq.replication.ha.frames import REPORT, encode_head, encode_offer, encode
 from maxq.replication.ha.ha_client import HAClient
 from maxq.replication.ha.ha_connection import HAConnectionState
 from maxq.store.seals import Seal
-from tests.unit.replication.logs import FILE, BytesLog, config
+from tests.unit.replication.ha.logs import FILE, BytesLog, config
 
 LOG = bytes(i * 7 % 251 for i in range(3 * FILE))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden"
+GOLDEN = Path(__file__).resolve().parents[5] / "shared" / "golden"
 CAPTURE = GOLDEN / "wire" / "ha.jsonl"
 MASTER = GOLDEN / "stores" / "ha" / "master"
 SLAVE = GOLDEN / "stores" / "ha" / "slave"

@@ -9,7 +9,7 @@ from maxq.protocol.message import MessageExt, encode_record
 from maxq.replication.ha.frames import HEAD, encode_seals
 from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
 from maxq.store.seals import Seal
-from tests.unit.replication.logs import FILE, BytesLog, config
+from tests.unit.replication.ha.logs import FILE, BytesLog, config
 
 ROOM = 1 << 20
 

@@ -1,0 +1,135 @@
+"""What becomes of messages whose listener fails, hangs, or says later; in virtual time."""
+
+import asyncio
+from pathlib import PurePosixPath
+
+import pytest
+
+from maxq.client.consume_result import ConsumeContext, ConsumeResult
+from maxq.codes import RequestCode
+from maxq.protocol.enums import MessageModel
+from maxq.protocol.message import MessageExt
+from tests.unit.client.mock_broker import MockCluster, simulate, until
+from tests.unit.client.push_consumers import COMMIT, Q0, SEND_BACK, Got, make, start
+
+
+def test_a_failed_message_goes_back_to_the_broker() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2)
+
+        def answer(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
+            first_try = message.body == b"0" and message.reconsume_times == 0
+            return ConsumeResult.RECONSUME_LATER if first_try else ConsumeResult.SUCCESS
+
+        got = Got(answer)
+        async with make(cluster, got):
+            await until(lambda: len(got.bodies) == 3, "the failed message came again")
+        (back,) = cluster.broker.requests(SEND_BACK)
+        failed = cluster.broker.log[0]
+        assert back.ext["offset"] == str(failed.physical_offset)
+        assert (back.ext["group"], back.ext["originTopic"], back.ext["delayLevel"]) == ("G", "T", "0")
+        assert (back.ext["originMsgId"], back.ext["maxReconsumeTimes"]) == (failed.msg_id, "16")
+        assert (got.messages[-1].topic, got.messages[-1].reconsume_times) == ("T", 1)
+        assert cluster.broker.committed["G", Q0] == 2
+
+    simulate(story)
+
+
+def test_an_exception_counts_as_later(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1)
+
+        def answer(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
+            if message.reconsume_times == 0:
+                raise ValueError("the application is wrong")
+            return ConsumeResult.SUCCESS
+
+        got = Got(answer)
+        async with make(cluster, got):
+            await until(lambda: len(got.bodies) == 2, "the message came again")
+
+    simulate(story)
+    assert "the application is wrong" in caplog.text
+
+
+def test_a_wrong_answer_counts_as_later() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1)
+        got = Got(lambda message, context: "fine" if message.reconsume_times == 0 else None)  # type: ignore[arg-type,return-value]
+        async with make(cluster, got):
+            await until(lambda: len(got.bodies) == 2, "the message came again")
+
+    simulate(story)
+
+
+def test_ack_index_and_delay_level_of_the_context_are_obeyed() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 4)
+
+        def answer(message: MessageExt, context: ConsumeContext) -> None:
+            if message.reconsume_times == 0:
+                context.ack_index = 1
+                context.delay_level_when_next_consume = 5
+
+        got = Got(answer)
+        async with make(cluster, got, consume_message_batch_max_size=4):
+            await until(lambda: len(cluster.broker.requests(SEND_BACK)) == 2, "two went back")
+            offsets = {int(r.ext["offset"]) for r in cluster.broker.requests(SEND_BACK)}
+            assert offsets == {cluster.broker.log[2].physical_offset, cluster.broker.log[3].physical_offset}
+            assert {r.ext["delayLevel"] for r in cluster.broker.requests(SEND_BACK)} == {"5"}
+
+    simulate(story)
+
+
+def test_when_sending_back_fails_a_copy_goes_to_the_retry_topic() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1)
+        cluster.broker.scripts[SEND_BACK] = lambda request: request.reply(1, "look message by offset failed")
+        got = Got(lambda m, _: ConsumeResult.RECONSUME_LATER if m.reconsume_times == 0 else ConsumeResult.SUCCESS)
+        async with make(cluster, got):
+            await until(lambda: len(got.bodies) == 2, "the copy came")
+        (copy,) = cluster.broker.requests(RequestCode.SEND_MESSAGE_V2)
+        assert (copy.ext["b"], copy.ext["j"], copy.ext["l"]) == ("%RETRY%G", "1", "16")
+        stored = cluster.broker.log[-1]
+        assert stored.properties["RETRY_TOPIC"] == "T"
+        assert stored.properties["DELAY"] == "3"
+        assert stored.properties["ORIGIN_MESSAGE_ID"] == cluster.broker.log[0].msg_id
+        assert got.messages[-1].topic == "T"
+
+    simulate(story)
+
+
+def test_a_listener_that_hangs_gives_its_messages_to_somebody_else_after_15_minutes() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1)
+        never = asyncio.Event()
+
+        async def hang(messages: list[MessageExt], context: ConsumeContext) -> None:
+            await never.wait()
+
+        async with make(cluster, hang):
+            await asyncio.sleep(31 * 60)
+        back = cluster.broker.requests(SEND_BACK)
+        assert [r.ext["delayLevel"] for r in back][:1] == ["3"]
+        assert back[0].ext["offset"] == str(cluster.broker.log[0].physical_offset)
+
+    simulate(story)
+
+
+def test_broadcasting_drops_failures_and_keeps_its_offsets_in_a_file() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        got = Got(lambda message, _: ConsumeResult.RECONSUME_LATER)
+        async with make(cluster, got, message_model=MessageModel.BROADCASTING):
+            await until(lambda: len(got.bodies) == 3, "all three")
+        assert not cluster.broker.requests(SEND_BACK)
+        assert not cluster.broker.requests(COMMIT)
+        path = PurePosixPath("/home/user/.rocketmq_offsets/10.0.9.9@DEFAULT/G/offsets.json")
+        assert b'"queueId":0' in cluster.world.disk.read(path).replace(b" ", b"")
+        cluster.broker.put("T", b"3")
+        again = Got()
+        async with make(cluster, again, message_model=MessageModel.BROADCASTING):
+            await until(lambda: again.bodies, "the new one")
+        assert again.bodies == [b"3"]
+
+    simulate(story)
