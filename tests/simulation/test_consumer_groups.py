@@ -28,6 +28,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 BROKER, PRODUCER = "10.0.0.1", "10.0.0.2"
 NAMESRV = f"{BROKER}:9876"
 TOPIC, GROUP, QUEUES = "Simulated", "G", 4
+SETTINGS = {"mappedFileSizeCommitLog": "1048576", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
 
 
 class Group:
@@ -129,9 +130,8 @@ async def live(world: SimWorld, *, orderly: bool) -> tuple[Group, set[bytes], di
     """One story; returns the group, what was acknowledged, and what is committed at the end."""
     world.network.default_link = LinkSettings(delay_ms=(0.1, 15), chunk_bytes=(1, 4000), whole=0.4, loss=0.005)
     server = StandaloneServer(
-        Path("/store"), BROKER, 9876, 10911, {"mappedFileSizeCommitLog": "1048576"},
-        disk=world.disk, clock=world.clock, rng=world.rng,
-    )  # fmt: skip
+        Path("/store"), BROKER, 9876, 10911, SETTINGS, disk=world.disk, clock=world.clock, rng=world.rng
+    )
     with world.network.on_host(BROKER):
         await server.start()
     group, acknowledged, stop = Group(world, orderly=orderly), set[bytes](), asyncio.Event()

@@ -6,6 +6,7 @@ from maxq.testing.sim_rng import SimRng
 
 PAGE = 4096
 SECTOR = 512
+_MANY_PAGES = 256 * PAGE
 
 
 @dataclass(slots=True, eq=False)
@@ -39,8 +40,8 @@ class SimFile:
 
     def used_pages(self) -> set[int]:
         """Numbers of the pages that hold anything but zeros."""
-        live = memoryview(self.live)
-        return {begin // PAGE for begin in range(0, len(live), PAGE) if any(live[begin : begin + PAGE])}
+        live = self.live
+        return {begin // PAGE for begin in range(0, len(live), PAGE) if live[begin : begin + PAGE].strip(b"\0")}
 
     def make_length_durable(self) -> None:
         """The platters know how long the file is; what was never written reads as zeros."""
@@ -55,11 +56,17 @@ class SimFile:
 
     def dirty_pages(self) -> list[int]:
         """Numbers of the pages that differ."""
-        live, durable = memoryview(self.live), memoryview(self.durable)
-        if live == durable:
-            return []
-        starts = range(0, len(live), PAGE)
-        return [begin // PAGE for begin in starts if live[begin : begin + PAGE] != durable[begin : begin + PAGE]]
+        differing = self._parts_that_differ(range(0, len(self.live), _MANY_PAGES))
+        return [
+            begin // PAGE
+            for part in differing
+            for begin in self._parts_that_differ(range(part, min(part + _MANY_PAGES, len(self.live)), PAGE))
+        ]
+
+    def _parts_that_differ(self, starts: range) -> list[int]:
+        """Those of `starts` up to the next of which `live` and `durable` differ."""
+        live, durable, size = self.live, self.durable, starts.step
+        return [begin for begin in starts if live[begin : begin + size] != durable[begin : begin + size]]
 
     def store_page(self, page: int) -> None:
         """Write a page back, unless a failed sync made the kernel forget that it is dirty."""
