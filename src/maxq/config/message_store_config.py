@@ -125,7 +125,11 @@ class MessageStoreConfig(SettingsTable):
     )
     max_transfer_count_on_message_in_memory: int = setting(32, "Most messages in it.", low=1, live=True)
     max_transfer_bytes_on_message_in_disk: int = setting(
-        65_536, "Most bytes in one answer to a pull of old messages.", unit="bytes", low=1, live=True
+        65_536,
+        "Most bytes in one answer to a pull of old messages that come from the disk.",
+        unit="bytes",
+        low=1,
+        live=True,
     )
     max_transfer_count_on_message_in_disk: int = setting(8, "Most messages in it.", low=1, live=True)
     access_message_in_memory_max_ratio: int = setting(

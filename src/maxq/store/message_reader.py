@@ -139,7 +139,7 @@ class MessageReader:
             codes = tags_codes(subscription)
             if codes is not None and queue.ext is not None:
                 units = with_tags(units, queue.ext, max_units)
-            scan = self._scan(units, offset, codes, max_nums, max_bytes, max_units, in_memory, bulk)
+            scan, cold = self._take(units, offset, codes, max_nums, max_bytes, max_units, in_memory, bulk, may_wait)
         else:
             units = units._replace(end=min(units.end, units.start + max_units * CQ_STORE_UNIT_SIZE))
             selected = self._selector.select(
@@ -155,13 +155,13 @@ class MessageReader:
                 result.cold, result.must_read_first = selected.cold, True
                 return
             hits = UnitView(memoryview(selected.units(units.view)), 0, len(selected.places) * CQ_STORE_UNIT_SIZE)
-            scan = self._scan(hits, 0, None, max_nums, max_bytes, max_units, in_memory, bulk)
+            scan, cold = self._take(hits, 0, None, max_nums, max_bytes, max_units, in_memory, bulk, may_wait)
             self._place(scan, selected, units, offset)
             result.filtered_count = scan.next_index - offset - scan.message_count
-        far_back = bool(scan.ranges) and max_physical - scan.ranges[0][0] > in_memory
-        if bulk is not None and far_back and may_wait and (cold := self._not_in_memory(_islands(scan.ranges))):
+        result.cold = cold
+        if bulk is not None and cold:
             result.status = GetMessageStatus.NO_MATCHED_MESSAGE  # copying them would wait for the disk
-            result.cold, result.must_read_first = cold, True
+            result.must_read_first = True
             return
         buffers = self._cut(scan.ranges, max_physical) if bulk is None else self._gather(scan, max_physical, bulk)
         if buffers is None:
@@ -171,12 +171,38 @@ class MessageReader:
             result.message_count, result.total_bytes = scan.message_count, scan.total_bytes
         result.next_begin_offset = scan.next_index
         result.last_physical_offset = scan.last_physical_offset
-        if far_back and bulk is None:
-            result.cold = self._not_in_memory(scan.ranges)
         result.suggest_pulling_from_slave = max_physical - scan.last_physical_offset > in_memory
         if not result.buffers and not (result.message_count and bulk is not None and bulk.omit == OMIT_RECORDS):
             gone = scan.message_count > 0
             result.status = GetMessageStatus.MESSAGE_WAS_REMOVING if gone else GetMessageStatus.NO_MATCHED_MESSAGE
+
+    def _take(
+        self,
+        units: UnitView,
+        first_index: int,
+        codes: list[int] | None,
+        max_nums: int,
+        max_bytes: int,
+        max_units: int,
+        in_memory: int,
+        bulk: BulkRead | None,
+        may_wait: bool,
+    ) -> tuple[UnitScan, list[ColdPart]]:
+        """What one pull takes of these units, and which parts of it must come from the disk.
+
+        RocketMQ takes all that lies further back than `in_memory` bytes to be on the disk, and gives little of it at a
+        time. The page cache knows better: what it has is given as generously as recent messages are.
+        """
+        max_physical = self._commit_log.max_offset
+        scan = self._scan(units, first_index, codes, max_nums, max_bytes, max_units, max_physical, bulk)
+        if not scan.ranges or max_physical - scan.ranges[0][0] <= in_memory:
+            return scan, []
+        if bulk is not None:
+            return scan, self._not_in_memory(_islands(scan.ranges)) if may_wait else []
+        if not self._not_in_memory(scan.ranges):
+            return scan, []
+        scan = self._scan(units, first_index, codes, max_nums, max_bytes, max_units, in_memory, bulk)
+        return scan, self._not_in_memory(scan.ranges)
 
     def _scan(
         self,
@@ -189,7 +215,7 @@ class MessageReader:
         in_memory: int,
         bulk: BulkRead | None,
     ) -> UnitScan:
-        """What one pull takes of these units."""
+        """What one pull takes of these units if the last `in_memory` bytes of the log count as being in memory."""
         config = self._context.config
         if bulk is not None:
             most = bulk.max_bytes, max_nums, bulk.max_bytes, max_nums

@@ -174,9 +174,9 @@ def test_backlog_beyond_memory_suggests_a_slave_and_small_portions(
     monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: is_resident)
     store = opened(_long_files(tmp_path), clock)
     store.reader.memory_bytes = 100_000  # of which 40 %: 40 000 bytes count as memory
-    for _ in range(60):
+    for _ in range(80):
         store.put_message(message(body=bytes(1000)))
-    far, near = get(store, 0), get(store, 50)
+    far, near = get(store, 0), get(store, 70)
     most = 32 if is_resident else 8
     assert (far.message_count, far.suggest_pulling_from_slave, bool(far.cold)) == (most, True, not is_resident)
     assert (near.message_count, near.suggest_pulling_from_slave, bool(near.cold)) == (10, False, False)
