@@ -142,7 +142,8 @@ def find_coordinator(
 
     All brokers that the name server knows are asked, and all must answer: one that is away might be the one. If any of
     them has noted one that the name server does not know, it is waited for. A batch that is not the first, of an
-    application that nobody knows, is refused: its coordinator is missing.
+    application that nobody knows, is refused: its coordinator is missing. A first batch that runs again is noted by
+    brokers that came since, so that one of those which saw its last run is enough.
 
     Args:
         staged: brokers that the name server is known to have known a moment ago.
@@ -158,6 +159,9 @@ def find_coordinator(
         known = _known(brokers, brokers.names(staged | noted, remedy), name)
         found = _decided(known)
     if found is not None:
+        if name.comes_again and name.batch_id == 0:  # later batches are refused by who knows of no earlier one
+            for broker in sorted(broker for broker, ext in known.items() if "coordinator" not in ext):
+                _note(brokers, broker, name, found.broker)
         return found
     if name.batch_id > 0:
         raise PipelineError(

@@ -76,6 +76,25 @@ def test_a_broker_that_came_first_by_name_since_does_not_take_over() -> None:
     assert cluster.ledgers["a"] == {"coordinator": "b"}
 
 
+def test_brokers_that_came_since_the_first_run_learn_of_it_from_the_second() -> None:
+    cluster = Cluster("a")
+    cluster.find()
+    cluster.ledgers["a"]["batch"] = "0"
+    cluster.registered, cluster.ledgers["b"] = ["a", "b", "java"], {}
+    assert cluster.find() == Coordinator("a", 0)
+    assert cluster.ledgers["b"] == {"coordinator": "a"}
+    cluster.registered, cluster.comes_back = ["b"], False  # the one that saw the first run is away
+    with pytest.raises(PipelineError, match=r"does not know a .*option coordinator"):
+        cluster.find()
+
+
+def test_a_later_batch_leaves_brokers_that_came_since_as_they_are() -> None:
+    cluster = Cluster("a", "b")
+    cluster.ledgers["a"] = {"batch": "3", "coordinator": "a"}
+    assert cluster.find(BatchName("app", 4)) == Coordinator("a", 3)
+    assert cluster.ledgers["b"] == {}
+
+
 def test_of_several_that_decided_the_last_counts() -> None:
     cluster = Cluster("a", "b")
     cluster.ledgers = {"a": {"batch": "4", "coordinator": "a"}, "b": {"batch": "9"}}
