@@ -12,6 +12,7 @@ from maxq.namesrv.controller import NamesrvController
 from maxq.namesrv.kv_config_manager import KVConfigManager
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.server import RemotingServer
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.integration.namesrv.harness import Peer, asking_route, registering
@@ -82,6 +83,42 @@ def test_a_connection_that_falls_silent_takes_its_broker_along() -> None:
         assert 120 <= world.loop.time() - start <= 145
 
     play(scene, idle_seconds=120)
+
+
+def test_all_of_a_group_hear_that_a_silent_master_is_gone_though_one_of_them_cannot_be_reached() -> None:
+    heard: list[tuple[int, dict[str, str]]] = []
+
+    async def main(world: SimWorld) -> None:
+        settings = NamesrvSettings(
+            NamesrvConfig(notify_min_broker_id_changed=True), NettyServerConfig(bind_address="127.0.0.1")
+        )
+        names = NamesrvController(settings, disk=world.disk, clock=world.clock, rng=world.rng)
+        await names.start()
+        slaves = [RemotingServer(NettyServerConfig(), clock=world.clock) for _ in range(2)]
+        addresses = {0: "10.0.0.1:10911", 1: "127.0.0.1:1"}  # nobody listens there
+        for broker_id, slave in enumerate(slaves, 2):
+            slave.register(
+                RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
+                lambda _connection, request, broker_id=broker_id: heard.append((broker_id, request.ext)),  # type: ignore[misc]
+            )
+            addresses[broker_id] = f"127.0.0.1:{await slave.start('127.0.0.1', 0)}"
+        async with await Peer.connect(names.port) as alive, await Peer.connect(names.port) as silent:
+            for broker_id in (1, 2, 3, 0):
+                peer, timeout_ms = (alive, 10**9) if broker_id else (silent, 20_000)
+                address = addresses[broker_id]
+                await peer.ask(
+                    registering("T", "U", addr=address, broker_id=broker_id, acting=True, timeout_ms=timeout_ms)
+                )
+            await asyncio.sleep(1)
+            heard.clear()  # that the master had come
+            await asyncio.sleep(30)
+        gone = {"minBrokerId": "1", "minBrokerAddr": addresses[1], "offlineBrokerAddr": addresses[0]}
+        assert sorted(heard, key=lambda notice: notice[0]) == [(2, gone), (3, gone)]
+        for server in slaves:
+            await server.shutdown()
+        await names.shutdown()
+
+    run_simulation(main, seed=1)
 
 
 @pytest.mark.parametrize("seed", range(30))

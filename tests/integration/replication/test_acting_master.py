@@ -15,6 +15,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
 from maxq.protocol.body.route import BrokerData, TopicRouteData
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
@@ -166,6 +167,26 @@ async def test_consumers_go_on_at_the_acting_master_and_its_offsets_come_back(ma
     assert (await master.send(TOPIC, b"new")).code == ResponseCode.SUCCESS
     for slave in (one, two):
         await until(lambda slave=slave: slave.controller.store.max_offset(TOPIC, 0) == MESSAGES + 1)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("wheel", [True, False])
+async def test_a_master_that_comes_back_asks_how_far_the_timer_has_come_if_it_has_one(
+    make_group: Make, wheel: bool
+) -> None:
+    group = await make_group(timerWheelEnable=str(wheel).lower())
+    one = group.brokers["one"]
+    await group.stop("two")  # it would ask, too
+    await group.stop("master")
+    await until(lambda: one.controller.member.acting.is_acting_master)
+    asked: list[RemotingCommand] = []
+
+    def answer(connection: object, request: RemotingCommand) -> RemotingCommand:
+        asked.append(request)
+        return request.reply(body=TimerCheckpoint().encode())
+
+    one.controller.server.register(RequestCode.GET_TIMER_CHECK_POINT, answer)
+    await group.until_master_is(await group.start("master"), 6)
+    assert bool(asked) is wheel
 
 
 async def test_an_orderly_consumer_goes_on_through_a_masters_death_and_return(make_group: Make) -> None:

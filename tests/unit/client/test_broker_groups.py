@@ -103,6 +103,7 @@ def test_a_reader_at_a_stand_in_asks_for_the_master_long_before_the_route_is_due
         settings: dict[str, Any] = dict.fromkeys(ROUNDS, NEVER)
         async with make(cluster, got, **settings):
             await until(lambda: len(got.bodies) == 1, "a message from the slave")
+            await asyncio.sleep(30)  # the rounds that a start brings are over
             await group.master.start()
             group.route()
             await until(lambda: bool(pulls(group.master)), "the master", 60)

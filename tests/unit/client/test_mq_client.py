@@ -1,29 +1,47 @@
 """Routes, broker addresses and members of a client instance."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from maxq.client.client_config import ClientConfig, ProducerConfig
+from maxq.client.client_config import ClientConfig, LitePullConsumerConfig, ProducerConfig
+from maxq.client.lite_pull_consumer import LitePullConsumer
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
 from maxq.client.producer import Producer
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import ClientError, NoRouteError
 from maxq.protocol.message import Message
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import SerializeType
 from maxq.remoting.client import RemotingClient
-from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate
+from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, Script, simulate, until
+
+NEVER = 3_600_000
 
 
-async def started(cluster: MockCluster) -> MQClientInstance:
+async def started(cluster: MockCluster, **settings: Any) -> MQClientInstance:
     seams = cluster.seams()
     remoting = RemotingClient(NettyClientConfig(), clock=seams.clock, rng=seams.rng)
-    instance = MQClientInstance("client", ClientConfig(namesrv_addr=NAMESRV_ADDR), seams, remoting)
+    instance = MQClientInstance("client", ClientConfig(namesrv_addr=NAMESRV_ADDR, **settings), seams, remoting)
     await instance.start()
     return instance
+
+
+def producing(cluster: MockCluster) -> Producer:
+    """A producer that asks for no route by itself."""
+    config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P", poll_name_server_interval=NEVER)
+    return Producer(config, cluster.seams())
+
+
+def reading(cluster: MockCluster) -> LitePullConsumer:
+    """A consumer that asks for no route by itself, with an instance of its own."""
+    config = LitePullConsumerConfig(
+        namesrv_addr=NAMESRV_ADDR, consumer_group="G", poll_name_server_interval=NEVER, instance_name="reader"
+    )
+    return LitePullConsumer(config, cluster.seams())
 
 
 def test_a_reader_gets_the_asked_broker_or_another_of_its_group() -> None:
@@ -81,6 +99,51 @@ def test_a_queue_of_an_unknown_broker_is_an_error_that_names_it() -> None:
         with pytest.raises(ClientError, match="broker elsewhere of topic T is in no route"):
             await instance.broker_address(MessageQueue("T", "elsewhere", 0))
         await instance.shutdown()
+
+    simulate(story)
+
+
+def test_a_broker_that_no_known_route_names_is_asked_for_before_it_is_given_up() -> None:
+    """By readers, by senders to a queue, and for what a queue's master is asked, long before the route is due."""
+
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start("broker-a", "broker-b")
+        late = MessageQueue("T", "broker-b", 0)
+        cluster.route("T", brokers=["broker-a"])
+        instance = await started(cluster, poll_name_server_interval=NEVER)
+        async with producing(cluster) as producer, reading(cluster) as reader:
+            await producer.send(Message("T", b"x"))
+            await instance.routes.update_route("T")
+            assert len(await reader.fetch_message_queues("T")) == 1
+            cluster.route("T")
+            await producer.send(Message("T", b"late"), queue=late)
+            assert await instance.broker_address(late) == cluster.master("broker-b").address
+            await reader.assign([late])
+            await reader.seek(late, 0)
+            assert [message.body for message in await reader.poll(5_000)] == [b"late"]
+        await instance.shutdown()
+
+    simulate(story)
+
+
+def test_who_does_not_lead_a_queue_any_more_is_left_long_before_the_route_is_due() -> None:
+    """Code 501, of a static topic's queue that has moved: no connection breaks."""
+
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start("broker-a", "broker-b")
+        cluster.route("T", brokers=["broker-a"])
+        moved: Script = lambda request: request.reply(ResponseCode.NOT_LEADER_FOR_QUEUE, "moved")  # noqa: E731
+        async with producing(cluster) as producer, reading(cluster) as reader:
+            await producer.send(Message("T", b"x"))
+            await reader.assign([MessageQueue("T", "broker-a", 0)])
+            await until(lambda: bool(cluster.broker.requests(RequestCode.LITE_PULL_MESSAGE)), "a pull")
+            for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.LITE_PULL_MESSAGE):
+                cluster.broker.scripts[code] = moved
+            cluster.route("T", brokers=["broker-b"])
+            assert (await producer.send(Message("T", b"x"))).message_queue.broker_name == "broker-b"
+            asked = len(cluster.names.seen)
+            cluster.broker.put("T", b"ends the pull that waits")
+            await until(lambda: len(cluster.names.seen) > asked, "the reader asks for the route", 60)
 
     simulate(story)
 

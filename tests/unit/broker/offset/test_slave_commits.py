@@ -1,8 +1,14 @@
 """What clients committed to a slave outlives its restart."""
 
+import errno
 import json
+import os
+from pathlib import PurePath
+
+import pytest
 
 from maxq.broker.offset.slave_commits import SlaveCommit
+from maxq.testing.sim_disk import SimDisk
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
 
 FILE = CONFIG_DIR / "slaveCommits.json"
@@ -61,6 +67,22 @@ def test_a_broker_that_starts_as_master_has_nobody_to_tell() -> None:
     assert len(master.offsets.slave_commits) == 0
     master.offsets.persist()
     assert json.loads(world.disk.read(FILE)) == {"offsetTable": {}}
+
+
+def test_a_write_that_fails_is_made_up_for_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = slave()
+    world.offsets.slave_commits.note("G", "T", 3, 12)
+
+    def refuse(self: SimDisk, path: PurePath, data: bytes, *, private: bool = False) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as full, pytest.raises(OSError, match="No space left"):
+        full.setattr(SimDisk, "replace", refuse)
+        world.offsets.persist()
+    assert not world.disk.exists(FILE)
+    world.offsets.persist()
+    again = slave(world).offsets
+    assert again.ahead_of_master({"offsetTable": {}}) == [SlaveCommit("T", "G", 3, 12)]
 
 
 def test_no_file_is_made_where_nothing_was_committed() -> None:
