@@ -13,6 +13,7 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 from maxq.client.client_config import ClientSeams, ConsumerConfig
 from maxq.client.errors import NotRunningError
+from maxq.client.moved_offsets import MovedOffsets
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
 from maxq.client.namespace import RETRY_PREFIX, wrap
@@ -56,6 +57,7 @@ class GroupConsumer(ABC, Generic[Config]):
         self._offsets: OffsetStore
         self._rebalance: RebalanceImpl
         self._pull_api: PullAPIWrapper
+        self._moved_offsets = MovedOffsets(self.group)
         self._trace: AsyncTraceDispatcher | None = None
         if config.enable_trace:
             self._trace = AsyncTraceDispatcher(config, config.consumer_group, TraceSide.CONSUME, seams)

@@ -440,12 +440,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
 
     def _take(self, assigned: AssignedQueue, result: PullResult) -> None:
         if result.status is PullStatus.OFFSET_ILLEGAL:
-            log.warning(
-                "offset %d of %s was reset, or is outside the queue; going on at %d",
-                assigned.pull_offset,
-                assigned.queue,
-                result.next_begin_offset,
-            )
+            self._moved_offsets.tell(assigned.queue, assigned.pull_offset, result.next_begin_offset)
         assigned.pull_offset = result.next_begin_offset
         if result.messages:
             assigned.process_queue.put_messages(result.messages, result.max_offset)

@@ -349,6 +349,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
                 if result is None:
                     continue
                 if result.status is PullStatus.OFFSET_ILLEGAL:
+                    self._moved_offsets.tell(queue, offset, result.next_begin_offset)
                     await self._start_over(queue, process_queue, result)
                     return
             except (MaxQError, OSError) as error:
@@ -408,7 +409,6 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
             self._offsets.update(queue, result.next_begin_offset, increase_only=True)
 
     async def _start_over(self, queue: MessageQueue, process_queue: ProcessQueue, result: PullResult) -> None:
-        log.warning("offset of %s was reset, or is outside the queue; going on at %d", queue, result.next_begin_offset)
         self._offsets.update_and_freeze(queue, result.next_begin_offset)
         process_queue.dropped = True
         await self._offsets.persist(queue)
