@@ -11,7 +11,7 @@ from typing import Final
 from maxq.protocol.message import decode_record
 from maxq.store.consume_queue_ext import is_ext_address
 from maxq.store.message_store import MessageStore
-from maxq.store.recovery import RecoveryReport
+from maxq.store.recovery_report import RecoveryReport
 from maxq.store.tails_cy import jhash
 from maxq.store.tools.queue_files import ExtFiles, Unit
 from maxq.testing.sim_disk import SimDisk

@@ -14,7 +14,8 @@ from maxq.runtime.interfaces import Clock, FileInfo
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.testing.sim_clock import SimClock
-from maxq.testing.sim_disk import SimDisk, SimMappedRegion
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_region import SimMappedRegion
 from maxq.testing.sim_rng import SimRng
 from tests.simulation.store_world import HASH_SLOTS, INDEX_ENTRIES, LOG_FILE_SIZE, ROOT, check, new_store
 

@@ -20,7 +20,7 @@ from maxq.store.log_search import records_with
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_reader import TagFilter
 from maxq.store.property_filter import PropertyFilter
-from maxq.store.recovery import RecoveryReport
+from maxq.store.recovery_report import RecoveryReport
 from maxq.store.restore_places import restore_keys, restore_places
 from maxq.store.running_flags import RunningFlags
 from maxq.store.store_context import StoreContext, StoreIdentity

@@ -4,9 +4,8 @@ The order, with the mission's ids:
 
 1. exit kind by the abort file (LR-03); CommitLog files (LR-05); ConsumeQueue folders (LR-06); checkpoint, inventory;
    index files (LR-07).
-2. The end of the log: scanned with CRC from the third last file after a clean exit (LR-09), from the newest file whose
-   first message is older than the checkpoint's times after an unclean one (LR-10), and to the end in both cases. A
-   torn tail is cut; damage in the middle is sealed and stepped over (log_scanner.py, damage.py).
+2. The end of the log (log_recovery.py; LR-09, LR-10). A torn tail is cut; damage in the middle is sealed and stepped
+   over (log_scanner.py, damage.py).
 3. Where dispatch must start so that queues and index lack nothing (LR-13): see `_dispatch_start`.
 4. Every queue is cut there (LR-08; if that is the start of the log, its files are written over: queue_rebuild.py) and
    what follows is dispatched again, through the same `Dispatcher.run` as every day. So what the queues say above that
@@ -15,21 +14,20 @@ The order, with the mission's ids:
 """
 
 import logging
-from dataclasses import dataclass, field
 
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.damage import DamagedPlace, DamagedRange, seal
+from maxq.store.damage import DamagedRange, seal
 from maxq.store.dispatch import DispatchService
 from maxq.store.dispatch_cy import Dispatcher
-from maxq.store.doubtful_record import DoubtfulRecord
 from maxq.store.index_file import IndexFile
 from maxq.store.index_service import IndexService
-from maxq.store.log_scanner import LogScan, LogScanner, first_store_timestamp, lacks_its_end, place_of
-from maxq.store.mapped_file import clear
+from maxq.store.log_recovery import LogRecovery
+from maxq.store.log_scanner import LogScan, LogScanner
 from maxq.store.queue_loader import QueueFault
 from maxq.store.queue_rebuild import QueueRebuild, cut_point
+from maxq.store.recovery_report import RecoveryReport
 from maxq.store.seals import Seals
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
@@ -37,61 +35,6 @@ from maxq.store.store_inventory import InventoryFile, StoreInventory
 from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 log = logging.getLogger(__name__)
-
-#: Files at the end of the log that are checked after a clean exit.
-_NORMAL_RECOVERY_FILES = 3
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What the start found and did; printed by `maxq store recover`.
-
-    Attributes:
-        clean_exit: no abort file was there.
-        end_offset: physical end of the log.
-        cut_bytes: bytes behind the end that looked like data: a torn tail; `cut_reason` says why.
-        doubtful: of a slave: the record that belongs behind the end, and may lack its own end (doubtful_record.py).
-        damages: damage in the middle of the log: named, sealed, stepped over.
-        checked_from: physical offset from which the log was read with CRC to find its end; what lies below was durable.
-        scanned_bytes, records: what was read there.
-        dispatch_from: physical offset from which queues and index were built anew; `end_offset` if they lacked nothing.
-        dispatched_records: records dispatched again.
-        rebuild_reasons: why more than the usual was built anew, one line each.
-        faults: files that were wrong and what became of them, one line each.
-        queues: number of queues known afterwards.
-        duration_ms: all of it.
-    """
-
-    clean_exit: bool = True
-    min_offset: int = 0
-    end_offset: int = 0
-    cut_bytes: int = 0
-    cut_reason: str = ""
-    doubtful: bytes = b""
-    damages: list[DamagedRange] = field(default_factory=list)
-    checked_from: int = 0
-    scanned_bytes: int = 0
-    records: int = 0
-    dispatch_from: int = 0
-    dispatched_records: int = 0
-    rebuild_reasons: list[str] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-    queues: int = 0
-    duration_ms: int = 0
-
-    def lines(self) -> list[str]:
-        """For people."""
-        return [
-            f"exit before: {'clean' if self.clean_exit else 'unclean (abort file present)'}",
-            f"log: {self.min_offset} … {self.end_offset}; {self.records} records in {self.scanned_bytes} bytes checked "
-            f"from {self.checked_from} on",
-            *([f"torn tail cut: {self.cut_bytes} bytes: {self.cut_reason}"] if self.cut_bytes else []),
-            *(f"damage: {damage}" for damage in self.damages),
-            *(f"fault: {fault}" for fault in self.faults),
-            *(f"built anew: {reason}" for reason in self.rebuild_reasons),
-            f"dispatched again: {self.dispatched_records} records from {self.dispatch_from}",
-            f"queues: {self.queues}; took {self.duration_ms} ms",
-        ]
 
 
 class Recovery:
@@ -121,7 +64,7 @@ class Recovery:
         self._queue_faults = queue_faults
         self._report = report
         self._seals = seals
-        self._doubtful = DoubtfulRecord(context)
+        self._log_recovery = LogRecovery(context, commit_log, queues, checkpoint, self._inventory, report)
         self._last_ends: dict[ConsumeQueue, int] = {}  # where the record of a queue's last recorded unit ends
         self._rebuild: QueueRebuild | None = None
         self._numbers: dict[ConsumeQueue, int] = {}  # how far numbering had come in queues without messages
@@ -164,6 +107,12 @@ class Recovery:
 
     # --- the log ---
 
+    def _scan(self) -> LogScan:
+        return self._log_recovery.scan()
+
+    def _cut_log(self, scan: LogScan) -> None:
+        self._log_recovery.cut(scan)
+
     def _without_log(self) -> None:
         """No log: queues and index cannot be right (they are of another log, or the log is gone)."""
         self._forget_queues()
@@ -177,107 +126,6 @@ class Recovery:
             batch.destroy()
         self._index.destroy()
         self._checkpoint.not_later_than(0)
-
-    def _scan(self) -> LogScan:
-        config = self._context.config
-        first = self._first_file()
-        self._report.checked_from = self._commit_log.files.files[first].file_from_offset
-        scanner = LogScanner(
-            self._commit_log,
-            check_crc=config.check_crc_on_recover and not config.force_verify_prop_crc,
-            check_prop_crc=config.force_verify_prop_crc,
-            check_sectors=not self._report.clean_exit,
-        )
-        scan = scanner.run(first)
-        if config.broker_role == "SLAVE":
-            if not self._report.clean_exit:
-                self._leave_to_the_master(scan)
-            self._doubt_the_last_record(scan)
-        self._report.doubtful = self._doubtful.read(scan.end_offset)
-        if not self._report.doubtful:
-            self._doubtful.forget()
-        self._report.scanned_bytes, self._report.records = scan.bytes_read, scan.records
-        self._report.damages = scan.damages
-        for damage in scan.damages:
-            log.error("damage in the middle of the log: %s", damage)
-        return scan
-
-    def _leave_to_the_master(self, scan: LogScan) -> None:
-        """A slave's log ends before the first damage that a torn write may have left: what follows comes again from
-        the master. Were it sealed, this log would be no copy of the master's any more, and lack what that has."""
-        durable = self._checkpoint.physic_msg_timestamp
-        for number, damage in enumerate(scan.damages):
-            if damage.store_timestamp >= durable:
-                scan.end_offset = damage.physical_offset
-                scan.last_record_offset, scan.last_store_timestamp = damage.record_before, damage.store_timestamp
-                scan.torn_reason = f"{damage.reason}; the rest comes again from the master"
-                del scan.damages[number:]
-                return
-
-    def _doubt_the_last_record(self, scan: LogScan) -> None:
-        """A slave is killed while a record arrives: what was there of it may look whole. If it is in its queue it was
-        whole once, unless the machine lost its power: it is kept beside the log until the master sends it again
-        (doubtful_record.py). After a clean exit that is so if it was not dispatched."""
-        start = scan.last_record_offset
-        file = self._commit_log.files.find(start) if start >= 0 else None
-        if file is None or scan.end_offset > file.end_offset:
-            return
-        position, stop = start - file.file_from_offset, scan.end_offset - file.file_from_offset
-        inventory = self._inventory
-        if self._report.clean_exit and inventory is not None and inventory.dispatched_offset > start:
-            return
-        if not lacks_its_end(file, position, stop):
-            return
-        scan.end_offset = start
-        record = bytes(file.view[position:stop])
-        if self._report.clean_exit or self._is_in_its_queue(place_of(memoryview(record)), start):
-            self._doubtful.keep(start, record)
-            log.warning("the record at %d may lack its end: the log ends before it until the master sends it", start)
-        elif not self._doubtful.read(start):
-            scan.torn_reason = "the last record may lack its end; it comes again from the master"
-
-    def _is_in_its_queue(self, place: DamagedPlace | None, physical_offset: int) -> bool:
-        queue = None if place is None else self._queues.find(place.topic, place.queue_id)
-        if place is None or queue is None:
-            return False
-        unit = queue.unit(place.queue_offset)
-        return unit is not None and unit[0] == physical_offset
-
-    def _first_file(self) -> int:
-        """Number of the file from which the log is checked."""
-        files = self._commit_log.files.files
-        if self._report.clean_exit:
-            return max(0, len(files) - _NORMAL_RECOVERY_FILES)
-        safe = self._checkpoint.min_timestamp
-        if self._context.config.message_index_enable and self._context.config.message_index_safe:
-            safe = self._checkpoint.min_timestamp_index
-        for number in range(self._durable_file(), 0, -1):
-            if 0 < first_store_timestamp(files[number]) <= safe:
-                return number
-        return 0
-
-    def _durable_file(self) -> int:
-        """Number of the last file of which something was surely durable. The checkpoint's times alone do not say it: a
-        clock that was set back gives what came later earlier times."""
-        durable = 0 if self._inventory is None else self._inventory.dispatched_offset
-        files = self._commit_log.files.files
-        return max((number for number, file in enumerate(files) if file.file_from_offset <= durable), default=0)
-
-    def _cut_log(self, scan: LogScan) -> None:
-        commit_log = self._commit_log
-        end = scan.end_offset
-        file = commit_log.files.find(end)
-        if scan.torn_reason and file is not None:
-            self._report.cut_reason = scan.torn_reason
-            self._report.cut_bytes = _used_bytes(bytes(file.view[end - file.file_from_offset :][: 64 << 20]))
-            log.warning("the log is cut at %d: %s (%d bytes)", end, scan.torn_reason, self._report.cut_bytes)
-        if file is not None:
-            # whole records behind the end must not come back when the log grows up to them again
-            clear(file.region, end - file.file_from_offset, file.file_size)
-        if not self._report.clean_exit:  # a process that was killed has left pages that no sync has seen
-            for scanned, start, stop in commit_log.ranges(self._report.checked_from, end):
-                scanned.region.flush(start, stop)
-        commit_log.open_at(end)
 
     # --- queues ---
 
@@ -504,6 +352,3 @@ class Recovery:
         from_offset = newest.end_physical_offset
         return self._dispatch.finish_index(from_offset, newest.trailing_entries(from_offset))
 
-
-def _used_bytes(data: bytes) -> int:
-    return len(data.rstrip(b"\0"))

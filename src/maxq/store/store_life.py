@@ -7,7 +7,8 @@ import logging
 from maxq.runtime.blocking import run_blocking
 from maxq.store.dledger.message_recovery import DLedgerRecovery
 from maxq.store.queue_loader import QueueFault, load_queues
-from maxq.store.recovery import Recovery, RecoveryReport
+from maxq.store.recovery import Recovery
+from maxq.store.recovery_report import RecoveryReport
 from maxq.store.store_files import AbortFile, StoreLock, refuse_foreign_store, refusing
 from maxq.store.store_parts import StoreParts
 from maxq.store.store_role import StoreRole

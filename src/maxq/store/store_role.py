@@ -4,7 +4,7 @@
 import contextlib
 
 from maxq.store.doubtful_record import DoubtfulRecord
-from maxq.store.recovery import RecoveryReport
+from maxq.store.recovery_report import RecoveryReport
 from maxq.store.replica_append import ReplicaAppender
 from maxq.store.store_parts import StoreParts
 

@@ -32,6 +32,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from maxq.runtime.interfaces import Clock, DiskUsage, FileInfo
 from maxq.testing.sim_directory import SimDirectory, parent
 from maxq.testing.sim_file import PAGE, SimFile
+from maxq.testing.sim_region import SimDiskLock, SimMappedRegion
 from maxq.testing.sim_rng import SimRng
 
 P = ParamSpec("P")
@@ -67,52 +68,6 @@ class BitFlip:
 
     def __str__(self) -> str:
         return f"{self.path}: byte {self.position} bit {self.bit}"
-
-
-class SimMappedRegion:
-    """A mapping: the live bytes themselves, shared by every mapping of the file."""
-
-    def __init__(self, disk: "SimDisk", path: str, inode: SimFile, *, read_only: bool) -> None:
-        self._disk = disk
-        self._path = path
-        self._inode = inode
-        view = memoryview(inode.live)
-        self._view = view.toreadonly() if read_only else view
-
-    @property
-    def view(self) -> memoryview:
-        return self._view
-
-    def flush(self, start: int, end: int) -> None:
-        if start < end:
-            self._disk.flush_inode(self._path, self._inode, start, end)
-
-    def write(self, position: int, data: memoryview) -> None:
-        self._disk.check_alive()
-        self._view[position : position + len(data)] = data
-
-    def forget(self, start: int, end: int) -> None:
-        self._disk.check_alive()
-
-    def populate(self, start: int, end: int) -> None:
-        self._disk.check_alive()
-
-    def allocate(self, start: int, end: int) -> None:
-        self._disk.allocate_inode(self._path, self._inode, start, end)
-
-    def close(self) -> None:
-        self._view = memoryview(b"")
-
-
-class SimDiskLock:
-    """Held until released, or until the machine dies."""
-
-    def __init__(self, disk: "SimDisk", path: str) -> None:
-        self._disk = disk
-        self._path = path
-
-    def release(self) -> None:
-        self._disk.unlock(self._path)
 
 
 class SimDisk:

@@ -16,7 +16,8 @@ from maxq.store.message_store import MessageStore
 from maxq.store.running_flags import LOGICS_ERROR, NO_ROOM
 from maxq.store.store_results import PutMessageStatus
 from maxq.testing.sim_clock import SimClock
-from maxq.testing.sim_disk import SimDisk, SimMappedRegion
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_region import SimMappedRegion
 from maxq.testing.sim_rng import SimRng
 from tests.mounted_disk import MountedDisk, NotAllowedError
 from tests.unit.store.stores import IDENTITY, TestClock, message, small_config

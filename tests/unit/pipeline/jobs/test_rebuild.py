@@ -15,7 +15,7 @@ from maxq.pipeline.jobs.task_frame import inline_runner
 from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
-from maxq.store.recovery import RecoveryReport
+from maxq.store.recovery_report import RecoveryReport
 from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import PutMessageStatus
 from maxq.store.tools.check import StoreCheck

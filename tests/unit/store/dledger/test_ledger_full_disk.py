@@ -11,7 +11,8 @@ import pytest
 from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock
-from maxq.testing.sim_disk import SimDisk, SimMappedRegion
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_region import SimMappedRegion
 from maxq.testing.sim_rng import SimRng
 from tests.unit.store.dledger.worlds import leading, opened
 
