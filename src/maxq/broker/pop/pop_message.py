@@ -4,10 +4,9 @@ Source:
     broker/processor/PopMessageProcessor.java; broker-api.md §15.2 to §15.5.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.broker_identity import BrokerAddress
@@ -17,6 +16,7 @@ from maxq.broker.filter.filter_expressions import compile_expression
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
 from maxq.broker.pop.pop_reader import PopAsk, PopFound, PopReader
+from maxq.broker.processors.later_answers import LaterAnswers
 from maxq.broker.processors.pull_subscription import PullSubscriptions
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.support import RequestProcessor
@@ -25,7 +25,7 @@ from maxq.broker.stats import names
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
-from maxq.errors import FilterExpressionError, MaxQError, RequestRefusedError
+from maxq.errors import FilterExpressionError, RequestRefusedError
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.header.pull import PopMessageRequestHeader
 from maxq.protocol.remoting_command import RemotingCommand
@@ -33,7 +33,6 @@ from maxq.remoting.connection import Processor
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.store.property_filter import PropertyFilter
-from maxq.store.store_results import GetMessageResult
 
 log = logging.getLogger(__name__)
 
@@ -112,14 +111,17 @@ class PopMessageProcessor(RequestProcessor):
         self._reader = reader
         self._polling = polling
         self._stats = stats
-        self._fast_failure = fast_failure
         self._clock = clock
         self._not_ready = not_ready
         self._quotas = quotas
         self._silent = silent
         self._acknowledgement = acknowledgement
-        self._reading: set[asyncio.Task[None]] = set()
-        self._waiting: set[asyncio.Task[None]] = set()  # for a quota
+        self._later = LaterAnswers(
+            lambda connection, request: self._pass(connection, request, may_wait=False),
+            fast_failure=fast_failure,
+            quotas=quotas,
+            clock=clock,
+        )
 
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.POP_MESSAGE: self.pop, RequestCode.POP_ROLLBACK: self.roll_back}
@@ -146,7 +148,7 @@ class PopMessageProcessor(RequestProcessor):
             return None
         found = self._reader.read(ask, may_wait=may_wait)
         if found.unread is not None and not found.count:
-            self._in_background(self._pass_after_reading(connection, request, found.unread))
+            self._later.when_read(connection, request, found.unread)
             return None
         if found.count:
             return self._found(connection, request, ask, found)
@@ -201,7 +203,7 @@ class PopMessageProcessor(RequestProcessor):
         if found.rest_num > 0:
             self._polling.poke(topic, group, ask.queue_id)
         if found.cold:
-            self._in_background(self._send_cold(connection, reply, found.cold))
+            self._later.send_when_read(connection, reply, found.cold)
             return None
         return self._when_noted(connection, reply, found.end_offset)
 
@@ -263,92 +265,20 @@ class PopMessageProcessor(RequestProcessor):
             connection.send(request.reply(ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE", self._ext(ask, found)))
         return last
 
-    # --- quotas ------------------------------------------------------------------------------------------------------
+    # --- later -------------------------------------------------------------------------------------------------------
 
     def _wait_for_quota(
         self, connection: Connection, request: RemotingCommand, header: PopMessageRequestHeader
     ) -> None:
-        task = asyncio.get_running_loop().create_task(self._pass_after_waiting(connection, request, header))
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        self._later.when_allowed(
+            connection, request, header.consumer_group, header.poll_time, lambda: self._not_now(request, header)
+        )
 
-    async def _pass_after_waiting(
-        self, connection: Connection, request: RemotingCommand, header: PopMessageRequestHeader
-    ) -> None:
-        """The first pass once more, when the group's quota allows it; POLLING_TIMEOUT if that takes too long."""
-        end_ms = self._clock.monotonic_ms() + header.poll_time
-        self._fast_failure.pulls.enter()
-        try:
-            while (wait_ms := self._quotas.pull_wait_ms(header.consumer_group, request)) and not connection.is_closed:
-                left_ms = end_ms - self._clock.monotonic_ms()
-                if left_ms <= 0:
-                    break
-                await asyncio.sleep(min(wait_ms, left_ms) / 1000)
-        finally:
-            self._fast_failure.pulls.leave()
-        reply: RemotingCommand | None
-        if wait_ms:
-            ext = {"popTime": "0", "invisibleTime": str(header.invisible_time), "reviveQid": "0", "restNum": "0"}
-            remark = self._quotas.pull_remark(header.consumer_group, request)
-            reply = request.reply(ResponseCode.POLLING_TIMEOUT, remark, ext)
-        else:
-            reply = self._try_pass(connection, request)
-        if reply is not None:
-            connection.send(reply)
-
-    def _try_pass(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        try:
-            return self._pass(connection, request, may_wait=False)
-        except MaxQError as error:
-            return request.reply(error.response_code, str(error))
-
-    # --- what is on the disk -----------------------------------------------------------------------------------------
-
-    def _in_background(self, reading: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(reading)
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
-
-    async def _send_cold(
-        self, connection: Connection, reply: RemotingCommand, cold: list[GetMessageResult]
-    ) -> None:
-        """Answer when the messages are in memory. If the disk does not give them they come back in time."""
-        for result in cold:
-            refusal = await self._bring_in(connection, reply, result)
-            if refusal is not None:
-                connection.send(refusal)
-                return
-        connection.send(reply)
-
-    async def _pass_after_reading(
-        self, connection: Connection, request: RemotingCommand, result: GetMessageResult
-    ) -> None:
-        """The first pass once more, when the properties it tests are in memory."""
-        reply = await self._bring_in(connection, request, result)
-        if reply is None:
-            reply = self._try_pass(connection, request)
-        if reply is not None:
-            connection.send(reply)
-
-    async def _bring_in(
-        self, connection: Connection, command: RemotingCommand, result: GetMessageResult
-    ) -> RemotingCommand | None:
-        """Have what `result` points to in memory; the answer to `command` if the disk does not give it."""
-        self._fast_failure.pulls.enter()
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, result.bring_in)
-        except OSError as error:
-            log.exception("messages for %s could not be read from the disk", connection.remote_address)
-            return command.reply(
-                ResponseCode.SYSTEM_ERROR,
-                f"the messages could not be read from the disk: {type(error).__name__}: {error}",
-            )
-        finally:
-            self._fast_failure.pulls.leave()
-        return None
+    def _not_now(self, request: RemotingCommand, header: PopMessageRequestHeader) -> RemotingCommand:
+        ext = {"popTime": "0", "invisibleTime": str(header.invisible_time), "reviveQid": "0", "restNum": "0"}
+        remark = self._quotas.pull_remark(header.consumer_group, request)
+        return request.reply(ResponseCode.POLLING_TIMEOUT, remark, ext)
 
     async def drain(self) -> None:
-        """Wait for the answers whose bytes are being read from the disk; who waits for a quota is not answered."""
-        for task in self._waiting:
-            task.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
+        """See LaterAnswers. What the disk does not give comes back in time."""
+        await self._later.drain()

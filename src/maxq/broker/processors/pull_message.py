@@ -9,23 +9,21 @@ Source:
     broker/processor/{PullMessageProcessor,DefaultPullMessageResultHandler}.java; broker-api.md §10, §11, ha.md §6.1.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.fast_failure import FastFailure
 from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.later_answers import LaterAnswers
+from maxq.broker.processors.pull_checks import Pull, PullChecks
 from maxq.broker.processors.pull_read_rules import AHEAD_WAIT_MS, ReadRules
 from maxq.broker.processors.pull_subscription import (
-    FORBIDDEN_BROKER,
-    FORBIDDEN_GROUP,
-    FORBIDDEN_TOPIC,
     PullSubscriptions,
 )
-from maxq.broker.processors.refusal import FAQ, Refusal
+from maxq.broker.processors.refusal import Refusal
 from maxq.broker.quota.quotas import Quotas
 from maxq.broker.stats import names
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -34,7 +32,7 @@ from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
-from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
+from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.endpoint import AnswerListener
@@ -49,7 +47,6 @@ log = logging.getLogger(__name__)
 
 _COMMIT_OFFSET = 1  # bits of the request's sysFlag
 _SUSPEND = 2
-_SUBSCRIPTION = 4
 _SHORT_POLLING_FLOOR_MS = 1
 _QUOTA_WAIT_MS = 1000  # of a pull that may not be held, when its group is above its quota
 _ROUNDS = 10  # reads of one parked pull for one arrival
@@ -84,17 +81,6 @@ def _nothing_learned(
     wanted: PropertyFilter | None,
 ) -> None:
     """Without a batch path every pull takes the general way."""
-
-
-class _Pull(NamedTuple):
-    """A request that passed the checks."""
-
-    header: PullMessageRequestHeader
-    group: SubscriptionGroupConfig
-    topic: TopicConfig
-    subscription: SubscriptionData
-    wanted: PropertyFilter | None  # filter on properties; None: by tags
-    began_ms: int  # monotonic
 
 
 class _Outcome(NamedTuple):
@@ -132,19 +118,21 @@ class PullMessageProcessor:
     ) -> None:
         self._settings = settings
         self._store = store
-        self._topics = topics
-        self._groups = groups
+        self._checks = PullChecks(
+            settings=settings, topics=topics, groups=groups, subscriptions=subscriptions, clock=clock, broker=broker
+        )
         self._offsets = offsets
-        self._subscriptions = subscriptions
         self._hold_service = hold_service
         self._stats = stats
-        self._fast_failure = fast_failure
         self._clock = clock
-        self._broker = broker
         self._quotas = quotas
         self.rules = ReadRules(settings)
-        self._reading: set[asyncio.Task[None]] = set()
-        self._waiting: set[asyncio.Task[None]] = set()  # for a quota
+        self._later = LaterAnswers(
+            lambda connection, request: self._first_pass(connection, request, may_wait=False),
+            fast_failure=fast_failure,
+            quotas=quotas,
+            clock=clock,
+        )
         self._learn: Learn = _nothing_learned
         self.on_held_answer: AnswerListener | None = None  # told of the answers to parked pulls
         hold_service.set_replay(self.replay)
@@ -165,7 +153,7 @@ class PullMessageProcessor:
         if (refusal := self.rules.refusal()) is not None:
             return refusal.reply_to(request)
         header = PullMessageRequestHeader.decode(request.ext)
-        pull = self._check(connection, request.code, header)
+        pull = self._checks.check(connection, request.code, header)
         if isinstance(pull, Refusal):
             return pull.reply_to(request)
         if self._quotas.pull_wait_ms(header.consumer_group, request):
@@ -173,7 +161,7 @@ class PullMessageProcessor:
             return None
         outcome = self._read(pull, header.queue_offset, may_wait)
         if outcome.result.must_read_first:
-            self._in_background(self._pass_after_reading(connection, request, outcome.result))
+            self._later.when_read(connection, request, outcome.result)
             return None
         if header.sys_flag & _COMMIT_OFFSET:
             self._offsets.commit_offset(
@@ -191,7 +179,7 @@ class PullMessageProcessor:
         """A later pass for a parked pull; True when it was answered. One that was taken in is not refused because this
         slave may not be read any more: its master is back, and the answer sends the reader there."""
         connection, request = held.connection, held.request
-        pull = self._check(connection, request.code, held.header)
+        pull = self._checks.check(connection, request.code, held.header)
         if isinstance(pull, Refusal):
             connection.send(pull.reply_to(request))
             return True
@@ -218,86 +206,9 @@ class PullMessageProcessor:
                 self.on_held_answer(request, reply, self._clock.monotonic_ms() - held.began_ms)
         return True
 
-    # ---- checks -----------------------------------------------------------------------------------------------
-
-    def _check(self, connection: Connection, code: int, header: PullMessageRequestHeader) -> _Pull | Refusal:
-        broker = self._settings.broker
-        if not broker.broker_permission & PERM_READ:
-            return Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._broker.ip}] pulling message is forbidden: "
-                f"brokerPermission is {broker.broker_permission}, reading needs {PERM_READ}; set it with "
-                "updateBrokerConfig",
-                FORBIDDEN_BROKER,
-            )
-        if code == RequestCode.LITE_PULL_MESSAGE and not broker.lite_pull_message_enable:
-            return Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._broker.ip}] for lite pull consumer is forbidden: litePullMessageEnable is "
-                "false; set it with updateBrokerConfig",
-                FORBIDDEN_BROKER,
-            )
-        group = self._groups.find_subscription_group_config(header.consumer_group)
-        if group is None:
-            return Refusal(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.consumer_group}] does not exist, \n{FAQ}",
-            )
-        if not group.consume_enable:
-            why = self._groups.why_disabled(header.consumer_group)
-            why = why or "its consumeEnable is false; set it with updateSubGroup -s true"
-            remark = f"subscription group no permission, {header.consumer_group}: {why}"
-            return Refusal(ResponseCode.NO_PERMISSION, remark, FORBIDDEN_GROUP)
-        topic = self._check_topic(connection, header)
-        if isinstance(topic, Refusal):
-            return topic
-        subscription = self._check_subscription(connection, header, group)
-        if isinstance(subscription, Refusal):
-            return subscription
-        wanted = self._subscriptions.filter_of(header, subscription)
-        if isinstance(wanted, Refusal):
-            return wanted
-        return _Pull(header, group, topic, subscription, wanted, self._clock.monotonic_ms())
-
-    def _check_topic(self, connection: Connection, header: PullMessageRequestHeader) -> TopicConfig | Refusal:
-        topic = self._topics.select_topic_config(header.topic)
-        if topic is None:
-            return Refusal(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! \n{FAQ}"
-            )
-        if not topic.perm & PERM_READ:
-            return Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"the topic[{header.topic}] pulling message is forbidden: its perm is {topic.perm}, reading needs "
-                f"{PERM_READ}; set it with updateTopicPerm",
-                FORBIDDEN_TOPIC,
-            )
-        if not 0 <= header.queue_id < topic.read_queue_nums:
-            return Refusal(
-                ResponseCode.INVALID_PARAMETER,
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{connection.remote_address}]; "
-                "fetch the route anew, or give the topic more queues with updateTopic",
-            )
-        return topic
-
-    def _check_subscription(
-        self, connection: Connection, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
-    ) -> SubscriptionData | Refusal:
-        if header.sys_flag & _SUBSCRIPTION:
-            found = self._subscriptions.from_header(
-                header.topic, header.subscription or "", header.expression_type or ""
-            )
-        else:
-            found = self._subscriptions.from_heartbeat(group, header.topic, header.sub_version)
-        if isinstance(found, Refusal):
-            return found
-        refusal = self._subscriptions.reject_unregistered(header.consumer_group, connection)
-        return refusal if refusal is not None else found
-
     # ---- reading ----------------------------------------------------------------------------------------------
 
-    def _read(self, pull: _Pull, offset: int, may_wait: bool = False) -> _Outcome:
+    def _read(self, pull: Pull, offset: int, may_wait: bool = False) -> _Outcome:
         header = pull.header
         topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
         if self._settings.broker.use_server_side_reset_offset and not self.rules.is_slave:
@@ -333,7 +244,7 @@ class PullMessageProcessor:
         omit = _OMITTED.get(header.maxq_omit or "", OMIT_NOTHING)
         return BulkRead(header.maxq_max_bytes if omit == OMIT_RECORDS else min(header.maxq_max_bytes, most), omit)
 
-    def _moved(self, pull: _Pull, offset: int) -> _Outcome:
+    def _moved(self, pull: Pull, offset: int) -> _Outcome:
         """An administrator reset the group's offset: told once, and by a master."""
         topic, queue_id = pull.header.topic, pull.header.queue_id
         result = GetMessageResult(
@@ -379,7 +290,7 @@ class PullMessageProcessor:
     # ---- answering --------------------------------------------------------------------------------------------
 
     def _answer(
-        self, connection: Connection, request: RemotingCommand, pull: _Pull, outcome: _Outcome
+        self, connection: Connection, request: RemotingCommand, pull: Pull, outcome: _Outcome
     ) -> RemotingCommand | None:
         """The reply; None when its bytes come from the disk first and it is sent later."""
         header, result = pull.header, outcome.result
@@ -403,10 +314,10 @@ class PullMessageProcessor:
         reply = request.reply(outcome.code, outcome.remark, ext, result.buffers)
         if not result.cold:
             return reply
-        self._in_background(self._send_cold(connection, reply, result))
+        self._later.send_when_read(connection, reply, (result,))
         return None
 
-    def _count(self, pull: _Pull, result: GetMessageResult) -> None:
+    def _count(self, pull: Pull, result: GetMessageResult) -> None:
         header = pull.header
         counter = self._stats.get_counter(header.consumer_group, header.topic, header.queue_id)
         latency_ms = self._clock.monotonic_ms() - pull.began_ms
@@ -415,57 +326,14 @@ class PullMessageProcessor:
         counter.add(result.message_count, result.total_bytes, latency_ms, bool(result.cold))
         counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
 
-    def _in_background(self, reading: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(reading)
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
-
-    async def _send_cold(self, connection: Connection, reply: RemotingCommand, result: GetMessageResult) -> None:
-        """Answer when the messages are in memory."""
-        refusal = await self._bring_in(connection, reply, result)
-        connection.send(reply if refusal is None else refusal)
-
-    async def _pass_after_reading(
-        self, connection: Connection, request: RemotingCommand, result: GetMessageResult
-    ) -> None:
-        """The first pass once more, when the properties it tests are in memory."""
-        reply = await self._bring_in(connection, request, result)
-        if reply is None:
-            reply = self._try_first_pass(connection, request)
-        if reply is not None:
-            connection.send(reply)
-
     def _wait_for_quota(
         self, connection: Connection, request: RemotingCommand, header: PullMessageRequestHeader
     ) -> None:
-        task = asyncio.get_running_loop().create_task(self._pass_after_waiting(connection, request, header))
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
-
-    async def _pass_after_waiting(
-        self, connection: Connection, request: RemotingCommand, header: PullMessageRequestHeader
-    ) -> None:
-        """The first pass once more, when the group's quota allows it; PULL_NOT_FOUND if that takes too long."""
-        group = header.consumer_group
         suspends = header.sys_flag & _SUSPEND and header.suspend_timeout_millis > 0
-        end_ms = self._clock.monotonic_ms() + (header.suspend_timeout_millis if suspends else _QUOTA_WAIT_MS)
-        self._fast_failure.pulls.enter()
-        try:
-            while (wait_ms := self._quotas.pull_wait_ms(group, request)) and not connection.is_closed:
-                left_ms = end_ms - self._clock.monotonic_ms()
-                if left_ms <= 0:
-                    break
-                await asyncio.sleep(min(wait_ms, left_ms) / 1000)
-        finally:
-            self._fast_failure.pulls.leave()
-        if connection.is_closed:
-            return
-        if wait_ms:
-            reply: RemotingCommand | None = self._not_now(request, header)
-        else:
-            reply = self._try_first_pass(connection, request)
-        if reply is not None:
-            connection.send(reply)
+        most_ms = header.suspend_timeout_millis if suspends else _QUOTA_WAIT_MS
+        self._later.when_allowed(
+            connection, request, header.consumer_group, most_ms, lambda: self._not_now(request, header)
+        )
 
     def _not_now(self, request: RemotingCommand, header: PullMessageRequestHeader) -> RemotingCommand:
         offset, topic, queue_id = str(header.queue_offset), header.topic, header.queue_id
@@ -478,33 +346,9 @@ class PullMessageProcessor:
         remark = self._quotas.pull_remark(header.consumer_group, request)
         return request.reply(ResponseCode.PULL_NOT_FOUND, remark, ext)
 
-    def _try_first_pass(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        try:
-            return self._first_pass(connection, request, may_wait=False)
-        except Exception as error:  # nobody else would answer
-            log.exception("a pull of %s failed", connection.remote_address)
-            return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-
-    async def _bring_in(
-        self, connection: Connection, command: RemotingCommand, result: GetMessageResult
-    ) -> RemotingCommand | None:
-        """Have what `result` points to in memory; the answer to `command` if the disk does not give it."""
-        self._fast_failure.pulls.enter()
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, result.bring_in)
-        except Exception as error:  # nobody else would answer
-            log.exception("messages for %s could not be read from the disk", connection.remote_address)
-            remark = f"the messages could not be read from the disk: {type(error).__name__}: {error}"
-            return command.reply(ResponseCode.SYSTEM_ERROR, remark)
-        finally:
-            self._fast_failure.pulls.leave()
-        return None
-
     async def drain(self) -> None:
-        """Wait for the answers whose bytes are being read from the disk; who waits for a quota is not answered."""
-        for task in self._waiting:
-            task.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
+        """See LaterAnswers."""
+        await self._later.drain()
 
 
 def _response_code(result: GetMessageResult, offset: int) -> ResponseCode:

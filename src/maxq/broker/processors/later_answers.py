@@ -1,0 +1,140 @@
+"""LaterAnswers: readers whose answer cannot be given in the turn they came in, because of a quota or of the disk.
+
+Pull and pop share it. A request that is taken up again goes through its first pass once more, which must not wait then.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from maxq.broker.fast_failure import FastFailure
+from maxq.broker.quota.quotas import Quotas
+from maxq.codes import ResponseCode
+from maxq.errors import MaxQError
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.server import Connection
+from maxq.runtime.interfaces import Clock
+from maxq.store.store_results import GetMessageResult
+
+log = logging.getLogger(__name__)
+
+Pass = Callable[[Connection, RemotingCommand], RemotingCommand | None]
+
+
+class LaterAnswers:
+    """See the module.
+
+    Args:
+        again: the first pass of a request, which does not wait for the disk.
+    """
+
+    def __init__(self, again: Pass, *, fast_failure: FastFailure, quotas: Quotas, clock: Clock) -> None:
+        self._again = again
+        self._fast_failure = fast_failure
+        self._quotas = quotas
+        self._clock = clock
+        self._reading: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()  # for a quota
+
+    def when_allowed(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        group: str,
+        most_ms: int,
+        not_now: Callable[[], RemotingCommand],
+    ) -> None:
+        """Take `request` up again when the quota of `group` allows it.
+
+        Args:
+            most_ms: longest wait; then the answer is `not_now()`.
+        """
+        _keep(self._waiting, self._pass_after_waiting(connection, request, group, most_ms, not_now))
+
+    async def _pass_after_waiting(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        group: str,
+        most_ms: int,
+        not_now: Callable[[], RemotingCommand],
+    ) -> None:
+        end_ms = self._clock.monotonic_ms() + most_ms
+        self._fast_failure.pulls.enter()
+        try:
+            while (wait_ms := self._quotas.pull_wait_ms(group, request)) and not connection.is_closed:
+                left_ms = end_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    break
+                await asyncio.sleep(min(wait_ms, left_ms) / 1000)
+        finally:
+            self._fast_failure.pulls.leave()
+        if connection.is_closed:
+            return
+        reply = not_now() if wait_ms else self._try_again(connection, request)
+        if reply is not None:
+            connection.send(reply)
+
+    def when_read(self, connection: Connection, request: RemotingCommand, result: GetMessageResult) -> None:
+        """Take `request` up again when what its filter looks at is in memory."""
+        _keep(self._reading, self._pass_after_reading(connection, request, result))
+
+    async def _pass_after_reading(
+        self, connection: Connection, request: RemotingCommand, result: GetMessageResult
+    ) -> None:
+        reply = await self._bring_in(connection, request, result)
+        if reply is None:
+            reply = self._try_again(connection, request)
+        if reply is not None:
+            connection.send(reply)
+
+    def send_when_read(self, connection: Connection, reply: RemotingCommand, cold: Iterable[GetMessageResult]) -> None:
+        """Send `reply` when the messages in it are in memory; that the disk does not give them, if so."""
+        _keep(self._reading, self._send_cold(connection, reply, cold))
+
+    async def _send_cold(
+        self, connection: Connection, reply: RemotingCommand, cold: Iterable[GetMessageResult]
+    ) -> None:
+        for result in cold:
+            refusal = await self._bring_in(connection, reply, result)
+            if refusal is not None:
+                connection.send(refusal)
+                return
+        connection.send(reply)
+
+    def _try_again(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        try:
+            return self._again(connection, request)
+        except MaxQError as error:
+            return request.reply(error.response_code, str(error))
+        except Exception as error:  # nobody else would answer
+            log.exception("a request %d of %s failed", request.code, connection.remote_address)
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+    async def _bring_in(
+        self, connection: Connection, command: RemotingCommand, result: GetMessageResult
+    ) -> RemotingCommand | None:
+        """Have what `result` points to in memory; the answer to `command` if the disk does not give it."""
+        self._fast_failure.pulls.enter()
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, result.bring_in)
+        except Exception as error:  # nobody else would answer
+            log.exception("messages for %s could not be read from the disk", connection.remote_address)
+            remark = f"the messages could not be read from the disk: {type(error).__name__}: {error}"
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark)
+        finally:
+            self._fast_failure.pulls.leave()
+        return None
+
+    async def drain(self) -> None:
+        """Wait for the answers whose bytes are being read from the disk; who waits for a quota is not answered."""
+        for task in self._waiting:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+
+
+def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
