@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from maxq.client.admin.context import AdminContext
 from maxq.client.admin.static_topic_plan import BrokerPart, Plan, empty_part, plan_queues, plan_remapping, round_up
+from maxq.client.admin.topics import topic_fields
 from maxq.client.client_api import fields
 from maxq.client.validators import check_topic
 from maxq.codes import RequestCode, ResponseCode
@@ -126,16 +127,5 @@ class StaticTopicAdmin:
             items[-1].logic_offset = round_up(old.to_logic(end))
 
     async def _put(self, address: str, part: BrokerPart, force: bool) -> None:
-        config = part.config
-        ext = fields(
-            topic=config.topic_name,
-            defaultTopic="TBW102",
-            readQueueNums=config.read_queue_nums,
-            writeQueueNums=config.write_queue_nums,
-            perm=config.perm,
-            topicFilterType=config.topic_filter_type.name,
-            topicSysFlag=config.topic_sys_flag,
-            order=config.order,
-            force=force,
-        )
+        ext = topic_fields(part.config) | fields(force=force)
         await self._api.call(address, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, ext, part.mapping.encode())

@@ -30,17 +30,7 @@ class TopicAdmin:
             ClientError: illegal name. BrokerError: refused.
         """
         check_topic(config.topic_name)
-        ext = fields(
-            topic=config.topic_name,
-            defaultTopic="TBW102",
-            readQueueNums=config.read_queue_nums,
-            writeQueueNums=config.write_queue_nums,
-            perm=config.perm,
-            topicFilterType=config.topic_filter_type.name,
-            topicSysFlag=config.topic_sys_flag,
-            order=config.order,
-            attributes=_attributes_text(config.attributes),
-        )
+        ext = topic_fields(config) | fields(attributes=_attributes_text(config.attributes))
         await self._api.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
 
     async def create_in_cluster(self, cluster: str, config: TopicConfig) -> list[str]:
@@ -138,6 +128,20 @@ class TopicAdmin:
             response = await self._api.call(address, RequestCode.QUERY_TOPICS_BY_CONSUMER, fields(group=group))
             topics.update(TopicList.decode(response.body_bytes).topic_list)
         return sorted(topics)
+
+
+def topic_fields(config: TopicConfig) -> dict[str, str]:
+    """The header of a request that creates or changes a topic, but for its attributes (CreateTopicRequestHeader)."""
+    return fields(
+        topic=config.topic_name,
+        defaultTopic="TBW102",
+        readQueueNums=config.read_queue_nums,
+        writeQueueNums=config.write_queue_nums,
+        perm=config.perm,
+        topicFilterType=config.topic_filter_type.name,
+        topicSysFlag=config.topic_sys_flag,
+        order=config.order,
+    )
 
 
 def _attributes_text(attributes: dict[str, str]) -> str | None:
