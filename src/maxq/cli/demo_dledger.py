@@ -132,14 +132,18 @@ async def leader_of(client: DLedgerClient, *, but: str | None = None) -> str:
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while True:
             for member in MEMBERS:
-                if member != but:
-                    try:
-                        leader = (await client.metadata(member)).leader_id
-                    except MaxQError:
-                        continue
-                    if leader not in (None, but):
-                        return str(leader)
+                leader = None if member == but else await _known_leader(client, member)
+                if leader not in (None, but):
+                    return str(leader)
             await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _known_leader(client: DLedgerClient, member: str) -> str | None:
+    """Whom `member` takes for the leader; None if it knows of none, or does not answer."""
+    try:
+        return (await client.metadata(member)).leader_id
+    except MaxQError:
+        return None
 
 
 async def run(group: Group) -> None:

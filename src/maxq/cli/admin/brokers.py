@@ -1,6 +1,6 @@
 """Broker and cluster commands of mqadmin."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +15,8 @@ from maxq.cli.times import format_time
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ClientError, ConfigError
 from maxq.protocol.body.broker_stats import BrokerStatsData
+from maxq.protocol.body.offsets import ConsumeStatsList, OffsetWrapper
+from maxq.protocol.message_queue import MessageQueue
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -173,18 +175,23 @@ async def broker_consume_stats(
     is_order = is_true("-o", order)
     found = await admin.brokers.consume_stats(broker, is_order=is_order, timeout_ms=timeout_ms)
     rows = []
+    for group, queue, at in _progress(found):
+        diff = at.broker_offset - at.consumer_offset
+        if diff >= level:
+            place = (queue.topic, group, queue.broker_name, queue.queue_id)
+            rows.append((*place, at.broker_offset, at.consumer_offset, diff, format_time(at.last_timestamp)))
+    columns = {"topic": "#Topic", "group": "#Group", "brokerName": "#Broker Name", "queueId": "#QID"}
+    columns |= {"brokerOffset": "#Broker Offset", "consumerOffset": "#Consumer Offset", "diff": "#Diff"}
+    return Report(columns | {"lastTime": "#LastTime"}, rows, notes=["", f"Diff Total: {found.total_diff}"])
+
+
+def _progress(found: ConsumeStatsList) -> Iterator[tuple[str, MessageQueue, OffsetWrapper]]:
+    """Every queue of every group, the groups of each table and the queues of each entry in order."""
     for table in found.consume_stats_list:
         for group, all_stats in sorted(table.items()):
             for stats in all_stats:
                 for queue, at in sorted(stats.offset_table.items()):
-                    diff = at.broker_offset - at.consumer_offset
-                    if diff >= level:
-                        place = (queue.topic, group, queue.broker_name, queue.queue_id)
-                        offsets = (at.broker_offset, at.consumer_offset, diff)
-                        rows.append((*place, *offsets, format_time(at.last_timestamp)))
-    columns = {"topic": "#Topic", "group": "#Group", "brokerName": "#Broker Name", "queueId": "#QID"}
-    columns |= {"brokerOffset": "#Broker Offset", "consumerOffset": "#Consumer Offset", "diff": "#Diff"}
-    return Report(columns | {"lastTime": "#LastTime"}, rows, notes=["", f"Diff Total: {found.total_diff}"])
+                    yield group, queue, at
 
 
 _STATS_COLUMNS = {

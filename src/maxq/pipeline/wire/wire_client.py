@@ -68,6 +68,10 @@ class Answer(NamedTuple):
     is_master: bool
 
 
+#: A question, and addresses (is it the master's?) to ask one after the other.
+_Candidates = tuple[Ask, list[tuple[str, bool]]]
+
+
 class Seen(NamedTuple):
     """An offset, and whether the master told it."""
 
@@ -270,9 +274,9 @@ class WireClient:
         """
         answers: list[Answer] = []
         failed: Failures = {}
-        left = [(ask, self._that_answer(ask.queue, failed)) for ask in asks]
+        left: list[_Candidates] = [(ask, self._that_answer(ask.queue, failed)) for ask in asks]
         while left:
-            by_address: dict[tuple[str, bool], list[tuple[Ask, list[tuple[str, bool]]]]] = {}
+            by_address: dict[tuple[str, bool], list[_Candidates]] = {}
             for ask, candidates in left:
                 if candidates:
                     by_address.setdefault(candidates[0], []).append((ask, candidates[1:]))
@@ -282,18 +286,13 @@ class WireClient:
             for (address, is_master), group in by_address.items():
                 for at in range(0, len(group), _AT_ONCE):
                     part = group[at : at + _AT_ONCE]
-                    began_ms = self.clock.monotonic_ms()
-                    try:
-                        commands = self._ask_together(address, [ask for ask, _ in part])
-                    except (RemotingError, RemoteProtocolError) as error:
-                        self.suspect(address)
-                        if self.clock.monotonic_ms() - began_ms >= _SLOW_MS:
-                            self._silent[address] = self.clock.monotonic_ms() + _SILENT_MS
-                        failed |= {ask.queue: error for ask, _ in part}
+                    found = self._ask_or_suspect(address, [ask for ask, _ in part])
+                    if isinstance(found, Exception):
+                        failed |= {ask.queue: found for ask, _ in part}
                         left += part
                         continue
-                    for (ask, _), found in zip(part, commands, strict=True):
-                        answers.append(Answer(ask.queue, found, is_master))
+                    for (ask, _), command in zip(part, found, strict=True):
+                        answers.append(Answer(ask.queue, command, is_master))
         for answer in answers:
             failed.pop(answer.queue, None)
         return answers, failed
@@ -307,6 +306,19 @@ class WireClient:
             text = f"<{found[0][0]}> was silent lately; it is asked again in some seconds"
             failed[queue] = RemotingConnectError(text, address=found[0][0])
         return answering
+
+    def _ask_or_suspect(
+        self, address: str, asks: Sequence[Ask]
+    ) -> list[RemotingCommand] | RemotingError | RemoteProtocolError:
+        """An answer to each; or why there are none, which is remembered of the broker."""
+        began_ms = self.clock.monotonic_ms()
+        try:
+            return self._ask_together(address, asks)
+        except (RemotingError, RemoteProtocolError) as error:
+            self.suspect(address)
+            if self.clock.monotonic_ms() - began_ms >= _SLOW_MS:
+                self._silent[address] = self.clock.monotonic_ms() + _SILENT_MS
+            return error
 
     def _ask_together(self, address: str, asks: Sequence[Ask]) -> list[RemotingCommand]:
         for attempt in range(2):

@@ -72,16 +72,14 @@ class WireReader:
                 made = batches.setdefault(broker, RecordBatches(self._options.columns, broker))
                 for chunk in RangePull(client, self._settings, one).chunks():
                     view, rows = _of_range(chunk, one)
-                    if len(view) >= _GATHER_BYTES:
-                        if kept:
-                            yield from self._batches(made, memoryview(kept))
-                            kept = bytearray()
-                        yield from self._batches(made, view, rows)
-                    else:
+                    is_small = len(view) < _GATHER_BYTES
+                    if is_small:
                         kept += view
-                        if len(kept) >= _GATHER_BYTES:
-                            yield from self._batches(made, memoryview(kept))
-                            kept = bytearray()
+                    if kept and not (is_small and len(kept) < _GATHER_BYTES):
+                        yield from self._batches(made, memoryview(kept))
+                        kept = bytearray()
+                    if not is_small:
+                        yield from self._batches(made, view, rows)
             if kept:
                 yield from self._batches(batches[broker], memoryview(kept))
 
