@@ -1,8 +1,6 @@
 """`maxq dlq`: a group's dead letters: list, show, export, redrive."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -12,13 +10,13 @@ import typer
 
 from maxq.cli.admin.command import command
 from maxq.cli.message_json import message_object
+from maxq.cli.options import opened_output
 from maxq.cli.report import Report, done_report
 from maxq.cli.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
 from maxq.client.admin.dead_letters import Selection, origin_msg_id, origin_topic
 from maxq.client.client_config import ProducerConfig
 from maxq.client.producer import Producer
-from maxq.errors import ConfigError
 from maxq.machine import system_seams
 from maxq.protocol.message import Message, MessageExt
 from maxq.runtime.system import SystemClock
@@ -125,24 +123,11 @@ async def export_letters(
 ) -> Report:
     """Write a group's dead letters as JSON, one a line; `maxq produce --json` takes them."""
     selection = _selection(begin, end, key, msg_id)
-    with _opened(file) as out:
+    with opened_output(file) as out:
         count = await _write(admin, group, selection, out)
     if str(file) == "-":
         return Report({}, [], value={"group": group, "count": count}, text="")
     return done_report(f"{count} dead letters of {group} are in {file}", group=group, count=count, file=str(file))
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[BinaryIO]:
-    if str(file) == "-":
-        yield sys.stdout.buffer
-        return
-    try:
-        out = open(file, "wb")  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise ConfigError(f"file {file} can not be written: {error.strerror}") from None
-    with out:
-        yield out
 
 
 async def _write(admin: Admin, group: str, selection: Selection, out: BinaryIO) -> int:

@@ -7,16 +7,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import orjson
 import typer
 
 from maxq.cli.credentials import AccessKey, SecretKey, use_credentials
 from maxq.cli.message_json import message_object, message_of
-from maxq.cli.options import name_servers, split_assignments
+from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, opened_input, split_assignments
 from maxq.cli.said import said
 from maxq.cli.times import parse_time
 from maxq.client.admin.admin import Admin
@@ -41,16 +41,6 @@ _ASSIGNMENT_SECONDS = 0.02
 _TAIL_GROUP = "TOOLS_CONSUMER"  # as mqadmin's tools: commits nothing
 
 Topic = Annotated[str, typer.Argument(help="Topic.")]
-Namesrv = Annotated[
-    str,
-    typer.Option(
-        "-n",
-        "--namesrvAddr",
-        envvar="NAMESRV_ADDR",
-        callback=name_servers,
-        help="Name servers, host:port separated by ';'.",
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="A whole message as JSON a line, instead of its body.")]
 Expression = Annotated[str, typer.Option("--tag", help="Only messages with these tags, such as 'a || b'.")]
 
@@ -67,7 +57,7 @@ def produce(
     group: Annotated[str, typer.Option("--group", help="Producer group.")] = "maxq_produce",
     in_flight: Annotated[int, typer.Option(min=1, max=10_000, help="Messages on their way at once.")] = 512,
     as_json: AsJson = False,
-    namesrv: Namesrv = "127.0.0.1:9876",
+    namesrv: Namesrv = DEFAULT_NAMESRV,
     access_key: AccessKey = None,
     secret_key: SecretKey = None,
 ) -> None:
@@ -79,7 +69,7 @@ def produce(
     use_credentials(access_key, secret_key)
     given = split_assignments(properties or (), option="--property")
     sent = _Sent()
-    with _lines_of(file) as lines:
+    with opened_input(file) as lines:
         messages = _json_messages(lines, topic) if as_json else _plain_messages(lines, topic)
         try:
             asyncio.run(_produce(_labelled(messages, key, tag, given), namesrv, group, in_flight, sent))
@@ -122,19 +112,6 @@ class _Sent:
 
 def _messages(count: int) -> str:
     return f"{count} message{'' if count == 1 else 's'}"
-
-
-@contextmanager
-def _lines_of(file: Path) -> Iterator[BinaryIO]:
-    if str(file) == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        opened = open(file, "rb")  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise ConfigError(f"file {file} can not be read: {error.strerror}") from None
-    with opened:
-        yield opened
 
 
 def _plain_messages(lines: Iterable[bytes], topic: str) -> Iterator[Message]:
@@ -218,7 +195,7 @@ def consume(
     ] = 30,
     expression: Expression = "*",
     as_json: AsJson = False,
-    namesrv: Namesrv = "127.0.0.1:9876",
+    namesrv: Namesrv = DEFAULT_NAMESRV,
     access_key: AccessKey = None,
     secret_key: SecretKey = None,
 ) -> None:
@@ -331,7 +308,7 @@ def tail(
     expression: Expression = "*",
     maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
     as_json: AsJson = False,
-    namesrv: Namesrv = "127.0.0.1:9876",
+    namesrv: Namesrv = DEFAULT_NAMESRV,
     access_key: AccessKey = None,
     secret_key: SecretKey = None,
 ) -> None:

@@ -1,11 +1,17 @@
 """Small things that several commands read from their options."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final
 
 import typer
 
 from maxq.errors import ConfigError, LocalProtocolError
 from maxq.remoting.client import split_address
+
+DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
 
 
 def split_assignments(pairs: Iterable[str], *, option: str = "--set") -> dict[str, str]:
@@ -50,3 +56,51 @@ def name_servers(text: str | None) -> str | None:
         for address in addresses:
             server_address(address)
     return text
+
+
+Namesrv = Annotated[
+    str,
+    typer.Option(
+        "-n",
+        "--namesrvAddr",
+        envvar="NAMESRV_ADDR",
+        callback=name_servers,
+        help="Name servers, host:port separated by ';'.",
+    ),
+]
+
+
+@contextmanager
+def opened_input(file: Path) -> Iterator[BinaryIO]:
+    """A file to read, as bytes; `-` is standard input, which stays open.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    if str(file) == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        opened = open(file, "rb")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise ConfigError(f"file {file} can not be read: {error.strerror}") from None
+    with opened:
+        yield opened
+
+
+@contextmanager
+def opened_output(file: Path) -> Iterator[BinaryIO]:
+    """A file to write anew, as bytes; `-` is standard output, which stays open.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    if str(file) == "-":
+        yield sys.stdout.buffer
+        return
+    try:
+        opened = open(file, "wb")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise ConfigError(f"file {file} can not be written: {error.strerror}") from None
+    with opened:
+        yield opened

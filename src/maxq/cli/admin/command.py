@@ -11,7 +11,7 @@ import typer
 from maxq.cli.admin.values import refuse_unusable
 from maxq.cli.confirm import Yes, confirm
 from maxq.cli.credentials import AccessKey, SecretKey, use_credentials
-from maxq.cli.options import name_servers, server_address
+from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, server_address
 from maxq.cli.report import Report, Style, show
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig
@@ -21,19 +21,8 @@ from maxq.machine import system_seams
 P = ParamSpec("P")
 Function = Callable[Concatenate[Admin, P], Awaitable[Report]]
 
-DEFAULT_NAMESRV = "127.0.0.1:9876"
 _TIMEOUT_MS = 15_000
 
-Namesrv = Annotated[
-    str,
-    typer.Option(
-        "-n",
-        "--namesrvAddr",
-        envvar="NAMESRV_ADDR",
-        callback=name_servers,
-        help="Name servers, host:port separated by ';'.",
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsTable = Annotated[bool, typer.Option("--table", help="Print a drawn table.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
