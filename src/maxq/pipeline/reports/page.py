@@ -141,7 +141,7 @@ class Report:
             cells = (_cell(value, column.unit) for value, column in zip(row, heads, strict=True))
             parts.append(f"<tr>{''.join(cells)}</tr>")
         if not rows:
-            parts.append(f'<tr><td colspan="{len(heads)}" class="none">none</td></tr>')
+            parts.append(f'<tr><td colspan="{len(heads)}" class="none">{"not shown" if there else "none"}</td></tr>')
         parts.append("</tbody></table></div>")
         if there > shown:
             parts.append(f"<figcaption>The first {grouped(shown)} of {grouped(there)} rows.</figcaption>")

@@ -52,14 +52,16 @@ td { border-bottom: 1px solid var(--line); vertical-align: top; }
 td.s { white-space: nowrap; } td.w { overflow-wrap: anywhere; min-width: 14rem; }
 .n { text-align: right; } td.n { white-space: nowrap; } td.none { color: var(--muted); }
 tbody tr:hover { background: var(--card); }
-svg { display: block; width: 100%; max-width: 68rem; height: auto; overflow: visible; }
+.plot > div { overflow-x: auto; }
+svg { display: block; width: 100%; min-width: 42rem; max-width: 68rem; height: auto; overflow: visible; }
 @page { size: landscape; margin: 12mm; }
 @media print {
   :root { --paper: #fff; }
   body { font-size: 10pt; } main { max-width: none; padding: 0; } nav { display: none; }
   figure.plot, .figures, tr, h2 { break-inside: avoid; } h2 { break-after: avoid; }
   thead { display: table-header-group; }
-  .scroll { overflow: visible; } td.s { white-space: normal; overflow-wrap: break-word; } table { font-size: 8pt; }
+  .scroll, .plot > div { overflow: visible; } svg { min-width: 0; }
+  td.s { white-space: normal; overflow-wrap: break-word; } table { font-size: 8pt; }
   .figures div { border: 1px solid var(--line); }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }

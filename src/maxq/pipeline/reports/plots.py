@@ -103,8 +103,11 @@ def lines(
     with _drawing(height + _LEGEND_ROW * max(_legend_rows(names) - 1, 0)) as (figure, axes):
         for one, colour in zip(shown, _COLOURS, strict=False):
             points = [float("nan") if value is None else value for value in one.y]
-            marker = "o" if sum(value is not None for value in one.y) <= 2 else ""
-            axes.plot(_positions(one.x, x), points, color=colour, label=_name(one.name), marker=marker, markersize=4)
+            lone = _lone_points(one.y)
+            axes.plot(
+                _positions(one.x, x), points, color=colour, label=_name(one.name), marker="o" if lone else "",
+                markersize=4, markevery=lone,
+            )  # fmt: skip
         if limit is not None:
             axes.axhline(limit[1], color=_INK, linewidth=0.9, linestyle=(0, (4, 3)))
             axes.annotate(
@@ -173,6 +176,15 @@ def _name(text: str) -> str:
         text = f"{text[: _NAME_MAX // 2 - 1]}…{text[-_NAME_MAX // 2 :]}"
     name = plain_text(text)
     return f" {name}" if name.startswith("_") else name  # matplotlib leaves names with _ first out of legends
+
+
+def _lone_points(values: Sequence[float | None]) -> list[int]:
+    """Places of those that no line would show, for there is none beside them; of one or two in all, these."""
+    there = [place for place, value in enumerate(values) if value is not None]
+    if len(there) <= 2:
+        return there
+    known = set(there)
+    return [place for place in there if not {place - 1, place + 1} & known]
 
 
 def _positions(values: Sequence[float], unit: Unit) -> list[Any]:

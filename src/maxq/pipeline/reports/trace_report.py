@@ -66,6 +66,11 @@ def _summary(report: Report, found: Mapping[str, Any], source: Mapping[str, str]
             "not consumed": (found["undelivered_count"], Unit.COUNT),
         }
     )
+    if not found["records"]:
+        report.warning(
+            "There is nothing in the trace topic. Clients fill it if trace is switched on in them: enable_trace=True, "
+            "in Java enableMsgTrace or enableTrace; brokers make the topic with traceTopicEnable=true."
+        )
     if found["broken"]:
         report.warning(f"{grouped(found['broken'])} trace records are broken and are not counted below: see the end.")
     if found["backwards"]:

@@ -106,6 +106,8 @@ def test_tables_say_what_they_leave_out() -> None:
     assert cut.count("<td") == 10 and "The first 10 of 1\u202f234 rows." in cut
     assert "The first" not in Report("t").table([Column("n", Unit.COUNT)], rows).html()
     assert ">none<" in Report("t").table(["n"], []).html()
+    hidden = Report("t").table(["n"], [], most=0, total=3).html()
+    assert ">none<" not in hidden and ">not shown<" in hidden
 
 
 def test_times_are_utc_and_truth_is_words() -> None:
@@ -141,6 +143,15 @@ def test_long_names_leave_the_lines_the_width_of_the_page() -> None:
 def test_every_line_is_in_the_legend() -> None:
     plot = lines([Series(name, [1, 2], [1, 2]) for name in ("a", "_b")], y=Unit.COUNT, x=Unit.COUNT)
     assert {"a", "_b"} <= {text.strip() for text in texts(plot)}
+
+
+def test_points_that_no_line_would_show_are_dots() -> None:
+    """A median of a step between two steps without messages; and no dot where a line is."""
+    values = [1, 2, None, 5, None, 3, 4, None, 6]
+    plot = lines([Series("a", list(range(9)), values)], y=Unit.COUNT, x=Unit.COUNT)
+    assert len(re.findall(r'<use [^>]*style="[^"]*fill: var\(--c1\)', plot.svg)) == 2
+    unbroken = lines([Series("a", [1, 2, 3], [1, 2, 3])], y=Unit.COUNT, x=Unit.COUNT)
+    assert not re.findall(r'<use [^>]*style="[^"]*fill: var\(--c1\)', unbroken.svg)
 
 
 def test_the_axis_of_one_time_is_about_that_time() -> None:
