@@ -10,6 +10,11 @@ pytest_plugins = ["tests.second_try"]
 SPARK_FOLDER = "tests/pipeline/"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark's, which one process runs, first: the files of all others fill the rest of the time, small ones last."""
+    items.sort(key=lambda item: not item.nodeid.startswith(SPARK_FOLDER))
+
+
 class OneSparkScheduling(LoadFileScheduling):
     """A file is one process's, and so is the whole folder of Spark tests: a session costs 10 s of CPU and 1 GiB."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.fault_proxy import Direction, FaultProxy
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 
 
 @dataclass

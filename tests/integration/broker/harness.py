@@ -23,7 +23,7 @@ from maxq.remoting.client import RemotingClient
 from maxq.runtime.interfaces import Disk
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
-TIMEOUT_MS = 10_000
+TIMEOUT_MS = 60_000
 SUSPEND = 2
 SUBSCRIPTION = 4
 

@@ -155,7 +155,7 @@ async def test_without_the_timer_wheel_pop_works(start_broker: Start, tmp_path: 
     await _filled(broker, 2, queues=1)
     given = await popped(broker, invisible_time=1_000)
     await ack(broker, given[0])
-    (again,) = await popped(broker, poll_time=5_000)
+    (again,) = await popped(broker, poll_time=20_000)
     assert again.body == b"001"
     await broker.stop()
     successor = await start_broker(timerWheelEnable="false", **QUICK)

@@ -14,7 +14,13 @@ from maxq.standalone import Standalone
 from tests.unit.pipeline.sink.test_sink_commit import options_of, seen, stage
 
 FILE_SIZE = 1 << 20
-SETTINGS = {"mappedFileSizeCommitLog": str(FILE_SIZE)}
+SETTINGS = {
+    "mappedFileSizeCommitLog": str(FILE_SIZE),
+    "mappedFileSizeConsumeQueue": "20000",
+    "mappedFileSizeTimerLog": "104000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+}
 NAME = BatchName("app", 0)
 TOPIC = "Prefix"
 FIRST = pa.array([b"first-%d" % n for n in range(5)])
@@ -63,14 +69,10 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Broken:
 
 def crashed_at(whole: Broken, end: int, folder: Path) -> Path:
     """The store as a crash leaves it whose log ends at `end`."""
-    shutil.copytree(whole.folder, folder)
+    shutil.copytree(whole.folder, folder, ignore=shutil.ignore_patterns("consumequeue", "index", "checkpoint"))
     with (folder / "commitlog" / f"{0:020d}").open("r+b") as log:
         log.seek(end)
         log.write(bytes(FILE_SIZE - end))
-    for name in ("consumequeue", "index"):
-        shutil.rmtree(folder / name)
-    for name in ("checkpoint",):
-        (folder / name).unlink()
     (folder / "abort").touch()
     return folder
 
