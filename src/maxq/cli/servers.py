@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 #: How long the loop waits for a thread that writes a table to let go of the interpreter; Python's own is 5 ms.
-_SWITCH_SECONDS = 0.001
+_SWITCH_SECONDS = 0.0001
 
 SetOption = Annotated[
     list[str] | None,

@@ -37,7 +37,7 @@ _WORD: Final = re.compile(r"[^\s:,{}\[\]\"'/]+")
 _PLAIN: Final = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
 _KEY_AND_BLANK: Final = re.compile(rb'^(\t*"(?:[^"\\]|\\.)*":) ', re.MULTILINE)
 _HEX: Final = re.compile(r"[0-9a-fA-F]+")
-_ROWS: Final = 1000  # of a table that are written at once
+_ROWS: Final = 250  # of a table that are written at once
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
@@ -348,7 +348,7 @@ def dumps_pretty(value: Any) -> bytes:
 
 
 def _pretty_in_slices(value: Any) -> bytes | None:
-    """The same text as in one go, a thousand rows of a table at a time: files are encoded beside a loop that answers
+    """The same text as in one go, some hundred rows of a table at a time: files are encoded beside a loop that answers
     requests, and no step may keep the interpreter for long."""
     if not isinstance(value, dict) or not any(isinstance(one, dict) and len(one) > _ROWS for one in value.values()):
         return _pretty_by_orjson(value)

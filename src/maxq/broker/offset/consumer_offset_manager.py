@@ -13,16 +13,13 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import Any, Final
 
-import orjson
-
 from maxq.broker.offset.key_index import KeyIndex
-from maxq.broker.offset.offset_table import OffsetTable, read_offset_table, split_key
+from maxq.broker.offset.offset_table import OffsetTable, group_topic_map, offset_file, read_offset_table, split_key
 from maxq.broker.offset.slave_commits import FILE_NAME as SLAVE_COMMITS_NAME
 from maxq.broker.offset.slave_commits import SlaveCommit, SlaveCommits
 from maxq.broker.persistent_manager import PeriodicManager, next_version
 from maxq.broker.role import SLAVE
 from maxq.config.settings import BrokerSettings
-from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.runtime.interfaces import Clock, Disk
 
@@ -256,8 +253,8 @@ class ConsumerOffsetManager(PeriodicManager):
             self._is_dirty = True
 
     def encode(self) -> bytes:
-        """As Java writes it. Written every 5 s, so tables and lists are put together here, a line each."""
-        return json_dialect.dumps_pretty(_one_line_each(self.to_json()))
+        """As Java writes it, the tables of queues and the lists of topics in a line each."""
+        return offset_file(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         offsets = {key: dict(table) for key, table in list(self.offset_table.items())}
@@ -275,31 +272,8 @@ class ConsumerOffsetManager(PeriodicManager):
         self._is_dirty = False
 
 
-def _one_line_each(value: dict[str, Any]) -> dict[str, Any]:
-    """The tree with its integer-keyed tables (`{0:12,1:7}`) and its lists as finished text."""
-
-    def text(member: Any) -> Any:
-        if isinstance(member, list):
-            return orjson.Fragment(orjson.dumps(member))
-        if isinstance(member, dict):
-            return orjson.Fragment("{" + ",".join(f"{key}:{offset}" for key, offset in member.items()) + "}")
-        return member
-
-    tables = {name: {key: text(row) for key, row in value[name].items()} for name in value if name != "dataVersion"}
-    return {"dataVersion": value["dataVersion"], **tables}
-
-
 def _move_on(table: dict[int, int], other: dict[int, int]) -> int:
     """Take the larger offset of each queue of `other`; how many that changed."""
     ahead = {queue_id: offset for queue_id, offset in other.items() if offset > table.get(queue_id, -1)}
     table.update(ahead)
     return len(ahead)
-
-
-def group_topic_map(keys: Iterable[str]) -> dict[str, list[str]]:
-    """Topics by group: a derived member that Java writes and ignores."""
-    result: dict[str, list[str]] = {}
-    for key in keys:
-        topic, group = split_key(key)
-        result.setdefault(group, []).append(topic)
-    return result

@@ -2,6 +2,7 @@
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager, create_consumer_offset_manager
+from maxq.protocol import json_dialect
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
 
 
@@ -156,6 +157,24 @@ def test_the_file_looks_as_java_writes_it() -> None:
     assert '\n\t"groupTopicMap":{\n\t\t"G":["T"]\n\t},' in text
     assert text.endswith('\n\t"offsetTable":{\n\t\t"T@G":{0:5}\n\t}\n}')
     assert world.offsets.encode_compact().endswith(b'"offsetTable":{"T@G":{"0":5}}}')
+
+
+def test_names_in_the_file_are_json_whatever_they_hold() -> None:
+    world = lmq_world()
+    name = 'a"b\\c\nd\x01ü'
+    world.offsets.commit_offset("c:1", "G", name, 0, 5)
+    world.offsets.commit_offset("c:1", "G", name, 7, 1 << 62)
+    world.offsets.commit_offset("c:1", "G", "T", 0, 8)
+    world.offsets.commit_offset("c:1", "%LMQ%g", name, 0, 9)
+    value = json_dialect.loads(world.offsets.encode())
+    assert value["groupTopicMap"] == {"G": [name, "T"]}
+    assert value["lmqOffsetTable"] == {f"{name}@%LMQ%g": 9}
+    assert reloaded_after_persisting(world).offset_table == {f"{name}@G": {0: 5, 7: 1 << 62}, "T@G": {0: 8}}
+
+
+def test_the_file_of_a_broker_without_groups() -> None:
+    text = BrokerWorld().offsets.encode().decode()
+    assert text.endswith(',\n\t"groupTopicMap":{},\n\t"offsetTable":{}\n}')
 
 
 def test_java_s_file_is_read() -> None:
