@@ -1,6 +1,8 @@
 """`maxq pipeline audit` and `rebuild` on Spark: what was changed is found, nothing else; what is rebuilt is right."""
 
+import json
 import shutil
+import struct
 from pathlib import Path, PurePath
 
 import pytest
@@ -15,9 +17,11 @@ from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.tools.store_files import StoreFiles
+from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from tests.unit.store_tools.golden_stores import STORES, needs_golden
 
 UNIT, ENTRY = 20, 20
+PARTS = struct.Struct(">qiq")  # of a unit
 BODY = 88  # where it begins in a record
 SLOTS, ENTRIES = 50, 4000
 
@@ -50,6 +54,11 @@ def opened(store: Path) -> StoreFiles:
     )
 
 
+def said(number: int, offset: int, size: int, tags: int) -> str:
+    """A unit, as a fault shows it."""
+    return f"message {number}: at {offset}, {size} bytes, tags code {tags}"
+
+
 def run(spark: SparkSession, *stores: Path) -> AuditResult:
     return audit(spark, [opened(store) for store in stores], AuditOptions(piece_bytes=100_000))
 
@@ -80,7 +89,7 @@ def test_each_flipped_bit_is_found_in_its_place(spark: SparkSession, sound: Path
     result = run(spark, store, slave)
     of_store = [fault for fault in result.faults if fault["store"] == str(store)]
     assert [(one["kind"], one["file"], one["position"]) for one in of_store] == [
-        ("unit wrong", "consumequeue/T/0/00000000000000000000", UNIT * 70),
+        ("unit has wrong offset", "consumequeue/T/0/00000000000000000000", UNIT * 70),
         ("unit has wrong tags code", "consumequeue/T/1/00000000000000000000", UNIT * 80),
         ("entry has wrong time", f"index/{index}", entry),
         ("index chain", f"index/{index}", entry + ENTRY + 16),
@@ -93,14 +102,42 @@ def test_each_flipped_bit_is_found_in_its_place(spark: SparkSession, sound: Path
     assert result.fault_count == len(result.faults)
 
 
-def test_a_log_is_read_once(spark: SparkSession, sound: Path, tmp_path: Path) -> None:
+def test_overwritten_units_are_told_from_missing_ones_and_the_log_is_read_once(
+    spark: SparkSession, sound: Path, tmp_path: Path
+) -> None:
     store = tmp_path / "store"
     shutil.copytree(sound, store)
-    flip(store / "consumequeue/T/0/00000000000000000000", 7 * UNIT + 7)
+    path = store / "consumequeue/T/0/00000000000000000000"
+    units = [PARTS.unpack_from(path.read_bytes(), UNIT * number) for number in range(600)]
+    offset, size, tags = units[10]
+    cases: dict[int, tuple[tuple[int, int, int], str]] = {
+        10: ((offset + 1, size, tags), "unit has wrong offset"),
+        20: ((1 << 40, *units[20][1:]), "unit has wrong offset"),  # far behind the log's end
+        30: ((units[30][0], 7, units[30][2]), "unit has wrong size"),
+        40: ((units[40][0], -7, units[40][2]), "unit has wrong size"),
+        50: ((*units[50][:2], tags + 1), "unit has wrong tags code"),
+        60: ((*units[60][:2], DAMAGED_TAGS_CODE), "unit has wrong tags code"),  # readers pass over it
+        70: (units[72], "unit overwritten"),
+        80: ((-1, -1, -1), "unit overwritten"),
+        90: ((0, 0x7FFFFFFF, 1), "unit overwritten"),
+        100: ((0, 0x7FFFFFFF, 0), "unit missing"),  # as before a queue's first unit
+        110: ((0, 0, 0), "unit missing"),
+        610: ((offset, size, tags), "unit of no record"),
+    }
+    with open(path, "r+b") as file:
+        for number, (unit, _) in cases.items():
+            file.seek(UNIT * number)
+            file.write(PARTS.pack(*unit))
     faults = audit_faults(spark, [opened(store)], AuditOptions(piece_bytes=100_000))
     shutil.rmtree(store / "commitlog")
-    assert [(row.kind, row.position) for row in faults.collect()] == [("unit wrong", 7 * UNIT)]
+    found = [(row.kind, row.position, row.expected, row.found) for row in faults.collect()]
     spark.catalog.clearCache()
+    wanted = []
+    for number, (unit, kind) in cases.items():
+        log_says = "nothing" if number >= 600 else said(number, *units[number])
+        missing = (kind, None, log_says, "nothing")
+        wanted.append(missing if kind == "unit missing" else (kind, UNIT * number, log_says, said(number, *unit)))
+    assert sorted(found, key=str) == sorted(wanted, key=str)
 
 
 def test_a_flipped_body_is_damage_and_its_entries_are_of_no_record(
@@ -138,11 +175,32 @@ def test_what_is_missing_is_found(spark: SparkSession, sound: Path, tmp_path: Pa
 
 
 @needs_golden
+def test_golden_corruption_is_named_where_it_is(spark: SparkSession) -> None:
+    """What a kill left is sound; beside it, copies of which one has a flipped byte and one a torn tail."""
+    crashed, flip, torn = (STORES / name for name in ("crashed", "crashed-flip", "crashed-torn"))
+    damage = json.loads((flip / "damage.json").read_text())
+    end = json.loads((torn / "damage.json").read_text())
+    (index,) = [path.name for path in (crashed / "index").iterdir()]
+    offset, size = damage["recordPhysicalOffset"], damage["recordSize"]
+    assert [tuple(fault.values()) for fault in run(spark, crashed, flip, torn).faults] == [
+        (str(flip), damage["file"], damage["recordPositionInFile"], "log damaged", "records",
+         f"the CRC of the body is wrong, up to {damage['recordPositionInFile'] + size}"),
+        (str(flip), damage["file"], damage["flippedByte"], "copy differs", "1 bytes: 68", "1 bytes: 3d"),
+        (str(flip), "consumequeue/Gd_Crash/0/00000000000000002000", 1400, "unit of no record", "nothing",
+         said(170, offset, size, 2598919)),
+        *[(str(flip), f"index/{index}", position, "entry of no key", "nothing", f"hash {key} at {offset}, second 33")
+          for position, key in ((32740, 1095492693), (32760, 1347823630), (32780, 832579563))],
+        (str(torn), end["file"], end["recordPositionInFile"], "log damaged", "records",
+         "torn tail: the size of the record is not the sum of its parts, up to 262144"),
+    ]  # fmt: skip
+
+
+@needs_golden
 def test_java_s_own_stores_are_sound(spark: SparkSession) -> None:
     assert found(run(spark, STORES / "clean")) == []
     assert found(run(spark, STORES / "ha/master", STORES / "ha/slave")) == []
     result = run(spark, STORES / "dledger/n1", STORES / "dledger/n0")
     assert {(store, kind) for store, kind, _ in result.by_kind} <= {(str(STORES / "dledger/n0"), "unit missing")} | {
-        (str(STORES / "dledger/n0"), kind) for kind in ("unit wrong", "unit of no record")
+        (str(STORES / "dledger/n0"), kind) for kind in ("unit overwritten", "unit of no record")
     }
     assert result.stores[1].compared > 0

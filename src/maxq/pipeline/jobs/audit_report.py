@@ -1,5 +1,6 @@
 """The page of an audit."""
 
+import re
 from collections import Counter
 from pathlib import Path, PurePath
 from typing import Final
@@ -14,7 +15,9 @@ _KINDS: Final = {
     "log damaged": "bytes of the log that are no record, though good ones follow, or a torn tail",
     "unit missing": "a message that its ConsumeQueue does not have",
     "unit of no record": "a place in a ConsumeQueue that no message of the log claims",
-    "unit wrong": "a ConsumeQueue unit that points elsewhere than to its message",
+    "unit overwritten": "a ConsumeQueue unit of which several fields are not its message's: something else is there",
+    "unit has wrong offset": "a unit that points elsewhere than to its message",
+    "unit has wrong size": "a unit whose size is not that of its message",
     "unit has wrong tags code": "a unit whose tags code is not that of its message",
     "entry missing": "a key that its index does not have",
     "entry of no key": "an index entry whose message does not have such a key",
@@ -24,6 +27,7 @@ _KINDS: Final = {
     "index header": "a header that does not say what the entries are",
     "copy differs": "bytes of a copy's log that are not the first store's",
 }
+_FILLING: Final = re.compile("/0{6,}(?=[0-9])")  # zeros in front of a file's name, which is a number
 
 
 def write_report(result: AuditResult, path: Path, *, made_ms: int) -> Path:
@@ -102,7 +106,10 @@ def _places(report: Report, result: AuditResult) -> None:
     files = Counter((one["store"], one["file"]) for one in result.faults)
     worst = files.most_common(_WORST_FILES)
     several, labels = len(result.stores) > 1, _labels(result)
-    names = [f"{labels[store]}: {file}" if several else file for (store, file), _ in worst]
+    names = []
+    for (store, file), _ in worst:
+        short = _FILLING.sub("/…", file)
+        names.append(f"{labels[store]}: {short}" if several else short)
     shown = len(result.faults)
     note = "" if shown == result.fault_count else f", of the first {shown} faults"
     report.heading("Where they are")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from maxq.pipeline.jobs.log_dispatch import DispatchSettings, PieceResult, dispatch_piece
 from maxq.pipeline.store.log_pieces import LogPiece
-from maxq.pipeline.store.store_tables import TableTask, read_table
+from maxq.pipeline.store.store_tables import TableTask, read_written_units
 from maxq.runtime.system import SystemDisk
 from maxq.store.tools.index_files import HEADER_SIZE, SLOT_SIZE, Geometry, IndexHeader, IndexReader
 from maxq.store.tools.offsets import TopicNames
@@ -170,8 +170,8 @@ def _batch_units(task: AuditPiece, result: PieceResult) -> Iterator[pa.RecordBat
 
 
 def found_units(task: TableTask) -> Iterator[pa.RecordBatch]:
-    """The table `consumequeue` of store_tables.py."""
-    return read_table(SystemDisk(), task)
+    """As the table `consumequeue` of store_tables.py, and with them what is in the place of units and can be none."""
+    return read_written_units(SystemDisk(), task)
 
 
 def _reader(task: IndexTask) -> tuple[StoreFiles, IndexReader]:

@@ -5,13 +5,14 @@ Each table is a schema, a way to cut it into tasks, and a generator of Arrow bat
 
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from maxq.errors import StoreError, StoreRefusedError
 from maxq.pipeline.store.log_pieces import LogPiece, PieceReader
@@ -151,7 +152,7 @@ def read_table(disk: Disk, task: TableTask) -> Iterator[pa.RecordBatch]:
     files = StoreFiles(disk, PurePath(task.root))
     if task.table == "consumequeue":
         for topic, queue_id, file in task.files:
-            yield from _units(files, schema, topic, queue_id, file)
+            yield from _units(files, topic, queue_id, file, _in_use)
     elif task.table == "index":
         yield from _entries(files, schema, task.files[0][2])
     elif task.table == "offsets":
@@ -180,14 +181,34 @@ def _bytes(files: StoreFiles, file: DataFile) -> bytes:
         return b""  # cleaned up meanwhile
 
 
-def _units(files: StoreFiles, schema: pa.Schema, topic: str, queue_id: int, file: DataFile) -> Iterator[pa.RecordBatch]:
-    """Units in use; those that only fill a queue's first file are left out."""
+def read_written_units(disk: Disk, task: TableTask) -> Iterator[pa.RecordBatch]:
+    """The rows of a task of `consumequeue`, and besides whatever else but zeros was written in the place of a unit."""
+    files = StoreFiles(disk, PurePath(task.root))
+    for topic, queue_id, file in task.files:
+        yield from _units(files, topic, queue_id, file, _written)
+
+
+def _in_use(units: NDArray[Any]) -> NDArray[np.bool_]:
+    """Those that only fill a queue's first file are not."""
+    used: NDArray[np.bool_] = (units["size"] > 0) & (units["offset"] >= 0) & (units["size"] != PRE_BLANK_SIZE)
+    return used
+
+
+def _written(units: NDArray[Any]) -> NDArray[np.bool_]:
+    is_blank = ((units["size"] == PRE_BLANK_SIZE) | (units["size"] == 0)) & (units["offset"] == 0)
+    written: NDArray[np.bool_] = ~(is_blank & (units["tags"] == 0))
+    return written
+
+
+def _units(
+    files: StoreFiles, topic: str, queue_id: int, file: DataFile, chosen: Callable[[NDArray[Any]], NDArray[np.bool_]]
+) -> Iterator[pa.RecordBatch]:
+    """`chosen` units of a file."""
     data = _bytes(files, file)
     is_batch = file.path.parts[-4] == "batchconsumequeue"
     kind = _BATCH_UNITS if is_batch else _UNITS
     units = np.frombuffer(data, kind, len(data) // kind.itemsize)
-    used = (units["size"] > 0) & (units["offset"] >= 0) & (units["size"] != PRE_BLANK_SIZE)
-    numbers = np.flatnonzero(used)
+    numbers = np.flatnonzero(chosen(units))
     for first in range(0, len(numbers), _ROWS):
         some = numbers[first : first + _ROWS]
         found = units[some]
@@ -205,7 +226,7 @@ def _units(files: StoreFiles, schema: pa.Schema, topic: str, queue_id: int, file
                 pa.array(messages.astype(np.int32)),
                 pa.repeat(files.name(file.path), count),
             ],
-            schema=schema,
+            schema=table_schema("consumequeue"),
         )
 
 

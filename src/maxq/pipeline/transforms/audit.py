@@ -32,8 +32,9 @@ def unit_faults(expected: DataFrame, found: DataFrame, *, store: str, log_start:
 
     Args:
         expected: topic, queueId, queueOffset, physicalOffset, size, tagsCode; key: the first three.
-        found: the same with `file`: the table `consumequeue`.
-        log_start, log_end: units of records outside are not looked at: those have expired, or came meanwhile.
+        found: the same with `file`: whatever stands in the place of a unit, were it no unit at all.
+        log_start, log_end: a place without a message is not looked at if its unit points outside: the record has
+            expired, or came meanwhile.
     """
     ours = expected.where(F.col("tagsCode") != DAMAGED_TAGS_CODE).select(
         *_UNIT_KEY,
@@ -41,17 +42,23 @@ def unit_faults(expected: DataFrame, found: DataFrame, *, store: str, log_start:
         F.col("size").alias("expectedSize"),
         F.col("tagsCode").alias("expectedTags"),
     )
-    theirs = found.where(
-        F.col("physicalOffset").between(log_start, log_end - 1) & (F.col("tagsCode") != DAMAGED_TAGS_CODE)
-    ).select(*_UNIT_KEY, "physicalOffset", "size", "tagsCode", "file")
+    theirs = found.select(*_UNIT_KEY, "physicalOffset", "size", "tagsCode", "file")
     both = ours.join(theirs, list(_UNIT_KEY), "full_outer")
-    same_tags = (F.col("tagsCode") == F.col("expectedTags")) | (F.col("tagsCode") <= MAX_EXT_ADDRESS)
-    same_place = (F.col("physicalOffset") == F.col("expectedOffset")) & (F.col("size") == F.col("expectedSize"))
+    is_of_the_log = F.col("physicalOffset").between(log_start, log_end - 1) & (F.col("size") > 0)
+    wrong_offset = F.col("physicalOffset") != F.col("expectedOffset")
+    wrong_size = F.col("size") != F.col("expectedSize")
+    wrong_tags = (F.col("tagsCode") != F.col("expectedTags")) & (F.col("tagsCode") > MAX_EXT_ADDRESS)
+    wrong = wrong_offset.cast("int") + wrong_size.cast("int") + wrong_tags.cast("int")
     kind = (
         F.when(F.col("physicalOffset").isNull(), "unit missing")
-        .when(F.col("expectedOffset").isNull(), "unit of no record")
-        .when(~same_place, "unit wrong")
-        .when(~same_tags, "unit has wrong tags code")
+        .when(
+            F.col("expectedOffset").isNull(),
+            F.when(is_of_the_log & (F.col("tagsCode") != DAMAGED_TAGS_CODE), "unit of no record"),
+        )
+        .when(wrong > 1, "unit overwritten")
+        .when(wrong_offset, "unit has wrong offset")
+        .when(wrong_size, "unit has wrong size")
+        .when(wrong_tags, "unit has wrong tags code")
     )
     queue = F.concat_ws("/", F.lit("consumequeue"), "topic", F.col("queueId").cast("string"))
     file_start = F.element_at(F.split("file", "/"), -1).cast("bigint")

@@ -1,5 +1,6 @@
 """However a log is cut into pieces, each record comes out once; damage is named once, and nothing behind it is lost."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from maxq.pipeline.records.record_batches import RecordBatches
 from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, usual_piece_bytes
-from maxq.pipeline.store.store_tables import TABLES, read_table, table_tasks
+from maxq.pipeline.store.store_tables import TABLES, read_table, read_written_units, table_tasks
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.offsets import queue_offsets
@@ -116,6 +117,50 @@ def table(disk: SimDisk, name: str) -> list[dict[str, Any]]:
     files = open_files(disk)
     tasks = table_tasks(files, name, log_pieces(files), 3)
     return [row for task in tasks for batch in read_table(disk, task) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("crashed", []),
+        ("crashed-flip", [(262144, 246631, 247301, "the CRC of the body is wrong")]),
+        ("crashed-torn", [(524288, 8903, 262144, "torn tail: the size of the record is not the sum of its parts")]),
+        ("dledger/n0", []),
+    ],
+)
+def test_damage_of_golden_stores_is_rows_of_corruption(name: str, damage: list[tuple[int, int, int, str]]) -> None:
+    assert table(golden_disk(name), "corruption") == [
+        {
+            "file": f"commitlog/{file:020}",
+            "position": position,
+            "end": end,
+            "physicalOffset": file + position,
+            "reason": reason,
+        }
+        for file, position, end, reason in damage
+    ]
+
+
+def test_what_can_be_no_unit_is_no_row_of_the_queue_but_is_there_to_be_judged() -> None:
+    disk = golden_disk("clean")
+    files = open_files(disk)
+    (file, *_) = files.queues["Gd_Simple", 0]
+    sound = table(disk, "consumequeue")
+    data = bytearray(disk.read(file.path))
+    data[20 * 3 : 20 * 4] = struct.pack(">qiq", -5, 7, 9)
+    data[20 * 5 : 20 * 6] = struct.pack(">qiq", 5, -7, 9)
+    data[20 * 7 : 20 * 8] = bytes(20)
+    disk.put(file.path, bytes(data))
+    name = str(file.path.relative_to(ROOT))
+    left = [row for row in sound if row["file"] != name or row["queueOffset"] not in (3, 5, 7)]
+    assert table(disk, "consumequeue") == left
+    tasks = table_tasks(open_files(disk), "consumequeue", [], 3)
+    written = [row for task in tasks for batch in read_written_units(disk, task) for row in batch.to_pylist()]
+    assert [row for row in written if row not in left] == [
+        next(row for row in sound if (row["file"], row["queueOffset"]) == (name, number))
+        | {"physicalOffset": offset, "size": size, "tagsCode": 9}
+        for number, offset, size in ((3, -5, 7), (5, 5, -7))
+    ]
 
 
 def test_queue_units_are_those_of_the_files() -> None:
