@@ -25,6 +25,45 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy
+    from cython.cimports.maxq.protocol.send_rows import (
+        A_FIRST,
+        A_ROWS,
+        A_TAKEN,
+        ARRIVAL_WIDTH,
+        R_BODY,
+        R_BODY_SIZE,
+        R_FRAME,
+        R_TOPIC,
+        R_TOPIC_SIZE,
+        ROW_WIDTH,
+        S_ACCESS_KEY,
+        S_ACCESS_KEY_SIZE,
+        S_CONTENT,
+        S_CONTENT_SIZE,
+        S_SIGNATURE,
+        S_SIGNATURE_SIZE,
+        SIGNED_WIDTH,
+    )
+else:
+    from maxq.protocol.send_rows import (
+        A_FIRST,
+        A_ROWS,
+        A_TAKEN,
+        ARRIVAL_WIDTH,
+        R_BODY,
+        R_BODY_SIZE,
+        R_FRAME,
+        R_TOPIC,
+        R_TOPIC_SIZE,
+        ROW_WIDTH,
+        S_ACCESS_KEY,
+        S_ACCESS_KEY_SIZE,
+        S_CONTENT,
+        S_CONTENT_SIZE,
+        S_SIGNATURE,
+        S_SIGNATURE_SIZE,
+        SIGNED_WIDTH,
+    )
 
 _BLOCK = 64  # bytes SHA-1 takes at a time
 
@@ -168,19 +207,21 @@ def _is_signed(
 ) -> cython.int:
     """1 if the request of this row (columns S_…) carries the key's signature; takes the same time wherever a wrong one
     differs."""
-    if mark[5] != 28:
+    if mark[S_SIGNATURE_SIZE] != 28:
         return 0
     if not cython.compiled:
-        content = bytes(texts[mark[0] : mark[0] + mark[1]])
-        return key.matches(content, bytes(buf[body : body + body_size]), bytes(buf[mark[4] : mark[4] + 28]))
+        content = bytes(texts[mark[S_CONTENT] : mark[S_CONTENT] + mark[S_CONTENT_SIZE]])
+        return key.matches(
+            content, bytes(buf[body : body + body_size]), bytes(buf[mark[S_SIGNATURE] : mark[S_SIGNATURE] + 28])
+        )
     digest: cython.uchar[20]
     text: cython.uchar[28]
     i: cython.int
     different: cython.int = 0
-    key._digest(digest, texts + mark[0], mark[1], buf + body, body_size)
+    key._digest(digest, texts + mark[S_CONTENT], mark[S_CONTENT_SIZE], buf + body, body_size)
     _encode(text, digest)
     for i in range(28):
-        different |= text[i] ^ buf[mark[4] + i]
+        different |= text[i] ^ buf[mark[S_SIGNATURE] + i]
     return different == 0
 
 
@@ -223,18 +264,23 @@ def verify_rows(
         buf, texts = source, content
     for number in range(first, first + count):
         if cython.compiled:
-            mark = cython.address(signed[number * 6])
-            row = cython.address(rows[number * 20])
+            mark = cython.address(signed[number * SIGNED_WIDTH])
+            row = cython.address(rows[number * ROW_WIDTH])
         else:
-            mark = memoryview(signed)[number * 6 : number * 6 + 6]
-            row = memoryview(rows)[number * 20 : number * 20 + 20]
+            mark = memoryview(signed)[number * SIGNED_WIDTH : (number + 1) * SIGNED_WIDTH]
+            row = memoryview(rows)[number * ROW_WIDTH : (number + 1) * ROW_WIDTH]
         if (
-            mark[3] != key_size
-            or row[3] != topic_size
-            or not _repeats(buf, mark[2], key_size, key_at)
-            or not _repeats(buf, row[2], topic_size, topic_at)
+            mark[S_ACCESS_KEY_SIZE] != key_size
+            or row[R_TOPIC_SIZE] != topic_size
+            or not _repeats(buf, mark[S_ACCESS_KEY], key_size, key_at)
+            or not _repeats(buf, row[R_TOPIC], topic_size, topic_at)
         ):
-            key_at, key_size, topic_at, topic_size = mark[2], mark[3], row[2], row[3]
+            key_at, key_size, topic_at, topic_size = (
+                mark[S_ACCESS_KEY],
+                mark[S_ACCESS_KEY_SIZE],
+                row[R_TOPIC],
+                row[R_TOPIC_SIZE],
+            )
             if cython.compiled:
                 name = (
                     cython.cast(cython.p_char, buf + key_at)[:key_size]
@@ -246,7 +292,7 @@ def verify_rows(
             if name not in admitted:
                 return number - first
             entry = admitted[name]
-        if entry is not None and not _is_signed(entry, buf, texts, mark, row[10], row[11]):
+        if entry is not None and not _is_signed(entry, buf, texts, mark, row[R_BODY], row[R_BODY_SIZE]):
             return number - first
     return count
 
@@ -266,12 +312,12 @@ def verify_arrivals(
     done: cython.Py_ssize_t
     total: cython.Py_ssize_t = 0
     for number in range(len(admitted)):
-        first = table[number * 5 + 3]
-        count = table[number * 5 + 4]
+        first = table[number * ARRIVAL_WIDTH + A_FIRST]
+        count = table[number * ARRIVAL_WIDTH + A_ROWS]
         done = verify_rows(source, content, signed, rows, first, count, admitted[number])
         if done < count:
-            table[number * 5 + 2] = rows[(first + done) * 20 + 19]
-            table[number * 5 + 4] = done
+            table[number * ARRIVAL_WIDTH + A_TAKEN] = rows[(first + done) * ROW_WIDTH + R_FRAME]
+            table[number * ARRIVAL_WIDTH + A_ROWS] = done
         total += done
     return total
 

@@ -41,3 +41,14 @@ cdef enum:
     A_TAKEN
     A_FIRST
     A_ROWS
+
+cdef enum:
+    SIGNED_WIDTH = 6
+
+cdef enum:
+    S_CONTENT
+    S_CONTENT_SIZE
+    S_ACCESS_KEY
+    S_ACCESS_KEY_SIZE
+    S_SIGNATURE
+    S_SIGNATURE_SIZE

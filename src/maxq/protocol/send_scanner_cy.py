@@ -10,8 +10,6 @@ Properties: name 0x01 value 0x02 ….
 
 from array import array
 
-from maxq.protocol.send_rows import ROW_WIDTH, SIGNED_WIDTH
-
 try:
     import cython
 except ModuleNotFoundError:
@@ -19,9 +17,93 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.maxq.protocol.frame_scanner_cy import FrameScanner
+    from cython.cimports.maxq.protocol.send_rows import (
+        A_END,
+        A_FIRST,
+        A_ROWS,
+        A_START,
+        A_TAKEN,
+        ARRIVAL_WIDTH,
+        F_BATCH,
+        F_BINARY,
+        F_HALF,
+        F_NO_WAIT,
+        F_ONEWAY,
+        F_SCRATCH,
+        R_BODY,
+        R_BODY_SIZE,
+        R_BORN_TIMESTAMP,
+        R_COUNT,
+        R_FLAG,
+        R_FLAGS,
+        R_FRAME,
+        R_OPAQUE,
+        R_PHYSICAL_OFFSET,
+        R_PROPERTIES,
+        R_PROPERTIES_SIZE,
+        R_QUEUE_ID,
+        R_QUEUE_OFFSET,
+        R_RECONSUME_TIMES,
+        R_SIZE,
+        R_SYS_FLAG,
+        R_TOPIC,
+        R_TOPIC_SIZE,
+        R_UNIQUE,
+        R_UNIQUE_SIZE,
+        ROW_WIDTH,
+        S_ACCESS_KEY,
+        S_ACCESS_KEY_SIZE,
+        S_CONTENT,
+        S_CONTENT_SIZE,
+        S_SIGNATURE,
+        S_SIGNATURE_SIZE,
+        SIGNED_WIDTH,
+    )
     from cython.cimports.maxq.runtime.buffers import same_bytes, take_bytes, u32
 else:
     from maxq.protocol.frame_scanner_cy import FrameScanner
+    from maxq.protocol.send_rows import (
+        A_END,
+        A_FIRST,
+        A_ROWS,
+        A_START,
+        A_TAKEN,
+        ARRIVAL_WIDTH,
+        F_BATCH,
+        F_BINARY,
+        F_HALF,
+        F_NO_WAIT,
+        F_ONEWAY,
+        F_SCRATCH,
+        R_BODY,
+        R_BODY_SIZE,
+        R_BORN_TIMESTAMP,
+        R_COUNT,
+        R_FLAG,
+        R_FLAGS,
+        R_FRAME,
+        R_OPAQUE,
+        R_PHYSICAL_OFFSET,
+        R_PROPERTIES,
+        R_PROPERTIES_SIZE,
+        R_QUEUE_ID,
+        R_QUEUE_OFFSET,
+        R_RECONSUME_TIMES,
+        R_SIZE,
+        R_SYS_FLAG,
+        R_TOPIC,
+        R_TOPIC_SIZE,
+        R_UNIQUE,
+        R_UNIQUE_SIZE,
+        ROW_WIDTH,
+        S_ACCESS_KEY,
+        S_ACCESS_KEY_SIZE,
+        S_CONTENT,
+        S_CONTENT_SIZE,
+        S_SIGNATURE,
+        S_SIGNATURE_SIZE,
+        SIGNED_WIDTH,
+    )
     from maxq.runtime.buffers import same_bytes, take_bytes, u32
 
 #: Properties that need the general way: the broker sets, strips or acts on them.
@@ -137,15 +219,15 @@ class SendScanner(FrameScanner):
             buf = memoryview(buffer)
             scratch = self.scratch
         for number in range(count):
-            r = number * 5
-            if table[r] < p or table[r + 1] > len(buffer):
+            r = number * ARRIVAL_WIDTH
+            if table[r + A_START] < p or table[r + A_END] > len(buffer):
                 raise ValueError(f"arrival {number} is not behind the one before it, or not in the buffer")
             before = self.count
-            p = self._run(buf, scratch, table[r], table[r + 1], 2 | 16 | 32)
-            table[r + 2] = p
-            table[r + 3] = before
-            table[r + 4] = self.count - before
-            p = table[r + 1]
+            p = self._run(buf, scratch, table[r + A_START], table[r + A_END], F_ONEWAY | F_NO_WAIT | F_HALF)
+            table[r + A_TAKEN] = p
+            table[r + A_FIRST] = before
+            table[r + A_ROWS] = self.count - before
+            p = table[r + A_END]
 
     @cython.cfunc
     @cython.exceptval(-1, check=True)
@@ -163,7 +245,7 @@ class SendScanner(FrameScanner):
             length = u32(buf, p)
             if length < 4 or length + 4 > self._frame_limit or length + 4 > end - p:
                 break
-            if not self._frame(buf, scratch, p, p + 4 + length) or self._rows_view[self.count * 20] & left:
+            if not self._frame(buf, scratch, p, p + 4 + length) or self._rows_view[self.count * ROW_WIDTH] & left:
                 break
             p += 4 + length
             self.count += 1
@@ -201,7 +283,9 @@ class SendScanner(FrameScanner):
         if self._topic_size == 0 or self._topic_size > 127 or buf[self._topic] == 0x25 or body == end:
             return 0
         flags: cython.longlong = (
-            (4 if buf[start + 4] == 1 else 0) | (2 if self._frame_flag & 2 else 0) | (8 if self._batch else 0)
+            (F_BINARY if buf[start + 4] == 1 else 0)
+            | (F_ONEWAY if self._frame_flag & 2 else 0)
+            | (F_BATCH if self._batch else 0)
         )
         properties: cython.p_uchar = buf
         raw: cython.Py_ssize_t = self._properties
@@ -209,56 +293,56 @@ class SendScanner(FrameScanner):
             if not self._to_scratch(buf, scratch):
                 return 0
             properties = scratch
-            flags |= 1
+            flags |= F_SCRATCH
         if not self._check_properties(properties):
             return 0
         if self._unique_size == 0 and not self._batch:
             return 0
         if self._no_wait:
-            flags |= 16
+            flags |= F_NO_WAIT
         r: cython.Py_ssize_t
         if self.signed:
             if not self._compose(buf, scratch, raw, self._properties, self._properties_size):
                 return 0
-            r = self.count * 6
-            self._signed_view[r] = written
-            self._signed_view[r + 1] = self._used_content - written
-            self._signed_view[r + 2] = self._access_key
-            self._signed_view[r + 3] = self._access_key_size
-            self._signed_view[r + 4] = self._signature
-            self._signed_view[r + 5] = self._signature_size
+            r = self.count * SIGNED_WIDTH
+            self._signed_view[r + S_CONTENT] = written
+            self._signed_view[r + S_CONTENT_SIZE] = self._used_content - written
+            self._signed_view[r + S_ACCESS_KEY] = self._access_key
+            self._signed_view[r + S_ACCESS_KEY_SIZE] = self._access_key_size
+            self._signed_view[r + S_SIGNATURE] = self._signature
+            self._signed_view[r + S_SIGNATURE_SIZE] = self._signature_size
         if self._half:
             if not self.takes_halves or self._batch or self._reconsume:
                 return 0
-            flags |= 32
+            flags |= F_HALF
             self._sys_flag &= ~cython.cast(cython.longlong, 4)
             self.half_count += 1
         elif self._sys_flag & 4:
             return 0
-        r = self.count * 20
+        r = self.count * ROW_WIDTH
         row: cython.p_longlong
         if cython.compiled:
             row = cython.address(self._rows_view[r])
         else:
-            row = self._rows_view[r : r + 20]
-        row[0] = flags
-        row[1] = self._opaque
-        row[2] = self._topic
-        row[3] = self._topic_size
-        row[4] = self._queue_id
-        row[5] = self._sys_flag
-        row[6] = self._born
-        row[7] = self._flag
-        row[8] = self._properties
-        row[9] = self._properties_size
-        row[10] = body
-        row[11] = end - body
-        row[12] = self._reconsume
-        row[13] = row[14] = row[15] = row[16] = 0
-        row[17] = self._unique
-        row[18] = self._unique_size
-        row[19] = start
-        if flags & 1:
+            row = self._rows_view[r : r + ROW_WIDTH]
+        row[R_FLAGS] = flags
+        row[R_OPAQUE] = self._opaque
+        row[R_TOPIC] = self._topic
+        row[R_TOPIC_SIZE] = self._topic_size
+        row[R_QUEUE_ID] = self._queue_id
+        row[R_SYS_FLAG] = self._sys_flag
+        row[R_BORN_TIMESTAMP] = self._born
+        row[R_FLAG] = self._flag
+        row[R_PROPERTIES] = self._properties
+        row[R_PROPERTIES_SIZE] = self._properties_size
+        row[R_BODY] = body
+        row[R_BODY_SIZE] = end - body
+        row[R_RECONSUME_TIMES] = self._reconsume
+        row[R_PHYSICAL_OFFSET] = row[R_QUEUE_OFFSET] = row[R_SIZE] = row[R_COUNT] = 0
+        row[R_UNIQUE] = self._unique
+        row[R_UNIQUE_SIZE] = self._unique_size
+        row[R_FRAME] = start
+        if flags & F_SCRATCH:
             self._used = self._properties + self._properties_size
         return 1
 
