@@ -283,9 +283,11 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
     # --- for the instance ---
 
     def topics(self) -> set[str]:
+        """What is subscribed, the retry topic among it."""
         return set(self._wanted)
 
     async def do_rebalance(self) -> bool:
+        """One round; True if this member holds exactly what it should."""
         if self._instance is None or self._paused:
             return True
         if self._pops is not None:
@@ -293,12 +295,14 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         return await self._rebalance.do_rebalance()
 
     async def persist_consumer_offset(self) -> None:
+        """Tell the broker, or the file, what is done."""
         if self._instance is not None:
             await self._offsets.persist_all(list(self._rebalance.process_queues))
 
     # --- for the rebalance ---
 
     def on_queue_added(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
+        """Pull from `next_offset` on."""
         task = asyncio.create_task(
             self._pull_loop(queue, process_queue, next_offset), name=f"maxq-pull-{queue.topic}-{queue.queue_id}"
         )
@@ -306,6 +310,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         task.add_done_callback(lambda _: self._pullers.pop(process_queue, None))
 
     async def on_queue_removed(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+        """Stop pulling, and commit what is done. False: its listener still works; again later."""
         puller = self._pullers.get(process_queue)
         if puller is not None and puller is not asyncio.current_task():
             puller.cancel()

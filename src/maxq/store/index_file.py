@@ -62,26 +62,32 @@ class IndexFile:
 
     @property
     def begin_timestamp(self) -> int:
+        """Store timestamp of the first entry."""
         return self.header()[0]
 
     @property
     def end_timestamp(self) -> int:
+        """Store timestamp of the last entry."""
         return self.header()[1]
 
     @property
     def begin_physical_offset(self) -> int:
+        """Of the first entry's record."""
         return self.header()[2]
 
     @property
     def end_physical_offset(self) -> int:
+        """Of the last entry's record."""
         return self.header()[3]
 
     @property
     def index_count(self) -> int:
+        """The next entry's number; the first is 1."""
         return self.header()[5]
 
     @property
     def is_full(self) -> bool:
+        """The next entry goes into a new file."""
         return self.index_count >= self.max_index_nums
 
     def preset(self, timestamp: int, physical_offset: int) -> None:

@@ -96,6 +96,7 @@ class MessageStore:
 
     @property
     def config(self) -> MessageStoreConfig:
+        """Its settings; replaced as a whole by `update_config`."""
         return self._context.config
 
     def update_config(self, config: MessageStoreConfig) -> None:
@@ -114,10 +115,12 @@ class MessageStore:
 
     @property
     def flags(self) -> RunningFlags:
+        """Why nothing may be stored or read now, if so."""
         return self._context.flags
 
     @property
     def topics(self) -> dict[bytes, TopicTail]:
+        """What the compiled path knows of each topic, by name."""
         return self.queues.topics
 
     def load(self) -> RecoveryReport:
@@ -203,6 +206,7 @@ class MessageStore:
 
     @property
     def is_writable(self) -> bool:
+        """Open, and nothing forbids it. `remark` says why not."""
         return self._life.is_loaded and self.flags.writable
 
     # --- replication ---
@@ -378,6 +382,7 @@ class MessageStore:
             self.queues.open(topic, queue_id)
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The ConsumeQueue; None if nothing was ever stored there."""
         return self.queues.find(topic, queue_id)
 
     def watch(self, topic: str, queue_id: int) -> None:
@@ -424,6 +429,7 @@ class MessageStore:
 
     @property
     def min_physical_offset(self) -> int:
+        """Where the log begins, bytes: what lies below was cleaned away."""
         return self.commit_log.min_offset
 
     @property

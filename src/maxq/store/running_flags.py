@@ -33,26 +33,32 @@ class RunningFlags:
         self._reasons: dict[int, str] = {}
 
     def set(self, bit: int, reason: str) -> None:
+        """From now on, for `reason`: cause, measured value, limit, remedy."""
         self.bits |= bit
         self._reasons[bit] = reason
 
     def clear(self, bit: int) -> None:
+        """No more."""
         self.bits &= ~bit
         self._reasons.pop(bit, None)
 
     def has(self, bit: int) -> bool:
+        """Is it set?"""
         return bool(self.bits & bit)
 
     @property
     def readable(self) -> bool:
+        """May queues be read?"""
         return not self.bits & NOT_READABLE
 
     @property
     def writable(self) -> bool:
+        """May messages be stored?"""
         return not self.bits & _NOT_WRITABLE_MASK
 
     @property
     def cq_writable(self) -> bool:
+        """May queues grow? They may while a disk is full, for what is in the log must become visible."""
         return not self.bits & _NOT_CQ_WRITABLE_MASK
 
     def why(self) -> str:

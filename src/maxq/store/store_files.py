@@ -33,6 +33,7 @@ class StoreLock:
             ) from None
 
     def release(self) -> None:
+        """Let another process have the store."""
         if self._held is not None:
             self._held.release()
             self._held = None
@@ -46,13 +47,16 @@ class AbortFile:
         self.path = context.root / "abort"
 
     def exists(self) -> bool:
+        """The last exit was not clean, or this one has not come yet."""
         return self._disk.exists(self.path)
 
     def create(self) -> None:
+        """A broker runs from now on. Durable on return."""
         if not self.exists():
             self._disk.write(self.path, b"maxq")
 
     def remove(self) -> None:
+        """It ended in good order."""
         if self.exists():
             self._disk.delete(self.path)
 

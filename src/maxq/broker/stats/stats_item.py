@@ -65,26 +65,33 @@ class StatsItem:
         self._day: _History = ()
 
     def add(self, value: int, times: int = 1) -> None:
+        """Count `times` events worth `value` together."""
         self.value += value
         self.times += times
 
     def sample_minute(self, now_ms: int) -> None:
+        """Keep the totals of now for the view of a minute."""
         self._minute = _sampled(self._minute, now_ms, self.value, self.times, MINUTE_SAMPLE_MS, _MINUTE_KEPT)
 
     def sample_hour(self, now_ms: int) -> None:
+        """Likewise for an hour."""
         self._hour = _sampled(self._hour, now_ms, self.value, self.times, HOUR_SAMPLE_MS, _HOUR_KEPT)
 
     def sample_day(self, now_ms: int) -> None:
+        """Likewise for a day."""
         self._day = _sampled(self._day, now_ms, self.value, self.times, DAY_SAMPLE_MS, _DAY_KEPT)
 
     @property
     def minute(self) -> StatsSnapshot:
+        """Sum, rate and times within the last minute."""
         return _view(self._minute)
 
     @property
     def hour(self) -> StatsSnapshot:
+        """… the last hour."""
         return _view(self._hour)
 
     @property
     def day(self) -> StatsSnapshot:
+        """… the last day."""
         return _view(self._day)

@@ -40,28 +40,46 @@ class ReplicaSeals(Protocol):
 
     as_on_master: frozenset[tuple[int, int]]
 
-    def contradicting(self, named: Sequence[Seal]) -> list[Seal]: ...
+    def contradicting(self, named: Sequence[Seal]) -> list[Seal]:
+        """Of what the master names: where this log has other bytes, and more than a filler of its own."""
+        ...
 
-    def adopt(self, named: Sequence[Seal]) -> None: ...
+    def adopt(self, named: Sequence[Seal]) -> None:
+        """The log is a copy of the master's, with its fillers. Blocks if there is anything new; OSError."""
+        ...
 
 
 class ReplicaLog(Protocol):
     """The part of MessageStore that a slave writes to."""
 
     @property
-    def seals(self) -> ReplicaSeals: ...
+    def seals(self) -> ReplicaSeals:
+        """Ranges of this log that starts have sealed."""
+        ...
 
     @property
-    def last_record_offset(self) -> int: ...
+    def last_record_offset(self) -> int:
+        """Physical offset of the last record; -1 if there is none."""
+        ...
 
     @property
-    def max_physical_offset(self) -> int: ...
+    def max_physical_offset(self) -> int:
+        """Where the log ends: what the master must send next."""
+        ...
 
-    def log_bytes(self, offset: int, limit: int) -> memoryview | None: ...
+    def log_bytes(self, offset: int, limit: int) -> memoryview | None:
+        """At most `limit` bytes of the log from physical offset `offset` on, within one file; None if it has nothing
+        there."""
+        ...
 
-    def append_from_master(self, physical_offset: int, data: memoryview) -> int: ...
+    def append_from_master(self, physical_offset: int, data: memoryview) -> int:
+        """The master's log from `physical_offset` on. Returns the end of the last verified record: what may be
+        acknowledged. ReplicationGapError, ReplicationDamageError, OSError."""
+        ...
 
-    def drop_pending(self) -> None: ...
+    def drop_pending(self) -> None:
+        """Forget the part of a record that came: the link is gone."""
+        ...
 
 
 class FirstOffset(Protocol):

@@ -48,22 +48,33 @@ class HAConnectionState(IntEnum):
 class NamedSeals(Protocol):
     """The part of Seals that a master tells."""
 
-    def named(self) -> list[Seal]: ...
+    def named(self) -> list[Seal]:
+        """All of them, for a slave that joins."""
+        ...
 
 
 class LogSource(Protocol):
     """The part of MessageStore that a master sends from."""
 
     @property
-    def seals(self) -> NamedSeals: ...
+    def seals(self) -> NamedSeals:
+        """Ranges of this log that starts have sealed."""
+        ...
 
     @property
-    def min_physical_offset(self) -> int: ...
+    def min_physical_offset(self) -> int:
+        """Where the log begins, bytes."""
+        ...
 
     @property
-    def max_physical_offset(self) -> int: ...
+    def max_physical_offset(self) -> int:
+        """Where the next record goes, bytes."""
+        ...
 
-    def log_bytes(self, offset: int, limit: int) -> memoryview | None: ...
+    def log_bytes(self, offset: int, limit: int) -> memoryview | None:
+        """At most `limit` bytes of the log from physical offset `offset` on, within one file; None if it has nothing
+        there."""
+        ...
 
 
 class HAConnection:
@@ -102,6 +113,7 @@ class HAConnection:
 
     @property
     def host(self) -> str:
+        """The slave's address without its port: its old and its new connection have it in common."""
         return self.client_address.rpartition(":")[0]
 
     @property

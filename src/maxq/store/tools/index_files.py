@@ -30,6 +30,8 @@ _PROBE: Final = 200  # entries looked at to tell one geometry from another
 
 
 class IndexHeader(NamedTuple):
+    """The first 40 bytes of a file. Times are ms since 1970."""
+
     begin_timestamp: int
     end_timestamp: int
     begin_physical_offset: int
@@ -39,6 +41,8 @@ class IndexHeader(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
+    """One entry, 20 bytes."""
+
     key_hash: int
     physical_offset: int
     seconds: int  # since the header's begin time
@@ -46,6 +50,8 @@ class IndexEntry(NamedTuple):
 
 
 class Geometry(NamedTuple):
+    """How many hash slots and entries a file has room for."""
+
     slots: int
     entries: int
 
