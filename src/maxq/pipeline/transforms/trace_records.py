@@ -9,7 +9,8 @@ Source: apache/rocketmq client/trace/TraceDataEncoder.java, TraceView.java (the 
 trace message).
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -112,9 +113,7 @@ def _decoded(split: DataFrame) -> DataFrame:
 
 def _fault() -> Column:
     """What is wrong with the record in `fields`; null for nothing."""
-    least = F.lit(None).cast("int")
-    for kind, count in LEAST_FIELDS.items():
-        least = F.when(F.col("kind") == kind, F.lit(count)).otherwise(least)
+    least = _looked_up(LEAST_FIELDS, F.col("kind"))
     found = F.when(F.col("record").isNull(), "no record").when(least.isNull(), "unknown kind")
     found = found.when(F.size("fields") < least, "too few fields")
     for kind, names in NUMBERS.items():
@@ -130,16 +129,22 @@ def _fault() -> Column:
 
 
 def _raw(name: str) -> Column:
-    """A field by its name; null where the kind of record has none."""
-    found = F.lit(None).cast("string")
-    for kind, names in FIELDS.items():
-        if name in names:
-            found = F.when(F.col("kind") == kind, F.get("fields", F.lit(names[name]))).otherwise(found)
-    return found
+    """A field by its name; null where the kind of record has none.
+
+    A look-up of its place, and not a question for each kind: every column of a record is made of several of these, and
+    Spark makes one method of them all, which Java compiles below 8000 bytes only.
+    """
+    places = {kind: names[name] for kind, names in FIELDS.items() if name in names}
+    return F.get("fields", _looked_up(places, F.col("kind")))
+
+
+def _looked_up(values: Mapping[Any, Any], key: Column) -> Column:
+    """The value of a key; null for others."""
+    return F.create_map(*(F.lit(one) for pair in values.items() for one in pair))[key]
 
 
 def _present(text: Column) -> Column:
-    return F.when((text != "") & (text != NULL), text)
+    return F.when(~text.isin("", NULL), text)
 
 
 def _text(name: str) -> Column:
@@ -152,5 +157,5 @@ def _number(name: str) -> Column:
 
 def _named(ordinal: Column, names: tuple[str, ...]) -> Column:
     """The name of an ordinal; its number if a newer client has more of them."""
-    known = F.get(F.array(*map(F.lit, names)), F.when(ordinal.between(0, len(names)), ordinal).cast("int"))
+    known = _looked_up({str(number): name for number, name in enumerate(names)}, ordinal.cast("string"))
     return F.coalesce(known, ordinal.cast("string"))
