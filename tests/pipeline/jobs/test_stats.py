@@ -89,19 +89,29 @@ def test_steps_of_time_are_round_and_few() -> None:
         assert span // time_step_ms(T0, T0 + span) + 2 <= 120
 
 
-def test_hot_keys_and_queues_come_first(sized: DataFrame) -> None:
+def test_hot_keys_come_first(sized: DataFrame) -> None:
     rows = message_stats.key_stats(sized).collect()
     hot = {topic: [m for m in of(topic) if "hot" in m["keys"]] for topic in "AB"}
     assert [(row.key, row.topic, row.messages, row.bytes, row.queues) for row in rows] == [
         ("hot", topic, len(hot[topic]), sum(m["bytes"] for m in hot[topic]), len({m["queueId"] for m in hot[topic]}))
         for topic in "AB"
     ]
-    for row in message_stats.queue_stats(sized).collect():
+
+
+def test_queues_are_held_against_the_mean_of_all_that_their_topic_has(spark: SparkSession, sized: DataFrame) -> None:
+    """Topic B has a third queue, which is empty, and C has no message; queue 1 of A is not in the table any more."""
+    there = [("A", "a", 0), ("B", "a", 0), ("B", "a", 1), ("B", "a", 2), ("C", "a", 0)]
+    queues = spark.createDataFrame(there, message_stats.QUEUE_SCHEMA)
+    rows = message_stats.queue_stats(sized, queues).collect()
+    assert sorted((row.topic, row.queueId) for row in rows) == [("A", 0), ("A", 1), ("B", 0), ("B", 1), ("B", 2)]
+    for row in rows:
         mine = [m for m in of(row.topic) if m["queueId"] == row.queueId]
-        assert (row.messages, row.firstOffset, row.lastOffset) == (len(mine), 0, len(mine) - 1)
+        ends = (0, len(mine) - 1) if mine else (None, None)
+        assert (row.messages, row.bytes) == (len(mine), sum(m["bytes"] for m in mine))
+        assert (row.firstOffset, row.lastOffset) == ends
         assert row.share == pytest.approx(len(mine) / len(of(row.topic)))
-        assert row.skew == pytest.approx(len(mine) * 2 / len(of(row.topic)))
-    skews = [row.skew for row in message_stats.queue_stats(sized).collect()]
+        assert row.skew == pytest.approx(len(mine) * (3 if row.topic == "B" else 2) / len(of(row.topic)))
+    skews = [row.skew for row in rows]
     assert skews == sorted(skews, reverse=True)
 
 

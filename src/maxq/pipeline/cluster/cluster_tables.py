@@ -4,7 +4,7 @@ Free of Spark. A table is asked for anew whenever it is read.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -67,7 +67,7 @@ def cluster_table(connection: ConnectionOptions, table: str) -> pa.RecordBatch:
         RemotingError: a name server or broker can not be reached.
     """
     columns = TABLES[table]
-    rows = _run(_ROWS_OF[table](connection))
+    rows = run_apart(_ROWS_OF[table](connection))
     schema = pa.schema([pa.field(name, arrow) for name, (arrow, _) in columns.items()])
     values: list[list[object]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
     return pa.record_batch(
@@ -86,10 +86,48 @@ def topic_names(connection: ConnectionOptions) -> list[str]:
         async with _cluster(connection) as cluster:
             return [name for name in await cluster.topics() if name not in cluster.system]
 
-    return _run(ask())
+    return run_apart(ask())
 
 
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
+def topic_queues(connection: ConnectionOptions, topics: Iterable[str]) -> list[tuple[str, str, int]]:
+    """Topic, broker's name and queue id of every queue that these topics can be read from, empty ones too.
+
+    Raises:
+        RemotingError: a name server or broker can not be reached.
+    """
+
+    async def ask() -> list[tuple[str, str, int]]:
+        async with Admin(client_config(connection), system_seams(connection.namesrv)) as admin:
+            gate = asyncio.Semaphore(_PARALLEL)
+
+            async def of(topic: str) -> list[tuple[str, str, int]]:
+                async with gate:
+                    try:
+                        route = await admin.topics.route(topic)
+                    except NoRouteError:
+                        return []
+                return [(topic, data.broker_name, n) for data in route.queue_datas for n in range(data.read_queue_nums)]
+
+            found = await asyncio.gather(*(of(topic) for topic in sorted(set(topics))))
+        return [queue for queues in found for queue in queues]
+
+    return run_apart(ask())
+
+
+def client_config(connection: ConnectionOptions) -> ClientConfig:
+    """What a client of the cluster is to be given: name servers, TLS, keys, patience."""
+    return ClientConfig(
+        namesrv_addr=connection.namesrv,
+        use_tls=connection.use_tls,
+        tls_config=tls_config(connection) if connection.use_tls else None,
+        access_key=connection.access_key,
+        secret_key=connection.secret_key,
+        security_token=connection.security_token,
+        mq_client_api_timeout=connection.request_timeout_ms,
+    )
+
+
+def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
     """In a thread of its own: the caller may have a running loop, as every notebook has."""
     thread = LoopThread(new_event_loop, name="maxq-cluster-tables")
     thread.start()
@@ -136,16 +174,7 @@ class _Cluster:
 
 @asynccontextmanager
 async def _cluster(connection: ConnectionOptions) -> AsyncIterator[_Cluster]:
-    config = ClientConfig(
-        namesrv_addr=connection.namesrv,
-        use_tls=connection.use_tls,
-        tls_config=tls_config(connection) if connection.use_tls else None,
-        access_key=connection.access_key,
-        secret_key=connection.secret_key,
-        security_token=connection.security_token,
-        mq_client_api_timeout=connection.request_timeout_ms,
-    )
-    async with Admin(config, system_seams(connection.namesrv)) as admin:
+    async with Admin(client_config(connection), system_seams(connection.namesrv)) as admin:
         info = await admin.cluster_info()
         brokers = info.broker_addr_table.items()
         masters = {name: address for name, data in brokers if (address := data.master_address) is not None}

@@ -8,7 +8,6 @@ and shows all that it has. A sample is one file named after its time, so a run t
 none.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,18 +15,17 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from maxq.client.admin.admin import Admin
-from maxq.client.client_config import ClientConfig
 from maxq.errors import ConfigError
 from maxq.machine import system_seams
 from maxq.pipeline.cluster import cluster_source
-from maxq.pipeline.cluster.cluster_tables import cluster_table
+from maxq.pipeline.cluster.cluster_tables import client_config, cluster_table, run_apart, topic_queues
 from maxq.pipeline.jobs.message_input import MessageInput
 from maxq.pipeline.jobs.rows import Rows, rows_of
+from maxq.pipeline.jobs.small_tables import kept
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
 from maxq.pipeline.store.retention import (
@@ -38,9 +36,11 @@ from maxq.pipeline.store.retention import (
     disk_of_store,
     forecast,
 )
+from maxq.pipeline.store.store_folder import open_store
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
 from maxq.pipeline.transforms.group_lag import group_lag, lag_over_time, waiting_over_time
 from maxq.pipeline.transforms.message_stats import (
+    QUEUE_SCHEMA,
     STATS_MESSAGE_COLUMNS,
     disk_by_topic,
     key_stats,
@@ -52,6 +52,7 @@ from maxq.pipeline.transforms.message_stats import (
     topic_stats,
 )
 from maxq.pipeline.transforms.time_steps import time_step_ms
+from maxq.store.tools.offsets import known_queues
 
 _SAMPLE: Final = "groups-{}.parquet"
 
@@ -129,12 +130,8 @@ def run_stats(spark: SparkSession, settings: StatsSettings, *, now_ms: int) -> S
     Raises:
         PipelineError: what Spark or the source refuses.
     """
-    sized = sized_messages(settings.source.read(spark, STATS_MESSAGE_COLUMNS))
-    sized = sized.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
+    with kept(sized_messages(settings.source.read(spark, STATS_MESSAGE_COLUMNS))) as sized:
         return _counted(spark, settings, sized, now_ms)
-    finally:
-        sized.unpersist()
 
 
 def _counted(spark: SparkSession, settings: StatsSettings, sized: DataFrame, now_ms: int) -> StatsResult:
@@ -142,10 +139,11 @@ def _counted(spark: SparkSession, settings: StatsSettings, sized: DataFrame, now
     first_ms = min((row["firstAt"] for row in topics), default=None)
     last_ms = max((row["lastAt"] for row in topics), default=None)
     step_ms = time_step_ms(first_ms or 0, last_ms or 0)
-    queues, keys = rows_of(queue_stats(sized)), key_stats(sized).persist(StorageLevel.MEMORY_AND_DISK)
+    there = spark.createDataFrame(_queues(settings.source, [row["topic"] for row in topics]), QUEUE_SCHEMA)
+    queues, keys = rows_of(queue_stats(sized, there)), key_stats(sized)
     groups = _groups(spark, settings.source, [row["topic"] for row in topics])
     growth = rows_of(log_growth(sized))
-    found = StatsResult(
+    return StatsResult(
         settings=settings,
         step_ms=step_ms,
         first_ms=first_ms,
@@ -164,8 +162,22 @@ def _counted(spark: SparkSession, settings: StatsSettings, sized: DataFrame, now
         disk_topics=_disk_topics(spark, settings.source),
         forecasts=_forecasts(settings, {row["brokerName"]: row["bytesPerSecond"] for row in growth}),
     )
-    keys.unpersist()
-    return found
+
+
+def _connection(source: MessageInput) -> ConnectionOptions:
+    return ConnectionOptions.parse(OptionValues(source.connection, FORMAT))
+
+
+def _queues(source: MessageInput, topics: list[str]) -> list[tuple[str, str, int]]:
+    """Topic, broker's name and id of these topics' queues, empty ones too."""
+    if not source.stores:
+        return topic_queues(_connection(source), topics)
+    return [
+        (topic, files.root.name, queue_id)
+        for files in map(open_store, source.stores)
+        for topic, queue_id in sorted(known_queues(files))
+        if topic in topics
+    ]
 
 
 def _groups(spark: SparkSession, source: MessageInput, topics: list[str]) -> DataFrame | None:
@@ -182,10 +194,9 @@ def _course_of_lag(spark: SparkSession, settings: StatsSettings, now_ms: int) ->
     if folder is None:
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    options = ConnectionOptions.parse(OptionValues(settings.source.connection, FORMAT))
     path = folder / _SAMPLE.format(now_ms)
     unfinished = path.with_suffix(".tmp")
-    pq.write_table(pa.Table.from_batches([cluster_table(options, "groups")]), unfinished)
+    pq.write_table(pa.Table.from_batches([cluster_table(_connection(settings.source), "groups")]), unfinished)
     unfinished.replace(path)
     name = F.regexp_extract(F.input_file_name(), r"groups-(\d+)\.parquet$", 1)
     samples = spark.read.parquet(*(str(one) for one in sorted(folder.glob(_SAMPLE.format("*")))))
@@ -214,7 +225,7 @@ def _forecasts(settings: StatsSettings, rates: Mapping[str, float | None]) -> Ro
 def _disks(settings: StatsSettings) -> list[BrokerDisk]:
     source = settings.source
     if not source.stores:
-        return asyncio.run(_disks_of_cluster(ConnectionOptions.parse(OptionValues(source.connection, FORMAT))))
+        return run_apart(_disks_of_cluster(_connection(source)))
     disks = (
         disk_of_store(path, Path(path).name, ratio=settings.ratio, reserved_hours=settings.reserved_hours)
         for path in source.stores
@@ -223,13 +234,8 @@ def _disks(settings: StatsSettings) -> list[BrokerDisk]:
 
 
 async def _disks_of_cluster(connection: ConnectionOptions) -> list[BrokerDisk]:
-    config = ClientConfig(
-        namesrv_addr=connection.namesrv,
-        use_tls=connection.use_tls,
-        mq_client_api_timeout=connection.request_timeout_ms,
-    )
     found = []
-    async with Admin(config, system_seams(connection.namesrv)) as admin:
+    async with Admin(client_config(connection), system_seams(connection.namesrv)) as admin:
         for name, data in (await admin.cluster_info()).broker_addr_table.items():
             address = data.master_address
             if address is None:

@@ -145,7 +145,7 @@ def _queues(report: Report, found: Mapping[str, Any]) -> None:
         )
     columns = (
         "Topic", "Broker", Column("Queue", Unit.COUNT), Column("Messages", Unit.COUNT), Column("Share", Unit.SHARE),
-        Column("Against mean", Unit.NUMBER, "messages against the mean of the topic's queues that have any: 1 is even"),
+        Column("Against mean", Unit.NUMBER, "messages against the mean of the topic's queues: 1 is even"),
         Column("First offset", Unit.COUNT), Column("Last offset", Unit.COUNT),
     )  # fmt: skip
     names = ["topic", "brokerName", "queueId", "messages", "share", "skew", "firstOffset", "lastOffset"]

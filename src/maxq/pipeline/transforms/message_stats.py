@@ -11,6 +11,8 @@ from maxq.pipeline.transforms.time_steps import step_start_ms
 STATS_MESSAGE_COLUMNS: Final = (
     "body", "topic", "keys", "brokerName", "queueId", "queueOffset", "physicalOffset", "storeTimestamp",
 )  # fmt: skip
+#: Columns of a table of queues.
+QUEUE_SCHEMA: Final = "topic string, brokerName string, queueId int"
 _ACCURACY: Final = 10_000
 _QUEUE: Final = ("topic", "brokerName", "queueId")
 
@@ -64,27 +66,32 @@ def rates_over_time(sized: DataFrame, step_ms: int) -> DataFrame:
     )
 
 
-def queue_stats(sized: DataFrame) -> DataFrame:
-    """One row a queue, the hottest first.
+def queue_stats(sized: DataFrame, queues: DataFrame) -> DataFrame:
+    """One row a queue of a topic that has messages, the hottest first.
+
+    Args:
+        queues: QUEUE_SCHEMA: those that the topics have; a queue without a message counts, too.
 
     Returns:
-        topic, brokerName, queueId, messages, bytes, firstOffset, lastOffset, share (of the topic's messages), skew
-        (messages against the mean of the topic's queues that have any; 1 is even).
+        topic, brokerName, queueId, messages, bytes, firstOffset, lastOffset (null of an empty queue), share (of the
+        topic's messages), skew (messages against the mean of the topic's queues; 1 is even).
     """
     of_topic = Window.partitionBy("topic")
-    total = F.sum("messages").over(of_topic)
+    counted = sized.groupBy(*_QUEUE).agg(
+        F.count(F.lit(1)).alias("messages"),
+        F.sum("bytes").alias("bytes"),
+        F.min("queueOffset").alias("firstOffset"),
+        F.max("queueOffset").alias("lastOffset"),
+    )
     return (
-        sized.groupBy(*_QUEUE)
-        .agg(
-            F.count(F.lit(1)).alias("messages"),
-            F.sum("bytes").alias("bytes"),
-            F.min("queueOffset").alias("firstOffset"),
-            F.max("queueOffset").alias("lastOffset"),
-        )
+        queues.join(counted, list(_QUEUE), "full")
+        .fillna(0, ["messages", "bytes"])
+        .withColumn("total", F.sum("messages").over(of_topic))
+        .where("total > 0")
         .select(
-            "*",
-            (F.col("messages") / total).alias("share"),
-            (F.col("messages") * F.count(F.lit(1)).over(of_topic) / total).alias("skew"),
+            *counted.columns,
+            (F.col("messages") / F.col("total")).alias("share"),
+            (F.col("messages") * F.count(F.lit(1)).over(of_topic) / F.col("total")).alias("skew"),
         )
         .orderBy(F.desc("skew"), F.desc("messages"), *_QUEUE)
     )

@@ -6,7 +6,7 @@ The ConsumeQueue files add what the log has no more: a queue whose messages have
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from maxq.errors import MaxQError
 from maxq.protocol import json_dialect
@@ -15,6 +15,8 @@ from maxq.store.tools.expectation import LMQ_PREFIX, Expectation, expectation_of
 from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
 from maxq.store.tools.queue_files import PRE_BLANK_SIZE, BatchQueueFiles, QueueFiles
 from maxq.store.tools.store_files import StoreFiles
+
+_QUEUES_MAX: Final = 1 << 16  # a number above is no broker's
 
 
 @dataclass(slots=True)
@@ -106,6 +108,16 @@ def _topic_table(files: StoreFiles) -> dict[str, Any] | None:
             found = json_dialect.loads(files.disk.read(files.root / "config" / name))
             return dict(found.get("topicConfigTable", {}))
     return None
+
+
+def known_queues(files: StoreFiles) -> set[tuple[str, int]]:
+    """Topic and queue id of every queue: those that topics.json says a topic has, and those that have files."""
+    found = {*files.queues, *files.batch_queues}
+    for topic, config in (_topic_table(files) or {}).items():
+        count = config.get("readQueueNums") if isinstance(config, dict) else None
+        if isinstance(count, int):
+            found.update((topic, number) for number in range(min(count, _QUEUES_MAX)))
+    return found
 
 
 def _forget_deleted_topics(files: StoreFiles, table: OffsetTable) -> None:
