@@ -33,7 +33,8 @@ def audit(
     ],
     html: Html = None,
     conf: Annotated[
-        Path | None, typer.Option("--conf", "-c", help="broker.conf, for what the files do not show.")
+        Path | None,
+        typer.Option("--conf", "-c", exists=True, dir_okay=False, help="broker.conf, for what the files do not show."),
     ] = None,
     hash_slots: Annotated[int, typer.Option(min=0, help="maxHashSlotNum of the index files.")] = 0,
     index_entries: Annotated[int, typer.Option(min=0, help="maxIndexNum of the index files.")] = 0,

@@ -30,7 +30,7 @@ _SHOWN = ("group", "originTopic", "originMsgId", "tries", "cause", "tags", "keys
 Groups = Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Consumer groups; none: all.")]
 Origin = Annotated[list[str] | None, typer.Option("-t", "--topic", help="Only those that came from this topic.")]
 Tries = Annotated[
-    int | None, typer.Option("--tries", help="retryMaxTimes of the groups, where messages do not say it.")
+    int | None, typer.Option("--tries", min=0, help="retryMaxTimes of the groups, where messages do not say it.")
 ]
 
 

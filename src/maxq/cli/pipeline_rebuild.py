@@ -16,7 +16,10 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _PIECE_MIB = 128
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The store's root directory (storePathRootDir).")]
-Conf = Annotated[Path | None, typer.Option("--conf", "-c", help="broker.conf, for what the files do not show.")]
+Conf = Annotated[
+    Path | None,
+    typer.Option("--conf", "-c", exists=True, dir_okay=False, help="broker.conf, for what the files do not show."),
+]
 
 
 @app.command()

@@ -32,7 +32,7 @@ from maxq.cli.spark_run import (
 )
 from maxq.errors import ConfigError
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()

@@ -13,14 +13,16 @@ from maxq.cli.report_input import Html, Namesrv, input_of, need_reports
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
 from maxq.runtime.system import SystemClock
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 Topics = Annotated[
     list[str] | None, typer.Option("-t", "--topic", help="May be repeated; else all but the brokers' own.")
 ]
 History = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Add a sample of committed offsets here, and show lag over all samples."),
+    typer.Option(
+        metavar="DIR", file_okay=False, help="Add a sample of committed offsets here, and show lag over all samples."
+    ),
 ]
 
 
@@ -79,6 +81,8 @@ _DISK = {"topic": "#Topic", "messages": "#Messages", "logBytes": "#Log bytes", "
 
 def _show(found: dict[str, Any]) -> None:
     style = Style.TABLE if sys.stdout.isatty() else Style.TEXT
+    if not found["topics"]:
+        sys.stdout.write("no messages\n")
     tables = [(_TOPICS, found["topics"], "")]
     tables.append((_KEYS, found["keys"], f"{found['key_count']} keys of several messages"))
     tables.append((_QUEUES, found["queues"], f"{found['queue_count']} queues"))

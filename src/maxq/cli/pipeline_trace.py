@@ -13,7 +13,7 @@ from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spar
 from maxq.cli.times import format_time
 from maxq.runtime.system import SystemClock
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 

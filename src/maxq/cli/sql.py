@@ -16,7 +16,7 @@ from maxq.cli.report import Report, Style, show
 from maxq.cli.spark_run import DEFAULT_NAMESRV, DRIVER_MEMORY, DriverMemory, Master, spark_run
 from maxq.errors import ConfigError
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _ROWS = 1000
 
