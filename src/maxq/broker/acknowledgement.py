@@ -24,6 +24,10 @@ class ReplicaAcks(Protocol):
         """Why nothing may be stored now (too few replicas in sync), with measured value, limit and remedy."""
         ...
 
+    def asks(self) -> bool:
+        """Can `when` have to wait?"""
+        ...
+
     def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         """Call `done(True)` when the replicas that are asked for have everything below `end_offset`, `done(False)`
         after slaveTimeout. False: they have, or nobody is asked for, and `done` is not called."""
@@ -47,6 +51,10 @@ class Acknowledgement:
         """The remark of an answer with `refusal_code` (IN_SYNC_REPLICAS_NOT_ENOUGH); None: go on. Ask before anything
         is stored."""
         return None if self._replicas is None else self._replicas.refusal()
+
+    def may_wait(self) -> bool:
+        """Is there anything that `when` can have to wait for?"""
+        return self._store.waits_for_disk or (self._replicas is not None and self._replicas.asks())
 
     def when(
         self, end_offset: int, done: Callable[[ResponseCode], None], sample: StageSample | None = None

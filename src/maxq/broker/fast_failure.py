@@ -68,7 +68,8 @@ class FastFailure:
     def __init__(self, settings: BrokerSettings, *, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._turn_began_ms = -1  # monotonic; -1 between turns
+        self._turn_began_ms = -1  # monotonic; of the turn that is watched, or was last
+        self._is_watched = False  # this turn is: `_end_turn` runs when it ends
         self._slow_append_ms = 0  # of this turn; 0: none
         self._last_turn_ms = 0  # how long the turn before took; 0 if that is long ago
         self._last_turn_ended_ms = -_IN_A_ROW_MS
@@ -99,6 +100,8 @@ class FastFailure:
 
     def gate(self, connection: Connection, request: RemotingCommand) -> str | None:
         """The remark of a code 2 answer if this request must be refused; None: go on."""
+        if not self._is_watched:
+            self._watch(self._clock.monotonic_ms())
         remark = self._refusal(self._kinds.get(request.code, self.rest))
         if remark is not None:
             self.refused.count(cause_of(remark) or Cause.OVERLOAD, remark, oneway=request.is_oneway)
@@ -106,12 +109,23 @@ class FastFailure:
 
     def refuse_send(self) -> str | None:
         """The same for a send that is not decoded yet. Nothing is counted: the general way meets it again."""
+        if not self._is_watched:
+            now_ms = self._clock.monotonic_ms()
+            # To hear of a turn's end costs a lone send a tenth of its time: one turn a millisecond is watched.
+            if now_ms != self._turn_began_ms:
+                self._watch(now_ms)
+            elif not self.sends.count:
+                return None
         return self._refusal(self.sends)
 
     def append_took(self, milliseconds: int) -> None:
         """Tell how long one append held the log. Above osPageCacheBusyTimeOutMills the sends behind it in this turn are
         refused."""
         self.put_times.took(milliseconds)
+        if milliseconds == 0:
+            return
+        if not self._is_watched:
+            self._watch(self._clock.monotonic_ms() - milliseconds)
         limit_ms = self._settings.store.os_page_cache_busy_time_out_mills
         if limit_ms < milliseconds < _PAGE_CACHE_BUSY_CEILING_MS:
             self._slow_append_ms = milliseconds
@@ -119,7 +133,7 @@ class FastFailure:
 
     def head_wait_ms(self) -> int:
         """How long the requests of this turn have waited: what water marks and runtime info show."""
-        return 0 if self._turn_began_ms < 0 else self._clock.monotonic_ms() - self._turn_began_ms
+        return self._clock.monotonic_ms() - self._turn_began_ms if self._is_watched else 0
 
     def unfinished(self) -> list[RequestKind]:
         """The kinds of which something is unfinished."""
@@ -144,18 +158,19 @@ class FastFailure:
                     limit=f"{capacity} ({camel_case(kind.capacity_setting)})",
                     remedy="retry later or elsewhere",
                 )
-        now_ms = self._clock.monotonic_ms()
-        if self._turn_began_ms < 0:
-            self._turn_began_ms = now_ms
-            if now_ms - self._last_turn_ended_ms >= _IN_A_ROW_MS:
-                self._last_turn_ms = 0
-            # Runs before the next arrivals are read, so it marks the end of exactly this turn.
-            asyncio.get_running_loop().call_soon(self._end_turn)
-            return None
-        waited_ms = now_ms - self._turn_began_ms
+        waited_ms = self._clock.monotonic_ms() - self._turn_began_ms
         if waited_ms == 0 or not self._settings.broker.broker_fast_failure_enable:
             return None
         return self._waited_too_long(kind, waited_ms)
+
+    def _watch(self, began_ms: int) -> None:
+        """This turn began at `began_ms`: what is reached later in it has waited since then."""
+        self._turn_began_ms = began_ms
+        self._is_watched = True
+        if began_ms - self._last_turn_ended_ms >= _IN_A_ROW_MS:
+            self._last_turn_ms = 0
+        # Runs before the next arrivals are read, so it marks the end of exactly this turn.
+        asyncio.get_running_loop().call_soon(self._end_turn)
 
     def _waited_too_long(self, kind: RequestKind, waited_ms: int) -> str | None:
         wait = (
@@ -184,6 +199,5 @@ class FastFailure:
     def _end_turn(self) -> None:
         self._last_turn_ended_ms = self._clock.monotonic_ms()
         self._last_turn_ms = self._last_turn_ended_ms - self._turn_began_ms
-        self._turn_began_ms = -1
+        self._is_watched = False
         self._slow_append_ms = 0
-

@@ -229,13 +229,14 @@ class SendPath:
             self._trace_on, LanguageCode.PYTHON, CURRENT_VERSION, appended.log, appended.file_from_offset,
             ResponseCode.SUCCESS, answers,
         )  # fmt: skip
-        if not self._somebody_waits(first, appended.rows):
-            self._acknowledgement.without_waiting()
-        else:
-            later = partial(self._answer, connection, answers, _Wait(appended.rows, self._now_ms(), sample))
-            if self._acknowledgement.when(appended.end_offset, later, sample):
-                self._fast_failure.sends.enter()
-                return appended.rows
+        if self._acknowledgement.may_wait():
+            if not self._somebody_waits(first, appended.rows):
+                self._acknowledgement.without_waiting()
+            else:
+                later = partial(self._answer, connection, answers, _Wait(appended.rows, self._now_ms(), sample))
+                if self._acknowledgement.when(appended.end_offset, later, sample):
+                    self._fast_failure.sends.enter()
+                    return appended.rows
         connection.write([memoryview(answers)])
         self._answered(appended.rows, appended.took_ms, sample)
         return appended.rows

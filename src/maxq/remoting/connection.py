@@ -20,9 +20,11 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
-from maxq.errors import RemoteProtocolError, RemotingSendError, RemotingTimeoutError
-from maxq.protocol.message_id import encode_host, host_and_port
+from maxq.errors import RemoteProtocolError, RemotingSendError
+from maxq.protocol.message_id import encode_host
 from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand, decode_frame
+from maxq.remoting.addresses import address_text
+from maxq.remoting.pending_requests import PendingRequests, ReplySlot, time_out
 from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
 from maxq.remoting.tls_channel import TlsChannel
 from maxq.runtime.refusals import Cause, explain
@@ -90,24 +92,6 @@ class Endpoint(Protocol):
     def request_received(self, connection: "Connection", command: RemotingCommand) -> None: ...
 
 
-class ReplySlot:
-    """Where the answer to a request of `Connection.request` goes; one slot may serve many requests."""
-
-    __slots__ = ("_on_reply",)
-
-    def __init__(self, on_reply: Callable[[RemotingCommand | None], None]) -> None:
-        self._on_reply = on_reply
-
-    def done(self) -> bool:
-        return False
-
-    def set_result(self, command: RemotingCommand) -> None:
-        self._on_reply(command)
-
-    def set_exception(self, error: BaseException) -> None:
-        self._on_reply(None)
-
-
 class Connection(asyncio.BufferedProtocol):
     """One connection. `attributes` belongs to whoever owns the connection (client id and the like)."""
 
@@ -145,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_pass = False
         self._paused = False
         self._resting = False
-        self._pending: dict[int, asyncio.Future[RemotingCommand] | ReplySlot] = {}
+        self._pending = PendingRequests(endpoint.request_limit)
         self._remote_host: bytes | None = None
         self._plain_arrivals = 0  # in a row
         self._socket = -1  # where the endpoint's Arrivals reads it; -1: its transport does
@@ -190,8 +174,9 @@ class Connection(asyncio.BufferedProtocol):
         closed connection."""
         if self.is_closed:
             return
-        self._out.extend(buffers)
-        self._out_size += sum(map(len, buffers))
+        self._out += buffers
+        for buffer in buffers:
+            self._out_size += len(buffer)
         if not self._in_pass or self._out_size > _FLUSH_AT:
             self._flush()
 
@@ -215,14 +200,14 @@ class Connection(asyncio.BufferedProtocol):
         self._check_can_request()
         opaque = command.opaque = self._endpoint.next_opaque()
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
-        self._pending[opaque] = future
-        timer = self._loop.call_later(timeout_ms / 1000, self._time_out, future, timeout_ms)
+        self._pending.add(opaque, future)
+        timer = self._loop.call_later(timeout_ms / 1000, time_out, future, self.remote_address, timeout_ms)
         try:
             self.send(command)
             return await future
         finally:
             timer.cancel()
-            self._pending.pop(opaque, None)
+            self._pending.forget(opaque)
 
     def request(self, command: RemotingCommand, on_reply: Callable[[RemotingCommand | None], None]) -> int:
         """Send a request without a task and a timer of its own. `on_reply` is called with the response, or with None
@@ -236,26 +221,19 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._check_can_request()
         opaque = command.opaque = self._endpoint.next_opaque()
-        self._pending[opaque] = ReplySlot(on_reply)
+        self._pending.add(opaque, ReplySlot(on_reply))
         self.send(command)
         return opaque
 
     def forget(self, opaque: int) -> None:
         """Nobody waits any more for the answer to this request."""
-        self._pending.pop(opaque, None)
+        self._pending.forget(opaque)
 
     def _check_can_request(self) -> None:
         address = self.remote_address
         if self.is_closed:
             raise RemotingSendError(f"send request to <{address}> failed: {self.close_reason}", address=address)
-        if len(self._pending) >= self._endpoint.request_limit:
-            text = f"{len(self._pending)} requests wait for answers of <{address}>, which is the limit"
-            raise RemotingSendError(text, address=address)
-
-    def _time_out(self, future: asyncio.Future[RemotingCommand], timeout_ms: int) -> None:
-        if not future.done():
-            text = f"wait response on the channel <{self.remote_address}> timeout, {timeout_ms}(ms)"
-            future.set_exception(RemotingTimeoutError(text, address=self.remote_address, timeout_ms=timeout_ms))
+        self._pending.check_room(address)
 
     def close(self, reason: str = "closed by us") -> None:
         """Close when what is buffered has been sent."""
@@ -311,16 +289,13 @@ class Connection(asyncio.BufferedProtocol):
             f"the channel <{self.remote_address}> closed before the answer came: {self.close_reason}",
             address=self.remote_address,
         )
-        pending, self._pending = self._pending, {}
-        for future in pending.values():
-            if not future.done():
-                future.set_exception(broken)
+        self._pending.fail(broken)
         if self.ready is not None and not self.ready.done():
             self.ready.set_exception(broken)
         self._endpoint.closed(self, error)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._tls is not None:
+        if self._tls is not None or (self.own_buffer is None and not self.partial):
             return self._endpoint.receive_view
         return self._window()
 
@@ -333,6 +308,8 @@ class Connection(asyncio.BufferedProtocol):
             self._tls_received(self._endpoint.receive_view[:nbytes])
         elif self._detecting:
             self._detect(nbytes)
+        elif self.own_buffer is None and not self.partial:
+            self.work(self._endpoint.receive_buffer, 0, nbytes)
         else:
             self._received(nbytes)
 
@@ -474,10 +451,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _frames(self, buffer: bytearray, position: int, end: int) -> int:
         endpoint = self._endpoint
-        turn_ends = self._loop.time() + endpoint.turn_seconds
+        turn_ends = 0.0
         while not self._paused:
             if endpoint.batch_path is not None:
                 position = endpoint.batch_path(self, buffer, position, end)
+                if position == end:
+                    break
+            turn_ends = turn_ends or self._loop.time() + endpoint.turn_seconds
             if end - position < 4 or self._paused or self.is_closed or self._turn_is_over(turn_ends):
                 break
             behind = position + 4 + int.from_bytes(buffer[position : position + 4], "big")
@@ -518,11 +498,8 @@ class Connection(asyncio.BufferedProtocol):
         if not command.is_response:
             self._endpoint.request_received(self, command)
             return
-        future = self._pending.pop(command.opaque, None)
-        if future is None:
+        if not self._pending.answered(command):
             log.debug("%s answered opaque %d, which nobody waits for", self.remote_address, command.opaque)
-        elif not future.done():
-            future.set_result(command)
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -612,13 +589,3 @@ class Connection(asyncio.BufferedProtocol):
             self.close("closed by the peer")
         elif tls.is_ready and self.ready is not None and not self.ready.done():
             self.ready.set_result(None)
-
-
-def address_text(name: Any) -> str:
-    """`host:port` of a socket name; IPv6 in brackets, IPv4 mapped into IPv6 as IPv4."""
-    if not isinstance(name, tuple) or len(name) < 2:
-        return str(name or "")
-    host = str(name[0])
-    if host.startswith("::ffff:") and "." in host:
-        host = host[7:]
-    return host_and_port(host, name[1])

@@ -243,6 +243,11 @@ class CommitLog:
         self._detach(self.max_offset)
         self._current = None
 
+    def newest_from(self, offset: int) -> memoryview | None:
+        """All bytes of the file that is written, if physical offset `offset` is not before it and nothing of it is
+        still in memory only."""
+        return self.tail_view if self._staging is None and offset >= self.tail.file_from_offset else None
+
     def file_at(self, offset: int) -> MappedFile | None:
         """The file that holds physical offset `offset`."""
         recent = self._recent

@@ -104,7 +104,8 @@ class DispatchService:
     def run(self, end: int) -> None:
         """Dispatch everything below `end`. A file that cannot be made stops it: the store is then not writable, says
         why, and the next call tries again."""
-        if not self._context.flags.cq_writable and not self._context.flags.has(LOGICS_ERROR | INDEX_ERROR):
+        flags = self._context.flags
+        if flags.bits and not flags.cq_writable and not flags.has(LOGICS_ERROR | INDEX_ERROR):
             return
         try:
             if self._half_done:
@@ -113,8 +114,8 @@ class DispatchService:
         except OSError as error:
             self._stop(error)
         else:
-            if self._context.flags.has(LOGICS_ERROR):
-                self._context.flags.clear(LOGICS_ERROR)
+            if flags.bits and flags.has(LOGICS_ERROR):
+                flags.clear(LOGICS_ERROR)
                 log.warning("dispatch goes on")
         arrived = self.dispatcher.arrived
         if arrived and self.on_arrival is not None:
@@ -149,6 +150,13 @@ class DispatchService:
         """Run `dispatcher` from where it is up to `end`; returns where it stopped: below `end` only at bytes that are
         no record."""
         offset = dispatcher.dispatched_offset
+        newest = self._commit_log.newest_from(offset)
+        if newest is not None and offset < end:  # nearly always
+            start = self._commit_log.tail.file_from_offset
+            dispatcher.run(newest, offset - start, end - start, start)
+            offset = dispatcher.dispatched_offset
+            if offset == end:
+                return offset
         self._commit_log.settle(end)
         while offset < end:
             file = self._commit_log.file_at(offset)

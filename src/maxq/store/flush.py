@@ -69,7 +69,8 @@ class CommitLogFlusher:
     @property
     def is_sync(self) -> bool:
         """Is everything flushed as it comes? A DLedger log always is: its members tell each other what is durable."""
-        return self._context.config.flush_disk_type == "SYNC_FLUSH" or self._context.is_dledger
+        config = self._context.config
+        return config.flush_disk_type == "SYNC_FLUSH" or config.enable_dleger_commit_log
 
     # --- SYNC_FLUSH ---
 

@@ -174,6 +174,11 @@ class MessageStore:
         """What `plain_writer.append_final` and `append_copy` stored goes its way: to queues, readers and slaves."""
         self._parts.appended()
 
+    @property
+    def waits_for_disk(self) -> bool:
+        """Can `when_durable` have to wait (SYNC_FLUSH)?"""
+        return self.flusher.is_sync
+
     def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         """Call `done(True)` when everything below `end_offset` is durable, `done(False)` after syncFlushTimeout or a
         failed flush; never before this returns.

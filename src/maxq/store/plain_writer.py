@@ -100,8 +100,9 @@ class PlainWriter:
 
     def _most_of_a_row(self) -> int:
         """Longest body that is stored straight from a row; the general way knows what to do with others."""
-        most = self._context.config.max_message_size
-        return min(most, _ROW_IN_ENTRY) if self._context.is_dledger else most
+        config = self._context.config
+        most = config.max_message_size
+        return min(most, _ROW_IN_ENTRY) if config.enable_dleger_commit_log else most
 
     def _would_part(self, rows: Any, first: int) -> bool:
         """Is row `first` a batch for which a new file would begin although some of its messages fit into this one? A
@@ -141,12 +142,13 @@ class PlainWriter:
         if done == 0:
             return _NO_ROWS
         log = self._commit_log
-        end, file = log.max_offset, log.current
-        assert file is not None, "something was written, so there is a file"
+        tail = log.tail
+        view, file_from_offset = log.tail_view, tail.file_from_offset
+        end = file_from_offset + tail.wrote_position
         took = self._gate.took(began_ms)
         self._flusher.appended_timestamp = now_ms
         self._on_appended()
-        return RowsAppended(done, end, log.tail_view, file.file_from_offset, took)
+        return RowsAppended(done, end, view, file_from_offset, took)
 
     def append_final(self, record: memoryview, group: bytes) -> int:
         """Store the message that a committed transaction delivers, straight from the record of its half message. Ask

@@ -32,6 +32,9 @@ from maxq.store.store_inventory import InventoryFile
 from maxq.store.store_services import StoreServices
 from maxq.store.write_gate import WriteGate
 
+#: Bytes of log from one look at what must be ready ahead to the next: a small part of what is ready.
+_PREPARE_STEP = 16 << 10
+
 
 class StoreParts:
     """What a store is made of.
@@ -47,6 +50,7 @@ class StoreParts:
         self.context = context
         self.services = StoreServices()
         self.on_append: Callable[[], None] | None = None
+        self._prepared_at = -_PREPARE_STEP  # physical offset of the last look
         self.allocator = FileAllocator(context)
         self.commit_log = _commit_log(context, self.allocator, populate_ahead)
         self.queues = ConsumeQueueStore(context)
@@ -90,6 +94,7 @@ class StoreParts:
 
     def appended(self) -> None:
         """Something new is in the log: it goes its way to slaves, disk, queues and readers."""
+        end = self.commit_log.max_offset
         if self.on_append is not None:
             self.on_append()
         if self.ledger is not None:
@@ -97,9 +102,11 @@ class StoreParts:
         elif self.flusher.is_sync:
             self.flusher.commit_soon()
         else:
-            self.dispatch.run(self.commit_log.max_offset)
-        self.commit_log.prepare_ahead()
-        self.index.prepare_ahead()
+            self.dispatch.run(end)
+        if not 0 <= end - self._prepared_at < _PREPARE_STEP:
+            self._prepared_at = end
+            self.commit_log.prepare_ahead()
+            self.index.prepare_ahead()
 
     def dispatch_all(self) -> None:
         """Dispatch whatever readers may see by now."""

@@ -27,9 +27,10 @@ class WriteGate:
         held.
         """
         context = self._context
-        if not context.flags.writable or context.config.broker_role == "SLAVE":
+        config = context.config
+        if not context.flags.writable or config.broker_role == "SLAVE":
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        if context.is_dledger and not context.is_leading:
+        if config.enable_dleger_commit_log and not context.is_leading:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if self._busy_until_ms:
             if self._context.clock.monotonic_ms() < self._busy_until_ms:

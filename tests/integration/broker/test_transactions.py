@@ -395,6 +395,9 @@ class Replicas:
     def refusal(self) -> str | None:
         return self.too_few
 
+    def asks(self) -> bool:
+        return True
+
     def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         self.waiting.append((end_offset, done))
         return True

@@ -30,6 +30,13 @@ class Promise:
     def refusal(self) -> str | None:
         return "in-sync replicas not enough"
 
+    @property
+    def waits_for_disk(self) -> bool:
+        return self.future is not None
+
+    def asks(self) -> bool:
+        return self.future is not None
+
 
 def acknowledgement(disk: Promise, replicas: Promise | None = None) -> Acknowledgement:
     made = Acknowledgement(cast(MessageStore, disk))
@@ -47,6 +54,13 @@ async def test_nothing_to_wait_for_is_told_at_once() -> None:
     assert acknowledgement(disk).outcome(7) is None
     assert acknowledgement(disk, replicas).outcome(9) is None
     assert (disk.asked, replicas.asked) == ([7, 9], [9])
+
+
+async def test_it_may_wait_if_disk_or_replicas_can_keep_it_waiting() -> None:
+    assert not acknowledgement(Promise(None)).may_wait()
+    assert not acknowledgement(Promise(None), Promise(None)).may_wait()
+    assert acknowledgement(Promise(future())).may_wait()
+    assert acknowledgement(Promise(None), Promise(future())).may_wait()
 
 
 @pytest.mark.parametrize(

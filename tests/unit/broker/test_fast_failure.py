@@ -26,7 +26,6 @@ class Broker:
         request = RemotingCommand(code, flag=ONEWAY_FLAG if oneway else 0)
         return self.fast_failure.gate(None, request)  # type: ignore[arg-type]
 
-
     async def long_turn(self, milliseconds: int) -> None:
         """A turn that took so long, up to and including its end."""
         self.ask()
@@ -106,6 +105,30 @@ async def test_sends_behind_a_slow_append_are_refused_until_the_turn_ends() -> N
     assert broker.ask() is None
     broker.clock.advance_ms(1)
     assert broker.ask() is None
+
+
+async def test_a_slow_append_counts_in_the_second_turn_of_a_millisecond_too() -> None:
+    broker = Broker(wait_time_mills_in_send_queue=100_000)
+    for _ in range(2):
+        await asyncio.sleep(0)
+        assert broker.fast_failure.refuse_send() is None
+    broker.clock.advance_ms(1_250)
+    broker.fast_failure.append_took(1_250)
+    remark = broker.fast_failure.refuse_send()
+    assert remark is not None and remark.startswith("[PCBUSY_CLEAN_QUEUE]broker busy, start flow control")
+    await asyncio.sleep(0)
+    assert broker.fast_failure.refuse_send() is None
+
+
+async def test_plain_sends_wait_from_the_first_of_their_turn_on() -> None:
+    broker = Broker()
+    for refused in (False, True):
+        assert broker.fast_failure.refuse_send() is None
+        broker.clock.advance_ms(350)
+        assert (broker.fast_failure.refuse_send() is not None) is refused
+        assert broker.fast_failure.head_wait_ms() == 350
+        await asyncio.sleep(0)
+        assert broker.fast_failure.head_wait_ms() == 0
 
 
 async def test_an_append_within_the_limit_refuses_nobody() -> None:

@@ -11,7 +11,7 @@ import pytest
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.errors import RemotingSendError, RemotingTimeoutError
 from maxq.protocol.remoting_command import RemotingCommand
-from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, address_text
+from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.runtime.system import SystemClock
 from tests.unit.remoting.peers import ECHO, SILENT, FakeTransport, arrive, echo, frames_of, silent, until
@@ -276,15 +276,6 @@ async def test_one_way_requests_carry_the_flag() -> None:
     connection.send_oneway(RemotingCommand(40, {"consumerGroup": "G"}))
     (frame,) = frames_of(transport.writes[0])
     assert frame.is_oneway and not frame.is_response
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [(("1.2.3.4", 5), "1.2.3.4:5"), (("::1", 5, 0, 0), "[::1]:5"), (("::ffff:1.2.3.4", 5, 0, 0), "1.2.3.4:5"),
-     (None, ""), ("/tmp/socket", "/tmp/socket")],
-)  # fmt: skip
-def test_addresses_are_shown_as_host_and_port(name: object, text: str) -> None:
-    assert address_text(name) == text
 
 
 async def test_the_peer_is_packed_as_born_host() -> None:

@@ -266,6 +266,10 @@ class HAService:
         """Why nothing may be stored now (IN_SYNC_REPLICAS_NOT_ENOUGH); None: go on."""
         return self._rule.refusal()
 
+    def asks(self) -> bool:
+        """Does a send wait for slaves?"""
+        return self._rule.needed_acks() > 1
+
     def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         """Call `done(True)` when enough slaves have everything below `end_offset`, `done(False)` after slaveTimeout.
         False: they have, or nobody is asked for, and `done` is not called."""
