@@ -407,7 +407,11 @@ class MessageSender:
             try:
                 left_ms = self._left(deadline_ms, prepared, timeout_ms)
             except RemotingTimeoutError as error:
-                raise error from (attempts[-1][1] if attempts else None)
+                if not attempts:
+                    raise
+                errors = [failed for _, failed in reversed(attempts)]
+                cause = next((one for one in errors if not isinstance(one, RemotingTimeoutError)), errors[0])
+                raise RemotingTimeoutError(f"{error}; a try before failed: {cause}", timeout_ms=timeout_ms) from cause
             try:
                 result = await self.send_kernel(prepared, queue, left_ms)
             except (RemotingError, BrokerError) as error:

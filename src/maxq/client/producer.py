@@ -9,6 +9,7 @@ Source: apache/rocketmq client/producer/DefaultMQProducer.java, client/impl/prod
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -40,6 +41,41 @@ Arg = TypeVar("Arg")
 QueueSelector = Callable[[Sequence[MessageQueue], Message, Arg], MessageQueue]
 
 _DETECTOR_INTERVAL_MS = 3_000
+_MANY_BYTES = 4 << 20  # of bodies that send_many has on their way at once; one larger message goes by itself
+
+
+class _Room:
+    """Bytes that may be on their way at once; who wants more than there are waits in line."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def take(self, size: int) -> bool:
+        """Take `size` bytes now, if they are free and nobody waits; more than the limit, if all are free."""
+        if self._waiting or not self._fits(size):
+            return False
+        self._taken += size
+        return True
+
+    def _fits(self, size: int) -> bool:
+        return self._taken == 0 or self._taken + size <= self._limit
+
+    async def wait_for(self, size: int) -> None:
+        """Take them when they are free."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        await turn
+
+    def give(self, size: int) -> None:
+        """They are free again."""
+        self._taken -= size
+        while self._waiting and (self._waiting[0][1].done() or self._fits(self._waiting[0][0])):
+            wanted, turn = self._waiting.popleft()
+            if not turn.done():  # cancelled
+                self._taken += wanted
+                turn.set_result(None)
 
 
 class Producer:
@@ -263,8 +299,9 @@ class Producer:
         in_flight: int = 512,
         on_result: Callable[[SendResult], None] | None = None,
     ) -> list[SendResult]:
-        """Send many messages, each in a request of its own, with up to `in_flight` of them on their way. Results are
-        in the messages' order. Retries as `send`.
+        """Send many messages, each in a request of its own, with up to `in_flight` of them, and 4 MiB, on their way:
+        each has the timeout of a send, which the last of many large ones, started at once, would miss. Results are in
+        the messages' order. Retries as `send`.
 
         Args:
             on_result: called with each result when it comes: what was acknowledged although a later message failed.
@@ -278,19 +315,27 @@ class Producer:
         source = iter(messages)
         results: list[SendResult | None] = []
         failures: list[Exception] = []
+        room = _Room(_MANY_BYTES)
 
         async def work() -> None:
             # A fixed number of tasks share the source: cheaper than a task for each message.
             for message in source:
                 place = len(results)
                 results.append(None)
+                size = len(message.body)
+                if not room.take(size):
+                    await room.wait_for(size)
                 try:
+                    if failures:
+                        return
                     results[place] = result = await sender.send(sender.prepare(message), timeout_ms, retries)
                 except Exception as error:
                     failures.append(error)
                 else:
                     if on_result is not None:
                         on_result(result)
+                finally:
+                    room.give(size)
                 if failures:
                     return
 

@@ -134,6 +134,23 @@ def test_the_timeout_is_for_all_tries_together() -> None:
     simulate(story)
 
 
+def test_a_timeout_names_why_a_try_before_failed() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+
+        async def refuse_slowly(request: RemotingCommand) -> RemotingCommand:
+            await asyncio.sleep(0.2)
+            return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+        cluster.broker.scripts[SEND] = refuse_slowly
+        async with make(cluster) as producer:
+            with pytest.raises(RemotingTimeoutError, match="a try before failed: CODE: 14  DESC: the disk is full"):
+                await producer.send(Message("T", b"x"), timeout_ms=300)
+
+    simulate(story)
+
+
 @pytest.mark.parametrize(
     ("code", "status"),
     [(10, SendStatus.FLUSH_DISK_TIMEOUT), (11, SendStatus.SLAVE_NOT_AVAILABLE), (12, SendStatus.FLUSH_SLAVE_TIMEOUT)],
@@ -376,6 +393,32 @@ def test_a_window_of_requests_is_in_flight_and_no_more() -> None:
                     event.set()
                 await asyncio.sleep(0.01)
             assert len(await task) == 20
+
+    simulate(story)
+
+
+def test_large_messages_wait_for_one_another_lest_the_last_ones_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("maxq.client.producer._MANY_BYTES", 4096)
+
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        on_the_way = most = 0
+
+        async def slow(request: RemotingCommand) -> RemotingCommand:
+            nonlocal on_the_way, most
+            on_the_way += 1
+            most = max(most, on_the_way)
+            await asyncio.sleep(1)  # a slow link
+            on_the_way -= 1
+            return request.reply(ext={"msgId": "0" * 32, "queueId": "0", "queueOffset": "0"})
+
+        cluster.broker.scripts[SEND] = slow
+        bodies = [bytes(1024)] * 12 + [bytes(4096)] + [b"small"] * 5
+        async with make(cluster, compress_msg_body_over_howmuch=1 << 30) as producer:
+            results = await producer.send_many([Message("T", body) for body in bodies])
+        assert len(results) == len(bodies)
+        assert most == 5  # four large ones, then one that is the limit alone, then the small ones
 
     simulate(story)
 
