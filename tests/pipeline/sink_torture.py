@@ -17,6 +17,7 @@ import contextlib
 import itertools
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,10 +45,12 @@ from tests.pipeline.spark_cluster import SparkCluster
 
 TOPIC: Final = "SinkTorture"
 SETTINGS: Final = {"mappedFileSizeCommitLog": str(16 << 20)}
+QUICK_START: Final = "-XX:TieredStopAtLevel=1"  # of processes that are killed before they are warm
 CLUSTER: Final = {
     "spark.executor.memory": "512m", "spark.cores.max": "2", "spark.executor.cores": "1",
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),  # what is killed there, is killed by our code
+    "spark.executor.extraJavaOptions": QUICK_START,
 }  # fmt: skip
 PROCESS_STEPS: Final = ("worker-staging", "worker-staged", "commit-begin", "commit-decided", "commit-delivered")
 BROKER_STEPS: Final = (
@@ -193,17 +196,19 @@ def applications(server: StandaloneProcess, rows: Rows, deaths: Deaths, step: st
     deaths.order([step])
     arguments = [str(rows.folder), str(deaths.folder), server.namesrv_address, master]
     command = [sys.executable, "-m", "tests.pipeline.sink_torture", "--application", *arguments]
-    for _ in range(runs):
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert not deaths.withdraw([step]), f"nobody was killed at {step}"
-    assert done.returncode == 0, f"after the death at {step} the application failed: {done.stderr[-3000:]}"
+    done = [subprocess.run(command, check=False, capture_output=True, text=True) for _ in range(runs)]
+    said = "\n".join(
+        f"run {number} ended with {one.returncode}: {one.stderr[-3000:]}" for number, one in enumerate(done)
+    )
+    assert not deaths.withdraw([step]), f"nobody was killed at {step}: {said}"
+    assert done[-1].returncode == 0, f"after the death at {step} the application failed: {said}"
 
 
 def application(rows: str, deaths: str, namesrv: str, master: str) -> None:
     """What `applications` starts; a process that is to kill the driver kills this group."""
     os.setpgrp()
     Deaths(Path(deaths)).introduce("driver", os.getpgrp())
-    with local_session("sink torture", master=master, settings=CLUSTER) as spark:
+    with local_session("sink torture", master=master, java_options=QUICK_START, settings=CLUSTER) as spark:
         register(spark)
         spark.dataSource.register(killing(Path(deaths)))
         run_stream(spark, Path(rows), Path(deaths).with_name("checkpoint"), namesrv, "rocketmq-killing")
@@ -228,7 +233,7 @@ class Torture:
 
     def in_one_application(self, steps: Sequence[str], rounds: int) -> None:
         """The steps at which the application outlives the death, in any order."""
-        with local_session("sink torture", master="local[2]") as spark:
+        with local_session("sink torture", master="local[2]", java_options=QUICK_START) as spark:
             register(spark)
             for number in range(1, rounds + 1):
                 for step in self._rng.sample(steps, len(steps)):
@@ -283,6 +288,7 @@ def main() -> None:
     if arguments.application:
         application(*arguments.application)
     else:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # and with it all that it started
         torture(arguments.rounds, arguments.seed, arguments.steps)
 
 
