@@ -23,6 +23,7 @@ OPENS = (
 SMALL_HEAP = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 BROKER_HEAP = ("-Xms200m", "-Xmx400m", "-XX:MaxDirectMemorySize=600m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 GET_ROUTEINFO_BY_TOPIC = 105
+LOOPBACK = "127.0.0.1"
 ALWAYS_THERE = "TBW102"  # a topic of every broker
 PORTS = (11_200, 18_000)  # below those of maxq.standalone
 WORKERS = 8  # so many processes of pytest-xdist have a part of them each
@@ -34,7 +35,6 @@ SETTINGS = {  # what both kinds of broker get; small files make roll-over part o
     "brokerClusterName": "DefaultCluster",
     "brokerName": "broker-a",
     "brokerId": "0",
-    "brokerIP1": "127.0.0.1",
     "autoCreateTopicEnable": "true",
     "mappedFileSizeCommitLog": str(4 << 20),
     "mappedFileSizeConsumeQueue": "60000",
@@ -88,25 +88,26 @@ def wait_until(condition, seconds: float, what: str):  # type: ignore[no-untyped
         time.sleep(0.02)
 
 
-def port_answers(port: int) -> bool:
+def port_answers(port: int, host: str = LOOPBACK) -> bool:
     with contextlib.suppress(OSError):
-        socket.create_connection(("127.0.0.1", port), 0.5).close()
+        socket.create_connection((host, port), 0.5).close()
         return True
     return False
 
 
 @dataclass
 class Server:
-    """One server process, its folder and its log."""
+    """One server process, its folder and its log. `host`: where it listens, without brackets."""
 
     folder: Path
     port: int
+    host: str = LOOPBACK
     process: subprocess.Popen[bytes] | None = None
     command: list[str] = field(default_factory=list)
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def log(self) -> Path:
@@ -122,7 +123,7 @@ class Server:
 
         def ready() -> bool:
             assert self.process is not None and self.process.poll() is None, self.log_tail()
-            return port_answers(self.port)
+            return port_answers(self.port, self.host)
 
         wait_until(ready, START_SECONDS, f"{type(self).__name__} listens on {self.port}: {self.log_tail()}")
 
@@ -173,6 +174,8 @@ class Broker(Server):
             "listenPort": str(self.port),
             "haListenPort": str(self.port + 1),
             "namesrvAddr": namesrv,
+            "brokerIP1": self.host,
+            **({} if self.host == LOOPBACK else {"bindAddress": self.host}),
             "storePathRootDir": str(self.store),
             "storePathCommitLog": str(self.store / "commitlog"),
         }
@@ -191,7 +194,7 @@ class Broker(Server):
             answer = Target(host, int(port)).call(GET_ROUTEINFO_BY_TOPIC, {"topic": ALWAYS_THERE})
         except RefusedError:
             return False
-        return self.address.encode() in answer
+        return any(f'"{host}:{self.port}"'.encode() in answer for host in (self.host, f"[{self.host}]"))  # Java: bare
 
 
 class JavaBroker(Broker):
