@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 HOT := $(wildcard src/maxq/*/*_cy.py src/maxq/*/*/*_cy.py src/maxq/*/*.pxd)
 ROUNDS ?= 50
 HA_ROUNDS ?= 30
@@ -15,22 +16,26 @@ BENCH ?=
 FIRST ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run demo-ha demo-dledger test lint types fmt sim torture fuzz interop bench wheel clean
+.PHONY: help setup java run demo-ha demo-dledger test lint types collected fmt sim torture fuzz interop bench wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/.ready: pyproject.toml setup.py $(HOT)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
-	@$(BIN)/python -m compileall -q src # a server starts in half the time, also where Python may not write bytecode
+	@$(PIP) 'setuptools>=77' 'Cython>=3.1'
+	@# Compiled beside the downloads; pip's own build waits for it, takes what is there and says what fails.
+	@$(BIN)/python setup.py -q build_ext --inplace >/dev/null 2>&1 & \
+	  $(PIP) --no-build-isolation -e '.[dev]'; status=$$?; wait; exit $$status
+	@# Bytecode: a server starts in half the time, also where Python may not write it. Packages' own tests need none.
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib src; true
 	@touch $@
 
 setup: $(VENV)/.ready ## virtual environment, dependencies, compiled modules
 
 java: setup # for Spark: the machine's own of release 17 or later, or one from the package index
 	@$(BIN)/python -m maxq.pipeline.spark.java 2>/dev/null || \
-	  $(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,java]'
+	  $(PIP) --no-build-isolation -e '.[dev,java]'
 	@$(BIN)/python -m maxq.pipeline.spark.java >/dev/null
 
 run: setup java ## set up, run the demonstration, and (with a terminal) leave a server running
@@ -42,7 +47,8 @@ demo-ha: setup ## a master is killed, its slave serves the readers, the master c
 demo-dledger: setup ## three brokers elect their master, which is killed three times under load
 	$(BIN)/python -m maxq.cli.demo_dledger
 
-test: setup java lint types ## set up and run every check in its short form
+test: setup java ## set up and run every check in its short form
+	@$(MAKE) --no-print-directory -j2 lint types collected
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not interop and not slow' tests
 
 lint: setup ## ruff and the import contracts
@@ -51,6 +57,9 @@ lint: setup ## ruff and the import contracts
 
 types: setup ## mypy --strict
 	$(BIN)/mypy
+
+collected: setup # bytecode of the tests' modules, which else each of pytest's processes makes for itself
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -qq -m 'not interop and not slow' tests >/dev/null || true
 
 fmt: setup ## format in place
 	$(BIN)/ruff check --fix-only -q src tests benches fuzz setup.py

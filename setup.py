@@ -3,9 +3,14 @@
 MAXQ_REQUIRE_COMPILED=1 turns a failed build into an error; without it a machine with no compiler gets the pure form.
 """
 
+import fcntl
 import os
+import shutil
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 HOT_MODULES = [
     "maxq.auth.signing_cy",
@@ -31,36 +36,70 @@ HOT_MODULES = [
     "maxq.store.tails_cy",
     "maxq.store.unit_scan_cy",
 ]
+BUILD = Path("build/cython")
+SHARED = "maxq.cython_shared"  # what Cython would put into each of them: its memory views, half of all C
 
 
-def extensions() -> list[Extension]:
-    try:
-        from Cython.Build import cythonize
-    except ImportError:
-        if os.environ.get("MAXQ_REQUIRE_COMPILED"):
-            raise
-        return []
-    found = [
-        Extension(
-            name,
-            [f"src/{name.replace('.', '/')}.py"],
-            extra_compile_args=["-O3", "-fno-strict-aliasing"],
-            optional=not os.environ.get("MAXQ_REQUIRE_COMPILED"),
-        )
-        for name in HOT_MODULES
-    ]
-    return cythonize(
-        found,
-        build_dir="build/cython",
-        compiler_directives={
-            "language_level": 3,
-            "boundscheck": False,
-            "wraparound": False,
-            "initializedcheck": False,
-            "cdivision": True,
-            "freethreading_compatible": False,
-        },
+def extension(name: str, source: str) -> Extension:
+    return Extension(
+        name,
+        [source],
+        depends=["setup.py"],
+        extra_compile_args=["-O3", "-g0", "-fno-strict-aliasing", "-Werror=implicit-function-declaration"],
+        optional=not os.environ.get("MAXQ_REQUIRE_COMPILED"),
     )
 
 
-setup(ext_modules=extensions())
+class BuildExt(build_ext):
+    """On all processors, one build at a time in a tree, and only what changed since the last one in place."""
+
+    def run(self) -> None:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        with open(BUILD / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.parallel = os.cpu_count()
+            self._translate()
+            super().run()
+
+    def _translate(self) -> None:
+        """Make C of the modules; where Cython is not installed there is nothing to build."""
+        try:
+            from Cython.Build import cythonize
+        except ImportError:
+            if os.environ.get("MAXQ_REQUIRE_COMPILED"):
+                raise
+            self.extensions = []
+            return
+        translated = cythonize(
+            self.extensions,
+            build_dir=str(BUILD),
+            nthreads=self.parallel,
+            shared_utility_qualified_name=SHARED,
+            compiler_directives={
+                "language_level": 3,
+                "boundscheck": False,
+                "wraparound": False,
+                "initializedcheck": False,
+                "cdivision": True,
+                "freethreading_compatible": False,
+            },
+        )
+        sources = {made.name: made.sources for made in translated}
+        for ext in self.extensions:
+            ext.sources = sources[ext.name]
+
+    def build_extension(self, ext: Extension) -> None:
+        built = Path(self.get_ext_fullpath(ext.name))
+        in_place = Path("src", *ext.name.split(".")).with_name(built.name)
+        if self.editable_mode and not newer_group([*ext.sources, *ext.depends], in_place):
+            built.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(in_place, built)
+        else:
+            super().build_extension(ext)
+
+
+if __name__ == "__main__":
+    modules = [extension(name, f"src/{name.replace('.', '/')}.py") for name in HOT_MODULES]
+    setup(
+        ext_modules=[extension(SHARED, f"src/{SHARED.replace('.', '/')}.c"), *modules], cmdclass={"build_ext": BuildExt}
+    )

@@ -186,7 +186,7 @@ def encode_replies(
     for number in range(first, first + count):
         room += 400 + len(region) + len(trace_on) + rows[number * ROW_WIDTH + R_UNIQUE_SIZE]
         room += rows[number * ROW_WIDTH + R_COUNT] * (len(host) + 17)
-    out.extend(bytes(room))
+    out += bytes(room)  # not extend, for which Cython 3.3 leaves out a macro where memory views are shared
     if cython.compiled:
         src = cython.address(source[0])
         scr = cython.cast(cython.p_uchar, cython.cast(cython.p_char, scratch))

@@ -80,7 +80,7 @@ def test_wheel_holds_sources_types_and_compiled_modules(wheel: Path) -> None:
         compiled = {name.split(".")[0] for name in names if name.endswith(".so")}
         source = ROOT / "src"
         hot = {path.relative_to(source).with_suffix("").as_posix() for path in source.rglob("*_cy.py")}
-        assert compiled == hot
+        assert compiled == hot | {"maxq/cython_shared"}
 
 
 def test_empty_environment_gets_what_a_broker_needs_and_no_more(empty_python: Path) -> None:
