@@ -3,8 +3,8 @@
 Each is a program. Those that end by themselves are waited for; the others have done what they show when they have
 printed what is expected. Not here: `openmessaging` and `tracemessage.OpenTracing…`, whose libraries the client does not
 bring; `operation`, which does nothing without arguments; `simple.PullConsumer`, which says nothing; `rpc`, which waits
-for a reply no longer than 3 s (test_message_kinds.py has request and reply); `batch.SplitBatchProducer` with its 100 000
-messages, and `benchmark`, which goes on for ever.
+for a reply no longer than 3 s (test_message_kinds.py has request and reply); `batch.SplitBatchProducer` with its
+100 000 messages, and `benchmark`, which goes on for ever.
 """
 
 import contextlib
