@@ -1,35 +1,28 @@
-"""MessageSender: from a message to a stored message. Choice of queue, compression, the request, retries.
+"""MessageSender: from a prepared message to a stored one. Choice of queue, the request, retries.
 
-A message is prepared once (unique id, compression, property text) and may then be tried on several brokers; the
-timeout is for all tries together.
+A message is prepared once (message_preparer.py) and may then be tried on several brokers; the timeout is for all tries
+together.
 
 Source: apache/rocketmq client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl),
 client/impl/MQClientAPIImpl.java (processSendResponse).
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from maxq.client.client_config import ProducerConfig
-from maxq.client.errors import MessageRefusedError, SendFailedError
+from maxq.client.errors import SendFailedError
 from maxq.client.hooks import CommunicationMode, SendHooks, SendMessageContext
 from maxq.client.latency_fault import LatencyFaultTolerance
+from maxq.client.message_preparer import MessagePreparer, PreparedMessage, property_text
 from maxq.client.mq_client import MQClientInstance
-from maxq.client.namespace import RETRY_PREFIX, wrap
-from maxq.client.request_reply import is_reply
 from maxq.client.send_result import STATUS_OF_CODE, SendResult, SendStatus
 from maxq.client.topic_publish_info import TopicPublishInfo
-from maxq.client.validators import check_body, check_properties, check_send_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError, RemotingTimeoutError
-from maxq.protocol import message_const as const
 from maxq.protocol.body.static_topic import NO_BROKER, is_mock_broker
-from maxq.protocol.compression import compress, compression_flag
-from maxq.protocol.message import Message, encode_batch, encode_properties
 from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.protocol.remoting_command import RemotingCommand
 
 #: Answers after which another try may help (DefaultMQProducer.retryResponseCodes).
@@ -48,29 +41,14 @@ RETRY_RESPONSE_CODES = frozenset(
 )
 
 
-@dataclass(slots=True)
-class PreparedMessage:
-    """What all tries of one send have in common."""
-
-    topic: str  # as it travels
-    msg_id: str  # client ids, of a batch joined by commas
-    body: bytes
-    sys_flag: int
-    properties: str
-    flag: int
-    born_timestamp: int
-    is_batch: bool = False
-    is_reply: bool = False
-    reconsume_times: str = "0"
-    max_reconsume_times: str | None = None
-    messages: tuple[Message, ...] = ()  # for hooks, where there are any
-
-
 class MessageSender:
     """Sends for one producer group through one instance.
 
     Args:
         group: producer group as it travels.
+
+    Attributes:
+        preparer: makes of a message what `send` takes.
     """
 
     def __init__(self, instance: MQClientInstance, config: ProducerConfig, group: str) -> None:
@@ -83,128 +61,11 @@ class MessageSender:
         self.faults = LatencyFaultTolerance(enabled=config.send_latency_enable)
         self._hooks = SendHooks(config.send_message_hooks, config.check_forbidden_hooks)
         self._has_hooks = bool(self._hooks)
-        self._legal_topics: dict[str, str] = {}  # the user's name → name on the wire
+        self.preparer = MessagePreparer(
+            config, ids=instance.ids, clock=instance.seams.clock, keeps_messages=self._has_hooks
+        )
         self._default_topic_queue_nums = str(config.default_topic_queue_nums)
         self._unit_mode = "true" if config.unit_mode else "false"
-
-    # --- preparation ---
-
-    def wire_topic(self, topic: str) -> str:
-        """The name of a topic on the wire.
-
-        Raises:
-            NameIllegalError: nobody may send there.
-        """
-        wire = self._legal_topics.get(topic)
-        if wire is None:
-            check_send_topic(topic)
-            wire = self._legal_topics[topic] = wrap(self._config.namespace, topic)
-        return wire
-
-    def check(self, message: Message) -> int:
-        """The checks of `prepare`, for a message that travels later, in a batch.
-
-        Returns:
-            Bytes of body and properties.
-
-        Raises:
-            ClientError: it is illegal; says why.
-        """
-        self.wire_topic(message.topic)
-        check_body(message.body, self._config.max_message_size)
-        return len(message.body) + len(self._property_text(message).encode())
-
-    def prepare(self, message: Message) -> PreparedMessage:
-        """Give a message its unique id, check and encode it. `message` keeps the id, so that sending it again sends
-        the same message.
-
-        Raises:
-            ClientError: it is illegal; says why.
-        """
-        topic = self._legal_topics.get(message.topic) or self.wire_topic(message.topic)
-        config = self._config
-        body = message.body
-        size = len(body)
-        if not 0 < size <= config.max_message_size:
-            check_body(body, config.max_message_size)
-        properties = message.properties
-        msg_id = properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
-        if msg_id is None:
-            msg_id = properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self.instance.ids.next()
-        if config.namespace:
-            properties[const.PROPERTY_INSTANCE_ID] = config.namespace
-        sys_flag = 0
-        if size >= config.compress_msg_body_over_howmuch:
-            body = compress(body, config.compress_type, config.compress_level)
-            sys_flag = compression_flag(config.compress_type)
-        if properties.get(const.PROPERTY_TRANSACTION_PREPARED) == "true":
-            sys_flag |= MessageSysFlag.TRANSACTION_PREPARED
-        text = self._property_text(message)
-        prepared = PreparedMessage(
-            topic, msg_id, body, sys_flag, text, message.flag, self._clock.wall_ms(), is_reply=is_reply(message)
-        )
-        if self._has_hooks:
-            prepared.messages = (message,)
-        return prepared
-
-    @staticmethod
-    def _property_text(message: Message) -> str:
-        text = encode_properties(message.properties)
-        if len(text) > 8_000:
-            check_properties(text.encode())
-        return text
-
-    def prepare_retry(self, message: Message) -> PreparedMessage:
-        """A message to a retry topic: its counters travel in the header, not as properties."""
-        properties = dict(message.properties)
-        reconsume_times = properties.pop(const.PROPERTY_RECONSUME_TIME, "0")
-        max_times = properties.pop(const.PROPERTY_MAX_RECONSUME_TIMES, None)
-        prepared = self.prepare(Message(message.topic, message.body, properties, message.flag))
-        prepared.reconsume_times = reconsume_times
-        prepared.max_reconsume_times = max_times
-        return prepared
-
-    def prepare_batch(self, messages: Sequence[Message]) -> PreparedMessage:
-        """Several messages of one topic in one request. Never compressed, not for delayed or retry topics.
-
-        Raises:
-            ClientError: no messages, mixed topics, delayed messages, or the batch is larger than max_message_size.
-        """
-        if not messages:
-            raise MessageRefusedError("a batch has at least one message", limit=1)
-        first = messages[0]
-        if first.topic.startswith(RETRY_PREFIX):
-            raise MessageRefusedError(f"a batch cannot go to the retry topic {first.topic}")
-        msg_ids = []
-        for message in messages:
-            if message.topic != first.topic:
-                raise MessageRefusedError(f"a batch has one topic; got {first.topic} and {message.topic}")
-            if not _TIMED.isdisjoint(message.properties):
-                raise MessageRefusedError("a batch cannot hold delayed messages; send them one by one")
-            if message.wait_store_msg_ok != first.wait_store_msg_ok:
-                raise MessageRefusedError("all messages of a batch have the same wait_store_msg_ok")
-            check_body(message.body, self._config.max_message_size)
-            msg_id = message.uniq_key
-            if msg_id is None:
-                msg_id = message.properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self.instance.ids.next()
-            if self._config.namespace:
-                message.properties[const.PROPERTY_INSTANCE_ID] = self._config.namespace
-            msg_ids.append(msg_id)
-        body = encode_batch(messages)
-        check_body(body, self._config.max_message_size)
-        # Brokers append the batch's properties to those of every message: an id of its own would replace theirs.
-        own = {name: first.properties[name] for name in _OF_THE_BATCH if name in first.properties}
-        return PreparedMessage(
-            self.wire_topic(first.topic),
-            ",".join(msg_ids),
-            body,
-            0,
-            encode_properties(own),
-            first.flag,
-            self._clock.wall_ms(),
-            is_batch=True,
-            messages=tuple(messages) if self._has_hooks else (),
-        )
 
     # --- queues ---
 
@@ -314,7 +175,7 @@ class MessageSender:
         )
         self._hooks.before(context)
         if not prepared.is_batch:
-            prepared.properties = self._property_text(prepared.messages[0])
+            prepared.properties = property_text(prepared.messages[0])
         return context
 
     async def _send_one(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
@@ -492,13 +353,3 @@ class MessageSender:
         due = self.faults.due_probes(self._clock.monotonic_ms(), 2_000)
         await asyncio.gather(*(probe(name) for name in due))
 
-
-_OF_THE_BATCH = (const.PROPERTY_WAIT_STORE_MSG_OK, const.PROPERTY_INSTANCE_ID)
-_TIMED = frozenset(
-    {
-        const.PROPERTY_DELAY_TIME_LEVEL,
-        const.PROPERTY_TIMER_DELAY_SEC,
-        const.PROPERTY_TIMER_DELAY_MS,
-        const.PROPERTY_TIMER_DELIVER_MS,
-    }
-)

@@ -17,7 +17,8 @@ from typing import Self, TypeVar
 
 from maxq.client.client_config import ClientSeams, ProducerConfig
 from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError
-from maxq.client.message_sender import MessageSender, PreparedMessage
+from maxq.client.message_preparer import PreparedMessage
+from maxq.client.message_sender import MessageSender
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
 from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, unwrap, wrap
@@ -201,7 +202,7 @@ class Producer:
         gathered = self._gather(message, queue)
         if gathered is not None:
             return await gathered
-        prepared = sender.prepare(message)
+        prepared = sender.preparer.prepare(message)
         timeout_ms = timeout_ms or self._config.send_msg_timeout
         if queue is not None:
             return await self._send_to(prepared, queue, timeout_ms)
@@ -212,14 +213,14 @@ class Producer:
         accumulator = self._accumulator
         if accumulator is None:
             return None
-        size = self._sender.check(message)
+        size = self._sender.preparer.check(message)
         return accumulator.add(message, size, queue) if accumulator.can_batch(message, size) else None
 
     async def _send_gathered(self, messages: list[Message], queue: MessageQueue | None) -> SendResult:
         if len(messages) > 1:
             return await self.send_batch(messages, queue=queue)
         sender = self._running()
-        timeout_ms, prepared = self._config.send_msg_timeout, sender.prepare(messages[0])
+        timeout_ms, prepared = self._config.send_msg_timeout, sender.preparer.prepare(messages[0])
         if queue is not None:
             return await self._send_to(prepared, queue, timeout_ms)
         return await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
@@ -231,7 +232,7 @@ class Producer:
         order. No
         retries: another queue would break the order. Raises as `send`."""
         sender = self._running()
-        prepared = sender.prepare(message)
+        prepared = sender.preparer.prepare(message)
         namespace = self._config.namespace
 
         def choose(info: TopicPublishInfo) -> MessageQueue:
@@ -243,7 +244,7 @@ class Producer:
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without an answer: no result, no retries, no certainty."""
         sender = self._running()
-        await sender.send_oneway(sender.prepare(message), None if queue is None else self._on_wire(queue))
+        await sender.send_oneway(sender.preparer.prepare(message), None if queue is None else self._on_wire(queue))
 
     async def request(self, message: Message, *, timeout_ms: int | None = None) -> MessageExt:
         """Send a message and wait for the reply that its consumer makes with `create_reply_message`.
@@ -262,7 +263,7 @@ class Producer:
         message.properties[const.PROPERTY_CORRELATION_ID] = correlation_id
         message.properties[const.PROPERTY_MESSAGE_REPLY_TO_CLIENT] = instance.client_id
         message.properties[const.PROPERTY_MESSAGE_TTL] = str(timeout_ms)
-        prepared = sender.prepare(message)
+        prepared = sender.preparer.prepare(message)
         await sender.publish_info(prepared.topic)
         await instance.introduce()  # the broker pushes the reply over the connection of our heartbeat
         reply = instance.pending_requests.open(correlation_id)
@@ -286,7 +287,7 @@ class Producer:
         queue, or none. Not for delayed messages. `msg_id` of the result joins their ids by commas. Raises as
         `send`."""
         sender = self._running()
-        prepared = sender.prepare_batch(messages)
+        prepared = sender.preparer.prepare_batch(messages)
         timeout_ms = timeout_ms or self._config.send_msg_timeout
         if queue is not None:
             return await self._send_to(prepared, queue, timeout_ms)
@@ -328,7 +329,9 @@ class Producer:
                 try:
                     if failures:
                         return
-                    results[place] = result = await sender.send(sender.prepare(message), timeout_ms, retries)
+                    results[place] = result = await sender.send(
+                        sender.preparer.prepare(message), timeout_ms, retries
+                    )
                 except Exception as error:
                     failures.append(error)
                 else:
@@ -359,7 +362,7 @@ class Producer:
         sender = self._running()
         future = self._gather(message, None)
         if future is None:
-            prepared = sender.prepare(message)
+            prepared = sender.preparer.prepare(message)
             timeout_ms = timeout_ms or self._config.send_msg_timeout
             retries = self._config.retry_times_when_send_async_failed
             future = asyncio.ensure_future(sender.send(prepared, timeout_ms, retries))
@@ -407,7 +410,7 @@ class Producer:
             handle = RecallHandle.decode(recall_handle)
         except RemoteProtocolError as error:
             raise ClientError(str(error)) from None
-        wire_topic = sender.wire_topic(topic)
+        wire_topic = sender.preparer.wire_topic(topic)
         await sender.publish_info(wire_topic)
         address = await sender.address_of(MessageQueue(wire_topic, handle.broker_name, 0))
         header = RecallMessageRequestHeader(wire_topic, recall_handle, self.group)
@@ -432,5 +435,5 @@ class Producer:
             NoRouteError: no such topic.
         """
         sender = self._running()
-        info = await sender.instance.routes.publish_info(sender.wire_topic(topic), None, 0)
+        info = await sender.instance.routes.publish_info(sender.preparer.wire_topic(topic), None, 0)
         return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in info.queues]

@@ -69,7 +69,7 @@ class SendBack:
         properties[const.PROPERTY_DELAY_TIME_LEVEL] = str(3 + message.reconsume_times)
         copy = Message(retry_topic(self._group), message.body, properties, message.flag)
         try:
-            await self._sender.send(self._sender.prepare_retry(copy), _SEND_TIMEOUT_MS, 0)
+            await self._sender.send(self._sender.preparer.prepare_retry(copy), _SEND_TIMEOUT_MS, 0)
         except (RemotingError, BrokerError, ClientError) as error:
             log.warning("message %s could not be sent to the retry topic: %s", message.msg_id, error)
             return False

@@ -161,7 +161,7 @@ class TransactionProducer(Producer):
         sender = self._running()
         message.properties[const.PROPERTY_TRANSACTION_PREPARED] = "true"
         message.properties[const.PROPERTY_PRODUCER_GROUP] = self.group
-        await sender.publish_info(sender.wire_topic(message.topic))
+        await sender.publish_info(sender.preparer.wire_topic(message.topic))
         await sender.instance.introduce()  # brokers ask only producers that they know
         result = await self.send(message, timeout_ms=timeout_ms)
         if result.transaction_id is not None:
@@ -185,7 +185,7 @@ class TransactionProducer(Producer):
             commit_log_offset=physical_offset,
             commit_or_rollback=_FLAG_OF[state],
             msg_id=result.msg_id,
-            topic=self._running().wire_topic(half.message.topic),
+            topic=self._running().preparer.wire_topic(half.message.topic),
             transaction_id=result.transaction_id,
         )
         try:

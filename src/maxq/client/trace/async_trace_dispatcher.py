@@ -162,7 +162,7 @@ class AsyncTraceDispatcher:
                     self._drop([[record]], str(error))
 
     async def _send(self, message: Message) -> None:
-        await self._sender.send(self._sender.prepare(message), SEND_TIMEOUT_MS, _RETRIES)
+        await self._sender.send(self._sender.preparer.prepare(message), SEND_TIMEOUT_MS, _RETRIES)
 
     def _drop(self, batch: list[list[TraceRecord]], why: str) -> None:
         count = sum(map(len, batch))
