@@ -21,6 +21,7 @@ from maxq.errors import PipelineError, StoreError
 from maxq.pipeline.jobs import audit_tasks as tasks
 from maxq.pipeline.jobs.index_tags import has_tag_entries
 from maxq.pipeline.jobs.log_dispatch import DispatchSettings
+from maxq.pipeline.jobs.small_tables import in_few_partitions
 from maxq.pipeline.jobs.task_frame import task_frame
 from maxq.pipeline.store.log_pieces import LogPiece, PieceReader, log_pieces
 from maxq.pipeline.store.store_tables import table_schema, table_tasks
@@ -175,13 +176,15 @@ class _Audit:
         store = facts.store
         parts = [
             log_faults(log.where(F.col("what") == tasks.DAMAGE), store=store),
-            unit_faults(log.where(F.col("what") == tasks.UNIT), found, store=store, **bounds),
+            in_few_partitions(
+                unit_faults(log.where(F.col("what") == tasks.UNIT), found, store=store, **bounds), facts.units
+            ),
             task_frame(spark, tasks.index_structure, index, tasks.FAULTS),
         ]
         if files.settings.index_enabled:
             entries = log.where(F.col("what") == tasks.ENTRY)
             there = task_frame(spark, tasks.found_entries, index, tasks.FOUND_ENTRIES)
-            parts.append(entry_faults(entries, there, store=store, **bounds))
+            parts.append(in_few_partitions(entry_faults(entries, there, store=store, **bounds), facts.entries))
         return reduce(DataFrame.unionByName, parts)
 
     @staticmethod

@@ -7,18 +7,16 @@ It reads and counts; what is read is not changed, so a run may be repeated. Its 
 maxq.pipeline.transforms: trace_records, trace_tables, latency.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from maxq.errors import ConfigError
 from maxq.pipeline.jobs.message_input import MessageInput
 from maxq.pipeline.jobs.rows import Rows, rows_of
+from maxq.pipeline.jobs.small_tables import in_few_partitions, kept
 from maxq.pipeline.transforms.coverage import queue_coverage
 from maxq.pipeline.transforms.latency import latency_distribution, latency_over_time, latency_table
 from maxq.pipeline.transforms.time_steps import time_step_ms
@@ -127,12 +125,18 @@ def run_trace(spark: SparkSession, settings: TraceSettings) -> TraceResult:
         PipelineError: what Spark or the source refuses.
     """
     messages = settings.source.read(spark, TRACE_MESSAGE_COLUMNS)
-    with _kept(trace_records(messages)) as records:
-        (times,) = rows_of(records.agg(F.min("at").alias("first"), F.max("at").alias("last")))
-        with _kept(sent_messages(records)) as sent, _kept(consumptions(records)) as consumed:
+    with kept(trace_records(messages)) as records:
+        (read,) = rows_of(
+            records.agg(F.min("at").alias("first"), F.max("at").alias("last"), F.count(F.lit(1)).alias("count"))
+        )
+        rows = read["count"]
+        with (
+            kept(in_few_partitions(sent_messages(records), rows)) as sent,
+            kept(in_few_partitions(consumptions(records), rows)) as consumed,
+        ):
             stored = _stored(spark, settings, sent) if settings.store_times else None
-            with _kept(latencies(sent, consumed, stored)) as measured:
-                found = _counted(settings, records, sent, consumed, measured, times["first"], times["last"])
+            with kept(in_few_partitions(latencies(sent, consumed, stored), rows)) as measured:
+                found = _counted(settings, records, sent, consumed, measured, read["first"], read["last"])
                 return replace(found, store_measured=stored is not None)
 
 
@@ -187,13 +191,3 @@ def _stored(spark: SparkSession, settings: TraceSettings, sent: DataFrame) -> Da
     return source.read(spark, ("uniqKey", "storeTimestamp")).select(
         F.col("uniqKey").alias("messageId"), "storeTimestamp"
     )
-
-
-@contextmanager
-def _kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """Computed once, in memory and what does not fit on disk, for as long as the block lasts."""
-    frame.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        yield frame
-    finally:
-        frame.unpersist()

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from maxq.errors import ConfigError
+from maxq.protocol.message_const import PROPERTY_KEYS, PROPERTY_TAGS
 
 #: What a message was, as properties of the one that is sent again; `timestamps` switches them on.
 ORIGIN_PLACE: Final = "ORIGIN_PLACE"  # topic/broker/queue/offset
@@ -64,6 +65,12 @@ class Chosen:
     key: str | None = None
     tags: tuple[str, ...] = ()
     where: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.first_time is not None and self.end_time is not None and self.first_time >= self.end_time:
+            raise ConfigError(
+                f"no message lies from {self.first_time} to {self.end_time} (milliseconds since 1970): swap them"
+            )
 
 
 def chosen_messages(messages: DataFrame, chosen: Chosen) -> DataFrame:
@@ -132,6 +139,11 @@ def _mapped(column: Column, table: Mapping[str, str] | Mapping[int, int]) -> Col
 
 def _properties(mapped: Mapped) -> Column:
     dropped = {*mapped.drop_properties, *mapped.set_properties}
+    # Without a column of keys or tags a sink takes them from the properties.
+    if not mapped.keep_keys:
+        dropped.add(PROPERTY_KEYS)
+    if not mapped.keep_tags:
+        dropped.add(PROPERTY_TAGS)
     if mapped.keep_timestamps:
         dropped |= {ORIGIN_PLACE, ORIGIN_BORN, ORIGIN_STORED}
     found = F.coalesce(F.col("properties"), F.create_map().cast("map<string,string>"))
