@@ -132,7 +132,7 @@ def _raw(name: str) -> Column:
     """A field by its name; null where the kind of record has none.
 
     A look-up of its place, and not a question for each kind: every column of a record is made of several of these, and
-    Spark makes one method of them all, which Java compiles below 8000 bytes only.
+    Spark makes one method of them all: 32 kB of it took seconds to plan and to compile.
     """
     places = {kind: names[name] for kind, names in FIELDS.items() if name in names}
     return F.get("fields", _looked_up(places, F.col("kind")))
