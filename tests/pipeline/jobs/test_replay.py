@@ -133,6 +133,19 @@ def test_a_piece_that_was_sent_before_a_crash_is_not_sent_twice(
     ]
 
 
+@pytest.mark.parametrize("keeps", ["keys", "tags"])
+def test_keys_and_tags_are_left_out_where_they_are_not_wanted(
+    spark: SparkSession, standalone: maxq.Standalone, cluster: dict[str, str], archive: str, keeps: str
+) -> None:
+    target = f"Only-{keeps}"
+    make(standalone, target)
+    mapped = Mapped(topic=target, keep_keys=keeps == "keys", keep_tags=keeps == "tags")
+    assert replay(spark, ReplayConfig(cluster, archive, chosen=Chosen(("Source",), key="all"), mapped=mapped)).rows
+    there = load(spark, cluster, target).selectExpr("count_if(size(keys) > 0) AS keys", "count(tags) AS tags").first()
+    assert there is not None
+    assert [name for name in ("keys", "tags") if there[name]] == [keeps]
+
+
 def test_a_selection_goes_where_it_is_mapped_to_at_a_rate(
     spark: SparkSession, standalone: maxq.Standalone, cluster: dict[str, str], archive: str
 ) -> None:

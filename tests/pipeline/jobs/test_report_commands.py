@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import maxq
 from maxq.api import Message, Producer
@@ -80,6 +81,9 @@ def test_statistics_of_a_cluster(traced: maxq.Standalone, capsys: pytest.Capture
         (("stats", "--store", "/nowhere", "-n", "127.0.0.1:1"), "from one of them"),
         (("stats", "--store", "/nowhere", "-b", "2026-02-02", "-e", "2026-02-01"), "swap them"),
         (("stats", "-t", "no topic", "-n", "127.0.0.1:1"), "subscribe"),
+        (("stats", "--history", __file__), "is a file"),
+        (("audit", "/nowhere", "-c", "/nowhere.conf"), "'/nowhere.conf' does not exist"),
+        (("replay", "archive", "--to", "T", "-b", "2026-02-02", "-e", "2026-02-01"), "swap them"),
     ],
 )
 def test_what_can_not_be_done_is_told(
@@ -87,3 +91,27 @@ def test_what_can_not_be_done_is_told(
 ) -> None:
     assert run(["pipeline", *arguments, "--master", "local[2]"]) != 0
     assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("trace", "-t", "Traces"), ("stats", "-t", "Traces")])
+def test_a_small_report_has_few_tasks_whatever_shuffle_partitions_are(
+    spark: SparkSession, traced: maxq.Standalone, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    """With Spark's own 200, what a job keeps had as many partitions, and a union of it 800, for each of its questions:
+    on two small executors a trace did not come to its end."""
+    ours = spark.conf.get("spark.sql.shuffle.partitions")
+    assert ours is not None
+    context = spark.sparkContext
+    context.setJobGroup(command[0], "counted")
+    try:
+        spark.conf.set("spark.sql.shuffle.partitions", "200")
+        pipeline(capsys, *command, "-n", traced.namesrv_address)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", ours)
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    told = context.statusTracker()
+    jobs = [told.getJobInfo(job) for job in told.getJobIdsForGroup(command[0])]
+    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+    infos = [told.getStageInfo(stage) for stage in stages]
+    tasks = sum(info.numCompletedTasks for info in infos if info is not None)
+    assert 5 < tasks < 150
