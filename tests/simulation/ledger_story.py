@@ -77,7 +77,6 @@ class LedgerStory:
     def _new(self) -> DLedgerMmapFileStore:
         store = DLedgerMmapFileStore(
             _BASE, "n0", disk=self.disk, clock=self.disk.clock, data_file_size=_FILE_SIZE, index_file_size=640,
-            populate_ahead=0,
         )  # fmt: skip
         store._flusher.commit_soon = lambda: None  # type: ignore[method-assign]  # durable when the story says so
         store.set_listeners(lambda first, last: None, self._on_durable)

@@ -14,7 +14,6 @@ from maxq.store.log_cy import LogTail
 from maxq.store.log_staging import LogStaging
 from maxq.store.mapped_file import MappedFile
 from maxq.store.mapped_file_queue import MappedFileQueue, is_offset_name
-from maxq.store.page_populator import PagePopulator
 from maxq.store.store_context import StoreContext
 
 BLANK_MAGIC = 0xCBD43194
@@ -34,17 +33,15 @@ class CommitLog:
     """The files and the writing end.
 
     Offsets are physical: bytes from the start of the log's life. `flushed_offset` <= `max_offset`; everything below
-    it is durable. While the log is staged, the newest records are not in the mapped file before `settle`.
+    it is durable. The newest records are not in the mapped file before `settle`.
 
     Attributes:
         tail_view: what the newest records were written to: the current file, or the memory in front of it.
     """
 
-    def __init__(self, context: StoreContext, allocator: FileAllocator, populate_ahead: int) -> None:
-        """`populate_ahead`: bytes in front of the writer whose pages are made ready; 0 for none."""
+    def __init__(self, context: StoreContext, allocator: FileAllocator) -> None:
         self._context = context
         self._allocator = allocator
-        self._populator = PagePopulator(context.jobs.start, populate_ahead)
         self._reserve: BlockReserve | None = None
         self.files = MappedFileQueue(
             context.disk, context.commit_log_folder, "", context.config.mapped_file_size_commit_log
@@ -52,7 +49,6 @@ class CommitLog:
         self.tail = LogTail()
         self.tail_view = memoryview(b"")
         self._staging: LogStaging | None = None
-        self._is_copy = False
         self.flushed_offset = 0
         self._current: MappedFile | None = None
         self._recent: MappedFile | None = None  # of the last read: the next one is most often in the same file
@@ -113,14 +109,12 @@ class CommitLog:
             self._attach(last, offset - last.file_from_offset)
             self._write_within(self._reserve_of(last.region, offset - last.file_from_offset))
 
-    def stage(self, staged: bool, *, is_copy: bool = False) -> None:
-        """Have the records of the appends to come made in memory and written a group at a time, or made in the mapped
-        file. Of a copy neither: what a slave gets is written as it comes, and no pages are made ready for it, which
-        would zero them first, map them, and have each flush take their dirty bits back on all cores."""
-        if staged == (self._staging is not None) and is_copy == self._is_copy:
+    def stage(self, staged: bool) -> None:
+        """Have the records of the appends to come made in memory and written a group at a time. Without, the log is a
+        copy: what a slave gets is written as it comes."""
+        if staged == (self._staging is not None):
             return
         self.settle()
-        self._is_copy = is_copy
         self._staging = LogStaging(self._context.disk, self.files.file_size) if staged else None
         if self._current is not None and self._current.file_from_offset == self.tail.file_from_offset:
             self._attach(self._current, self.tail.wrote_position)
@@ -131,11 +125,9 @@ class CommitLog:
         """Records go to `position` of `file` from now on."""
         if self._staging is None:
             self.tail_view = file.view
-            self._populator.attach(None if self._is_copy else file.region, position, file.file_size)
         else:
             self._staging.attach(file.region, position)
             self.tail_view = self._staging.view
-            self._populator.attach(None, 0, 0)
         self.tail.attach(self.tail_view, file.file_from_offset, file.file_size, position)
 
     def _detach(self, offset: int) -> None:
@@ -143,7 +135,6 @@ class CommitLog:
         if self._staging is not None:
             self._staging.attach(None, 0)
         self.tail_view = memoryview(b"")
-        self._populator.attach(None, 0, 0)
         self.tail.attach(None, offset, 0, 0)
 
     def make_room(self, size: int = 0) -> None:
@@ -177,9 +168,7 @@ class CommitLog:
         self.settle()
         staging.make_room(size + END_FILE_MIN_BLANK_LENGTH, larger=was_empty)
         self.tail_view = staging.view
-        self.tail.attach(
-            self.tail_view, self.tail.file_from_offset, self.files.file_size, self.tail.wrote_position
-        )
+        self.tail.attach(self.tail_view, self.tail.file_from_offset, self.files.file_size, self.tail.wrote_position)
         self._write_within(self._reserve)
         return size + END_FILE_MIN_BLANK_LENGTH <= self.tail.file_size - self.tail.wrote_position
 
@@ -205,7 +194,6 @@ class CommitLog:
         self._current = file
         self._attach(file, 0)
         self._write_within(reserve)
-        self._populator.move_to(0)
         self._allocator.prepare(offset + file.file_size, offset + 2 * file.file_size)
 
     def _reserve_of(self, region: MappedRegion, position: int) -> BlockReserve:
@@ -223,11 +211,9 @@ class CommitLog:
         self.tail.file_size = reserve.end if staging is None else min(reserve.end, staging.limit)
 
     def prepare_ahead(self) -> None:
-        """Have pages and blocks ahead of the writer ready. Cheap when there is nothing to do."""
-        position = self.tail.wrote_position
-        self._populator.move_to(position)
+        """Have blocks ahead of the writer ready. Cheap when there is nothing to do."""
         if self._reserve is not None:
-            self._reserve.move_to(position)
+            self._reserve.move_to(self.tail.wrote_position)
 
     def create_ahead(self) -> None:
         """Have the next files ready: start of the services."""
@@ -244,9 +230,12 @@ class CommitLog:
         self._current = None
 
     def newest_from(self, offset: int) -> memoryview | None:
-        """All bytes of the file that is written, if physical offset `offset` is not before it and nothing of it is
-        still in memory only."""
-        return self.tail_view if self._staging is None and offset >= self.tail.file_from_offset else None
+        """What the records from physical offset `offset` on were written to, as `tail_view`, if they are all there
+        still. The mapped file has them, too, but pages of it may have to be mapped first."""
+        position = offset - self.tail.file_from_offset
+        staging = self._staging
+        is_here = position >= 0 if staging is None else staging.has(position, self.tail.wrote_position)
+        return self.tail_view if is_here else None
 
     def file_at(self, offset: int) -> MappedFile | None:
         """The file that holds physical offset `offset`."""
@@ -371,7 +360,7 @@ class CommitLog:
         """The next `count` bytes, which `put` wrote, belong to the log."""
         self.tail.wrote_position += count
         if self._staging is not None:
-            self._staging.settled = self.tail.wrote_position
+            self._staging.skip(self.tail.wrote_position)
 
 
 def store_timestamp_of(record: memoryview) -> int:

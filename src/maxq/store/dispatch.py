@@ -150,6 +150,7 @@ class DispatchService:
         """Run `dispatcher` from where it is up to `end`; returns where it stopped: below `end` only at bytes that are
         no record."""
         offset = dispatcher.dispatched_offset
+        self._commit_log.settle(end)
         newest = self._commit_log.newest_from(offset)
         if newest is not None and offset < end:  # nearly always
             start = self._commit_log.tail.file_from_offset
@@ -157,7 +158,6 @@ class DispatchService:
             offset = dispatcher.dispatched_offset
             if offset == end:
                 return offset
-        self._commit_log.settle(end)
         while offset < end:
             file = self._commit_log.file_at(offset)
             if file is None:

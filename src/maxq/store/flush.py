@@ -76,11 +76,13 @@ class CommitLogFlusher:
 
     def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         """See MessageStore.when_durable."""
-        if not self.is_sync or self._context.is_dledger or self._commit_log.flushed_offset >= end_offset:
+        if self._context.is_dledger or self._commit_log.flushed_offset >= end_offset:
             return False
         if self.failure is not None:
             asyncio.get_running_loop().call_soon(done, False)
             return True
+        if not self.is_sync:
+            return False
         deadline = self._context.clock.monotonic_ms() + self._context.config.sync_flush_timeout
         self._waiters.append(_Waiter(end_offset, deadline, done))
         if self._timer is None:

@@ -34,7 +34,7 @@ from maxq.store.topic_reader import TopicReader
 
 _MAX_PULL_BYTES = 128 << 20
 #: Default of `populate_ahead`.
-POPULATE_AHEAD = 8 << 20
+POPULATE_AHEAD = 2 << 20
 
 
 class MessageStore:
@@ -65,8 +65,8 @@ class MessageStore:
         Args:
             memory_bytes: physical memory of the machine, for the cold/hot decision; None reads it from the disk's
                 /proc/meminfo.
-            populate_ahead: bytes of log and index in front of their writers whose pages are made ready on the executor;
-                0 for none. Not for a staged log, whose writer touches no pages.
+            populate_ahead: bytes of index in front of the writer whose pages are made ready on the executor; 0 for
+                none. The log's writer touches no pages.
         """
         self._context = context = StoreContext(config, disk, clock, broker)
         self._parts = parts = StoreParts(context, memory_bytes, populate_ahead)
@@ -176,8 +176,8 @@ class MessageStore:
 
     @property
     def waits_for_disk(self) -> bool:
-        """Can `when_durable` have to wait (SYNC_FLUSH)?"""
-        return self.flusher.is_sync
+        """Can `when_durable` have to wait (SYNC_FLUSH), or say that the disk failed?"""
+        return self.flusher.is_sync or self.flusher.failure is not None
 
     def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         """Call `done(True)` when everything below `end_offset` is durable, `done(False)` after syncFlushTimeout or a

@@ -52,10 +52,10 @@ class StoreParts:
         self.on_append: Callable[[], None] | None = None
         self._prepared_at = -_PREPARE_STEP  # physical offset of the last look
         self.allocator = FileAllocator(context)
-        self.commit_log = _commit_log(context, self.allocator, populate_ahead)
+        self.commit_log = _commit_log(context, self.allocator)
         self.queues = ConsumeQueueStore(context)
         self.checkpoint = StoreCheckpoint(context)
-        self.index = IndexService(context, self._on_index_full, populate_ahead // 4)
+        self.index = IndexService(context, self._on_index_full, populate_ahead)
         self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self.services.failed)
         self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index)
         self.compaction = CompactionStore(context, self.commit_log, self.queues)
@@ -70,12 +70,8 @@ class StoreParts:
         self.reader = MessageReader(context, self.commit_log, self.queues, self.index, memory)
         self.disk_room = DiskRoom(context, self.commit_log.find_room, self.dispatch_all)
         self.gate = WriteGate(context, self.commit_log, self.disk_room)
-        self.writer = MessageWriter(
-            context, self.commit_log, self.queues, self.flusher, self.gate, self.appended
-        )
-        self.plain_writer = PlainWriter(
-            context, self.commit_log, self.queues, self.flusher, self.gate, self.appended
-        )
+        self.writer = MessageWriter(context, self.commit_log, self.queues, self.flusher, self.gate, self.appended)
+        self.plain_writer = PlainWriter(context, self.commit_log, self.queues, self.flusher, self.gate, self.appended)
         self.cleaner = CleanService(
             context, self.commit_log, self.queues, self.index, self.queue_flusher, self.dispatch
         )
@@ -94,6 +90,8 @@ class StoreParts:
 
     def appended(self) -> None:
         """Something new is in the log: it goes its way to slaves, disk, queues and readers."""
+        if not self.flusher.is_sync and not self._settle():
+            return
         end = self.commit_log.max_offset
         if self.on_append is not None:
             self.on_append()
@@ -107,6 +105,16 @@ class StoreParts:
             self._prepared_at = end
             self.commit_log.prepare_ahead()
             self.index.prepare_ahead()
+
+    def _settle(self) -> bool:
+        """Have what was appended outlive this process: with ASYNC_FLUSH its senders are told at once that it is stored.
+        False: the device refuses."""
+        try:
+            self.commit_log.settle(self.commit_log.max_offset)
+        except OSError as error:
+            self.flusher.fail(error)
+            return False
+        return True
 
     def dispatch_all(self) -> None:
         """Dispatch whatever readers may see by now."""
@@ -126,7 +134,7 @@ class StoreParts:
         self._index_flusher.flush_full(file)
 
 
-def _commit_log(context: StoreContext, allocator: FileAllocator, populate_ahead: int) -> CommitLog:
+def _commit_log(context: StoreContext, allocator: FileAllocator) -> CommitLog:
     if context.is_dledger:
-        return DLedgerCommitLog(context, allocator, populate_ahead, context.plain_log_folder)
-    return CommitLog(context, allocator, populate_ahead)
+        return DLedgerCommitLog(context, allocator, context.plain_log_folder)
+    return CommitLog(context, allocator)

@@ -32,7 +32,7 @@ class StoreRole:
         is_slave = parts.context.config.broker_role == "SLAVE"
         if not is_slave:
             self._end_copying()
-        parts.commit_log.stage(parts.flusher.is_sync and not is_slave, is_copy=is_slave)
+        parts.commit_log.stage(not is_slave)
         parts.dispatch.is_copy = is_slave
         if is_slave and self.replica is None:
             self.replica = ReplicaAppender(parts.commit_log, self._doubtful())

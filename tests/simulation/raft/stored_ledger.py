@@ -35,7 +35,7 @@ class StoredLedger:
     def _open(self) -> None:
         self.store = DLedgerMmapFileStore(
             BASE, self.owner, disk=self.disk, clock=self._clock, data_file_size=FILE_SIZE,
-            index_file_size=INDEX_FILE_SIZE, populate_ahead=0,
+            index_file_size=INDEX_FILE_SIZE,
         )  # fmt: skip
         self.store.load()
         # syncs come when the world says so, not with the append

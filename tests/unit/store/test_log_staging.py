@@ -1,4 +1,4 @@
-"""A SYNC_FLUSH log makes its records in memory and writes a group at a time."""
+"""A log makes its records in memory and writes a group at a time."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.protocol.message import decode_record
-from maxq.runtime.system import SystemMappedRegion
+from maxq.runtime.system import SystemDisk, SystemMappedRegion
 from maxq.store import log_staging
 from maxq.store.message_store import MessageStore
 from tests.durability import durable
@@ -28,10 +28,36 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return seen
 
 
-def staged(tmp_path: Path, **settings: int) -> MessageStore:
-    store = new_store(small_config(tmp_path, flush_disk_type="SYNC_FLUSH", max_message_size=1 << 20, **settings))
+def staged(tmp_path: Path, flush: str = "SYNC_FLUSH", **settings: int) -> MessageStore:
+    store = new_store(small_config(tmp_path, flush_disk_type=flush, max_message_size=1 << 20, **settings))
     store.load()
     return store
+
+
+FLUSH_TYPES = pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+
+
+async def test_with_async_flush_what_is_stored_outlives_the_process_at_once(
+    tmp_path: Path, writes: list[tuple[int, int]]
+) -> None:
+    store = staged(tmp_path, "ASYNC_FLUSH")
+    ends = [store.put_message(message()).end_offset for _ in range(3)]
+    assert writes == [(0, ends[0]), (ends[0], ends[0]), (ends[1], ends[0])]
+    assert [durable(store, end) for end in ends] == [None] * 3, "nobody waits for the disk"
+    await store.shutdown()
+
+
+def test_what_is_still_in_the_ring_is_known(tmp_path: Path) -> None:
+    staging = log_staging.LogStaging(SystemDisk(), 8 << 20)
+    region = SystemDisk().map(tmp_path / "file", 8 << 20)
+    staging.attach(region, 5000)
+    staging.settle(9000)
+    assert [staging.has(position, 9000) for position in (4999, 5000, 9000)] == [False, True, True]
+    size = staging.limit - staging.settled
+    assert [staging.has(position, 5000 + size + 1) for position in (5000, 5001)] == [False, True], "written over"
+    staging.skip(20_000)
+    assert [staging.has(position, 20_000) for position in (9000, 20_000)] == [False, True]
+    region.close()
 
 
 async def test_what_arrives_in_one_turn_is_written_at_once(tmp_path: Path, writes: list[tuple[int, int]]) -> None:
@@ -55,11 +81,12 @@ async def test_replication_reads_what_was_not_flushed_yet(tmp_path: Path) -> Non
     await store.shutdown()
 
 
+@FLUSH_TYPES
 async def test_records_larger_than_the_memory_in_front_of_the_file_are_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: str
 ) -> None:
     monkeypatch.setattr(log_staging, "RING_SIZE", 4096)
-    store = staged(tmp_path, mapped_file_size_commit_log=256 << 10)
+    store = staged(tmp_path, flush, mapped_file_size_commit_log=256 << 10)
     bodies = [bytes([n % 251]) * size for n, size in enumerate((100, 5000, 3900, 60_000, 4000, 90_000, 10) * 5)]
     for body in bodies:
         result = store.put_message(message(body=body))
@@ -90,8 +117,11 @@ async def test_the_rest_of_a_file_that_is_closed_stays_empty(tmp_path: Path) -> 
     assert content[used + 8 :] == bytes(len(content) - used - 8)
 
 
-async def test_a_write_that_the_device_refuses_ends_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = staged(tmp_path)
+@FLUSH_TYPES
+async def test_a_write_that_the_device_refuses_ends_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: str
+) -> None:
+    store = staged(tmp_path, flush)
 
     def refuse(self: SystemMappedRegion, position: int, data: memoryview) -> None:
         raise OSError(5, "no such luck")

@@ -65,11 +65,9 @@ class DLedgerCommitLog(CommitLog):
         begin_position: where the first entry is, if not at the start of its file; -1 else.
     """
 
-    def __init__(
-        self, context: StoreContext, allocator: FileAllocator, populate_ahead: int, old_folder: PurePath | None
-    ) -> None:
+    def __init__(self, context: StoreContext, allocator: FileAllocator, old_folder: PurePath | None) -> None:
         """`old_folder`: where a CommitLog without DLedger would be; None: nowhere."""
-        super().__init__(context, allocator, populate_ahead)
+        super().__init__(context, allocator)
         self.files: MixedFileQueue = MixedFileQueue(
             context.disk, context.commit_log_folder, old_folder, context.config.mapped_file_size_commit_log
         )
@@ -155,7 +153,7 @@ class DLedgerCommitLog(CommitLog):
     def _close_old(self, old: MappedFileQueue, entries: list[FileInfo]) -> int:
         """End the old log with a BLANK record. Returns where the first data file begins."""
         old.load(entries, setting="mappedFileSizeCommitLog")
-        reader = CommitLog(self._context, self._allocator, 0)
+        reader = CommitLog(self._context, self._allocator)
         reader.files = old
         end = LogScanner(reader, check_crc=True, check_prop_crc=False).run(max(0, len(old.files) - 3)).end_offset
         for file in old.truncate(end):

@@ -101,7 +101,7 @@ class FileLedger(EntryReader):
         self._committed_position = found.committed_position
         self._indexed_to, self._next_unit = self._log.max_offset, found.next_index
         self._log.tail.next_index = found.next_index
-        self._log.stage(staged=False, is_copy=True)
+        self._log.stage(staged=False)
         self._load_term(report)
         self._amnesiac_until = found.amnesiac_until
         if report.amnesia and self._amnesiac_until < 0:
@@ -181,7 +181,7 @@ class FileLedger(EntryReader):
         if self._log.tail.next_index > self._end + 1:  # the index had no room for their units: nobody knows of them
             start = max(self.notes.begin_at, self.divided_offset)
             self._cut(self._end_of(self._end) if not self.is_empty else start)
-        self._log.stage(staged=False, is_copy=True)
+        self._log.stage(staged=False)
 
     def append(self, body: bytes) -> int:
         """See LedgerStore."""

@@ -30,7 +30,6 @@ DATA_FILE_SIZE = 1 << 30
 _CLEAN_SECONDS = 10.0
 _HOUR_MS = 3_600_000
 _DELETE_AT_ONCE = 10
-_POPULATE_AHEAD = 8 << 20
 
 
 class DLedgerMmapFileStore(FileLedger):
@@ -51,7 +50,6 @@ class DLedgerMmapFileStore(FileLedger):
         delete_when: str = "04",
         full_ratio: float = 0.9,
         clean_ratio: float = 0.7,
-        populate_ahead: int = _POPULATE_AHEAD,
     ) -> None:
         """
         Args:
@@ -60,7 +58,6 @@ class DLedgerMmapFileStore(FileLedger):
             reserved_hours, delete_when: files older than that go, in these hours of day (`;` between them).
             clean_ratio: or whatever the hour, when more of the disk is used than this.
             full_ratio: above this, files go whatever their age and whoever needs them, as far as they are committed.
-            populate_ahead: see MessageStore.
         """
         folder = base / f"dledger-{self_id}"
         config = MessageStoreConfig(
@@ -73,7 +70,7 @@ class DLedgerMmapFileStore(FileLedger):
         context = StoreContext(config, disk, clock, StoreIdentity())
         self._lock = StoreLock(context)
         self._allocator = FileAllocator(context)
-        commit_log = DLedgerCommitLog(context, self._allocator, populate_ahead, None)
+        commit_log = DLedgerCommitLog(context, self._allocator, None)
         flusher = CommitLogFlusher(context, commit_log, StoreCheckpoint(context), self.flushed)
         super().__init__(context, commit_log, flusher, folder, index_file_size)
         self._disk_room = DiskRoom(context, commit_log.find_room, self.appended)

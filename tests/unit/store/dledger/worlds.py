@@ -18,7 +18,6 @@ def new_disk(seed: int = 1) -> SimDisk:
 def new_store(disk: SimDisk, self_id: str = "n0", file_size: int = 4096, index_size: int = 320) -> DLedgerMmapFileStore:
     return DLedgerMmapFileStore(
         BASE, self_id, disk=disk, clock=disk.clock, data_file_size=file_size, index_file_size=index_size,
-        populate_ahead=0,
     )  # fmt: skip
 
 
