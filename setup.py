@@ -14,6 +14,7 @@ from setuptools.modified import newer_group
 
 HOT_MODULES = [
     "maxq.auth.signing_cy",
+    "maxq.broker.pull_answers_cy",
     "maxq.filter.comparisons_cy",
     "maxq.filter.nodes_cy",
     "maxq.filter.predicates_cy",
@@ -28,6 +29,7 @@ HOT_MODULES = [
     "maxq.store.dispatch_cy",
     "maxq.store.dledger.entries_cy",
     "maxq.store.gather_cy",
+    "maxq.store.hot_reader_cy",
     "maxq.store.log_cy",
     "maxq.store.log_final_cy",
     "maxq.store.log_rows_cy",

@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import json
 import pkgutil
+import sys
 import zlib
 from array import array
 from collections.abc import Callable
@@ -95,9 +96,9 @@ def subclasses(base: type, package: Any) -> list[Any]:
     found: list[Any] = []
     left = [base]
     while left:
-        for kind in left.pop().__subclasses__():
-            found.append(kind)
-            left.append(kind)
+        left += (kinds := left.pop().__subclasses__())
+        # Of a class with slots the one that it was made from stays until garbage is collected.
+        found += [kind for kind in kinds if vars(sys.modules[kind.__module__]).get(kind.__name__) is kind]
     return sorted(set(found), key=lambda kind: str(kind.__name__))
 
 

@@ -10,10 +10,10 @@ Source:
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.errors import InvalidAttributeError
+from maxq.lazy_dataclass import dataclass
 
 MESSAGE_TYPE: Final = "message.type"
 QUEUE_TYPE: Final = "queue.type"

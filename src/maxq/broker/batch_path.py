@@ -6,6 +6,7 @@ from maxq.broker.pull_path import PullPath
 from maxq.broker.send_back_path import SendBackPath
 from maxq.broker.send_path import SendPath
 from maxq.broker.transaction.end_path import EndPath
+from maxq.remoting.arrivals import Arrivals
 from maxq.remoting.server import Connection
 
 
@@ -18,6 +19,11 @@ class BatchPath:
         self._ends = ends
         self._backs = backs
         self._acks = acks
+
+    def take(self, arrivals: Arrivals) -> None:
+        """`Arrivals.path` of a broker: the leading plain sends of all arrivals of a turn together, then pulls."""
+        self._sends.take(arrivals)
+        self._pulls.take(arrivals)
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """The position behind the leading frames of buffer[start:end] that were answered."""

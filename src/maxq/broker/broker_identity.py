@@ -2,10 +2,10 @@
 
 import asyncio
 import socket
-from dataclasses import dataclass
 from ipaddress import ip_address
 
 from maxq.errors import ConfigError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message_id import encode_host, host_and_port
 
 

@@ -4,7 +4,6 @@ Source:
     broker/BrokerController.java (registerProcessor); broker-api.md §23.
 """
 
-
 from maxq.broker.access import register_access
 from maxq.broker.acting.assembly import GroupMember, GroupParts
 from maxq.broker.batch_path import BatchPath
@@ -50,14 +49,14 @@ class BrokerParts(BrokerBase):
         backs = self._send_back_parts()
         SendBackProcessor(backs).register(self.server)
         self._build_operations(sends, pulls)
-        self.server.batch_path = BatchPath(
+        self.server.batch_path = batches = BatchPath(
             sends,
             pulls,
             self.transactions.ends,
             SendBackPath(backs, self.access.guard),
             self.popping.acks,
         )
-        self.server.arrivals.path = sends.take
+        self.server.arrivals.path = batches.take
 
     def _build_message_processors(self) -> None:
         """Sending, pulling, querying, replying."""
@@ -139,6 +138,8 @@ class BrokerParts(BrokerBase):
             clock=self._clock,
             rules=self.pull_processor.rules,
             quotas=self.quotas,
+            hold_service=self.hold_service,
+            replay=self.pull_processor.replay,
             guard=self.access.guard,
         )
 
@@ -322,7 +323,8 @@ class BrokerParts(BrokerBase):
         self.kinds.add(self.operations, self.server)
         self.server.add_listener(self.operations)
         self.pull_processor.on_held_answer = self.operations.held_answered
-        sends.rpc_latency = pulls.rpc_latency = self.operations.metrics.rpc_latency
+        sends.rpc_latency = self.operations.metrics.rpc_latency
+        pulls.tell(self.operations.metrics.rpc_latency)
 
     def _build_group_member(self) -> None:
         self.member = GroupMember(

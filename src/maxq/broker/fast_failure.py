@@ -24,11 +24,11 @@ Every refusal counts (`refused`), also of one-way requests, which nobody else wo
 
 import asyncio
 import logging
-from dataclasses import dataclass
 
 from maxq.broker.stats.put_times import PutTimes
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.header_fields import camel_case
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection

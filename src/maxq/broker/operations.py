@@ -6,7 +6,6 @@ that the controller loads, starts and ends it with the other parts.
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from maxq.broker.fast_failure import FastFailure
 from maxq.broker.metrics.broker_metrics import BrokerMetrics, MetricsParts
@@ -16,6 +15,7 @@ from maxq.broker.quota.quotas import Quotas
 from maxq.broker.stats.stage_times import StageTimes
 from maxq.broker.topic.topic_retention import TopicRetention
 from maxq.codes import RequestCode
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import json_dialect
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection

@@ -1,12 +1,13 @@
 """What a broker asks of name servers (BrokerOuterAPI.java; broker-api §1.6, namesrv §3)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.row_json import RowJson
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.register_broker import RegisterBrokerBody
 from maxq.protocol.body.route import BrokerData, KVTable, QueueData, TopicRouteData
@@ -99,18 +100,14 @@ class BrokerOuterApi:
 
     async def unregister_broker(self, address: str, broker: BrokerAddress) -> None:
         """This broker is going away (104)."""
-        header = UnRegisterBrokerRequestHeader(
-            broker.broker_name, broker.address, broker.cluster, broker.broker_id
-        )
+        header = UnRegisterBrokerRequestHeader(broker.broker_name, broker.address, broker.cluster, broker.broker_id)
         await self._invoke(address, RemotingCommand(RequestCode.UNREGISTER_BROKER, header.encode()), _CALL_TIMEOUT_MS)
 
     async def needs_registration(
         self, address: str, broker: BrokerAddress, data_version: DataVersion, *, timeout_ms: int
     ) -> bool:
         """Whether the name server's copy of our topics is another one (322); asking is a sign of life too."""
-        header = QueryDataVersionRequestHeader(
-            broker.broker_name, broker.address, broker.cluster, broker.broker_id
-        )
+        header = QueryDataVersionRequestHeader(broker.broker_name, broker.address, broker.cluster, broker.broker_id)
         request = RemotingCommand(RequestCode.QUERY_DATA_VERSION, header.encode(), data_version.encode())
         answer = await self._invoke(address, request, timeout_ms)
         return QueryDataVersionResponseHeader.decode(answer.ext).changed

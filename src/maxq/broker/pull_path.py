@@ -4,69 +4,59 @@ A consumer's pulls of one queue differ in offset and opaque only. When the PullM
 teaches this path what the checks found (`learn`): a PullPlan under the key of the request
 (protocol/request_scanners_cy, PULL_KEY_FIELDS). The next pull with that key is answered from the plan, as long as
 everything the checks looked at is still the same object; settings, topic and group configs and subscriptions are
-replaced on change, never mutated, so identity says it. Only pulls that find messages are answered here, on a master and
-on a slave that may be read; each answer says which broker to ask next (processors/pull_read_rules.py). Whatever else
-comes out (nothing there, offset moved, cold data, a pending reset) is left to the processor, which asks the store again
-and knows what to say.
-"""
+replaced on change, never mutated, so identity says it. A pull that finds nothing yet and may wait is parked with its
+plan, and answered from it when messages arrive. Only messages that are found are answered here, on a master and on a
+slave that may be read; each answer says which broker to ask next (processors/pull_read_rules.py). Whatever else comes
+out (an empty queue, offset moved, cold data, a pending reset, a wait that is over) is left to the processor, which asks
+the store again and knows what to say.
 
-from typing import NamedTuple
+What is in memory and filtered by tags at most is read and sent without an object a message (pull_answers_cy.py); the
+store's general way reads what is filtered by properties or lies further back.
+"""
 
 from maxq.access.guard import Guard
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService, Replay
 from maxq.broker.metrics.rpc_latency import RpcLatency
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.pull_read_rules import ReadRules
+from maxq.broker.pull_answers_cy import PullAnswers, PullPlan
 from maxq.broker.quota.quotas import Quotas
 from maxq.broker.stats import names
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager, GetCounter
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
-from maxq.codes import CURRENT_VERSION
-from maxq.config.broker_config import BrokerConfig
-from maxq.config.message_store_config import MessageStoreConfig
+from maxq.codes import CURRENT_VERSION, RequestCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.protocol.request_scanners_cy import PullScanner
+from maxq.protocol.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
+from maxq.remoting.arrivals import Arrivals
 from maxq.remoting.server import Connection
+from maxq.remoting.socket_io_cy import untaken
 from maxq.runtime.interfaces import Clock
+from maxq.store.message_reader import tags_codes
 from maxq.store.message_store import MessageStore
 from maxq.store.property_filter import PropertyFilter
 from maxq.store.store_results import GetMessageStatus
 
+_PULL = int(RequestCode.PULL_MESSAGE)
 _COMMIT_OFFSET = 1  # bits of a pull's sysFlag
+_SUSPEND = 2
 _SUBSCRIPTION = 4
 _MAX_BYTES = 128 << 20  # of a pull that names no limit
 _MAX_PLANS = 50_000
+_SHORT_POLLING_FLOOR_MS = 1
+_CAME_NOW = -1  # it did not wait
 
 _HEAD = (
-    '{"code":0,"extFields":{"groupSysFlag":"%d","maxOffset":"%%d","minOffset":"%%d","nextBeginOffset":"%%d",'
-    '"suggestWhichBrokerId":"%%d","topicSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%%d,"remark":"FOUND",'
+    '{"code":0,"extFields":{"suggestWhichBrokerId":"%%d","nextBeginOffset":"%%d","minOffset":"%%d","maxOffset":"%%d",'
+    '"topicSysFlag":"%d","groupSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%%d,"remark":"FOUND",'
     '"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
-
-
-class PullPlan(NamedTuple):
-    """What the checks of one pull found."""
-
-    broker: BrokerConfig
-    store: MessageStoreConfig  # the role is in it
-    group_name: str
-    topic_name: str
-    queue_id: int
-    max_msg_nums: int
-    max_msg_bytes: int
-    commits: bool  # the pull carries an offset to commit
-    topic: TopicConfig
-    group: SubscriptionGroupConfig
-    subscription: SubscriptionData
-    wanted: PropertyFilter | None  # filter on properties
-    from_heartbeat: bool  # the subscription is the group's, not the request's own
-    counter: GetCounter
-    head: str  # JSON header of the answer, but for five numbers
 
 
 class PullPath:
@@ -86,25 +76,42 @@ class PullPath:
         clock: Clock,
         rules: ReadRules,
         quotas: Quotas,
+        hold_service: PullRequestHoldService,
+        replay: Replay,
         guard: Guard | None = None,
     ) -> None:
+        """`replay` is the processor's way to answer a parked pull, for those that this path does not answer."""
         self._settings = settings
         self._store = store
-        self._topics = topics
-        self._groups = groups
         self._offsets = offsets
-        self._consumers = consumers
-        self._filters = filters
         self._stats = stats
         self._clock = clock
         self._rules = rules
         self._quotas = quotas
-        self.rpc_latency: RpcLatency | None = None  # to be told of what is answered here
+        self._hold_service = hold_service
+        self._replay = replay
         self._guard = guard
         self._scanner = PullScanner()
         if guard is not None:
             self._scanner.expect_signatures()
         self._plans: dict[bytes, PullPlan] = {}
+        self._answers = PullAnswers(
+            settings=settings,
+            store=store,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            consumers=consumers,
+            filters=filters,
+            stats=stats,
+            clock=clock,
+            rules=rules,
+        )
+        hold_service.set_replay(self.replay)
+
+    def tell(self, rpc_latency: RpcLatency | None) -> None:
+        """Tell it of what is answered here."""
+        self._answers.rpc_latency = rpc_latency
 
     def forget_all(self) -> None:
         """What was learned may be wrong now (a topic has become static)."""
@@ -118,14 +125,14 @@ class PullPath:
         subscription: SubscriptionData,
         wanted: PropertyFilter | None,
     ) -> None:
-        """A pull like this one passed every check and found messages."""
+        """A pull like this one passed every check, and found messages or may wait for some."""
         broker = self._settings.broker
         from_heartbeat = not header.sys_flag & _SUBSCRIPTION
         if (
             (
                 wanted is not None
                 and from_heartbeat
-                and self._registered(header.topic, header.consumer_group) is not wanted
+                and self._answers.registered(header.topic, header.consumer_group) is not wanted
             )
             or not group.consume_broadcast_enable
             or broker.reject_pull_consumer_enable
@@ -134,45 +141,89 @@ class PullPath:
             return
         if len(self._plans) >= _MAX_PLANS:
             self._plans.clear()
+        codes = tags_codes(subscription)
         self._plans[plan_key(header)] = PullPlan(
-            broker,
-            self._settings.store,
-            header.consumer_group,
-            header.topic,
-            header.queue_id,
-            header.max_msg_nums,
-            _MAX_BYTES if header.max_msg_bytes is None else header.max_msg_bytes,
-            bool(header.sys_flag & _COMMIT_OFFSET),
-            topic,
-            group,
-            subscription,
-            wanted,
-            from_heartbeat,
-            self._stats.get_counter(header.consumer_group, header.topic, header.queue_id),
-            _HEAD % (group.group_sys_flag, topic.topic_sys_flag, CURRENT_VERSION),
+            broker=broker,
+            store=self._settings.store,
+            group_name=header.consumer_group,
+            topic_name=header.topic,
+            queue_id=header.queue_id,
+            max_msg_nums=header.max_msg_nums,
+            max_msg_bytes=_MAX_BYTES if header.max_msg_bytes is None else header.max_msg_bytes,
+            commits=bool(header.sys_flag & _COMMIT_OFFSET),
+            suspends=bool(header.sys_flag & _SUSPEND),
+            suspend_ms=header.suspend_timeout_millis,
+            topic=topic,
+            group=group,
+            subscription=subscription,
+            wanted=wanted,
+            from_heartbeat=from_heartbeat,
+            codes=None if codes is None else frozenset(codes),
+            head=(_HEAD % (topic.topic_sys_flag, group.group_sys_flag, CURRENT_VERSION)).encode(),
         )
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
-        """Answer the pull at `start` if there is a plan for it; the position behind it, or `start`."""
+        """Take the leading pulls of buffer[start:end] for which there is a plan; the position behind the last one."""
+        scanner, quotas = self._scanner, self._quotas
+        position = start
+        while position < end:
+            behind = scanner.scan(buffer, position, end)
+            if behind == position or scanner.binary or connection.excluded_codes:
+                break
+            plan = self._plans.get(scanner.key)
+            if plan is None or not self._answers.holds(plan):
+                break
+            is_plain = scanner.code == _PULL and self._guard is None and not quotas.limits_pulls
+            if not (is_plain or self._may(connection, plan)):
+                break
+            if not self._take(connection, plan, buffer, position, behind):
+                break
+            position = behind
+            if connection.is_held_back:
+                return position
+        if start == 0 and position == end:
+            connection.took_plain()
+        return position
+
+    def take(self, arrivals: Arrivals) -> None:
+        """The same for what is left of all arrivals of a turn."""
+        table, connections = arrivals.table, arrivals.connections
+        for number in untaken(table, len(connections)):
+            row = number * ARRIVAL_WIDTH
+            connection = connections[number]
+            if not connection.is_held_back:
+                table[row + A_TAKEN] = self(connection, arrivals.buffer, table[row + A_TAKEN], table[row + A_END])
+
+    def _may(self, connection: Connection, plan: PullPlan) -> bool:
+        """Has the guard let such a pull through on this connection, is this one signed by the same user, and is there
+        nobody who limits what they read?"""
         scanner = self._scanner
-        behind = scanner.scan(buffer, start, end)
-        if behind == start or scanner.binary or connection.excluded_codes:
-            return start
-        plan = self._plans.get(scanner.key)
-        if (
-            plan is None
-            or not self._holds(plan)
-            or (self._guard is not None and not self._may(self._guard, connection))
-        ):
-            return start
-        if self._quotas.limits_pulls and self._quotas.is_limited_reader(plan.group_name, connection):
-            return start
+        if scanner.code == RequestCode.LITE_PULL_MESSAGE and not plan.broker.lite_pull_message_enable:
+            return False
+        if self._guard is not None:
+            group, topic, _ = scanner.key.split(b"\0", 2)
+            if not self._guard.session(connection).admits(scanner.code, scanner, group, topic):
+                return False
+        return not (self._quotas.limits_pulls and self._quotas.is_limited_reader(plan.group_name, connection))
+
+    def _take(self, connection: Connection, plan: PullPlan, buffer: bytearray, start: int, end: int) -> bool:
+        """Answer the pull that was scanned, or let it wait. False: the processor knows what to do."""
+        scanner, answers = self._scanner, self._answers
+        if plan.wanted is None:
+            if answers.answer(connection, plan, scanner.queue_offset, scanner.commit_offset, scanner.opaque, _CAME_NOW):
+                return True
+            if answers.waits:
+                return self._park(connection, plan, buffer, start, end)
+        return self._read_further(connection, plan)
+
+    def _read_further(self, connection: Connection, plan: PullPlan) -> bool:
+        """Answer with what only the store's general way finds."""
+        scanner = self._scanner
         began_ms = self._clock.monotonic_ms()
-        topic, group, queue_id = plan.topic_name, plan.group_name, plan.queue_id
         result = self._store.get_message(
-            group,
-            topic,
-            queue_id,
+            plan.group_name,
+            plan.topic_name,
+            plan.queue_id,
             scanner.queue_offset,
             plan.max_msg_nums,
             plan.subscription,
@@ -181,59 +232,66 @@ class PullPath:
             may_wait=True,
         )
         if result.status is not GetMessageStatus.FOUND or result.cold:
-            return start
+            return False
         if plan.commits:
-            self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, scanner.commit_offset)
-        self._offsets.commit_pull_offset(connection.remote_address, group, topic, queue_id, result.next_begin_offset)
+            self._commit(connection, plan)
         if result.filtered_count:
-            self._stats.add(names.GROUP_FILTERED_NUMS, f"{topic}@{group}", result.filtered_count)
-        latency_ms = self._clock.monotonic_ms() - began_ms
-        if latency_ms > self._stats.longest_get_ms:
-            self._stats.longest_get_ms = latency_ms
-        plan.counter.add(result.message_count, result.total_bytes, latency_ms, False)
-        if self.rpc_latency is not None:
-            self.rpc_latency.pull(latency_ms)
-        plan.counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
-        suggested_id = self._rules.suggest(plan.group, result.suggest_pulling_from_slave)
-        head = plan.head % (
-            result.max_offset, result.min_offset, result.next_begin_offset, suggested_id, scanner.opaque
+            key = f"{plan.topic_name}@{plan.group_name}"
+            self._stats.add(names.GROUP_FILTERED_NUMS, key, result.filtered_count)
+        head = self._answers.count(
+            connection, plan, scanner.opaque, began_ms, _CAME_NOW, result.message_count, result.total_bytes,
+            result.next_begin_offset, result.min_offset, result.max_offset, result.last_physical_offset,
+            result.suggest_pulling_from_slave,
         )  # fmt: skip
-        size = len(head)
-        lengths = (4 + size + result.total_bytes).to_bytes(4, "big") + size.to_bytes(4, "big")
-        connection.write([lengths + head.encode(), *result.buffers])
-        return behind
+        connection.write([head, *result.buffers])
+        return True
 
-    def _may(self, guard: Guard, connection: Connection) -> bool:
-        """Has the guard let such a pull through on this connection, and is this one signed by the same user?"""
-        scanner = self._scanner
-        group, topic, _ = scanner.key.split(b"\0", 2)
-        return guard.session(connection).admits(scanner.code, scanner, group, topic)
+    def _commit(self, connection: Connection, plan: PullPlan) -> None:
+        offset = self._scanner.commit_offset
+        self._offsets.commit_offset(connection.remote_address, plan.group_name, plan.topic_name, plan.queue_id, offset)
 
-    def _holds(self, plan: PullPlan) -> bool:
-        """Is everything the checks looked at still as it was?"""
+    # ---- waiting ----------------------------------------------------------------------------------------------
+
+    def _park(self, connection: Connection, plan: PullPlan, buffer: bytearray, start: int, end: int) -> bool:
+        """Let a pull wait that finds nothing yet. False: it may not, or is a slave's."""
+        broker = plan.broker
         if (
-            self._settings.broker is not plan.broker
-            or self._settings.store is not plan.store
-            or self._topics.topic_config_table.get(plan.topic_name) is not plan.topic
-            or self._groups.subscription_group_table.get(plan.group_name) is not plan.group
-            or self._offsets.has_offset_reset(plan.topic_name, plan.group_name, plan.queue_id)
+            not plan.suspends
+            or self._rules.is_slave
+            or self._hold_service.held_count >= broker.pull_thread_pool_queue_capacity
         ):
             return False
-        if not plan.from_heartbeat:
-            return True
-        if plan.wanted is not None and self._registered(plan.topic_name, plan.group_name) is not plan.wanted:
-            return False
-        info = self._consumers.get_consumer_group_info(plan.group_name)
-        return (
-            info is not None
-            and info.find_subscription_data(plan.topic_name) is plan.subscription
-            and not self._groups.is_forbidden(plan.group_name, plan.topic_name, 2)
+        self._store.stats.count_get(0, 0)
+        if plan.commits:
+            self._commit(connection, plan)
+        scanner, now_ms = self._scanner, self._clock.monotonic_ms()
+        wait_ms = plan.suspend_ms if broker.long_polling_enable else broker.short_polling_time_mills
+        self._hold_service.hold(
+            HeldPull(
+                connection,
+                None,
+                None,
+                (plan.topic_name, plan.queue_id),
+                scanner.queue_offset,
+                scanner.queue_offset,
+                now_ms + max(wait_ms, _SHORT_POLLING_FLOOR_MS),
+                now_ms,
+                frame=bytes(memoryview(buffer)[start + 4 : end]),
+                plan=plan,
+                opaque=scanner.opaque,
+            )
         )
+        return True
 
-    def _registered(self, topic: str, group: str) -> PropertyFilter | None:
-        """The filter that the group's heartbeats registered."""
-        entry = self._filters.get(topic, group)
-        return None if entry is None else entry.wanted
+    def replay(self, held: HeldPull, last: bool) -> bool:
+        """A later pass for a parked pull; True when it was answered."""
+        plan = held.plan
+        if plan is not None and not last and not self._quotas.limits_pulls and self._answers.holds(plan):
+            if self._answers.answer(held.connection, plan, held.offset, 0, held.opaque, held.began_ms):
+                return True
+            if self._answers.waits:
+                return False
+        return self._replay(held, last)
 
 
 def plan_key(header: PullMessageRequestHeader) -> bytes:

@@ -12,13 +12,14 @@ Source:
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.outer_api import BrokerOuterApi, RegisterResult
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.broker_config import BrokerConfig
 from maxq.errors import BrokerError, MaxQError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig, TopicQueueMappingInfo
 
 log = logging.getLogger(__name__)

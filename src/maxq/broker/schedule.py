@@ -8,7 +8,6 @@ Source:
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from maxq.broker.client.housekeeping import ClientHousekeepingService
@@ -22,6 +21,7 @@ from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import MINUTE_SAMPLE_SECONDS, BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.replication.ha.ha_service import HAService
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.refusals import Cause, explain

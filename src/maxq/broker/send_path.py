@@ -122,7 +122,7 @@ class SendPath:
             if appended == 0:
                 return scanner.rows[done * ROW_WIDTH + R_FRAME]
         if start == 0 and taken == end:
-            connection.took_plain_sends()
+            connection.took_plain()
         return taken
 
     def take(self, arrivals: Arrivals) -> None:

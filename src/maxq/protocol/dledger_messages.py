@@ -10,11 +10,12 @@ Source:
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 
 ENTRY_HEADER: Final = struct.Struct(">iiqqqiiii")  # magic size index term pos channel chainCrc bodyCrc bodyLength
 ENTRY_HEADER_SIZE: Final = ENTRY_HEADER.size

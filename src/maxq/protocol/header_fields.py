@@ -8,7 +8,7 @@ Source:
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -24,6 +24,7 @@ from typing import (
 )
 
 from maxq.errors import MissingFieldError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.enums import BoundaryType
 
 #: Annotation of a 64-bit header field; plain `int` is 32 bits.
@@ -126,7 +127,7 @@ def camel_case(name: str) -> str:
 
 @dataclass_transform()
 def header(cls: type[_T]) -> type[_T]:
-    """`dataclass`, with comparison and text left to the base: the hundred of them load in half the time."""
+    """`dataclass`, with comparison and text left to the base: they are a hundred."""
     return dataclass(slots=True, eq=False, repr=False)(cls)
 
 

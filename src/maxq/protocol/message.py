@@ -18,10 +18,11 @@ Source:
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from maxq.errors import LocalProtocolError, RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.compression import compression_type, decompress
 from maxq.protocol.message_id import (

@@ -8,9 +8,9 @@ Source:
 
 import base64
 import binascii
-from dataclasses import dataclass
 
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 
 _VERSION = "v1"
 _PARTS = 5

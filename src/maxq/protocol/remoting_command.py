@@ -15,7 +15,7 @@ Source:
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ import orjson
 
 from maxq.codes import CURRENT_VERSION, LanguageCode
 from maxq.errors import LocalProtocolError, RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import json_dialect
 
 #: Longest whole frame (length field included) a peer may send, in bytes.

@@ -2,11 +2,11 @@
 
 With one request in flight on each of many connections an arrival is one small frame, and a transport's way of
 delivering it (a callback, a window, a call, a write) costs more than the broker's work. So a connection on which only
-plain sends come is read here: its transport stops reading, its socket is watched by an epoll of ours, which the loop
-watches as one reader, and each turn receives on all readable sockets, one arrival behind the other in one buffer
-(socket_io_cy). The group path takes their leading plain sends together; whatever else came goes the connection's own
-way, as if its transport had delivered it. A connection that ends, fails, is not read by its peer or gets a very large
-frame goes back to its transport, which knows what to do.
+plain sends or known pulls come is read here: its transport stops reading, its socket is watched by an epoll of ours,
+which the loop watches as one reader, and each turn receives on all readable sockets, one arrival behind the other in
+one buffer (socket_io_cy). The group path takes their leading plain sends together, and then pulls that it knows;
+whatever else came goes the connection's own way, as if its transport had delivered it. A connection that ends, fails,
+is not read by its peer or gets a very large frame goes back to its transport, which knows what to do.
 
 Only connections with a socket of this process are read so: not TLS, not the simulator's, and not without epoll.
 """
@@ -36,7 +36,7 @@ class Arrivals:
         buffer: holds the arrivals of this turn, one behind the other.
         table: a row for each (columns A_… of protocol/send_rows). Whoever takes frames of one says so there.
         connections, hosts: whom they are of, and the peers' addresses as records have them.
-        path: takes the leading plain sends of all arrivals.
+        path: takes the leading plain sends of all arrivals, and known pulls.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Arrivals:
         return len(self._by_fd)
 
     def offer(self, connection: Connection) -> None:
-        """Only plain sends come on this connection: it may join, once there are some like it."""
+        """Only plain sends and known pulls come on this connection: it may join, once there are some like it."""
         self._offered.add(connection)
         if len(self._offered) + len(self._by_fd) >= _FEW:
             offered, self._offered = self._offered, set()

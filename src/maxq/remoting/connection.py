@@ -17,17 +17,21 @@ anything else is a frame (whose first byte is 0 or 1 for every length below 32 M
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
 
 from maxq.errors import RemoteProtocolError, RemotingSendError
 from maxq.protocol.message_id import encode_host
 from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand, decode_frame
 from maxq.remoting.addresses import address_text
+from maxq.remoting.connection_seams import BatchPath, Endpoint, Pieces, Processor
 from maxq.remoting.pending_requests import PendingRequests, ReplySlot, time_out
 from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
+from maxq.remoting.socket_io_cy import send_pieces
 from maxq.remoting.tls_channel import TlsChannel
 from maxq.runtime.refusals import Cause, explain
+
+__all__ = ["RECEIVE_BUFFER_SIZE", "BatchPath", "Connection", "Processor"]
 
 log: Final = logging.getLogger("maxq.remoting")
 
@@ -39,67 +43,15 @@ _FLUSH_AT: Final = 512 * 1024  # bytes of answers that are sent before an arriva
 _TLS_RECORD: Final = 0x16
 _PLAIN_ARRIVALS: Final = 4  # so many in a row, and a connection is one that sends
 
-#: (connection, buffer, start, end) → new start: takes the leading frames it understands.
-BatchPath = Callable[["Connection", bytearray, int, int], int]
-
-#: Answers one request. None: answered later through `connection.send(request.reply(...))`, or never.
-Processor = Callable[["Connection", RemotingCommand], RemotingCommand | Awaitable[RemotingCommand | None] | None]
-
-
-class Reader(Protocol):
-    """Who reads connections instead of their transports (arrivals.py)."""
-
-    def offer(self, connection: "Connection") -> None: ...
-
-    def withdraw(self, connection: "Connection") -> None: ...
-
-    def adopt(self, connection: "Connection", fd: int) -> bool: ...
-
-    def drop(self, fd: int) -> None: ...
-
-
-class Endpoint(Protocol):
-    """What a connection needs of the server or client it belongs to."""
-
-    turn_seconds: float  # processors work on requests of one arrival so long, then other connections get their turn
-    receive_buffer: bytearray
-    receive_view: memoryview
-    frame_limit: int  # bytes of a whole frame
-    unsent_limit: int  # bytes a transport may hold
-    write_marks: tuple[int, int]  # bytes: stop reading above the first, go on below the second
-    request_limit: int  # requests of ours that may wait for answers on one connection
-    batch_path: BatchPath | None
-
-    @property
-    def arrivals(self) -> Reader:
-        """Reads connections on which only plain sends come."""
-        ...
-
-    def next_opaque(self) -> int: ...
-
-    def server_tls(self) -> ssl.SSLContext | None:
-        """What to answer TLS with; None: TLS is disabled."""
-        ...
-
-    def plain_allowed(self) -> bool:
-        """May a connection go on without TLS?"""
-        ...
-
-    def connected(self, connection: "Connection") -> None: ...
-
-    def closed(self, connection: "Connection", error: Exception | None) -> None: ...
-
-    def request_received(self, connection: "Connection", command: RemotingCommand) -> None: ...
-
 
 class Connection(asyncio.BufferedProtocol):
     """One connection. `attributes` belongs to whoever owns the connection (client id and the like)."""
 
     __slots__ = (
-        "_detecting", "_endpoint", "_in_pass", "_loop", "_out", "_out_size", "_own_filled", "_paused", "_pending",
-        "_plain_arrivals", "_remote_host", "_resting", "_socket", "_tls", "_transport", "active", "arrivals",
-        "attributes", "close_reason", "excluded_codes", "idle_ticks", "is_closed", "local_address", "opened_ms",
-        "own_buffer", "partial", "ready", "remote_address",
+        "_detecting", "_direct", "_endpoint", "_in_pass", "_loop", "_out", "_out_size", "_own_filled", "_paused",
+        "_pending", "_plain_arrivals", "_remote_host", "_resting", "_socket", "_tls", "_transport", "active",
+        "arrivals", "attributes", "close_reason", "excluded_codes", "idle_ticks", "is_closed", "local_address",
+        "opened_ms", "own_buffer", "partial", "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -132,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending = PendingRequests(endpoint.request_limit)
         self._remote_host: bytes | None = None
         self._plain_arrivals = 0  # in a row
+        self._direct = -1  # the socket, where what is written to it is what the peer gets; -1: it is none, or TLS
         self._socket = -1  # where the endpoint's Arrivals reads it; -1: its transport does
         self.excluded_codes = excluded_codes
         self.attributes: dict[str, Any] = {}
@@ -162,6 +115,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._paused or self.is_closed
 
     @property
+    def descriptor(self) -> int:
+        """The socket's; -1: none of the system's."""
+        socket = None if self._transport is None else self._transport.get_extra_info("socket")
+        return -1 if socket is None else int(socket.fileno())
+
+    @property
     def unsent_bytes(self) -> int:
         """What the peer has not taken yet."""
         transport = self._transport
@@ -179,6 +138,18 @@ class Connection(asyncio.BufferedProtocol):
             self._out_size += len(buffer)
         if not self._in_pass or self._out_size > _FLUSH_AT:
             self._flush()
+
+    def write_pieces(self, head: bytes, pieces: Pieces) -> None:
+        """Send one frame: its head, and a body that lies in pieces in a mapped file. At once and by one system call, if
+        nothing is to be sent before it; what the socket does not take is sent as by `write`."""
+        fd = self.direct_socket()
+        if fd < 0:
+            self.write([head, *pieces.buffers()])
+            return
+        self.active = True
+        sent = send_pieces(fd, head, pieces.view, pieces.places, pieces.count)
+        if sent < len(head) + pieces.total_bytes:
+            self.write(_unsent([head, *pieces.buffers()], sent))
 
     def send(self, command: RemotingCommand) -> None:
         """Send one frame. Raises LocalProtocolError if it cannot be encoded."""
@@ -258,6 +229,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _shut(self, *, abort: bool) -> None:
         self.is_closed = True
+        self._direct = -1
         self._drop_socket()
         self._endpoint.arrivals.withdraw(self)
         self._out, self._out_size, self.partial, self.own_buffer = [], 0, b"", None
@@ -275,12 +247,15 @@ class Connection(asyncio.BufferedProtocol):
         self.local_address = address_text(transport.get_extra_info("sockname"))
         high, low = self._endpoint.write_marks
         transport.set_write_buffer_limits(high=high, low=low)
+        if self._tls is None and (socket := transport.get_extra_info("socket")) is not None:
+            self._direct = socket.fileno()
         self._endpoint.connected(self)
         if self._tls is not None:
             transport.write(self._tls.start())
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True
+        self._direct = -1
         self._drop_socket()
         self._endpoint.arrivals.withdraw(self)
         self.close_reason = self.close_reason or (f"broken: {error}" if error else "closed by the peer")
@@ -350,8 +325,9 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- read together with others -----------------------------------------------------------------------------------
 
-    def took_plain_sends(self) -> None:
-        """All of an arrival was plain sends. After some of these it may be read together with others like it."""
+    def took_plain(self) -> None:
+        """All of an arrival was plain sends, or pulls that were known. After some of these it may be read together with
+        others like it."""
         self._plain_arrivals += 1
         if self._plain_arrivals == _PLAIN_ARRIVALS:
             self._endpoint.arrivals.offer(self)
@@ -388,9 +364,9 @@ class Connection(asyncio.BufferedProtocol):
     def direct_socket(self) -> int:
         """A socket that takes bytes now, before anybody else's of this connection; -1: use `write`."""
         transport = self._transport
-        if self._socket < 0 or self._out or transport is None or transport.is_closing():
+        if self._direct < 0 or self._out or transport is None or transport.is_closing():
             return -1
-        return -1 if transport.get_write_buffer_size() else self._socket
+        return -1 if transport.get_write_buffer_size() else self._direct
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
@@ -463,7 +439,8 @@ class Connection(asyncio.BufferedProtocol):
             behind = position + 4 + int.from_bytes(buffer[position : position + 4], "big")
             if behind - position > endpoint.frame_limit:
                 raise RemoteProtocolError(
-                    f"a frame of {behind - position} bytes is announced, the limit is {endpoint.frame_limit}"
+                    f"a frame of {behind - position} bytes is announced, the limit is {endpoint.frame_limit}; send "
+                    "less at once, or raise com.rocketmq.remoting.frameMaxLength"
                 )
             if behind > end:
                 break
@@ -556,6 +533,7 @@ class Connection(asyncio.BufferedProtocol):
             if context is None:
                 raise RemoteProtocolError("TLS where tls.server.mode is disabled")
             self._tls = TlsChannel(context, server_side=True)
+            self._direct = -1
             self._tls_received(memoryview(buffer)[position:end])
         elif not self._endpoint.plain_allowed():
             raise RemoteProtocolError("a connection without TLS where tls.server.mode is enforcing")
@@ -589,3 +567,13 @@ class Connection(asyncio.BufferedProtocol):
             self.close("closed by the peer")
         elif tls.is_ready and self.ready is not None and not self.ready.done():
             self.ready.set_result(None)
+
+
+def _unsent(buffers: Sequence[bytes | memoryview], sent: int) -> list[bytes | memoryview]:
+    """What is left of `buffers` behind the first `sent` bytes."""
+    left: list[bytes | memoryview] = []
+    for buffer in buffers:
+        if sent < len(buffer):
+            left.append(memoryview(buffer)[sent:] if sent else buffer)
+        sent = max(0, sent - len(buffer))
+    return left

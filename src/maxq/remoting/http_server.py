@@ -10,9 +10,9 @@ metrics becomes a fiftieth. Pieces that are kept deflated are sent as they are.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.packed_text import GZIP_HEAD, GzipFrame, PackedText
 

@@ -5,11 +5,12 @@ Source:
 """
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 
 _V1: Final = b"PROXY"
 _V2: Final = b"\r\n\r\n\x00\r\nQUIT\n"

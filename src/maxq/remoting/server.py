@@ -24,6 +24,7 @@ from maxq.remoting.connection import BatchPath, Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, Gate, RemotingEndpoint
 from maxq.remoting.tls import ServerTls
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.refusals import Cause, explain
 
 __all__ = ["BatchPath", "Connection", "ConnectionListener", "Gate", "Processor", "RemotingServer"]
 
@@ -49,6 +50,7 @@ class RemotingServer(RemotingEndpoint):
         self._config = config
         self._tls = tls
         self._listening: list[asyncio.AbstractServer] = []
+        self._is_full = False  # the last connection was one too many; said once
         self.port = 0
 
     async def start(self, host: str, port: int) -> int:
@@ -81,6 +83,23 @@ class RemotingServer(RemotingEndpoint):
         for server in self._listening:
             await server.wait_closed()
         self._listening.clear()
+
+    def connected(self, connection: Connection) -> None:
+        """The system hands out the lowest number that is free, so a high one says that few are left: files of the
+        store, without which the broker ends, come first."""
+        super().connected(connection)
+        highest = self._config.highest_descriptor
+        if highest and connection.descriptor > highest:
+            reason = explain(
+                Cause.CONNECTIONS,
+                f"too many connections: {len(self.connections)}, this one's descriptor is {connection.descriptor}",
+                limit=f"{highest} (highestDescriptor)",
+                remedy="disconnected; close connections, or raise the limit of open files (ulimit -n, LimitNOFILE)",
+            )
+            if not self._is_full:
+                log.warning("%s %s", connection.remote_address, reason)
+            connection.abort(reason)
+        self._is_full = connection.is_closed
 
     def server_tls(self) -> ssl.SSLContext | None:
         return None if self._tls is None else self._tls.context()

@@ -1,5 +1,6 @@
 """Many small arrivals at once: receive on all sockets that are readable, send all answers, without an object per
-message. The sockets belong to transports of the running loop, which do not read meanwhile (remoting/arrivals.py).
+message; and answers that lie in pieces in a mapped file, without an object per piece. The sockets belong to transports
+of the running loop, which do not read meanwhile (remoting/arrivals.py).
 
 Columns of the table, one row an arrival: protocol/send_rows, A_….
 """
@@ -13,6 +14,7 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.errno import EAGAIN, EINTR, errno
+    from cython.cimports.posix.uio import iovec, writev
     from cython.cimports.posix.unistd import read, write
 
 _IN = 1  # EPOLLIN
@@ -141,6 +143,40 @@ def send(answers: cython.uchar[::1], table: cython.longlong[::1], connections: l
         if p < q:
             connection.write([memoryview(answers)[p:q]])
         p = q
+
+
+def send_pieces(
+    fd: cython.int,
+    head: bytes,
+    view: cython.const[cython.uchar][::1],
+    places: cython.longlong[::1],
+    count: cython.Py_ssize_t,
+):
+    """See socket_io_cy.pyi."""
+    i: cython.Py_ssize_t
+    size: cython.longlong
+    room: cython.longlong = len(view)
+    if count > 1000 or 2 * count > len(places):
+        raise ValueError(f"{count} pieces are more than one call takes, 1000, or than there are places for")
+    for i in range(count):
+        size = places[2 * i + 1]
+        if places[2 * i] < 0 or size <= 0 or size > room or places[2 * i] > room - size:
+            raise ValueError(f"piece {i} is outside the file of {room} bytes")
+    if cython.compiled:
+        pieces: iovec[1001]
+        sent: cython.Py_ssize_t
+        pieces[0].iov_base = cython.cast(cython.p_void, cython.cast(cython.p_char, head))
+        pieces[0].iov_len = len(head)
+        for i in range(count):
+            pieces[i + 1].iov_base = cython.cast(cython.p_void, cython.address(view[places[2 * i]]))
+            pieces[i + 1].iov_len = places[2 * i + 1]
+        sent = writev(fd, pieces, count + 1)
+        return sent if sent > 0 else 0
+    slices = [memoryview(view)[places[2 * i] : places[2 * i] + places[2 * i + 1]] for i in range(count)]
+    try:
+        return os.writev(fd, [head, *slices])
+    except OSError:
+        return 0
 
 
 def is_compiled() -> bool:

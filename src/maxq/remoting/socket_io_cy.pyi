@@ -28,4 +28,8 @@ def send(answers: bytearray, table: array[int], connections: list[Connection]) -
     """Send each connection its A_ROWS answers, which follow each other in `answers`; what a socket does not take at
     once goes by its transport."""
 
+def send_pieces(fd: int, head: bytes, view: memoryview, places: array[int], count: int) -> int:
+    """Write `head`, and then the `count` pieces of `view` whose first bytes and sizes are in `places`, in one call; how
+    many bytes the socket took, 0 if none or it is broken."""
+
 def is_compiled() -> bool: ...

@@ -140,10 +140,6 @@ class CleanService:
         immediately = ratio > warning or (ratio > forced and config.clean_file_forcibly_enable)
         return ratio > normal or ratio < 0 or immediately, immediately
 
-    def check_disk(self) -> None:
-        """Set or clear the disk-full flag now."""
-        self._check_disk()
-
     # --- CommitLog ---
 
     def _is_time(self) -> bool:

@@ -19,8 +19,7 @@ filler, and its place in the queue is a unit that points there. Else the next go
 and the gap's units point to that message (see consume_queue.py).
 """
 
-from dataclasses import dataclass
-
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import MessageExt, encode_record
 from maxq.store.commit_log import MIN_RECORD_SIZE, CommitLog
 from maxq.store.damage_names import DAMAGED_FOLDER, DAMAGED_PROPERTY, DAMAGED_TOPIC

@@ -8,8 +8,8 @@ records; what has a meaning beyond topic and queue id comes back here as `dispat
 import logging
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import MessageExt, decode_record
 from maxq.protocol.message_const import (
     PROPERTY_INNER_BASE,

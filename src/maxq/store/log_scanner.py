@@ -11,8 +11,10 @@ a sector of them.
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from maxq.lazy_dataclass import dataclass
+from maxq.runtime.interfaces import MappedRegion
 from maxq.store import record_cy
 from maxq.store.commit_log import CommitLog
 from maxq.store.damage import DamagedPlace, DamagedRange
@@ -118,7 +120,7 @@ class LogScanner:
             is_whole = stop in (record_cy.STOP_BAD_CRC, _STOP_LOST_SECTOR)
             damage = self._whole_header(file, position, scan, _REASONS[stop]) if is_whole else None
             if damage is None:
-                found = self._find(file, position + 1)
+                found = find_record(file.region, position + 1, file.file_from_offset)
                 if found < 0:
                     return position, stop
                 damage = _damage(file, position, found, stop, scan)
@@ -173,19 +175,23 @@ class LogScanner:
         """There is no record at `offset`, in the middle of the log: the range up to the next good one."""
         file = next(file for file in self._files if file.file_from_offset <= offset < file.end_offset)
         position = offset - file.file_from_offset
-        found = self._find(file, position + 1)
+        found = find_record(file.region, position + 1, file.file_from_offset)
         return _damage(file, position, found if found >= 0 else file.file_size, record_cy.STOP_BAD_MAGIC, LogScan())
-
-    def _find(self, file: MappedFile, start: int) -> int:
-        for begin, end in data_ranges(file.region, start, file.file_size):
-            found = record_cy.find_record(file.view[:end], max(start, begin - 8), end, file.file_from_offset)
-            if found >= 0:
-                return found
-        return -1
 
     def _anything_behind(self, number: int) -> bool:
         """Does a later file hold a good record?"""
-        return any(self._find(file, 0) >= 0 for file in self._files[number + 1 :])
+        return any(find_record(file.region, 0, file.file_from_offset) >= 0 for file in self._files[number + 1 :])
+
+
+def find_record(region: MappedRegion, start: int, file_from_offset: int) -> int:
+    """Where in a file of the log the first good record from `start` on lies; -1: nowhere. Holes are not touched: a file
+    that was made ahead is one for the most part, and to look at it would take seconds, and pages of a tmpfs."""
+    view = region.view
+    for begin, end in data_ranges(region, start, len(view)):
+        found = record_cy.find_record(view[:end], max(start, begin - 8), end, file_from_offset)
+        if found >= 0:
+            return found
+    return -1
 
 
 def _damage(file: MappedFile, position: int, end: int, stop: int, scan: LogScan) -> DamagedRange:

@@ -29,10 +29,13 @@ class MappedFile:
 
     `wrote_position` and `flushed_position` are bytes from the file's start, 0 <= flushed <= wrote <= size. The region
     is mapped when somebody first asks for it and may be given up and mapped again: what was written stays in the
-    page cache. Readers hold slices of the view; those outlive `release` and `destroy`.
+    page cache. `mapped` is the view while it is mapped, else None. Readers hold slices of the view; those outlive
+    `release` and `destroy`.
     """
 
-    __slots__ = ("_disk", "_queue", "_region", "file_from_offset", "file_size", "flushed_position", "wrote_position")
+    __slots__ = (
+        "_disk", "_queue", "_region", "file_from_offset", "file_size", "flushed_position", "mapped", "wrote_position",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class MappedFile:
         self._disk = disk
         self._queue = queue
         self._region = region
+        self.mapped: memoryview | None = None if region is None else region.view
         self.file_from_offset = file_from_offset
         self.file_size = file_size
         self.wrote_position = position
@@ -80,6 +84,7 @@ class MappedFile:
         region = self._region
         if region is None:
             region = self._region = self._disk.map(self.path, self.file_size)
+            self.mapped = region.view
         return region
 
     @property
@@ -96,7 +101,7 @@ class MappedFile:
 
     def release(self) -> None:
         """Give up the mapping; the next use maps again."""
-        region, self._region = self._region, None
+        region, self._region, self.mapped = self._region, None, None
         if region is not None:
             region.close()
 
@@ -239,9 +244,9 @@ def clear(region: MappedRegion, start: int, end: int) -> None:
     if bytes(view[start:page]).strip(b"\0"):  # a hole stays one: on a full disk it could not be written
         view[start:page] = bytes(page - start)
     if page < end and not (isinstance(region, SparseRegion) and region.discard(page, end)):
-        for piece in range(page, end, len(_ZEROS)):
-            stop = min(piece + len(_ZEROS), end)
-            zeros = _ZEROS if stop - piece == len(_ZEROS) else bytes(stop - piece)
-            if bytes(view[piece:stop]) != zeros:
-                view[piece:stop] = zeros
+        for begin, stop in data_ranges(region, page, end):
+            for piece in range(begin, stop, len(_ZEROS)):
+                zeros = _ZEROS[: stop - piece]
+                if bytes(view[piece : piece + len(zeros)]) != zeros:
+                    view[piece : piece + len(zeros)] = zeros
     region.flush(start, end)

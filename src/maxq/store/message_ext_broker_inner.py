@@ -1,7 +1,8 @@
 """A message on its way into the store (MessageExtBrokerInner.java)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message_const import PROPERTY_WAIT_STORE_MSG_OK
 from maxq.protocol.message_properties import encode_properties
 

@@ -46,6 +46,7 @@ class MessageStore:
         seals: ranges of the log where a start, of this store or of its master's, has put a filler.
         stats: counters for GET_BROKER_RUNTIME_INFO.
         ledger: with enableDLegerCommitLog, this member's log, for whoever drives it (LedgerStore); None without.
+        hot_reader: reads what is in memory without an object a message.
         plain_writer: stores plain sends and copies without an object a message.
         marks: what can be lost no more, for services that note how far they are.
         report: what the last `load` found and did.
@@ -80,6 +81,7 @@ class MessageStore:
         self.flusher = parts.flusher
         self.queue_flusher = parts.queue_flusher
         self.reader = parts.reader
+        self.hot_reader = parts.hot_reader
         self.disk_room = parts.disk_room
         self.plain_writer = parts.plain_writer
         self._writer = parts.writer
@@ -380,11 +382,6 @@ class MessageStore:
     def topic_tail(self, topic: str) -> TopicTail:
         """What append and dispatch know of a topic; made if missing. The broker sets `plain`, `max_queue_id` …"""
         return self.queues.topic_tail(topic)
-
-    def open_queues(self, topic: str, count: int) -> None:
-        """Make queues 0 … count - 1 known, so that the compiled send path finds them."""
-        for queue_id in range(count):
-            self.queues.open(topic, queue_id)
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The ConsumeQueue; None if nothing was ever stored there."""

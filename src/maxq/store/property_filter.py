@@ -7,11 +7,11 @@ asks again.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from maxq.filter.bloom_filter import BloomFilterData
 from maxq.filter.predicates_cy import BitMapTest, Predicate
+from maxq.lazy_dataclass import dataclass
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT
 from maxq.store.consume_queue_ext import ConsumeQueueExt, is_ext_address

@@ -6,10 +6,10 @@ wrong, and the store is refused.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from maxq.errors import StoreRefusedError
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk, FileInfo
 from maxq.store.consume_queue_store import BATCH_UNIT_NAME, ConsumeQueueStore
 from maxq.store.mapped_file_queue import MappedFileQueue, is_offset_name

@@ -1,7 +1,8 @@
 """RecoveryReport: what a start found and did."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from maxq.lazy_dataclass import dataclass
 from maxq.store.damage import DamagedRange
 
 

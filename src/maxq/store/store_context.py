@@ -1,9 +1,9 @@
 """What all parts of one store share: settings, disk, clock, identity, state."""
 
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from maxq.config.message_store_config import MessageStoreConfig
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.executor_jobs import ExecutorJobs
 from maxq.store.running_flags import RunningFlags

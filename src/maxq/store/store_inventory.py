@@ -7,11 +7,12 @@ start each queue is compared with it; what is short, missing or rubbish is rebui
 store that comes from a Java broker, or an old one) everything is rebuilt once. A Java broker ignores it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
 from maxq.store.store_context import StoreContext
 

@@ -18,12 +18,14 @@ from maxq.store.dledger.message_ledger import MessageLedger
 from maxq.store.file_allocator import FileAllocator
 from maxq.store.final_mark import FinalMarks
 from maxq.store.flush import CommitLogFlusher
+from maxq.store.hot_reader_cy import HotReader
 from maxq.store.index_file import IndexFile
 from maxq.store.index_flusher import IndexFlusher
 from maxq.store.index_service import IndexService
 from maxq.store.message_reader import MessageReader
 from maxq.store.message_writer import MessageWriter
 from maxq.store.plain_writer import PlainWriter
+from maxq.store.residence import Residence
 from maxq.store.seals import Seals
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
@@ -68,6 +70,9 @@ class StoreParts:
         )  # fmt: skip
         memory = machine_memory(context.disk) if memory_bytes is None else memory_bytes
         self.reader = MessageReader(context, self.commit_log, self.queues, self.index, memory)
+        self.hot_reader = HotReader(
+            context, self.commit_log, self.queues, self.compaction.topics, Residence(context.clock), memory
+        )
         self.disk_room = DiskRoom(context, self.commit_log.find_room, self.dispatch_all)
         self.gate = WriteGate(context, self.commit_log, self.disk_room)
         self.writer = MessageWriter(context, self.commit_log, self.queues, self.flusher, self.gate, self.appended)

@@ -1,10 +1,11 @@
 """Outcomes of the store's calls: values, not exceptions."""
 
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store.mapped_file import load_pages
 

@@ -20,14 +20,93 @@ _BLANK_UNIT_SIZE = cython.declare(cython.longlong, 0x7FFFFFFF)
 
 @cython.cclass
 class UnitScan:
-    """Result of `collect` (see unit_scan_cy.pyi)."""
+    """What a pull takes (see unit_scan_cy.pyi)."""
 
-    ranges = cython.declare(list, visibility="public")
-    message_count = cython.declare(cython.longlong, visibility="public")
-    total_bytes = cython.declare(cython.longlong, visibility="public")
-    next_index = cython.declare(cython.longlong, visibility="public")
-    last_physical_offset = cython.declare(cython.longlong, visibility="public")
-    stopped_at_hole = cython.declare(cython.bint, visibility="public")
+    def __init__(self):
+        self.ranges = []
+
+    @cython.cfunc
+    def _take(self, physical_offset: cython.longlong, size: cython.longlong):
+        """One more range."""
+        self.ranges.append((physical_offset, size))
+
+    @cython.cfunc
+    def _walk(
+        self,
+        buf: cython.p_uchar,
+        p: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        first_index: cython.longlong,
+        wanted: object,
+        max_messages: cython.longlong,
+        max_bytes: cython.longlong,
+        max_physical_offset: cython.longlong,
+        memory_bytes: cython.longlong,
+        limits,
+        min_physical_offset: cython.longlong,
+        max_units: cython.longlong,
+    ):
+        """Walk units as DefaultMessageStore.getMessage does."""
+        memory_limit: cython.longlong = limits[0]
+        memory_count: cython.longlong = limits[1]
+        disk_limit: cython.longlong = limits[2]
+        disk_count: cython.longlong = limits[3]
+        count: cython.longlong = 0
+        total: cython.longlong = 0
+        index: cython.longlong = first_index
+        last: cython.longlong = 0
+        run_start: cython.longlong = -1
+        run_end: cython.longlong = -1
+        physical_offset: cython.longlong
+        size: cython.longlong
+        tags_code: cython.longlong
+        in_memory: cython.bint
+        while p + 20 <= end:
+            if index - first_index >= max_units:
+                break
+            physical_offset = i64(buf, p)
+            size = i32(buf, p + 8)
+            tags_code = i64(buf, p + 12)
+            if size == _BLANK_UNIT_SIZE or size <= 0 or physical_offset < min_physical_offset or tags_code == _DAMAGED:
+                p += 20  # pre-blank, a record that was cleaned away, or the place of a damaged one
+                index += 1
+                continue
+            in_memory = max_physical_offset - physical_offset <= memory_bytes
+            if count > 0:
+                if count + 1 > max_messages or total + size > max_bytes:
+                    break
+                if in_memory:
+                    if total + size > memory_limit or count > memory_count - 1:
+                        break
+                elif total + size > disk_limit or count > disk_count - 1:
+                    break
+            last = physical_offset
+            if wanted is not None and tags_code > _EXT_ADDRESS_MAX:  # a Java store's ext address: the client re-checks
+                if cython.compiled:
+                    tags_code = cython.cast(cython.int, tags_code)  # the low 32 bits, signed
+                else:
+                    tags_code = (tags_code & 0xFFFFFFFF) - ((tags_code & 0x80000000) << 1)
+                if tags_code not in wanted:
+                    p += 20
+                    index += 1
+                    continue
+            if physical_offset == run_end:
+                run_end += size
+            else:
+                if run_start >= 0:
+                    self._take(run_start, run_end - run_start)
+                run_start = physical_offset
+                run_end = physical_offset + size
+            count += 1
+            total += size
+            p += 20
+            index += 1
+        if run_start >= 0:
+            self._take(run_start, run_end - run_start)
+        self.message_count = count
+        self.total_bytes = total
+        self.next_index = index
+        self.last_physical_offset = last
 
 
 def collect(
@@ -44,80 +123,20 @@ def collect(
     min_physical_offset: cython.longlong,
     max_units: cython.longlong,
 ):
-    """Walk units as DefaultMessageStore.getMessage does (see unit_scan_cy.pyi)."""
+    """Walk the units of a pull (see unit_scan_cy.pyi)."""
     if start < 0 or end > len(view):
         raise ValueError(f"range [{start}, {end}) is outside the file of {len(view)} bytes")
     result: UnitScan = UnitScan()
-    ranges: list = []
     wanted: object = None if codes is None else frozenset(codes)
-    memory_limit: cython.longlong = limits[0]
-    memory_count: cython.longlong = limits[1]
-    disk_limit: cython.longlong = limits[2]
-    disk_count: cython.longlong = limits[3]
-    count: cython.longlong = 0
-    total: cython.longlong = 0
-    index: cython.longlong = first_index
-    last: cython.longlong = 0
-    run_start: cython.longlong = -1
-    run_end: cython.longlong = -1
-    physical_offset: cython.longlong
-    size: cython.longlong
-    tags_code: cython.longlong
-    in_memory: cython.bint
-    p: cython.Py_ssize_t = start
     buf: cython.p_uchar
     if start >= end:
-        end = start
-    elif cython.compiled:
-        buf = cython.cast(cython.p_uchar, cython.address(view[0]))
+        start = end = 0
+    if cython.compiled:
+        buf = cython.cast(cython.p_uchar, cython.address(view[0])) if end else cython.NULL
     else:
         buf = memoryview(view)
-    while p + 20 <= end:
-        if index - first_index >= max_units:
-            break
-        physical_offset = i64(buf, p)
-        size = i32(buf, p + 8)
-        tags_code = i64(buf, p + 12)
-        if size == _BLANK_UNIT_SIZE or size <= 0 or physical_offset < min_physical_offset or tags_code == _DAMAGED:
-            p += 20  # pre-blank, a record that was cleaned away, or the place of a damaged one
-            index += 1
-            continue
-        in_memory = max_physical_offset - physical_offset <= memory_bytes
-        if count > 0:
-            if count + 1 > max_messages or total + size > max_bytes:
-                break
-            if in_memory:
-                if total + size > memory_limit or count > memory_count - 1:
-                    break
-            elif total + size > disk_limit or count > disk_count - 1:
-                break
-        last = physical_offset
-        if wanted is not None and tags_code > _EXT_ADDRESS_MAX:  # a Java store's ext address: the client re-checks
-            if cython.compiled:
-                tags_code = cython.cast(cython.int, tags_code)  # the low 32 bits, signed
-            else:
-                tags_code = (tags_code & 0xFFFFFFFF) - ((tags_code & 0x80000000) << 1)
-            if tags_code not in wanted:
-                p += 20
-                index += 1
-                continue
-        if physical_offset == run_end:
-            run_end += size
-        else:
-            if run_start >= 0:
-                ranges.append((run_start, run_end - run_start))
-            run_start = physical_offset
-            run_end = physical_offset + size
-        count += 1
-        total += size
-        p += 20
-        index += 1
-    if run_start >= 0:
-        ranges.append((run_start, run_end - run_start))
-    result.ranges = ranges
-    result.message_count = count
-    result.total_bytes = total
-    result.next_index = index
-    result.last_physical_offset = last
-    result.stopped_at_hole = False
+    result._walk(
+        buf, start, end, first_index, wanted, max_messages, max_bytes, max_physical_offset, memory_bytes, limits,
+        min_physical_offset, max_units,
+    )  # fmt: skip
     return result

@@ -5,14 +5,15 @@ from collections.abc import Sequence
 DAMAGED_TAGS_CODE: int  # tags code of a unit that keeps the place of a damaged message; `collect` passes over it
 
 class UnitScan:
-    """Result of `collect`: what a pull takes."""
+    """What a pull takes of the units of its queue."""
 
     ranges: list[tuple[int, int]]  # (physical offset, bytes), neighbours joined
     message_count: int
     total_bytes: int
     next_index: int  # queue offset after the last examined unit
     last_physical_offset: int  # of the last examined unit, 0 if none
-    stopped_at_hole: bool
+
+    def __init__(self) -> None: ...
 
 def collect(
     view: memoryview,

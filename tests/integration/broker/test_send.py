@@ -281,7 +281,8 @@ async def test_broken_batches_are_13(broker: RunningBroker, topic: str) -> None:
     for body in (three(topic)[:-1], b"\0\0\0\x05hello"):
         reply = await broker.send(topic, body, code=BATCH, batch=True, UNIQ_KEY="u")
         assert reply.code == 13, body
-        assert "the batch is illegal" in (reply.remark or "")
+        assert "the batch is illegal: a batch record at byte " in (reply.remark or "")
+        assert "whose sizes are theirs" in (reply.remark or "")
     assert broker.controller.store.max_physical_offset == end
 
 

@@ -300,8 +300,8 @@ async def test_both_ways_store_the_same(start_broker: Start) -> None:
     """POP_CK, which is taken away, sends a half message the general way; an end with an answer goes it, too."""
     client = await world(start_broker)
     store = client.broker.controller.store
-    store.open_queues("T", 2)  # the first message of a queue goes the general way, too
-    store.open_queues(HALF, 1)
+    for topic, queue_id in (("T", 0), ("T", 1), (HALF, 0)):
+        store.queues.open(topic, queue_id)  # the first message of a queue goes the general way, too
     scanned = store.commit_log.tail
     known = {"TAGS": "a", "KEYS": "k1 k2", "color": "grün"}
     plain = await client.prepare("T", b"body", queue_id=1, UNIQ_KEY="U1", **known)

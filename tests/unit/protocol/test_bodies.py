@@ -2,15 +2,13 @@
 
 import contextlib
 import dataclasses
-import importlib
-import pkgutil
 import zlib
 
 import pytest
+from fuzz.targets import BODIES
 from hypothesis import given
 from hypothesis import strategies as st
 
-import maxq.protocol.body
 from maxq.errors import LocalProtocolError, RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.heartbeat import HeartbeatData
@@ -24,21 +22,10 @@ from maxq.protocol.json_body import JsonBody, read_int
 from maxq.protocol.message import crc31
 from maxq.protocol.message_queue import MessageQueue
 
-
-def body_classes() -> list[type[JsonBody]]:
-    for module in pkgutil.iter_modules(maxq.protocol.body.__path__):
-        importlib.import_module(f"maxq.protocol.body.{module.name}")
-    found: set[type[JsonBody]] = set()
-    open_classes = [JsonBody]
-    while open_classes:
-        for kind in open_classes.pop().__subclasses__():
-            if kind.__module__.startswith("maxq.protocol."):
-                found.add(kind)
-            open_classes.append(kind)
-    return sorted(found, key=lambda cls: cls.__name__)
+PROTOCOL_BODIES = [kind for kind in BODIES if kind.__module__.startswith("maxq.protocol.")]
 
 
-@pytest.mark.parametrize("kind", body_classes(), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", PROTOCOL_BODIES, ids=lambda kind: kind.__name__)
 def test_every_body_class_survives_json_with_its_defaults(kind: type[JsonBody]) -> None:
     body = kind()
     assert kind.decode(body.encode()) == body
@@ -51,7 +38,7 @@ def test_every_body_class_survives_json_with_its_defaults(kind: type[JsonBody]) 
             kind.decode(value)
 
 
-@pytest.mark.parametrize("kind", body_classes(), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", PROTOCOL_BODIES, ids=lambda kind: kind.__name__)
 def test_every_member_refuses_what_it_cannot_be(kind: type[JsonBody]) -> None:
     """A member of the wrong kind is named, never another exception."""
     wires = kind().to_json() | {"x": None}

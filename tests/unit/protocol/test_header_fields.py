@@ -1,14 +1,12 @@
 """Custom header fields by Java's parse rules."""
 
 import dataclasses
-import importlib
-import pkgutil
 
 import pytest
+from fuzz.targets import HEADERS
 from hypothesis import given
 from hypothesis import strategies as st
 
-import maxq.protocol.header
 from maxq.errors import MissingFieldError
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.header.offset import SearchOffsetRequestHeader
@@ -72,13 +70,7 @@ def test_letters_of_a_short_send_header_fall_back_to_full_names() -> None:
     assert SendMessageRequestHeader.decode_v2(header.encode() | {"b": "other"}).topic == "other"
 
 
-def header_classes() -> list[type[CommandHeader]]:
-    for module in pkgutil.iter_modules(maxq.protocol.header.__path__):
-        importlib.import_module(f"maxq.protocol.header.{module.name}")
-    return sorted(CommandHeader.__subclasses__(), key=lambda cls: cls.__name__)
-
-
-@pytest.mark.parametrize("kind", header_classes(), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", HEADERS, ids=lambda kind: kind.__name__)
 def test_every_header_class_survives_the_wire(kind: type[CommandHeader]) -> None:
     values = {str: "x", int: 7, bool: True, float: 1.5, BoundaryType: BoundaryType.UPPER}
     arguments = {}

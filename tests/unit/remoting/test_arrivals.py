@@ -174,7 +174,7 @@ async def test_a_connection_joins_when_there_are_others_that_send(server: Remoti
         for number, connection in enumerate(sending):
             for _ in range(4):
                 assert len(server.arrivals) == 0, f"before the fourth arrival of number {number}"
-                connection.took_plain_sends()
+                connection.took_plain()
         assert len(server.arrivals) == 3
         for peer in (one, two, three):
             assert (await peer.ask(RemotingCommand(ECHO, body=b"fine"))).body == b"fine"
@@ -189,5 +189,5 @@ async def test_a_connection_that_ended_before_there_were_others_never_joins(serv
             if connection is others[0]:
                 gone.close()
             for _ in range(4):
-                connection.took_plain_sends()
+                connection.took_plain()
         assert len(server.arrivals) == 0

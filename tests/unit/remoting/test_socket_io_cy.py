@@ -159,3 +159,32 @@ def test_what_a_socket_does_not_take_goes_by_the_transport(form: ModuleType, thr
     assert 0 < len(got) < len(big)
     assert got + full.written[0] == big
     assert (busy.written, gone.written) == ([frame(b"busy")], [frame(b"gone")])
+
+
+def test_pieces_follow_their_head(form: ModuleType, three: list[Peered]) -> None:
+    one, data = three[0], memoryview(bytes(range(100)))
+    places = array("q", [90, 10, 0, 1, 50, 3, 7, 7])
+    assert form.send_pieces(one.socket.fileno(), b"head", data, places, 3) == 4 + 14
+    assert one.peer.recv(1000) == b"head" + bytes([*range(90, 100), 0, 50, 51, 52])
+    assert form.send_pieces(one.socket.fileno(), b"alone", data, places, 0) == 5
+    assert one.peer.recv(1000) == b"alone"
+
+
+def test_a_socket_that_takes_only_some_of_the_pieces_or_is_broken_says_so(
+    form: ModuleType, three: list[Peered]
+) -> None:
+    full, broken = three[:2]
+    data = memoryview(bytes(4_000_000))
+    taken = form.send_pieces(full.socket.fileno(), b"head", data, array("q", [0, 4_000_000]), 1)
+    assert 4 < taken < 4_000_004
+    assert form.send_pieces(full.socket.fileno(), b"head", data, array("q", [0, 4]), 1) == 0
+    broken.peer.close()
+    assert form.send_pieces(broken.socket.fileno(), b"head", data, array("q", [0, 4]), 1) == 0
+
+
+@pytest.mark.parametrize("place", [(-1, 4), (97, 4), (0, 0), (0, -1), (0, 101), (1 << 62, 1 << 62)])
+def test_pieces_outside_the_file_are_refused(form: ModuleType, three: list[Peered], place: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="outside the file of 100 bytes"):
+        form.send_pieces(three[0].socket.fileno(), b"", memoryview(bytes(100)), array("q", place), 1)
+    with pytest.raises(ValueError, match="1001 pieces"):
+        form.send_pieces(three[0].socket.fileno(), b"", memoryview(bytes(100)), array("q", bytes(16 * 1001)), 1001)

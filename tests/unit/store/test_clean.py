@@ -97,12 +97,12 @@ async def test_a_full_disk_refuses_writes_with_cause_measure_and_limit_until_the
     store: MessageStore, usage: list[int]
 ) -> None:
     usage[0] = 95
-    store.cleaner.check_disk()
+    await store.cleaner.clean()
     refused = store.put_message(message())
     assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     assert "95% full, the limit diskSpaceWarningLevelRatio is 90%" in refused.remark
     usage[0] = 50
-    store.cleaner.check_disk()
+    await store.cleaner.clean()
     assert store.put_message(message()).ok
 
 

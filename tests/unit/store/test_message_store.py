@@ -115,7 +115,7 @@ def test_offsets_outside_the_queue_are_told_apart(
 
 def test_unknown_and_empty_queues_are_told_apart(store: MessageStore) -> None:
     assert get(store, 0, "Nope").status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
-    store.open_queues("T", 1)
+    store.queues.open("T", 0)
     result = get(store, 7)
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
 

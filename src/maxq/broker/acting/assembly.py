@@ -1,7 +1,5 @@
 """GroupMember: one broker's part in its group, put together."""
 
-from dataclasses import dataclass
-
 from maxq.broker.acting.acting_master import ActingMasterService
 from maxq.broker.acting.broker_group import BrokerGroup
 from maxq.broker.acting.escape_bridge import EscapeBridge
@@ -23,6 +21,7 @@ from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore

@@ -10,13 +10,13 @@ Source:
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.body.route import MASTER_ID, TopicRouteData
 from maxq.protocol.body.topic_config import PERM_WRITE

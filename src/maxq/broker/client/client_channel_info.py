@@ -4,8 +4,7 @@ Source:
     broker/client/ClientChannelInfo.java.
 """
 
-from dataclasses import dataclass
-
+from maxq.lazy_dataclass import dataclass
 from maxq.remoting.connection import Connection
 
 

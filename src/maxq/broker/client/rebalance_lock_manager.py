@@ -7,9 +7,9 @@ Source:
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message_queue import MessageQueue
 from maxq.runtime.interfaces import Clock
 

@@ -10,7 +10,7 @@ Source:
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from maxq.broker.persistent_manager import PersistentManager
 from maxq.config.settings import BrokerSettings
 from maxq.errors import FilterExpressionError
 from maxq.filter.bloom_filter import BloomFilter, BloomFilterData, set_bits
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.consumer_filter import (
     BloomFilterBits,
     ConsumerFilterData,

@@ -4,7 +4,6 @@ from typing import Final
 
 from maxq.errors import FilterExpressionError
 from maxq.filter.predicates_cy import Predicate
-from maxq.filter.sql92 import compile_sql92
 from maxq.protocol.body.subscription import SubscriptionData
 
 SQL92: Final = "SQL92"
@@ -26,6 +25,13 @@ def compile_expression(expression_type: str, expression: str) -> Predicate:
             f"there is no filter of type {expression_type!r:.80}; expressions are of type TAG or {SQL92}"
         )
     return compile_sql92(expression)
+
+
+def compile_sql92(expression: str) -> Predicate:
+    """The predicate of an SQL92 expression; raises FilterExpressionError. The parser is loaded with the first one."""
+    from maxq.filter import sql92
+
+    return sql92.compile_sql92(expression)
 
 
 def check_subscription(subscription: SubscriptionData) -> None:

@@ -17,12 +17,14 @@ looked at again.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from maxq.broker.pull_answers_cy import PullPlan
 from maxq.codes import ResponseCode
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.remoting_command import RemotingCommand, decode_frame
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 
@@ -55,11 +57,14 @@ class WatchedStore(Protocol):
 
 @dataclass(eq=False, slots=True)
 class HeldPull:
-    """A pull that waits. `offset` is where it goes on reading: `first_offset` or later."""
+    """A pull that waits. `offset` is where it goes on reading: `first_offset` or later.
+
+    One that was not decoded has its frame, and what is remembered of its like, in place of request and header.
+    """
 
     connection: Connection
-    request: RemotingCommand
-    header: PullMessageRequestHeader
+    request: RemotingCommand | None
+    header: PullMessageRequestHeader | None
     key: QueueKey
     first_offset: int
     offset: int
@@ -67,6 +72,16 @@ class HeldPull:
     began_ms: int = field(default=0)  # monotonic
     answered: bool = field(default=False)
     slot: int = field(default=0)  # of the deadline table; set when it is parked
+    frame: bytes = field(default=b"")  # without its length
+    plan: PullPlan | None = field(default=None)
+    opaque: int = field(default=0)
+
+    def asked(self) -> tuple[RemotingCommand, PullMessageRequestHeader]:
+        """Request and header."""
+        if self.request is None or self.header is None:
+            self.request = decode_frame(memoryview(self.frame))
+            self.header = PullMessageRequestHeader.decode(self.request.ext)
+        return self.request, self.header
 
 
 #: Try to answer a parked pull. `last`: answer with whatever there is. True: it was answered.
@@ -153,7 +168,8 @@ class PullRequestHoldService:
                 done = held.connection.is_closed or self._replay(held, last)
             except Exception as error:  # one pull's failure is not the others', nor the append's that woke them
                 log.exception("a parked pull of %s queue %d failed", *held.key)
-                held.connection.send(held.request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
+                request, _ = held.asked()
+                held.connection.send(request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
                 done = True
             if done:
                 self._forget(held)

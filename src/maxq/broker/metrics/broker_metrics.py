@@ -5,7 +5,6 @@ Source:
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.broker.client.consumer_manager import ConsumerManager
@@ -28,6 +27,7 @@ from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.transaction.transaction_metrics import TransactionMetrics
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.runtime.interfaces import Clock, Disk

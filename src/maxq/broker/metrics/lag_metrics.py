@@ -9,7 +9,6 @@ Source:
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.broker.client.consumer_manager import ConsumerManager
@@ -20,6 +19,7 @@ from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import RETRY_PREFIX
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.metrics import MetricsRegistry, Sample

@@ -45,6 +45,7 @@ class RpcLatency:
         self._counts: dict[_Key, _Counts] = {}
         self._sends = self._of((int(RequestCode.SEND_MESSAGE_V2), _SUCCESS, False, "success"))
         self._pulls = self._of((int(RequestCode.PULL_MESSAGE), _SUCCESS, False, "success"))
+        self._held_pulls = self._of((int(RequestCode.PULL_MESSAGE), _SUCCESS, True, "success"))
         registry.observed_histogram(
             "rocketmq_rpc_latency_milliseconds", BOUNDS, self._samples, _LABELS, about="Rpc latency"
         )
@@ -56,6 +57,10 @@ class RpcLatency:
     def pull(self, milliseconds: int) -> None:
         """A repeated pull was answered with messages."""
         self._pulls.add(milliseconds, 1)
+
+    def held_pull(self, milliseconds: int) -> None:
+        """A repeated pull waited so long for messages, and was answered."""
+        self._held_pulls.add(milliseconds, 1)
 
     def answered(
         self, request: RemotingCommand, response: RemotingCommand, milliseconds: int, *, long_polling: bool = False

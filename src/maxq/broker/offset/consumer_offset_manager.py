@@ -114,6 +114,11 @@ class ConsumerOffsetManager(PeriodicManager):
         self.offset_table.setdefault(key, {})[queue_id] = offset
         self._on_commit()
 
+    @property
+    def any_reset(self) -> bool:
+        """Does any reset wait?"""
+        return bool(self._reset_offset_table)
+
     def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
         """Is a reset waiting for the next pull of this queue?"""
         return queue_id in self._reset_offset_table.get(f"{topic}@{group}", ())

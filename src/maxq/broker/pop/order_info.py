@@ -11,12 +11,13 @@ Source:
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 from typing import Any, Final
 
 from maxq.broker.persistent_manager import PersistentManager, object_member
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.pop_extra_info import queue_offset_key, retry_mark
 from maxq.runtime.interfaces import Clock, Disk
 

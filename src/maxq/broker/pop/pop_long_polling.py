@@ -16,12 +16,13 @@ Source:
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Final, Protocol
 
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock

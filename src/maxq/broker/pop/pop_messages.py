@@ -1,7 +1,6 @@
 """PopMessages: pop consumption of one broker, put together (see MessageKinds)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
@@ -43,6 +42,7 @@ from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError, StoreRefusedError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION, PullMessageRequestHeader

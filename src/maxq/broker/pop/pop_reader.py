@@ -11,7 +11,7 @@ Source:
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from maxq.broker.attributes import MESSAGE_TYPE, QUEUE_TYPE
@@ -23,6 +23,7 @@ from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import RETRY_PREFIX, is_lmq, is_retry_topic
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig

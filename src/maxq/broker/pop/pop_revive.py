@@ -11,7 +11,7 @@ Source:
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
@@ -21,6 +21,7 @@ from maxq.broker.pop.revive_records import ACK_INTERVAL_MS, ReviveRecords
 from maxq.broker.pop.reviver import Reviver
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, PopCheckPoint
 from maxq.protocol.message import MessageExt, decode_record
 from maxq.runtime.interfaces import Clock

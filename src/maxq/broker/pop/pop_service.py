@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
@@ -28,6 +27,7 @@ from maxq.broker.processors.refusal import Refusal
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import AckMsg, PopCheckPoint
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock

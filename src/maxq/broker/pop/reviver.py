@@ -10,7 +10,6 @@ Source:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.broker.broker_identity import BrokerAddress
@@ -23,6 +22,7 @@ from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import is_retry_topic
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE

@@ -1,7 +1,6 @@
 """All request processors but those of sending, pulling and querying messages, put together."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
@@ -31,6 +30,7 @@ from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.interfaces import Clock, Disk

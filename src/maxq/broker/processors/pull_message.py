@@ -64,6 +64,8 @@ _CODES: dict[GetMessageStatus, ResponseCode] = {
 }
 #: 21 when the reader expected something there, 19 when it starts on an empty queue.
 _EMPTY_QUEUE = (GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.NO_MATCHED_LOGIC_QUEUE)
+#: Answers after which the next pull of its kind may be answered from what is remembered of this one.
+_LEARNED = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND)
 #: A parked pull whose replay ends like this may go on waiting.
 _NOTHING_YET = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
@@ -135,10 +137,10 @@ class PullMessageProcessor:
         )
         self._learn: Learn = _nothing_learned
         self.on_held_answer: AnswerListener | None = None  # told of the answers to parked pulls
-        hold_service.set_replay(self.replay)
 
     def set_learn(self, learn: Learn) -> None:
-        """`learn` is told of every pull that passed the checks and found messages in memory (broker/pull_path.py)."""
+        """`learn` is told of every pull that passed the checks, and found messages or may wait for some
+        (broker/pull_path.py)."""
         self._learn = learn
 
     def register(self, server: RemotingServer) -> None:
@@ -167,24 +169,24 @@ class PullMessageProcessor:
             self._offsets.commit_offset(
                 connection.remote_address, header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
+        if outcome.code in _LEARNED and header.maxq_max_bytes is None:
+            self._learn(header, pull.topic, pull.group, pull.subscription, pull.wanted)
         if (outcome.code == ResponseCode.PULL_NOT_FOUND or outcome.is_ahead) and self._park(
             connection, request, header, at_most_ms=AHEAD_WAIT_MS if outcome.is_ahead else None
         ):
             return None
-        if outcome.code == ResponseCode.SUCCESS and header.maxq_max_bytes is None:
-            self._learn(header, pull.topic, pull.group, pull.subscription, pull.wanted)
         return self._answer(connection, request, pull, outcome)
 
     def replay(self, held: HeldPull, last: bool) -> bool:
         """A later pass for a parked pull; True when it was answered. One that was taken in is not refused because this
         slave may not be read any more: its master is back, and the answer sends the reader there."""
-        connection, request = held.connection, held.request
-        pull = self._checks.check(connection, request.code, held.header)
+        connection, (request, header) = held.connection, held.asked()
+        pull = self._checks.check(connection, request.code, header)
         if isinstance(pull, Refusal):
             connection.send(pull.reply_to(request))
             return True
-        if self._quotas.pull_wait_ms(held.header.consumer_group, request):
-            self._wait_for_quota(connection, request, held.header)
+        if self._quotas.pull_wait_ms(header.consumer_group, request):
+            self._wait_for_quota(connection, request, header)
             return True
         outcome = self._read(pull, held.offset)
         for _ in range(_ROUNDS):  # one arrival may bring more than one read looks at

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from maxq.broker.client.consumer_group_info import ConsumerGroupInfo
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
-from maxq.broker.filter.filter_expressions import CLASS_FILTER_REMARK, compile_expression
+from maxq.broker.filter.filter_expressions import CLASS_FILTER_REMARK, compile_expression, compile_sql92
 from maxq.broker.processors.refusal import FAQ, Refusal
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_validator import RETRY_PREFIX
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import FilterExpressionError, LocalProtocolError
-from maxq.filter.sql92 import compile_sql92
 from maxq.protocol.body.subscription import (
     SubscriptionData,
     SubscriptionGroupConfig,

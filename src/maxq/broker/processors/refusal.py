@@ -1,8 +1,7 @@
 """A request that is answered with something else than success: the code and the remark, as a value."""
 
-from dataclasses import dataclass
-
 from maxq.codes import ResponseCode
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.remoting_command import RemotingCommand
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

@@ -14,7 +14,6 @@ Source:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 
 from maxq.broker.acknowledgement import STAYS, Acknowledgement
 from maxq.broker.broker_identity import BrokerAddress
@@ -27,6 +26,7 @@ from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.subscription import SubscriptionGroupConfig

@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 BATCH_CQ = "BatchCQ"
 _UNIQUE_KEY = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _INNER_BATCH_MOST = 32_767  # INNER_NUM is read as a 16-bit number
+_ENCODE_BATCH = "send it as records of size, magic, CRC, flag, body and properties, whose sizes are theirs"
 
 
 class SendMessageProcessor:
@@ -208,14 +209,15 @@ class SendMessageProcessor:
         if len(config.topic_name.encode()) > TOPIC_MAX_LENGTH:
             return Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"message topic length too long {len(config.topic_name.encode())}, the limit is {TOPIC_MAX_LENGTH}",
+                f"message topic length too long {len(config.topic_name.encode())}, the limit is {TOPIC_MAX_LENGTH}; "
+                "send its messages one by one",
             )
         try:
             messages = decode_batch(body, config.topic_name)
         except RemoteProtocolError as error:
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}")
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}; {_ENCODE_BATCH}")
         if not messages:
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is illegal: it holds no message")
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is illegal: it holds no message; send at least one")
         inner = config.attributes.get(QUEUE_TYPE) == BATCH_CQ
         if inner and len(messages) > _INNER_BATCH_MOST:
             return Refusal(

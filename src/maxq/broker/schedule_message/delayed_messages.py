@@ -1,7 +1,6 @@
 """DelayedMessages: all that a broker does for delay levels, put together (see MessageKinds)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.broker.acting.assembly import GroupMember
@@ -14,6 +13,7 @@ from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.route import MASTER_ID
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.interfaces import Clock

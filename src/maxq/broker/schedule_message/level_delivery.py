@@ -174,7 +174,6 @@ class LevelDelivery:
     async def _wait(self) -> None:
         """Until something may be due, or under way no longer."""
         wait_ms = self._queue.wait_ms()
-        self._woken.clear()
         if self._pending:
             await asyncio.wait([self._pending[0].task], timeout=_LONGEST_WAIT)
         elif wait_ms is not None:
@@ -182,7 +181,8 @@ class LevelDelivery:
         else:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_IDLE_WAIT):  # wait_for would lose a cancellation that comes with the wake
-                    await self._woken.wait()
+                    await self._woken.wait()  # over at once if one has come since the last time, during a delivery, too
+                self._woken.clear()
                 await self._until_visible()
 
     async def _until_visible(self) -> None:

@@ -12,7 +12,6 @@ Source:
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
@@ -27,6 +26,7 @@ from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore

@@ -9,12 +9,12 @@ Source:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from maxq.broker.offset.slave_commits import SlaveCommit
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.route import KVTable

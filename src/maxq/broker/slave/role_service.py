@@ -11,7 +11,7 @@ Source:
 """
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from maxq.broker.broker_identity import BrokerAddress
@@ -25,6 +25,7 @@ from maxq.broker.slave.slave_synchronize import SlaveSynchronize
 from maxq.broker.store_owner import StoreOwner
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.blocking import run_blocking
 from maxq.store.message_store import MessageStore
 

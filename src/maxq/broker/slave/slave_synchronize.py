@@ -23,7 +23,6 @@ Source:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
@@ -36,6 +35,7 @@ from maxq.broker.subscription.subscription_group_manager import SubscriptionGrou
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemoteProtocolError, RemotingConnectError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock

@@ -17,10 +17,11 @@ So a broker that starts, or a slave that becomes master, knows what was delivere
 step what is found behind it in the log (delivery.py).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple, Self
 
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 
 CLAIM: Final = "claim"
 DECISION: Final = "decision"

@@ -1,7 +1,5 @@
 """Staged messages: this part of a broker, put together."""
 
-from dataclasses import dataclass
-
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.acting.special_services import SpecialServices
 from maxq.broker.broker_identity import BrokerAddress
@@ -15,6 +13,7 @@ from maxq.broker.staged.staged_service import StagedService
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore

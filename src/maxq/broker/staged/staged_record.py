@@ -11,10 +11,10 @@ all of it, and it goes with the log when that expires.
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.header_fields import CommandHeader, Long, header
 from maxq.protocol.message import MessageExt

@@ -8,7 +8,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from maxq.broker.acknowledgement import Acknowledgement
@@ -30,6 +29,7 @@ from maxq.broker.staged.staged_record import LEDGER_TOPIC
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.java_hash import java_hash
 from maxq.protocol.message import decode_record

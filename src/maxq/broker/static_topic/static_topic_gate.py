@@ -11,7 +11,7 @@ Source:
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
 
 from maxq.broker.static_topic.other_brokers import OtherBrokers
@@ -19,6 +19,7 @@ from maxq.broker.static_topic.pull_answers import global_pull_answer
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.static_topic import (
     LogicQueueMappingItem,
     TopicQueueMappingDetail,

@@ -1,7 +1,8 @@
 """Messages put and got by this morning and by yesterday morning (BrokerStats.java)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from maxq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

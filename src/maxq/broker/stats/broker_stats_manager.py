@@ -167,14 +167,6 @@ class BrokerStatsManager:
         item = self._items[names.GROUP_GET_NUMS].get(f"{topic}@{group}")
         return item.minute.tps if item is not None else 0.0
 
-    def tps_topic_put_nums(self, topic: str) -> float:
-        """Messages per second put into the topic in the last minute."""
-        item = self._items[names.TOPIC_PUT_NUMS].get(topic)
-        return item.minute.tps if item is not None else 0.0
-
-    def broker_put_nums(self) -> StatsItem:
-        return self._items[names.BROKER_PUT_NUMS][self._cluster]
-
     def broker_get_nums(self) -> StatsItem:
         return self._items[names.BROKER_GET_NUMS][self._cluster]
 

@@ -9,7 +9,7 @@ snapshot, so a view needs no clean-up and costs nothing between samples:
     day       1 h             25               1 day
 """
 
-from dataclasses import dataclass
+from maxq.lazy_dataclass import dataclass
 
 MINUTE_SAMPLE_MS = 10_000
 HOUR_SAMPLE_MS = 600_000

@@ -1,7 +1,6 @@
 """TimedMessages: all that a broker does for messages with a delivery time, put together (see MessageKinds)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.acting.assembly import GroupMember
@@ -16,6 +15,7 @@ from maxq.broker.timer.timer_service import TimerParts, TimerService
 from maxq.broker.timer.timer_status import TimerStatus
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.route import MASTER_ID
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.interfaces import Clock, Disk, Rng

@@ -9,12 +9,12 @@ Source:
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from maxq.broker.schedule_message.delayed_message import own_properties
 from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.message_properties import encode_properties
 from maxq.runtime.interfaces import Clock

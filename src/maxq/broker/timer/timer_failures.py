@@ -4,8 +4,9 @@
 room is only how often it was tried.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from maxq.lazy_dataclass import dataclass
 
 _AGAIN_MS: Final = 10_000
 _AGAIN_MOST_MS: Final = 600_000

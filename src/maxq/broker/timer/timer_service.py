@@ -17,7 +17,6 @@ Source:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
@@ -27,6 +26,7 @@ from maxq.broker.timer.timer_delivery import NEVER_ENQUEUED, Delivery, Outcome, 
 from maxq.broker.timer.timer_exchange import TimerExchange
 from maxq.broker.timer.timer_failures import TimerFailures
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner

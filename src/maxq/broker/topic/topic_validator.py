@@ -67,24 +67,25 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
 
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _CHARACTERS: Final = "^[%|a-zA-Z0-9_-]+$"
+_RENAME: Final = "choose another name"
 
 
 def validate_topic(topic: str) -> str | None:
     """None if the name is legal, else the remark that tells what is wrong with it."""
     if not topic.strip():
-        return "The specified topic is blank."
+        return f"The specified topic is blank. A name has 1 to {TOPIC_MAX_LENGTH} characters of {_CHARACTERS}"
     if _LEGAL.fullmatch(topic) is None:
-        return f"The specified topic: {topic}, contains illegal characters, allowing only {_CHARACTERS}"
+        return f"The specified topic: {_shown(topic)}, contains {_illegal(topic)}; {_RENAME}"
     if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         if len(topic) > RETRY_OR_DLQ_TOPIC_MAX_LENGTH:
             return (
-                f"The specified topic is DLQ or Retry topic: {topic}, and it's longer than topic max length: "
-                f"{RETRY_OR_DLQ_TOPIC_MAX_LENGTH} ({len(topic)} characters)"
+                f"The specified topic is DLQ or Retry topic: {_shown(topic)}, and it's longer than topic max length: "
+                f"{RETRY_OR_DLQ_TOPIC_MAX_LENGTH} ({len(topic)} characters); {_RENAME}"
             )
     elif len(topic) > TOPIC_MAX_LENGTH:
         return (
-            f"The specified topic: {topic}, is longer than topic max length: {TOPIC_MAX_LENGTH} "
-            f"({len(topic)} characters)"
+            f"The specified topic: {_shown(topic)}, is longer than topic max length: {TOPIC_MAX_LENGTH} "
+            f"({len(topic)} characters); {_RENAME}"
         )
     return None
 
@@ -92,15 +93,28 @@ def validate_topic(topic: str) -> str | None:
 def validate_group(group: str) -> str | None:
     """None if the name is legal, else the remark that tells what is wrong with it."""
     if not group.strip():
-        return "The specified group is blank."
+        return f"The specified group is blank. A name has 1 to {GROUP_MAX_LENGTH} characters of {_CHARACTERS}"
     if _LEGAL.fullmatch(group) is None:
-        return f"The specified group: {group}, contains illegal characters, allowing only {_CHARACTERS}"
+        return f"The specified group: {_shown(group)}, contains {_illegal(group)}; {_RENAME}"
     if len(group) > GROUP_MAX_LENGTH:
         return (
-            f"The specified group: {group}, is longer than group max length: {GROUP_MAX_LENGTH} "
-            f"({len(group)} characters)"
+            f"The specified group: {_shown(group)}, is longer than group max length: {GROUP_MAX_LENGTH} "
+            f"({len(group)} characters); {_RENAME}"
         )
     return None
+
+
+def _illegal(name: str) -> str:
+    """Which character of a name nobody may use, and where."""
+    legal = _LEGAL.match(name)
+    place = legal.end() if legal else 0
+    return f"illegal characters, allowing only {_CHARACTERS} ({name[place]!r} is character {place + 1})"
+
+
+def _shown(name: str) -> str:
+    """A name in a remark: what somebody sent as one may have megabytes."""
+    longest = RETRY_OR_DLQ_TOPIC_MAX_LENGTH
+    return name if len(name) <= longest else f"{name[:longest]}…"
 
 
 def is_system_topic(topic: str) -> bool:

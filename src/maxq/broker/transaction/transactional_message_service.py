@@ -17,7 +17,7 @@ Source:
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from maxq.broker.broker_identity import BrokerAddress
@@ -34,6 +34,7 @@ from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
 from maxq.broker.transaction.transaction_metrics import TransactionMetrics
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.header.send import EndTransactionRequestHeader
 from maxq.protocol.message import MAGIC_V2, MessageExt, decode_record

@@ -1,7 +1,6 @@
 """Transactions: this part of a broker, put together."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from maxq.access.guard import Guard
@@ -25,6 +24,7 @@ from maxq.broker.transaction.transactional_message_check_service import (
 )
 from maxq.broker.transaction.transactional_message_service import TransactionalMessageService, TransactionParts
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.blocking import run_blocking

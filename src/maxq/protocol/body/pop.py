@@ -12,10 +12,11 @@ Source:
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import json_dialect
 
 CK_TAG: Final = "ck"

@@ -22,10 +22,11 @@ Source:
 
 import struct
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.data_version import DataVersion
 
 _OFFSETS = struct.Struct(">4q")
@@ -46,8 +47,6 @@ class MovedMessage(NamedTuple):
     physical_offset: int
     size: int
     slot_ms: int
-
-
 
 
 @dataclass(slots=True)

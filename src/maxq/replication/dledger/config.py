@@ -5,10 +5,10 @@ Source:
 """
 
 import hashlib
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.errors import ConfigError
+from maxq.lazy_dataclass import dataclass
 from maxq.replication.raft.config import RaftConfig
 
 HEART_BEAT_TIME_INTERVAL_MS: Final = 400

@@ -1,7 +1,7 @@
 """Settings of one member, in milliseconds and bytes. Names and defaults as in DLedgerConfig (dledger.md §2) where it
 has them."""
 
-from dataclasses import dataclass
+from maxq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ Source:
     openmessaging/dledger DLedgerServer.java, handleLeadershipTransfer; DLedgerLeaderElector.java; dledger.md §9.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.dledger_messages import DLedgerResponseCode, Reply, TransferReply, TransferRequest
 from maxq.replication.raft.heart_beats import HeartBeats
 from maxq.replication.raft.leader_elector import LeaderElector
@@ -151,9 +151,7 @@ class LeadershipTransfer:
 
     def _start(self, token: object | None, transferee: str, request: TransferRequest, now: int) -> None:
         term = self._state.term
-        self._handing_over = handing = _HandingOver(
-            transferee, term, token, request, now + self._config.rpc_timeout_ms
-        )
+        self._handing_over = handing = _HandingOver(transferee, term, token, request, now + self._config.rpc_timeout_ms)
         self_id = self._config.self_id
         order = TransferRequest(
             group=self._config.group, remote_id=transferee, local_id=self_id, leader_id=self_id, term=term,
@@ -186,9 +184,7 @@ class LeadershipTransfer:
         beats = self._beats
         if beats is None:
             return
-        able = [
-            peer for peer, contact in beats.contacts.items() if beats.is_live(peer, now) and not contact.lacks_room
-        ]
+        able = [peer for peer, contact in beats.contacts.items() if beats.is_live(peer, now) and not contact.lacks_room]
         if not self._state.has_room:
             self._give_up(able, now)
         elif preferred := [peer for peer in able if peer in self._config.preferred_leader_ids]:

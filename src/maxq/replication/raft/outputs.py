@@ -1,9 +1,9 @@
 """What a `RaftNode` wants done. The driver does it in the order of the list."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.dledger_messages import DLedgerResponseCode, Reply, Request
 from maxq.replication.raft.ledger import HardState
 

@@ -11,11 +11,11 @@ Source:
 import errno
 import logging
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from hashlib import md5
 from typing import NamedTuple
 
 from maxq.errors import StoreRefusedError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import decode_record
 from maxq.protocol.message_const import PROPERTY_KEYS
 from maxq.store.compaction.replacement import COMPACTING, QueueFolders, Replacement, committed

@@ -7,10 +7,10 @@ interrupted.)
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
 from maxq.store.mapped_file import offset_to_file_name
 

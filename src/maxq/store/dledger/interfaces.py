@@ -11,9 +11,10 @@ truncation).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
 
 

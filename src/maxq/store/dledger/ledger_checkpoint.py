@@ -7,9 +7,9 @@ endIndex and committedIndex are Java's; it reads only the second. The others are
 """
 
 import threading
-from dataclasses import dataclass
 from pathlib import PurePath
 
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
 from maxq.store.dledger.text_file import TextFile, number
 

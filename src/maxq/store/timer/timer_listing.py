@@ -6,10 +6,10 @@ Within a slot the newest message comes first, as the units are chained.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.store.timer.timer_log import TimerLog, Unit
 from maxq.store.timer.timer_record import TimerRecord

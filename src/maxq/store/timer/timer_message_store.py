@@ -21,10 +21,10 @@ over. Rules:
 """
 
 import logging
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.timer_checkpoint import MovedMessage, TimerCheckpoint
 from maxq.protocol.java_hash import java_hash
@@ -264,8 +264,8 @@ class TimerMessageStore:
     # --- dequeue ---
 
     def next_slot(self, most: int) -> Slot | None:
-        """Move the read time over empty slots, at most `most` of them, and return the first that is over and holds
-        something; None if the read time has come to now, or to the end of `most`."""
+        """Move the read time over empty slots, in at most `most` steps, and return the first that is over and holds
+        something; None if the read time has come to now, or `most` to its end."""
         now = self.write_time_ms
         for _ in range(most):
             if self.read_time_ms >= now:
@@ -273,7 +273,7 @@ class TimerMessageStore:
             slot = self.wheel.get(self.read_time_ms)
             if slot is not EMPTY and not self._is_over(slot):
                 return slot
-            self.read_time_ms += self.precision_ms
+            self.read_time_ms = min(self.wheel.next_time(self.read_time_ms), now)
         return None
 
     def open(self, slot: Slot) -> list[Unit]:

@@ -5,9 +5,9 @@ Source:
     TIMER_ROLL_TIMES.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.message import MessageExt
 

@@ -9,10 +9,11 @@ Without a wheel, or with one of another precision, all of it is built from the l
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 from typing import Final
 
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
 from maxq.store.timer.timer_log import UNIT_SIZE, TimerLog, Unit

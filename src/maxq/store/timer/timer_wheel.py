@@ -37,6 +37,9 @@ WHEEL_SIZE: Final = SLOTS * SLOT_SIZE
 
 _SLOT: Final = struct.Struct(">qqqii")
 _PIECE: Final = 1 << 20  # bytes looked at together by `taken`
+_SLOTS_PER_PAGE: Final = OS_PAGE_SIZE // SLOT_SIZE  # the file is whole pages
+_PAGES: Final = SLOTS // _SLOTS_PER_PAGE
+_NO_SLOTS: Final = bytes(OS_PAGE_SIZE)
 
 
 class Slot(NamedTuple):
@@ -98,6 +101,24 @@ class TimerWheel:
         slot = self.at_index(self.slot_index(time_ms))
         return slot if slot.time_ms == time_ms and slot.last_position >= 0 else EMPTY
 
+    def next_time(self, time_ms: int) -> int:
+        """When the slot is due that is to be looked at behind that of `time_ms`: the next one, or, if pages of slots
+        that hold nothing begin there, the first behind those. After weeks of standstill there are over a million."""
+        following = time_ms + self.precision_ms
+        page, at = divmod(self.slot_index(following), _SLOTS_PER_PAGE)
+        if at:
+            return following
+        empty = 0
+        while empty < _PAGES and self._is_empty((page + empty) % _PAGES):
+            empty += 1
+        return following + empty * _SLOTS_PER_PAGE * self.precision_ms
+
+    def _is_empty(self, page: int) -> bool:
+        if page in self._changed or page in self._frozen:
+            return False
+        start = page * OS_PAGE_SIZE
+        return self._view[start : start + OS_PAGE_SIZE].tobytes() == _NO_SLOTS
+
     def put(self, slot: Slot) -> None:
         """Write one slot, over whatever is there."""
         page, at = divmod(self.slot_index(slot.time_ms) * SLOT_SIZE, OS_PAGE_SIZE)
@@ -129,8 +150,8 @@ class TimerWheel:
         assert not self._changed and not self._frozen, "looked at before anything changes"
         least = max(from_ms // self.precision_ms, 1)
         for start, end in data_ranges(self._region, 0, WHEEL_SIZE):
-            for piece in range(start // _PIECE * _PIECE, end, _PIECE):
-                stop = min(piece + _PIECE, WHEEL_SIZE)
+            for piece in range(start - start % SLOT_SIZE, end, _PIECE):
+                stop = min(piece + _PIECE, -(-end // SLOT_SIZE) * SLOT_SIZE)
                 numbers = array("q", bytes(self._view[piece:stop]))
                 if byteorder == "little":
                     numbers.byteswap()

@@ -13,6 +13,7 @@ from typing import Final
 
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store import record_cy as rc
+from maxq.store.log_scanner import find_record
 from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
 
 #: (what is being read, bytes done, bytes in all)
@@ -178,7 +179,7 @@ class LogWalk:
 
     def _behind_damage(self, number: int, file: DataFile, view: memoryview, position: int, stop: int) -> int | None:
         """Where in this file the log goes on behind a bad place; the file's size for the next file; None: nowhere."""
-        good = rc.find_record(view, position + 1, len(view), file.from_offset)
+        good = find_record(self._regions[file.from_offset], position + 1, file.from_offset)
         if good < 0 and self._a_later_file_begins_well(number):
             good = _find_blank(view, position + 1)
         if rc.scan(view, position, len(view), file.from_offset, self._single)[0]:
@@ -197,7 +198,7 @@ class LogWalk:
             view = self._view(later)
             if view is not None:
                 count, _, _ = rc.scan(view, 0, len(view), later.from_offset, self._single)
-                if count or rc.find_record(view, 0, len(view), later.from_offset) >= 0:
+                if count or find_record(self._regions[later.from_offset], 0, later.from_offset) >= 0:
                     return True
         return False
 

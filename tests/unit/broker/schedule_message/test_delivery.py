@@ -174,3 +174,29 @@ async def test_messages_under_way_to_another_broker(together: bool) -> None:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_comes_while_another_is_delivered_is_not_overlooked_until_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is announced while its level delivers, and in its queue only later: with SYNC_FLUSH when it is on the disk."""
+    monkeypatch.setattr("maxq.broker.schedule_message.level_delivery._IDLE_WAIT", 3600.0)
+    remote, queue = _Remote(), _Queue(1)
+    config = MessageStoreConfig()
+    ports = DeliveryPorts(
+        lambda: config, _delayed, remote.put, lambda: True, remote.delivered, NeverPlain(), lambda *_: None
+    )
+    level = LevelDelivery(1, DelayLevelQueue(queue, 1000, SystemClock(), 0), ports)
+    task = asyncio.create_task(level.run())
+    try:
+        await remote.until_waiting(0)
+        level.wake()
+        remote.waiting.pop(0).set_result(OK)
+        await remote.until_done(1)
+        for _ in range(10):  # turns of the loop, until the level has found its queue empty
+            await asyncio.sleep(0)
+        queue.max_offset = 2
+        await remote.until_waiting(1)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
+from unittest.mock import patch
 
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.timer.timer_hook import TimerHook
@@ -16,13 +17,26 @@ from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
+from maxq.store.timer import roll_window, timer_message_store, timer_wheel
 from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.simulation import SimWorld, run_simulation
 
 TOPIC = "T"
+SLOTS: Final = 20_000  # of a small wheel
 Put = Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
+
+
+@contextlib.contextmanager
+def small_wheel() -> Iterator[None]:
+    """Timers have a wheel of SLOTS: the simulated disk looks at every page of a file to find those that changed."""
+    with (
+        patch.multiple(timer_wheel, SLOTS=SLOTS, WHEEL_SIZE=SLOTS * timer_wheel.SLOT_SIZE),
+        patch.object(timer_message_store, "SLOTS", SLOTS),
+        patch.object(roll_window, "SLOTS_PER_LAP", SLOTS // 2),
+    ):
+        yield
 
 
 class TimerWorld:
@@ -146,16 +160,17 @@ Story = Callable[[TimerWorld], Awaitable[None]]
 
 
 def through_power_losses(stories: list[Story], seed: int, **changes: Any) -> None:
-    """Run the stories one after the other; the power goes at the end of each but the last."""
+    """Run the stories one after the other, on a small wheel; the power goes at the end of each but the last."""
     disk: SimDisk | None = None
     clock = SimClock()
-    for number, story in enumerate(stories[:-1]):
-        disk = _until_power_loss(story, seed + number, disk, clock, changes)
 
     async def main(world: SimWorld) -> None:
         await stories[-1](TimerWorld(world, **changes))
 
-    run_simulation(main, seed=seed, disk=disk, clock=clock)
+    with small_wheel():
+        for number, story in enumerate(stories[:-1]):
+            disk = _until_power_loss(story, seed + number, disk, clock, changes)
+        run_simulation(main, seed=seed, disk=disk, clock=clock)
 
 
 def _until_power_loss(story: Story, seed: int, disk: SimDisk | None, clock: SimClock, changes: Any) -> SimDisk:

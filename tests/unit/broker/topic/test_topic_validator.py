@@ -18,19 +18,24 @@ def test_legal_topics_pass(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("", "blank"),
+        ("", "blank. A name has 1 to 127 characters"),
         ("  ", "blank"),
         ("bad name!", "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"),
-        ("a.b", "illegal characters"),
+        ("a.b", "('.' is character 2); choose another name"),
         ("тема", "illegal characters"),
         ("T\n", "illegal characters"),
-        ("x" * 128, "longer than topic max length: 127"),
-        ("%RETRY%" + "x" * 249, "longer than topic max length: 255"),
+        ("x" * 128, "longer than topic max length: 127 (128 characters); choose another name"),
+        ("%RETRY%" + "x" * 249, "longer than topic max length: 255 (256 characters); choose another name"),
     ],
 )
 def test_illegal_topics_are_refused_with_the_reason(name: str, reason: str) -> None:
     remark = validate_topic(name)
     assert remark is not None and reason in remark
+
+
+def test_a_name_of_megabytes_is_not_told_whole() -> None:
+    for name in ("x" * (1 << 20), "." * (1 << 20)):
+        assert len(validate_topic(name) or "") < 500 and len(validate_group(name) or "") < 500
 
 
 def test_groups_leave_room_for_the_prefixes_of_their_retry_topics() -> None:

@@ -150,7 +150,8 @@ def test_rows_and_batches_go_the_same_way_as_single_messages(tmp_path: Path) -> 
     store, ledger = leading(tmp_path)
     store.topic_tail("T").plain = True
     store.topic_tail("T").max_queue_id = 3
-    store.open_queues("T", 4)
+    for queue_id in range(4):
+        store.queues.open("T", queue_id)
     append_rows(store, [b"row %d" % number * 40 for number in range(60)])
     store.put_batch(message(body=batch([b"batch %d" % number for number in range(40)])))
     ledger.commit(ledger.end_index)
@@ -165,7 +166,7 @@ def test_a_new_file_begins_only_where_an_entry_does_not_fit(tmp_path: Path) -> N
     store, ledger = leading(tmp_path)
     store.topic_tail("T").plain = True
     store.topic_tail("T").max_queue_id = 0
-    store.open_queues("T", 1)
+    store.queues.open("T", 0)
     for number in range(30):
         body = batch([b"b" * 700 for _ in range(3)])
         if number % 2:

@@ -105,6 +105,35 @@ def test_the_next_lap_is_another_slot(tmp_path: Path) -> None:
     assert wheel.slot_index(NOW + SLOTS * 1000) == wheel.slot_index(NOW)
 
 
+def test_slots_with_holes_of_the_file_between_them_are_told_once(tmp_path: Path) -> None:
+    wheel = TimerWheel(SystemDisk(), PurePath(tmp_path / "timerwheel"), 1000)
+    due = [NOW + at * 1000 for at in (0, 1, 500, 5_000, 100_000)]  # some in one page, others within a MiB
+    for time_ms in due:
+        wheel.put(Slot(time_ms, 0, 0, 1))
+    written(wheel)
+    assert sorted(slot.time_ms for _, slot in wheel.taken(NOW)) == due
+
+
+def test_weeks_without_messages_are_passed_over_and_no_slot_is(tmp_path: Path) -> None:
+    wheel = TimerWheel(SystemDisk(), PurePath(tmp_path / "timerwheel"), 1000)
+    chance = SimRng(3)
+    weeks = SLOTS * 1000 * 9 // 10
+    due = sorted({NOW + chance.below(weeks // 1000) * 1000 for _ in range(300)} | {NOW, NOW + weeks - 1000})
+    for number, time_ms in enumerate(due):
+        wheel.put(Slot(time_ms, 0, 0, 1))
+        if number == 100:
+            written(wheel)
+        if number == 200:
+            wheel.freeze()  # on its way into the file
+    found, steps, time_ms = [], 0, NOW
+    while time_ms < NOW + weeks:
+        if wheel.get(time_ms) is not EMPTY:
+            found.append(time_ms)
+        time_ms, steps = wheel.next_time(time_ms), steps + 1
+    assert found == due
+    assert steps < weeks // 1000 // 10
+
+
 def test_the_checkpoint_has_javas_56_bytes_and_own_ones_that_java_makes_void(tmp_path: Path) -> None:
     path = tmp_path / "timercheck"
     file = TimerCheckpointFile(SystemDisk(), PurePath(path))
