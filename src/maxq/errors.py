@@ -40,10 +40,13 @@ class MaxQError(Exception):
     response_code: int = 1  # what a server answers when this reaches the place where requests are answered
     retriable: bool = False  # may the same call succeed later or elsewhere?
     refresh_route: bool = False  # is the caller's route suspect?
+    is_wrong_value: bool = False  # something that the caller gave can be no value, whatever servers say
 
 
 class ConfigError(MaxQError):
     """A setting or a settings file is wrong; the message names file, key, value and bound."""
+
+    is_wrong_value = True
 
 
 class ConfigUpdateRefusedError(ConfigError):

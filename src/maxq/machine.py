@@ -13,17 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maxq.auth.signature import Credentials
-from maxq.client.client_config import ClientSeams
 from maxq.errors import ConfigError
 from maxq.runtime.own_address import own_address
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 if TYPE_CHECKING:
+    from maxq.client.client_config import ClientSeams
     from maxq.config.host import Host
 
 
-def system_seams(namesrv_addr: str = "") -> ClientSeams:
+def system_seams(namesrv_addr: str = "") -> "ClientSeams":
     """The real outside world of a client. With `namesrv_addr`, its address is the one this machine uses towards it."""
+    from maxq.client.client_config import ClientSeams  # servers are no clients
+
     return ClientSeams(
         clock=SystemClock(),
         rng=SystemRng(),
@@ -73,7 +75,11 @@ def system_host() -> "Host":
     """What a server's defaults depend on."""
     from maxq.config.host import Host  # brings the tables of a broker's settings, which clients do not need
 
-    return Host(socket.gethostname(), own_address(), Path.home(), os.environ.get("ROCKETMQ_HOME", ""))
+    open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return Host(
+        socket.gethostname(), own_address(), Path.home(), os.environ.get("ROCKETMQ_HOME", ""),
+        0 if open_files == resource.RLIM_INFINITY else open_files,
+    )  # fmt: skip
 
 
 def _address_towards(namesrv_addr: str) -> str:

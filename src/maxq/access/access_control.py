@@ -10,14 +10,11 @@ Source:
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from maxq.access.auth_admin import AuthAdmin
 from maxq.access.guard import Guard
-from maxq.access.plain_acl_admin import PlainAclAdmin
-from maxq.access.plain_acl_files import PlainAclFiles
 from maxq.access.table_file import TableFile
 from maxq.auth.acl_client_rpc_hook import AclClientRPCHook
 from maxq.auth.judge import Judge
@@ -29,9 +26,13 @@ from maxq.auth.tables import AccessTables
 from maxq.auth.user import User, UserType
 from maxq.config.auth_config import STATEFUL_AUTHENTICATION, AuthConfig
 from maxq.errors import ConfigError, RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol import json_dialect
 from maxq.remoting.connection import Processor
 from maxq.runtime.interfaces import Clock, Disk
+
+if TYPE_CHECKING:
+    from maxq.access.plain_acl_files import PlainAclFiles
 
 log: Final = logging.getLogger("maxq.access")
 
@@ -77,7 +78,9 @@ class AccessControl:
         )
         self.plain: PlainAclFiles | None = None
         if settings.acl_enable or auth.migrate_auth_from_v1_enabled:
-            self.plain = PlainAclFiles(disk, PurePath(settings.home), clock=clock)
+            from maxq.access import plain_acl_files  # brings yaml, which others do without
+
+            self.plain = plain_acl_files.PlainAclFiles(disk, PurePath(settings.home), clock=clock)
         self._own = _credentials(auth.inner_client_authentication_credentials)
         self._first = _first_user(auth.init_authentication_user)
         judge = self._judge()
@@ -109,6 +112,8 @@ class AccessControl:
         users = AuthAdmin(self.tables, self.file, None if guard is None else guard.is_super)
         if not self._settings.acl_enable or self.plain is None:
             return users.routes()
+        from maxq.access.plain_acl_admin import PlainAclAdmin
+
         return {**users.routes(), **PlainAclAdmin(self.plain, identity).routes()}
 
     def load(self) -> None:
@@ -141,7 +146,7 @@ class AccessControl:
         if self._own is not None:
             yield User(self._own.access_key, self._own.secret_key, UserType.SUPER)
 
-    def _migrate(self, plain: PlainAclFiles) -> None:
+    def _migrate(self, plain: "PlainAclFiles") -> None:
         for account in plain.acl.accounts.values():
             if account.access_key not in self.tables.users:
                 user, policies = migrated(account)

@@ -19,12 +19,13 @@ Source:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntFlag
 from typing import Any, Final
 
 from maxq.auth.address_pattern import AddressPattern, address_pattern
 from maxq.errors import ConfigError
+from maxq.lazy_dataclass import dataclass
 
 _SHORTEST: Final = 7  # characters of an access key or a secret
 

@@ -11,11 +11,12 @@ Source:
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Self
 
 from maxq.auth.resource import Resource, ResourcePattern, ResourceType
+from maxq.lazy_dataclass import dataclass
 
 
 class Action(Enum):

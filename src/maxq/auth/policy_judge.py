@@ -7,7 +7,6 @@ Source:
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.auth.judge import REPEATED, SENDS, Cause, Refused, Session
@@ -18,6 +17,7 @@ from maxq.auth.signing_cy import SigningKey
 from maxq.auth.tables import AccessTables
 from maxq.auth.user import User, subject_of
 from maxq.errors import RemoteProtocolError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.remoting_command import RemotingCommand
 
 _MOST_DECISIONS: Final = 10_000
@@ -137,8 +137,7 @@ class PolicyJudge:
             why = self._decide(username, need, source_ip)
             if why is not None:
                 remark = (
-                    f"{subject_of(username)} has no permission to access {need.resource.key} from {source_ip}, "
-                    f"{why}"
+                    f"{subject_of(username)} has no permission to access {need.resource.key} from {source_ip}, {why}"
                 )
                 return Refused(Cause.NO_PERMISSION, username, remark)
         return None

@@ -6,11 +6,12 @@ Source:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from maxq.auth.signing_cy import SigningKey
 from maxq.codes import MQVersion
+from maxq.lazy_dataclass import dataclass
 
 ACCESS_KEY: Final = "AccessKey"
 SECURITY_TOKEN: Final = "SecurityToken"

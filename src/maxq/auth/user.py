@@ -4,9 +4,11 @@ Source:
     auth/authentication/model/User.java, enums/{UserType,UserStatus,SubjectType}.java; broker-api.md §21.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Final, Self
+
+from maxq.lazy_dataclass import dataclass
 
 SUBJECT_PREFIX: Final = "User:"
 

@@ -5,7 +5,7 @@ Source: apache/rocketmq client/ClientConfig.java, DefaultMQProducer, DefaultMQPu
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 
 from maxq.auth.signature import Credentials
@@ -19,6 +19,7 @@ from maxq.client.hooks import (
 from maxq.client.rebalance import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import ClientError
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.compression import CompressionType
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
 from maxq.protocol.message_queue import MessageQueue

@@ -7,9 +7,9 @@ Source: apache/rocketmq client/consumer/listener/*.java.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum
 
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_queue import MessageQueue
 

@@ -7,6 +7,7 @@ class NameIllegalError(ClientError):
     """A topic or group name nobody can use; the message says which rule it breaks."""
 
     response_code = 13
+    is_wrong_value = True
 
 
 class MessageRefusedError(ClientError):

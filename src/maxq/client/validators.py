@@ -92,8 +92,10 @@ def check_properties(encoded: bytes) -> None:
 
 def _check_name(kind: str, name: str, limit: int) -> None:
     if not name or not name.strip():
-        raise NameIllegalError(f"the {kind} name is empty")
+        raise NameIllegalError(f"the {kind} name is empty; give 1 to {limit} characters of %|a-zA-Z0-9_-")
     if len(name) > limit:
-        raise NameIllegalError(f"the {kind} name has {len(name)} characters, more than {limit}: {name[:40]}…")
+        raise NameIllegalError(
+            f"the {kind} name has {len(name)} characters, more than {limit}: {name[:40]}…; choose a shorter one"
+        )
     if not _LEGAL(name):
-        raise NameIllegalError(f"the {kind} name {name!r} has characters other than %|a-zA-Z0-9_-")
+        raise NameIllegalError(f"the {kind} name {name!r} has characters other than %|a-zA-Z0-9_-; choose another one")

@@ -17,7 +17,7 @@ _STATELESS: Final = f"{_AUTHENTICATION}.strategy.StatelessAuthenticationStrategy
 STATEFUL_AUTHENTICATION: Final = f"{_AUTHENTICATION}.strategy.StatefulAuthenticationStrategy"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class AuthConfig(SettingsTable):
     """Access control by users and policies (ACL 2.0). ACL 1.0: aclEnable."""
 

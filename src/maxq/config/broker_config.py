@@ -6,7 +6,7 @@ from maxq.config.forms import ADDRESS, ADDRESSES, NAME, USER_QUOTAS
 from maxq.config.setting import SettingsTable, parity, setting
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class BrokerConfig(SettingsTable):
     """What one broker is and allows. Thread pools have no meaning here."""
 

@@ -3,35 +3,39 @@
 Nothing here asks the machine itself, so that simulated brokers get simulated hosts.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
 from maxq.config.auth_config import AuthConfig
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.config.settings import BrokerSettings, NamesrvSettings
+from maxq.lazy_dataclass import dataclass
 
 LOOPBACK: Final = "127.0.0.1"
 EVERYWHERE: Final = "0.0.0.0"
+_LEFT_TO_FILES: Final = 512  # descriptors; mappings leave half of them to what else must be opened (runtime/system.py)
 
 
 @dataclass(frozen=True)
 class Host:
-    """What a server must know of its machine: its name, the address others reach it at, the user's home folder, and
-    the environment's ROCKETMQ_HOME."""
+    """What a server must know of its machine: its name, the address others reach it at, the user's home folder, the
+    environment's ROCKETMQ_HOME, and how many files and connections the process may open (0: any number)."""
 
     name: str
     address: str
     home: PurePath
     rocketmq_home: str = ""
+    open_files: int = 0
 
 
 def broker_on(settings: BrokerSettings, host: Host) -> BrokerSettings:
     """The same settings with no empty name, address, folder or port left.
 
-    brokerName: the host's. bindAddress: see `listening`. brokerIP1: the address listened on if only this machine
-    reaches it, else the host's; brokerIP2: brokerIP1. storePathRootDir: `~/store`; storePathCommitLog: `commitlog` in
-    it. haListenPort: listenPort + 1, if listenPort is fixed.
+    brokerName: the host's. bindAddress: see `listening`. highestDescriptor: what the process may open, less some for
+    files. brokerIP1: the address listened on if only this machine reaches it, else the host's; brokerIP2: brokerIP1.
+    storePathRootDir: `~/store`; storePathCommitLog: `commitlog` in it. haListenPort: listenPort + 1, if listenPort is
+    fixed.
     """
     old_broker, old_store = settings.broker, settings.store
     server = listening(settings.server, has_access_control(old_broker.acl_enable, settings.auth))
@@ -53,7 +57,7 @@ def broker_on(settings: BrokerSettings, host: Host) -> BrokerSettings:
         store_path_commit_log=old_store.store_path_commit_log or str(PurePath(root) / "commitlog"),
         ha_listen_port=ha_port,
     )
-    return BrokerSettings(broker, store, server, settings.client, settings.auth)
+    return BrokerSettings(broker, store, _leaving_descriptors(server, host), settings.client, settings.auth)
 
 
 def namesrv_on(settings: NamesrvSettings, host: Host) -> NamesrvSettings:
@@ -67,7 +71,7 @@ def namesrv_on(settings: NamesrvSettings, host: Host) -> NamesrvSettings:
         rocketmq_home=old.rocketmq_home or host.rocketmq_home,
     )
     server = listening(settings.server, has_access_control(old.acl_enable, settings.auth))
-    return NamesrvSettings(namesrv, server, settings.auth)
+    return NamesrvSettings(namesrv, _leaving_descriptors(server, host), settings.auth)
 
 
 def has_access_control(acl_enable: bool, auth: AuthConfig) -> bool:
@@ -79,6 +83,12 @@ def listening(server: NettyServerConfig, is_guarded: bool) -> NettyServerConfig:
     """The same settings with an address to listen on: what is given, else every address of the machine if requests must
     be signed, else this machine only."""
     return replace(server, bind_address=server.bind_address or (EVERYWHERE if is_guarded else LOOPBACK))
+
+
+def _leaving_descriptors(server: NettyServerConfig, host: Host) -> NettyServerConfig:
+    """The same settings with the descriptors that connections leave to files."""
+    left = min(_LEFT_TO_FILES, host.open_files // 2)
+    return replace(server, highest_descriptor=server.highest_descriptor or host.open_files - left)
 
 
 def is_loopback(address: str) -> bool:

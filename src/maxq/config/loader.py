@@ -2,10 +2,11 @@
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from maxq.config.setting import Setting, Value, settings_of
+from maxq.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

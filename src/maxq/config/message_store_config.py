@@ -6,7 +6,7 @@ from maxq.config.forms import DELAYS, HOST_PORT, HOURS
 from maxq.config.setting import SettingsTable, parity, setting
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class MessageStoreConfig(SettingsTable):
     """Where messages lie, how they are flushed, recovered, read and cleaned."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from maxq.config.setting import SettingsTable, parity, setting
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class NamesrvConfig(SettingsTable):
     """What one name server shows, and when it forgets a broker."""
 

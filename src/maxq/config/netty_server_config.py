@@ -6,7 +6,7 @@ from maxq.config.forms import ADDRESS
 from maxq.config.setting import SettingsTable, parity, setting
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class NettyServerConfig(SettingsTable):
     """Connections that others make to us."""
 
@@ -75,6 +75,13 @@ class NettyServerConfig(SettingsTable):
         "Unsent bytes at which a client that does not read its answers is closed.",
         unit="bytes",
         low=65_536,
+    )
+
+    highest_descriptor: int = setting(
+        0,
+        "A connection that would have a higher file descriptor is closed: the rest is for the store's files. 0: what "
+        "the process may open, less 512 or half of it.",
+        low=0,
     )
 
     # --- taken so that existing files load; MaxQ does not act on these ---

@@ -10,10 +10,11 @@ give the same name, the row states it (`wire=`).
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import Field, field, fields
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from maxq.errors import ConfigError
+from maxq.lazy_dataclass import dataclass
 
 Value = bool | int | float | str
 
@@ -216,8 +217,18 @@ def wire_name(attribute: str) -> str:
 
 
 class SettingsTable:
-    """Base of the settings classes: equality and a short text, without the methods that dataclasses would compile for
-    hundreds of fields at every start."""
+    """Base of the settings classes: the methods that dataclasses would compile for hundreds of fields at every start.
+    Values are given by name; what is not given has its default."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init__(self, **values: Value) -> None:
+        rows = self.__dataclass_fields__
+        if unknown := values.keys() - rows.keys():
+            raise TypeError(f"{type(self).__name__} has no setting {', '.join(sorted(unknown))}")
+        own = vars(self)
+        own.update((name, row.default) for name, row in rows.items())
+        own.update(values)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)

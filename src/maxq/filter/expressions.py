@@ -11,7 +11,6 @@ and the builder turns pairs of them into the narrowest node that tests them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from maxq.errors import FilterEvaluationError, FilterExpressionError
@@ -28,6 +27,7 @@ from maxq.filter.java_values import (
 )
 from maxq.filter.nodes_cy import EQUAL, FALSE, NULL, TRUE, Node
 from maxq.filter.predicates_cy import Predicate
+from maxq.lazy_dataclass import dataclass
 
 MAX_DEPTH: Final = 200
 _SMALLEST_DOUBLE: Final = 5e-324

@@ -1,9 +1,10 @@
 """What goes into and comes out of the tables of RouteInfoManager."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.topic_config import TopicConfig, TopicQueueMappingInfo
 

@@ -4,9 +4,10 @@ The real ones are in `system.py`; the simulated ones in `maxq.testing`. The netw
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Protocol
+
+from maxq.lazy_dataclass import dataclass
 
 
 class Clock(Protocol):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from maxq.runtime.interfaces import DiskLock, DiskUsage, FileInfo, MappedRegion
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.system import SystemDisk, data_ranges
 
 #: Files at least this long are mapped copy-on-write instead of being copied.
 _PRIVATE_FROM = 64 << 20
@@ -25,12 +25,13 @@ class PrivateRegion:
     nowhere else."""
 
     def __init__(self, path: Path, size: int) -> None:
-        with open(path, "rb") as file:
-            length = os.fstat(file.fileno()).st_size
-            if length != size:
-                raise ValueError(f"{path}: {length} bytes, expected {size}")
-            self._map = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
+        self._file = open(path, "rb")  # noqa: SIM115 (as long as the mapping)
+        length = os.fstat(self._file.fileno()).st_size
+        if length != size:
+            raise ValueError(f"{path}: {length} bytes, expected {size}")
+        self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY)
         self._view = memoryview(self._map)
+        self._written: list[tuple[int, int]] = []
 
     @property
     def view(self) -> memoryview:
@@ -41,6 +42,18 @@ class PrivateRegion:
 
     def write(self, position: int, data: memoryview) -> None:
         self._view[position : position + len(data)] = data
+        self._written.append((position, position + len(data)))
+
+    def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [start, end) that are no holes of the file, or were given to `write`."""
+        written = [(max(start, begin), min(end, stop)) for begin, stop in self._written if begin < end and stop > start]
+        found: list[tuple[int, int]] = []
+        for begin, stop in sorted([*data_ranges(self._file.fileno(), start, end), *written]):
+            if found and begin <= found[-1][1]:
+                found[-1] = found[-1][0], max(found[-1][1], stop)
+            else:
+                found.append((begin, stop))
+        return found
 
     def forget(self, start: int, end: int) -> None:
         pass

@@ -13,9 +13,11 @@ each cause that had new ones, with the newest remark.
 
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
+
+from maxq.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ class Cause(StrEnum):
     QUOTA = "QUOTA"  # a topic, group or user is above its quota
     CONSUMER_BEHIND = "CONSUMER_BEHIND"  # a group was shut out for lagging
     UNREAD_ANSWERS = "UNREAD_ANSWERS"  # a client does not read: disconnected
+    CONNECTIONS = "CONNECTIONS"  # one more would take what files need: disconnected
 
 
 _CAUSE: Final = re.compile(r"\[([A-Z_]+)\]")

@@ -202,18 +202,7 @@ class SystemMappedRegion:
 
     def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of [start, end) that are not holes; all of it where the file system cannot tell."""
-        ranges: list[tuple[int, int]] = []
-        while start < end:
-            try:
-                begin = os.lseek(self._fd, start, os.SEEK_DATA)
-                start = os.lseek(self._fd, begin, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno == errno.ENXIO:  # no data behind start
-                    break
-                return [*ranges, (start, end)]
-            if begin < end:
-                ranges.append((begin, min(start, end)))
-        return ranges
+        return data_ranges(self._fd, start, end)
 
     def close(self) -> None:
         if self._fd < 0:
@@ -228,6 +217,22 @@ class SystemMappedRegion:
         # Whoever embeds a broker may drop it without shutting it down; select() in the same process ends at 1024.
         if getattr(self, "_fd", -1) >= 0:
             os.close(self._fd)
+
+
+def data_ranges(fd: int, start: int, end: int) -> list[tuple[int, int]]:
+    """The parts of bytes [start, end) of an open file that are not holes; all where the file system cannot tell."""
+    ranges: list[tuple[int, int]] = []
+    while start < end:
+        try:
+            begin = os.lseek(fd, start, os.SEEK_DATA)
+            start = os.lseek(fd, begin, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # no data behind start
+                break
+            return [*ranges, (start, end)]
+        if begin < end:
+            ranges.append((begin, min(start, end)))
+    return ranges
 
 
 def _check_descriptors(path: Path) -> None:

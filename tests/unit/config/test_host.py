@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import PurePath
 
 import pytest
@@ -70,3 +71,12 @@ def test_the_line_at_the_start_says_who_reaches_a_server_without_access_control(
     assert where_it_listens("0.0.0.0", True) == ""
     assert "listens on 127.0.0.1 only" in where_it_listens("127.0.0.1", False)
     assert "WITHOUT access control" in where_it_listens("0.0.0.0", False)
+
+
+@pytest.mark.parametrize(("open_files", "highest"), [(0, 0), (300, 150), (1024, 512), (20_000, 19_488)])
+def test_connections_leave_descriptors_to_files(open_files: int, highest: int) -> None:
+    host = replace(HOST, open_files=open_files)
+    assert broker_on(guarded(), host).server.highest_descriptor == highest
+    assert namesrv_on(NamesrvSettings(), host).server.highest_descriptor == highest
+    given, _ = BrokerSettings.from_properties({"highestDescriptor": "77"}, source="--set")
+    assert broker_on(given, host).server.highest_descriptor == 77

@@ -1,8 +1,12 @@
 """Claims about the tables themselves."""
 
 import re
+from copy import copy
+from dataclasses import FrozenInstanceError, replace
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 import maxq
 from maxq.config import (
@@ -65,7 +69,8 @@ def test_every_row_is_rocketmqs_or_says_that_it_is_ours() -> None:
     assert named == [
         "enableTopicMessageTypeCheck", "bulkPullMaxBytes", "userQuotas",
         "indexTagEnable", "haFullCopy", "haRepairEnable", "scrubEnable", "scrubBytesPerSecond", "scrubInterval",
-        "dLegerHeartBeatInterval", "mappedFileSizeDLedgerIndex", "maxUnsentBytes", "aclEnable",
+        "dLegerHeartBeatInterval", "mappedFileSizeDLedgerIndex", "maxUnsentBytes", "highestDescriptor",
+            "aclEnable",
         "strictAdminAuthorization",
     ]  # fmt: skip
 
@@ -137,3 +142,19 @@ def test_rows_we_say_do_nothing_are_not_read() -> None:
     holders = r"\b(?:store|broker|settings|config|server|client|namesrv|_config)\."
     read = set(re.findall(holders + r"(\w+)", code_outside_config()))
     assert [row.name for row in silent if row.attribute in read] == []
+
+
+@pytest.mark.parametrize("config", CLASSES)
+def test_settings_are_given_by_name_and_stay(config: type) -> None:
+    assert {row.attribute: getattr(config(), row.attribute) for row in settings_of(config)} == {
+        row.attribute: row.default for row in settings_of(config)
+    }
+    row = next(row for row in settings_of(config) if row.kind is bool)
+    other = config(**{row.attribute: not row.default})
+    assert getattr(other, row.attribute) is not row.default
+    assert replace(other, **{row.attribute: row.default}) == config() != other
+    assert hash(other) == hash(copy(other))
+    with pytest.raises(FrozenInstanceError):
+        setattr(other, row.attribute, row.default)
+    with pytest.raises(TypeError, match="has no setting no_such_thing"):
+        config(no_such_thing=1)

@@ -9,7 +9,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
 from maxq.protocol.body.consumer_info import ConsumerRunningInfo, SetMessageRequestModeRequestBody
 from maxq.protocol.body.heartbeat import ConsumerConnection, ProducerConnection, ProducerTableInfo
-from maxq.protocol.body.offsets import ConsumeStats, OffsetWrapper, QueryConsumeTimeSpanBody, QueueTimeSpan
+from maxq.protocol.body.offsets import ConsumeStats, OffsetWrapper
 from maxq.protocol.body.subscription import (
     GroupForbidden,
     QuerySubscriptionResponseBody,
@@ -187,15 +187,6 @@ class GroupAdmin:
         response = await self._api.call_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         names = TopicList.decode(response.body_bytes).topic_list
         return sorted(name.removeprefix(RETRY_PREFIX) for name in names if name.startswith(RETRY_PREFIX))
-
-    async def consume_time_span(self, group: str, topic: str) -> list[QueueTimeSpan]:
-        """Store times of oldest, newest and next message of each queue (303)."""
-        spans: list[QueueTimeSpan] = []
-        for _, address in await self._context.brokers_of_topic(topic):
-            ext = fields(topic=topic, group=group)
-            response = await self._api.call(address, RequestCode.QUERY_CONSUME_TIME_SPAN, ext)
-            spans += QueryConsumeTimeSpanBody.decode(response.body_bytes).consume_time_span_set
-        return spans
 
     async def is_online(self, group: str) -> bool:
         """Has the group a member right now?"""
