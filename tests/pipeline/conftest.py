@@ -8,12 +8,24 @@ from pyspark.sql import SparkSession
 import maxq
 from maxq.pipeline import register
 from maxq.pipeline.session import local_session
+from tests.pipeline.spark_cluster import QUICK_START
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """For every driver and executor that is started here, the tutorial's and the cluster's, too: none lives long."""
+    folder = tmp_path_factory.mktemp("spark-conf")
+    lines = [f"spark.{process}.defaultJavaOptions {QUICK_START}\n" for process in ("driver", "executor")]
+    (folder / "spark-defaults.conf").write_text("".join(lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(folder))
+        yield
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(quick_java: None) -> Iterator[SparkSession]:
     """Two cores, the formats registered."""
-    session = local_session("tests", master="local[2]", java_options="-XX:TieredStopAtLevel=1")
+    session = local_session("tests", master="local[2]")
     register(session)
     yield session
     session.stop()

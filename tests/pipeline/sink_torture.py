@@ -41,11 +41,10 @@ from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.source.topic_source import RocketMQDataSource
 from maxq.pipeline.wire.wire_reader import WireReader
 from tests.pipeline.deaths import Deaths, who_died
-from tests.pipeline.spark_cluster import SparkCluster
+from tests.pipeline.spark_cluster import QUICK_START, SparkCluster
 
 TOPIC: Final = "SinkTorture"
 SETTINGS: Final = {"mappedFileSizeCommitLog": str(16 << 20)}
-QUICK_START: Final = "-XX:TieredStopAtLevel=1"  # of processes that are killed before they are warm
 CLUSTER: Final = {
     "spark.executor.memory": "512m", "spark.cores.max": "2", "spark.executor.cores": "1",
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",

@@ -11,8 +11,7 @@ from maxq.pipeline.spark.java import find_java, make_java_home
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
-spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate())
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 namesrv, store = sys.argv[1:]
 topic = spark.read.format("rocketmq").option("rocketmq.namesrv", namesrv).option("subscribe", "Found").load()
 files = spark.read.format("rocketmq-store").load(store)

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from maxq.pipeline.spark.home import own_spark_home
 from maxq.pipeline.spark.java import find_java, make_java_home
 
-#: For every session: what the formats need. Without the first a reader that takes filters is refused by Spark.
+#: For every session: what the formats need. The first lets readers take filters that are told to (pushDownPredicate).
 NEEDED = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

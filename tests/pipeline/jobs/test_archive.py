@@ -129,7 +129,12 @@ def test_verify_names_what_is_gone_harmed_or_late_and_a_new_run_mends_it(
     result = archive_verify(spark, proof)
     assert result.ok
     assert [(one.kind, one.first, one.last) for one in result.findings] == [(BEHIND, 0, 2)]
-    assert not archive_verify(spark, replace(proof, complete=True)).ok
+    complete = archive_verify(spark, replace(proof, complete=True))
+    assert not complete.ok
+    assert ([one["fault"] for one in complete.to_json()["findings"]], complete.frame(spark).first()["fault"]) == (
+        [True],
+        True,
+    )
     folder = ArchiveFolder(str(tmp_path))
     by_offset = {entry.queues[0].first: tmp_path / entry.path for entry in folder.manifest().files}
     by_offset[10].unlink()

@@ -59,8 +59,13 @@ def said(number: int, offset: int, size: int, tags: int) -> str:
     return f"message {number}: at {offset}, {size} bytes, tags code {tags}"
 
 
-def run(spark: SparkSession, *stores: Path) -> AuditResult:
-    return audit(spark, [opened(store) for store in stores], AuditOptions(piece_bytes=100_000))
+def run(spark: SparkSession, *stores: Path, piece_bytes: int = 100_000) -> AuditResult:
+    return audit(spark, [opened(store) for store in stores], AuditOptions(piece_bytes=piece_bytes))
+
+
+def run_whole(spark: SparkSession, *stores: Path) -> AuditResult:
+    """A task for each file of a log. Logs of Java are cut anywhere in tests/unit/pipeline/store/test_log_pieces.py."""
+    return run(spark, *stores, piece_bytes=1 << 30)
 
 
 def found(result: AuditResult) -> list[tuple[str, str, int]]:
@@ -182,7 +187,7 @@ def test_golden_corruption_is_named_where_it_is(spark: SparkSession) -> None:
     end = json.loads((torn / "damage.json").read_text())
     (index,) = [path.name for path in (crashed / "index").iterdir()]
     offset, size = damage["recordPhysicalOffset"], damage["recordSize"]
-    assert [tuple(fault.values()) for fault in run(spark, crashed, flip, torn).faults] == [
+    assert [tuple(fault.values()) for fault in run_whole(spark, crashed, flip, torn).faults] == [
         (str(flip), damage["file"], damage["recordPositionInFile"], "log damaged", "records",
          f"the CRC of the body is wrong, up to {damage['recordPositionInFile'] + size}"),
         (str(flip), damage["file"], damage["flippedByte"], "copy differs", "1 bytes: 68", "1 bytes: 3d"),
@@ -197,9 +202,9 @@ def test_golden_corruption_is_named_where_it_is(spark: SparkSession) -> None:
 
 @needs_golden
 def test_java_s_own_stores_are_sound(spark: SparkSession) -> None:
-    assert found(run(spark, STORES / "clean")) == []
-    assert found(run(spark, STORES / "ha/master", STORES / "ha/slave")) == []
-    result = run(spark, STORES / "dledger/n1", STORES / "dledger/n0")
+    assert found(run_whole(spark, STORES / "clean")) == []
+    assert found(run_whole(spark, STORES / "ha/master", STORES / "ha/slave")) == []
+    result = run_whole(spark, STORES / "dledger/n1", STORES / "dledger/n0")
     assert {(store, kind) for store, kind, _ in result.by_kind} <= {(str(STORES / "dledger/n0"), "unit missing")} | {
         (str(STORES / "dledger/n0"), kind) for kind in ("unit overwritten", "unit of no record")
     }

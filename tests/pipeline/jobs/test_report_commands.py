@@ -1,6 +1,7 @@
 """`maxq pipeline trace` and `stats` on a server and its store, with traces that Java's clients made."""
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,32 @@ def pipeline(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.fixture
+def tasks(spark: SparkSession) -> Iterator[Callable[[], int]]:
+    """How many tasks the test's reports have had, with Spark's own 200 partitions of shuffles.
+
+    What a job keeps had as many partitions once, and a union of it 800, for each of its questions: on two small
+    executors a trace did not come to its end.
+    """
+    ours = spark.conf.get("spark.sql.shuffle.partitions")
+    assert ours is not None
+    context, group = spark.sparkContext, "counted"
+
+    def count() -> int:
+        told = context.statusTracker()
+        jobs = [told.getJobInfo(job) for job in told.getJobIdsForGroup(group)]
+        stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+        infos = [told.getStageInfo(stage) for stage in stages]
+        return sum(info.numCompletedTasks for info in infos if info is not None)
+
+    before = count()
+    context.setJobGroup(group, "counted")
+    spark.conf.set("spark.sql.shuffle.partitions", "200")
+    yield lambda: count() - before
+    spark.conf.set("spark.sql.shuffle.partitions", ours)
+    context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+
 def test_traces_of_java_clients_are_told(
     traced: maxq.Standalone, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -59,19 +86,25 @@ def test_traces_of_java_clients_are_told(
     assert "The way of one message" in page.read_text() and one in page.read_text()
 
 
-def test_a_store_directory_tells_the_same(traced: maxq.Standalone, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_directory_tells_the_same_in_few_tasks(
+    traced: maxq.Standalone, capsys: pytest.CaptureFixture[str], tasks: Callable[[], int]
+) -> None:
     text = pipeline(capsys, "trace", "--store", str(traced.store), "-t", "Traces", "--slow-ms", "100000")
     assert f"{len(SENT)} messages sent" in text and "2 broken trace records" in text
     assert "store is an estimate" in text
+    assert 5 < tasks() < 150
 
 
-def test_statistics_of_a_cluster(traced: maxq.Standalone, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_statistics_of_a_cluster_in_few_tasks(
+    traced: maxq.Standalone, capsys: pytest.CaptureFixture[str], tmp_path: Path, tasks: Callable[[], int]
+) -> None:
     page, history = tmp_path / "stats.html", tmp_path / "history"
     options = ("-n", traced.namesrv_address, "--history", str(history), "--html", str(page))
     found = json.loads(pipeline(capsys, "stats", *options, "--json"))
     assert {row["topic"]: (row["messages"], row["bytes"]) for row in found["topics"]}["Other"] == (1, 5)
     assert len(list(history.iterdir())) == 1
     assert "Message statistics" in page.read_text()
+    assert 5 < tasks() < 150
 
 
 @pytest.mark.parametrize(
@@ -80,7 +113,6 @@ def test_statistics_of_a_cluster(traced: maxq.Standalone, capsys: pytest.Capture
         (("trace", "--store", "/nowhere", "-t", "T"), "holds no store"),
         (("stats", "--store", "/nowhere", "-n", "127.0.0.1:1"), "from one of them"),
         (("stats", "--store", "/nowhere", "-b", "2026-02-02", "-e", "2026-02-01"), "swap them"),
-        (("stats", "-t", "no topic", "-n", "127.0.0.1:1"), "subscribe"),
         (("stats", "--history", __file__), "is a file"),
         (("audit", "/nowhere", "-c", "/nowhere.conf"), "'/nowhere.conf' does not exist"),
         (("replay", "archive", "--to", "T", "-b", "2026-02-02", "-e", "2026-02-01"), "swap them"),
@@ -93,25 +125,8 @@ def test_what_can_not_be_done_is_told(
     assert named in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [("trace", "-t", "Traces"), ("stats", "-t", "Traces")])
-def test_a_small_report_has_few_tasks_whatever_shuffle_partitions_are(
-    spark: SparkSession, traced: maxq.Standalone, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+def test_what_only_a_worker_finds_wrong_is_a_wrong_option_all_the_same(
+    traced: maxq.Standalone, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With Spark's own 200, what a job keeps had as many partitions, and a union of it 800, for each of its questions:
-    on two small executors a trace did not come to its end."""
-    ours = spark.conf.get("spark.sql.shuffle.partitions")
-    assert ours is not None
-    context = spark.sparkContext
-    context.setJobGroup(command[0], "counted")
-    try:
-        spark.conf.set("spark.sql.shuffle.partitions", "200")
-        pipeline(capsys, *command, "-n", traced.namesrv_address)
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", ours)
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-    told = context.statusTracker()
-    jobs = [told.getJobInfo(job) for job in told.getJobIdsForGroup(command[0])]
-    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
-    infos = [told.getStageInfo(stage) for stage in stages]
-    tasks = sum(info.numCompletedTasks for info in infos if info is not None)
-    assert 5 < tasks < 150
+    assert run(["pipeline", "stats", "-t", "no topic", "-n", traced.namesrv_address]) == 2
+    assert "option subscribe is 'no topic'" in capsys.readouterr().err

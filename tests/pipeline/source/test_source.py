@@ -66,15 +66,34 @@ def test_filters_reach_the_reader_and_agree_with_spark(
     everything = load(spark, standalone, filled).cache()
     try:
         for where in wheres:
-            mine = load(spark, standalone, filled).filter(where)
+            mine = load(spark, standalone, filled, pushDownPredicate="true").filter(where)
             assert sorted(mine.select("queueId", "queueOffset").collect()) == sorted(
                 everything.filter(where).select("queueId", "queueOffset").collect()
             ), where
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-        assert load(spark, standalone, filled).filter(wheres[0]).count() == 4
+        assert load(spark, standalone, filled, pushDownPredicate="true").filter(wheres[0]).count() == 4
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
         everything.unpersist()
+
+
+def test_uses_of_one_frame_do_not_see_the_filters_of_each_other(
+    spark: SparkSession, standalone: maxq.Standalone, filled: str
+) -> None:
+    """Spark 4.3 keeps what one use pushed down to a Python reader for all uses of a DataFrame."""
+    frame = load(spark, standalone, filled)
+    one, other = frame.where("queueId = 0"), frame.where("queueId = 1 and queueOffset < 3")
+    assert one.union(other).count() == one.count() + 3
+    assert frame.count() == 40
+
+
+def test_rows_outside_of_the_option_predicate_are_not_read(
+    spark: SparkSession, standalone: maxq.Standalone, filled: str
+) -> None:
+    frame = load(spark, standalone, filled, predicate='[["queueId", "=", 0], ["queueOffset", "<", 5]]')
+    assert sorted(map(tuple, frame.select("queueId", "queueOffset").collect())) == [(0, n) for n in range(5)]
+    with pytest.raises(Exception, match="option predicate is 'queueId = 0'; it must be a JSON list of conditions"):
+        load(spark, standalone, filled, predicate="queueId = 0").count()
 
 
 def test_a_stream_goes_on_from_its_checkpoint(

@@ -83,14 +83,12 @@ def test_store_is_asked_without_a_name_server(lines: maxq.Standalone, capsys: py
         ("SELECT raise_error('no') FROM Lines", "no"),
     ],
 )
-def test_refusal_is_one_line(
-    lines: maxq.Standalone, query: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refusal_is_one_line(lines: maxq.Standalone, query: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert sql(lines, query) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert len(printed.err.splitlines()) == 1
-    assert said in printed.err
+    assert said in printed.err and "== SQL" not in printed.err
 
 
 def test_name_server_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,5 +99,12 @@ def test_name_server_that_is_not_there_is_named(capsys: pytest.CaptureFixture[st
 def test_unknown_schema_of_a_body_is_refused(lines: maxq.Standalone, capsys: pytest.CaptureFixture[str]) -> None:
     assert sql(lines, "SELECT json FROM Lines", "--body-json", "Lines") == 1
     assert "is a JSON object: declare the schema" in capsys.readouterr().err
+    assert sql(lines, "SELECT json FROM Lines", "--body-json", "Lines=no schema at all") == 2
+    assert "'no schema at all' is no schema of JSON bodies: give fields" in capsys.readouterr().err
     assert sql(lines, "SELECT json FROM Lines", "--body-json", "Nowhere=id INT") == 1
     assert "there is no topic Nowhere" in capsys.readouterr().err
+
+
+def test_empty_query_is_refused(lines: maxq.Standalone, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sql(lines, " ; ") == 2
+    assert "the query is empty" in capsys.readouterr().err

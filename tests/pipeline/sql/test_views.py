@@ -1,15 +1,21 @@
 """Topics, the cluster's tables and store directories as views; what a query reads."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In, LessThan
+from pyspark.sql.types import StructType
 
 import maxq
 from maxq.api import Admin, Message, Producer
 from maxq.errors import PipelineError
 from maxq.pipeline import register
-from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, METADATA_COLUMNS
+from maxq.pipeline.options.predicate import ArrayContains
+from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, METADATA_COLUMNS, spark_schema
+from maxq.pipeline.sql.plan_columns import EmptyRelation
+from maxq.pipeline.sql.plan_conditions import conditions_met
 from maxq.pipeline.sql.views import Views
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 
@@ -62,6 +68,50 @@ def test_query_reads_only_the_columns_that_it_uses(views: Views) -> None:
     assert sorted(read_columns(grouped)) == ["queueOffset", "tags"]
     assert [tuple(row) for row in grouped.collect()] == [("open", 17), ("paid", 3)]
     assert views.sql("SELECT * FROM Orders LIMIT 1").columns == list(MESSAGE_COLUMNS)
+
+
+def test_conditions_of_several_uses_do_not_narrow_each_other(spark: SparkSession, views: Views) -> None:
+    union = "SELECT tags FROM Orders WHERE tags = 'paid' UNION ALL SELECT tags FROM Orders WHERE tags = 'open'"
+    assert views.sql(union).count() == spark.sql(union).count() == 20
+    everything = views.sql("SELECT * FROM Orders")
+    assert everything.where("tags = 'paid'").union(everything.where("tags = 'open'")).count() == 20
+    assert everything.count() == 20
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT count(*) FROM T WHERE tags = 'paid' AND 5 <= queueOffset",
+         [EqualTo(("tags",), "paid"), GreaterThanOrEqual(("queueOffset",), 5)]),
+        ("SELECT body FROM T WHERE queueId IN (0, 2)", [In(("queueId",), (0, 2))]),
+        ("SELECT body FROM T WHERE array_contains(keys, 'k') AND length(body) > 3", [ArrayContains(("keys",), "k")]),
+        ("SELECT body FROM T WHERE storeTimestamp < '2026-01-01 00:00:00+00:00'",
+         [LessThan(("storeTimestamp",), datetime(2026, 1, 1, tzinfo=UTC))]),
+        ("SELECT body FROM T WHERE tags = 'paid' OR queueId = 1", []),
+        ("SELECT body FROM T WHERE tags = uniqKey", []),
+        ("SELECT a.body FROM T a JOIN T b ON a.msgId = b.uniqKey WHERE a.queueId = 1", []),
+        ("SELECT body FROM T WHERE queueId = 1 UNION ALL SELECT msgId FROM T WHERE queueId = 1 AND tags = 'x'",
+         [EqualTo(("queueId",), 1)]),
+        ("SELECT body FROM T WHERE queueId = 1 AND queueOffset > (SELECT min(queueOffset) FROM T)", []),
+        ("SELECT count(*) FROM (SELECT tags FROM T LIMIT 5) WHERE tags = 'paid'", []),
+    ],
+)  # fmt: skip
+def test_conditions_that_all_uses_of_a_relation_meet(spark: SparkSession, query: str, expected: list[Filter]) -> None:
+    schema = StructType.fromDDL(spark_schema(tuple(MESSAGE_COLUMNS)))
+    assert isinstance(schema, StructType)
+    relation = EmptyRelation(spark, schema)
+    relation.frame.createOrReplaceTempView("T")
+    try:
+        assert conditions_met(spark.sql(query), relation) == expected
+    finally:
+        spark.catalog.dropTempView("T")
+
+
+def test_long_lists_are_conditions_too(spark: SparkSession, views: Views) -> None:
+    wanted = ", ".join(str(number) for number in range(0, 40, 2))
+    assert views.sql(f"SELECT count(*) FROM Orders WHERE queueOffset IN ({wanted})").first()[0] == sum(
+        1 for row in spark.table("Orders").select("queueOffset").collect() if row.queueOffset % 2 == 0
+    )
 
 
 def test_views_are_whole_again_after_a_query(spark: SparkSession, views: Views) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import maxq
 from maxq.api import Message, Producer
@@ -35,12 +35,32 @@ def test_messages_of_a_broker_that_runs(spark: SparkSession, sent: Path) -> None
 def test_filters_reach_the_reader_and_agree_with_spark(spark: SparkSession, sent: Path) -> None:
     frame = spark.read.format("rocketmq-store").option("columns", "topic,queueId,queueOffset,storeTimestamp")
     where = "topic = 'Topic0' and queueId in (0, 1) and queueOffset >= 3 and storeTimestamp > timestamp'2020-01-01'"
-    found = frame.load(str(sent)).filter(where)
+    found = frame.option("pushDownPredicate", "true").load(str(sent)).filter(where)
     assert "Filter (" not in found._jdf.queryExecution().executedPlan().toString()
     everything = frame.load(str(sent)).collect()
     chosen = [r for r in everything if r.topic == "Topic0" and r.queueId in (0, 1) and r.queueOffset >= 3]
     assert sorted(found.collect()) == sorted(chosen)
     assert chosen
+
+
+def test_uses_of_one_frame_do_not_see_the_filters_of_each_other(spark: SparkSession, sent: Path) -> None:
+    frame = spark.read.format("rocketmq-store").option("columns", "topic,queueId").load(str(sent))
+    everything = frame.count()
+    one, other = frame.where("topic = 'Topic0'"), frame.where("topic = 'Topic1'")
+    assert one.union(other).count() == one.count() + other.count() == 500
+    assert frame.count() == everything
+
+
+def test_rows_outside_of_the_option_predicate_are_not_read(spark: SparkSession, sent: Path) -> None:
+    def load(**options: str) -> DataFrame:
+        return spark.read.format("rocketmq-store").options(**options).load(str(sent))
+
+    everything = load(columns="topic,queueOffset")
+    narrow = load(columns="topic,queueOffset", predicate='[["topic", "in", ["Topic0"]], ["queueOffset", "<", 3]]')
+    wanted = everything.where("topic = 'Topic0' and queueOffset < 3").collect()
+    assert wanted and sorted(narrow.collect()) == sorted(wanted)
+    with pytest.raises(Exception, match="option predicate is for the table messages, not for offsets"):
+        load(table="offsets", predicate="[]").count()
 
 
 def test_other_tables(spark: SparkSession, sent: Path) -> None:

@@ -26,6 +26,7 @@ from maxq.pipeline.archive.folder import ArchiveFolder, ArchiveRun, StagedFile
 from maxq.pipeline.archive.manifest import FileEntry, Manifest, coverage_of
 from maxq.pipeline.archive.ranges import intersect
 from maxq.pipeline.archive.spread import spread
+from maxq.pipeline.options.predicate import condition, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ReadOptions
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
@@ -171,6 +172,7 @@ def store_messages(spark: SparkSession, config: ArchiveConfig) -> DataFrame:
     reader = spark.read.format(STORE_FORMAT).option("columns", ",".join(config.columns))
     if config.broker_name:
         reader = reader.option("brokerName", config.broker_name)
+    reader = reader.options(**predicate_option((condition("topic", "in", config.topics),)))
     messages = reader.option("paths", json.dumps(list(config.store))).load()
     if config.topics:
         return messages.where(F.col("topic").isin(*config.topics))

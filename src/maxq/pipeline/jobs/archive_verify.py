@@ -83,11 +83,11 @@ class VerifyResult:
     @property
     def ok(self) -> bool:
         """No fault."""
-        return not any(one.is_fault or (self.complete and one.kind == BEHIND) for one in self.findings)
+        return not any(is_fault(one, complete=self.complete) for one in self.findings)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The findings as a table."""
-        rows = [tuple(one.to_json().values()) for one in self.findings]
+        rows = [tuple(one.values()) for one in self._findings()]
         return spark.createDataFrame(rows, FINDINGS_SCHEMA)
 
     def to_json(self) -> dict[str, Any]:
@@ -101,8 +101,16 @@ class VerifyResult:
         ]  # fmt: skip
         return {
             "ok": self.ok, "files": self.files, "messages": sum(map(size, self.coverage.values())),
-            "findings": [one.to_json() for one in self.findings], "queues": queues,
+            "findings": self._findings(), "queues": queues,
         }  # fmt: skip
+
+    def _findings(self) -> list[dict[str, object]]:
+        return [one.to_json() | {"fault": is_fault(one, complete=self.complete)} for one in self.findings]
+
+
+def is_fault(finding: Finding, *, complete: bool) -> bool:
+    """`complete`: of an archive that is to have everything up to the end of each queue."""
+    return finding.is_fault or (complete and finding.kind == BEHIND)
 
 
 def archive_verify(spark: SparkSession, config: VerifyConfig) -> VerifyResult:
@@ -127,7 +135,7 @@ def archive_verify(spark: SparkSession, config: VerifyConfig) -> VerifyResult:
             check_same_topics(bounds, coverage)
         findings += coverage_findings(bounds, coverage, held_by_brokers(spark, config, bounds, coverage))
     findings += lost_findings(bounds, coverage)
-    ordered = sorted(findings, key=lambda one: (not one.is_fault, one.kind != MISSING_FILE))
+    ordered = sorted(findings, key=lambda one: (not is_fault(one, complete=config.complete), one.kind != MISSING_FILE))
     return VerifyResult(tuple(ordered), coverage, bounds, len(manifest.files), config.complete)
 
 

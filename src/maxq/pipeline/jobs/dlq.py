@@ -29,7 +29,7 @@ from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, spark_schema
 from maxq.pipeline.transforms.archive import found_ranges, not_covered, only_covered
 from maxq.pipeline.transforms.dead_letters import KEPT_PROPERTIES, dead_letters, redriven
-from maxq.pipeline.transforms.replay import Chosen, chosen_messages
+from maxq.pipeline.transforms.replay import Chosen, check_targets, chosen_messages
 from maxq.protocol.message_queue import MessageQueue
 
 EXPORT_FORMATS: Final = ("parquet", "json", "orc")
@@ -65,6 +65,9 @@ class RedriveConfig:
     letters: DlqConfig
     record: Path
     topic: str | None = None
+
+    def __post_init__(self) -> None:
+        check_targets([self.topic] if self.topic else [])
 
     @property
     def what(self) -> str:

@@ -1,6 +1,5 @@
 """Which messages a report is made of: topics of a cluster or of store directories, between two times."""
 
-import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pyspark.sql import functions as F
 from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.cluster.cluster_tables import topic_names
 from maxq.pipeline.options.option_values import OptionValues
+from maxq.pipeline.options.predicate import condition, moment, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
 from maxq.pipeline.reports.quantities import time_text
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
@@ -90,20 +90,23 @@ class MessageInput:
 
     def _from_store(self, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
         read = list(dict.fromkeys((*columns, "topic", "storeTimestamp")))
-        frame = (
-            spark.read.format(STORE_FORMAT).options(columns=",".join(read), paths=json.dumps(list(self.stores))).load()
+        since = None if self.since_ms is None else moment(self.since_ms)
+        until = None if self.until_ms is None else moment(self.until_ms)
+        options = predicate_option(
+            (
+                condition("topic", "in", self.topics),
+                condition("storeTimestamp", ">=", since),
+                condition("storeTimestamp", "<", until),
+            )
         )
+        options |= {"columns": ",".join(read), "paths": json.dumps(list(self.stores))}
+        frame = spark.read.format(STORE_FORMAT).options(**options).load()
         if self.topics:
             frame = frame.where(F.col("topic").isin(*self.topics))
         else:
             frame = frame.where(~F.col("topic").rlike(_SYSTEM_TOPICS))
-        if self.since_ms is not None:
-            frame = frame.where(F.col("storeTimestamp") >= _moment(self.since_ms))
-        if self.until_ms is not None:
-            frame = frame.where(F.col("storeTimestamp") < _moment(self.until_ms))
+        if since is not None:
+            frame = frame.where(F.col("storeTimestamp") >= F.lit(since))
+        if until is not None:
+            frame = frame.where(F.col("storeTimestamp") < F.lit(until))
         return frame.select(*columns)
-
-
-def _moment(wall_ms: int) -> Any:
-    """With its zone, so that the filter reaches the reader."""
-    return F.lit(datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC))

@@ -10,7 +10,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+from operator import itemgetter
 from pathlib import PurePath
 from struct import Struct
 from typing import Final
@@ -62,22 +64,30 @@ def batch_file_size(size: int) -> int:
 
 def write_at(folder: PurePath, file_size: int, position: int, chunks: Iterable[memoryview]) -> None:
     """Write chunks, one behind the other, from a logical byte position into the files of a folder."""
-    descriptor, file_number = -1, -1
-    try:
-        for chunk in chunks:
-            while chunk:
-                number, place = divmod(position, file_size)
-                if number != file_number:
-                    if descriptor >= 0:
-                        os.close(descriptor)
-                    descriptor = _open_sized(folder / offset_to_file_name(number * file_size), file_size)
-                    file_number = number
-                written = os.pwrite(descriptor, chunk[: file_size - place], place)
-                position += written
-                chunk = chunk[written:]
-    finally:
-        if descriptor >= 0:
+    for number, pieces in groupby(_by_file(file_size, position, chunks), itemgetter(0)):
+        descriptor = _open_sized(folder / offset_to_file_name(number * file_size), file_size)
+        try:
+            for _, place, piece in pieces:
+                _write_whole(descriptor, place, piece)
+        finally:
             os.close(descriptor)
+
+
+def _by_file(file_size: int, position: int, chunks: Iterable[memoryview]) -> Iterator[tuple[int, int, memoryview]]:
+    """Chunks cut where files end: number of the file, place in it, bytes."""
+    for chunk in chunks:
+        while chunk:
+            number, place = divmod(position, file_size)
+            piece = chunk[: file_size - place]
+            yield number, place, piece
+            position += len(piece)
+            chunk = chunk[len(piece) :]
+
+
+def _write_whole(descriptor: int, place: int, data: memoryview) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, place)
+        place, data = place + written, data[written:]
 
 
 def _open_sized(path: PurePath, size: int) -> int:

@@ -7,7 +7,9 @@ sees them, under an attempt's name, until the driver commits the batch (sink_com
 import struct
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -76,32 +78,34 @@ class SinkTask:
             PipelineError: a row cannot be a message, or the brokers do not take it. What was sent stays sent.
         """
         with WireClient(self._options.connection) as client:
-            routes = PublishRoutes(client)
             self._clock = client.clock
-            sender = self._sender = Sender(self._options, routes)
-            try:
-                unique = UniqIdGenerator(0, own_address(), client.clock, self._rng).next()
-                encoder = RowEncoder(
-                    self._names,
-                    self._options.topic,
-                    routes.queues,
-                    self._options.batch_bytes,
-                    unique[:-_COUNTED_DIGITS],
-                    int(unique[-_COUNTED_DIGITS:], 16),
-                    self._send,
-                    self._options.keep_properties,
-                )
-                pace = SinkPace(self._names, self._options.rows_per_second, client.clock, time.sleep)
-                for batch in batches:
-                    for due in pace.due(batch):
-                        encoder.add(due)
-                        if not pace.is_any:
-                            encoder.flush()
-                encoder.flush()
-                sender.finish()
-            finally:
-                sender.close()
+            routes = PublishRoutes(client)
+            with closing(Sender(self._options, routes)) as self._sender:
+                self._encode(batches, self._encoder(routes))
+                self._sender.finish()
         return TaskResult(self._rows, self._attempt, self._staged)
+
+    def _encoder(self, routes: PublishRoutes) -> RowEncoder:
+        unique = UniqIdGenerator(0, own_address(), self._clock, self._rng).next()
+        return RowEncoder(
+            self._names,
+            self._options.topic,
+            routes.queues,
+            self._options.batch_bytes,
+            unique[:-_COUNTED_DIGITS],
+            int(unique[-_COUNTED_DIGITS:], 16),
+            self._send,
+            self._options.keep_properties,
+        )
+
+    def _encode(self, batches: Iterable[pa.RecordBatch], encoder: RowEncoder) -> None:
+        """Rows at their pace; a batch body goes to `_send` when it is full, or nothing else is due."""
+        pace = SinkPace(self._names, self._options.rows_per_second, self._clock, time.sleep)
+        for due in chain.from_iterable(map(pace.due, batches)):
+            encoder.add(due)
+            if not pace.is_any:
+                encoder.flush()
+        encoder.flush()
 
     def _send(self, encoded: Encoded) -> None:
         self._rows += encoded.count

@@ -1,4 +1,4 @@
-"""Spark's filters → conditions that a batch is planned by.
+"""Filters → conditions that a batch is planned by.
 
 Every filter is left to Spark as well, unless it is exact here, so a filter that means more than is understood costs
 only bytes. Store times ascend along a queue as long as the broker's clock is not set back; who does not want to rely on
@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from maxq.pipeline.options.predicate import ArrayContains
 from maxq.pipeline.source.batch_source import Conditions
 from maxq.pipeline.wire.pulls import Hint
 
@@ -120,20 +121,22 @@ def _hint(filters: Iterable[Filter]) -> Hint | None:
     """A selection that every wanted message passes; others may pass, too. By tags alone where there are no keys, for
     any broker can do that."""
     tags = [one for one in filters if _column(one) == "tags" and _texts(_values(one))]
-    keys = [one for one in filters if _column(one) == "keys" and isinstance(one, EqualTo) and _texts(one.value)]
+    keys = [key for one in filters if _column(one) == "keys" for key in _keys(one)]
     if not keys:
         values = _values(tags[0]) if tags else None
         if values is None or any("|" in tag or "*" in tag or not tag.strip() for tag in values):
             return None
         return Hint("TAG", " || ".join(values))
-    parts = [f"KEYS CONTAINS {_quoted(key)}" for one in keys for key in _attribute(one)]
+    parts = [f"KEYS CONTAINS {_quoted(key)}" for key in keys]
     parts += [f"TAGS IN ({', '.join(_quoted(tag) for tag in _values(one) or ())})" for one in tags]
     return Hint("SQL92", " AND ".join(parts))
 
 
-def _attribute(one: EqualTo) -> Sequence[str]:
-    value: Sequence[str] = one.value
-    return value
+def _keys(one: Filter) -> Sequence[str]:
+    """Keys that a message must have to pass."""
+    if isinstance(one, ArrayContains):
+        return (one.value,) if one.value else ()
+    return one.value if isinstance(one, EqualTo) and _texts(one.value) else ()
 
 
 def _texts(values: object) -> bool:

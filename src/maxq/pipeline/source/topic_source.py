@@ -3,7 +3,7 @@
 Objects here are pickled to workers: they hold options and nothing else that matters. Needs PySpark 4.2 or later.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,9 +26,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from maxq.pipeline.options.option_values import OptionValues
+from maxq.pipeline.options.predicate import PUSH_DOWN, given_conditions
 from maxq.pipeline.options.read_options import FORMAT, ReadOptions, columns_of
 from maxq.pipeline.records.schemas import spark_schema
-from maxq.pipeline.source.batch_source import Conditions, plan_batch
+from maxq.pipeline.source.batch_source import plan_batch
 from maxq.pipeline.source.pushdown import conditions_of
 from maxq.pipeline.source.read_scan import read_scan
 from maxq.pipeline.source.scan import ScanPartition
@@ -49,7 +51,9 @@ class RocketMQDataSource(DataSource):
         return spark_schema(columns_of(self.options))
 
     def reader(self, schema: StructType) -> "BatchReader":
-        return BatchReader(ReadOptions.parse(self.options, streaming=False))
+        options = ReadOptions.parse(self.options, streaming=False)
+        values = OptionValues(self.options, FORMAT)
+        return BatchReader(options, given_conditions(values), push_down=values.flag(PUSH_DOWN, False))
 
     def streamReader(self, schema: StructType) -> "StreamReader":
         return StreamReader(ReadOptions.parse(self.options, streaming=True))
@@ -78,19 +82,25 @@ class SourcePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """spark.read."""
+    """spark.read.
 
-    def __init__(self, options: ReadOptions) -> None:
+    Args:
+        given: conditions that every wanted row meets (options/predicate.py).
+        push_down: take over Spark's filters as well.
+    """
+
+    def __init__(self, options: ReadOptions, given: Sequence[Filter] = (), *, push_down: bool = False) -> None:
         self._options = options
-        self._conditions = Conditions()
-        self.pushFilters = PushFilters(self.push)  # type: ignore[method-assign]
+        self._given = list(given)
+        self._with_hint = options.sub_expression == "*"
+        self._conditions, _ = conditions_of(self._given, with_hint=self._with_hint)
+        if push_down:
+            self.pushFilters = PushFilters(self.push)  # type: ignore[method-assign]
 
     def push(self, filters: list[Filter]) -> list[Filter]:
         """Take over what can be decided before reading; the rest is returned to Spark."""
-        options = self._options
-        with_hint = options.sub_expression == "*"
-        self._conditions, left = conditions_of(filters, with_hint=with_hint)
-        return left
+        self._conditions, left = conditions_of([*self._given, *filters], with_hint=self._with_hint)
+        return [one for one in left if not any(one is mine for mine in self._given)]
 
     def partitions(self) -> list[SourcePartition]:
         found = plan_batch(self._options, self._conditions)

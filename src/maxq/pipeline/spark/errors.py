@@ -8,11 +8,16 @@ import re
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from maxq.errors import ConfigError, MaxQError, PipelineError
+
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 
-_OURS = re.compile(r"^(?:\w+: )?maxq(?:\.\w+)+: (.+)$", re.MULTILINE)
+_OURS = re.compile(r"^(?:\w+: )?maxq(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(?!Caused by)(\w+(?:\.\w+)*(?:Error|Exception): .+)$", re.MULTILINE)
+_JAVA = re.compile(r"^: (?:\w+\.)+\w+: (.+)$", re.MULTILINE)
+_LOST_TASK = re.compile(r"most recent failure: .*?: (?:\w+\.)+\w+: (.+)$", re.MULTILINE)  # of a task, in Java
 _MISSING = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'$")
+_STOPPED = "Cannot call methods on a stopped SparkContext"
 _MAX = 600
 
 
@@ -21,12 +26,29 @@ def plain_text(error: Exception) -> str:
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
-        return _line(ours[-1])
+        return _line(ours[-1][1])
     if "Traceback (most recent call last)" in text:
         raised = _PYTHON.findall(text)
         if raised:
             return _with_remedy(_line(raised[0]))
-    return _line(text.partition("\n\nJVM stacktrace")[0].partition("; line ")[0] or type(error).__name__)
+    lost = _LOST_TASK.search(text)
+    if lost is not None:
+        return _line(lost[1])
+    if _STOPPED in text:
+        return "Spark has ended this application: its master does not answer (--master), or has taken it down"
+    java = _JAVA.search(text) if isinstance(error, Py4JError) else None
+    if java is not None:  # raised where Spark makes no exception of Python's of it: its session is not there yet
+        return _line(java[1])
+    for rest in ("\n\nJVM stacktrace", "\n== SQL", "; line "):
+        text = text.partition(rest)[0]
+    return _line(text or type(error).__name__)
+
+
+def as_ours(error: Exception) -> MaxQError:
+    """The same as an error of ours: a wrong setting that was found in a worker stays one."""
+    found = _OURS.findall(str(error))
+    is_setting = bool(found) and found[-1][0] == ConfigError.__name__
+    return (ConfigError if is_setting else PipelineError)(plain_text(error))
 
 
 def _with_remedy(text: str) -> str:

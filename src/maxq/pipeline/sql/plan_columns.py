@@ -44,18 +44,23 @@ def columns_used(query: DataFrame, relation: EmptyRelation) -> list[str]:
 
     A relation that is read several times gives the columns of all its readings.
     """
-    plan = _plan_of(query)
-    plans = [plan, *_items(plan.subqueriesAll())]
-    used = {attribute.exprId().id() for root in plans for attribute in _items(root.output())}
+    plans = plans_of(query)
+    used = {attribute.exprId().id() for root in plans for attribute in items(root.output())}
     nodes = [node for root in plans for node in _nodes(root)]
-    used |= {attribute.exprId().id() for node in nodes for attribute in _items(node.references().toSeq())}
+    used |= {attribute.exprId().id() for node in nodes for attribute in items(node.references().toSeq())}
     found: list[str] = []
     for node in nodes:
         if node.children().isEmpty() and relation.is_leaf(node):
-            names = [attribute.name() for attribute in _items(node.output()) if attribute.exprId().id() in used]
+            names = [attribute.name() for attribute in items(node.output()) if attribute.exprId().id() in used]
             found += [name for name in names if name not in found]
     order = relation.frame.columns
     return sorted(found, key=order.index)
+
+
+def plans_of(query: DataFrame) -> list[Any]:
+    """Its optimized plan and those of its subqueries."""
+    plan = _plan_of(query)
+    return [plan, *items(plan.subqueriesAll())]
 
 
 def _plan_of(frame: DataFrame) -> Any:
@@ -63,9 +68,9 @@ def _plan_of(frame: DataFrame) -> Any:
 
 
 def _nodes(plan: Any) -> list[Any]:
-    return [plan, *(node for child in _items(plan.children()) for node in _nodes(child))]
+    return [plan, *(node for child in items(plan.children()) for node in _nodes(child))]
 
 
-def _items(sequence: Any) -> list[Any]:
+def items(sequence: Any) -> list[Any]:
     """Of a Scala Seq."""
     return [sequence.apply(index) for index in range(sequence.size())]

@@ -1,7 +1,8 @@
 """Views of a Spark session: every topic, what the cluster says of itself, the tables of a store directory.
 
 `spark.sql` knows them by name. `Views.sql` does more: it reads only the columns that a query uses (a count ships no
-body), finds topics that came since, and names near ones for a topic that is not there.
+body) and only what the query's conditions leave of a topic, finds topics that came since, and names near ones for a
+topic that is not there.
 
     views = register(spark, namesrv="127.0.0.1:9876")
     views.declare_json("Orders", "id BIGINT, price DOUBLE")
@@ -18,14 +19,17 @@ from typing import Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
 from maxq.errors import PipelineError
 from maxq.pipeline.cluster import cluster_source, cluster_tables
 from maxq.pipeline.options.option_values import OptionValues
+from maxq.pipeline.options.predicate import condition, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, METADATA_COLUMNS, spark_schema
 from maxq.pipeline.sql.plan_columns import EmptyRelation, columns_used, tables_named
+from maxq.pipeline.sql.plan_conditions import conditions_met
 from maxq.pipeline.store import store_source, store_tables
 from maxq.pipeline.store.store_folder import open_store
 from maxq.pipeline.transforms.json_body import body_json, infer_body_schema
@@ -62,8 +66,14 @@ class MessageView:
     topic: str | None = None
     json: str | StructType | None = None
 
-    def frame(self, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:
-        """The messages with these columns; None: with all the view has."""
+    def frame(
+        self, spark: SparkSession, columns: Sequence[str] | None = None, conditions: Sequence[Filter] = ()
+    ) -> DataFrame:
+        """The messages with these columns; None: with all the view has.
+
+        Args:
+            conditions: those that every row meets that is ever wanted of them; others may be left out.
+        """
         wanted = list(self.columns if columns is None else columns)
         if columns is None and self.json is not None:
             wanted.append(JSON_COLUMN)
@@ -72,7 +82,10 @@ class MessageView:
             read.append("body")
         if self.topic is not None and "topic" not in read:
             read.append("topic")
-        frame = spark.read.format(self.format).options(**self.options).option("columns", ",".join(read)).load()
+        own = () if self.topic is None else (condition("topic", "=", self.topic),)
+        options = {**self.options, **predicate_option((*own, *conditions)), "columns": ",".join(read)}
+        # A schema that is given spares a Python worker that would be asked for it.
+        frame = spark.read.format(self.format).schema(spark_schema(tuple(read))).options(**options).load()
         if self.topic is not None:
             frame = frame.where(F.col("topic") == self.topic)
         if JSON_COLUMN in wanted and self.json is not None:
@@ -159,25 +172,14 @@ class Views:
         Names are compared without regard to case: of topics that differ in case only the first is a view.
         """
         taken: set[str] = set()
-        sources: dict[tuple[str, ...], DataFrame] = {}
         for view in self.messages().values():
             if view.name.lower() not in taken:
                 taken.add(view.name.lower())
-                self._keep(view.name, self._shared(view, sources))
+                self._keep(view.name, view.frame(self._spark))
         for name, (kind, options) in self.tables().items():
             if name.lower() not in taken:
                 self._keep(name, self._spark.read.format(kind).options(**options).load())
         return list(self._made)
-
-    def _shared(self, view: MessageView, sources: dict[tuple[str, ...], DataFrame]) -> DataFrame:
-        """The view as a filter on a source of all topics: making a source costs a Python worker, a filter nothing."""
-        if view.json is not None or (view.format == store_source.FORMAT and view.topic is None):
-            return view.frame(self._spark)
-        topic = view.topic or view.options["subscribe"]
-        if view.columns not in sources:
-            options = {**self._wire, "subscribePattern": ".*"} if self._wire else self._paths
-            sources[view.columns] = MessageView("", view.format, options, view.columns).frame(self._spark)
-        return sources[view.columns].where(F.col("topic") == topic)
 
     def _keep(self, name: str, frame: DataFrame) -> None:
         self._made[name] = frame
@@ -234,8 +236,9 @@ class Views:
         empty = {name: EmptyRelation(self._spark, view.schema()) for name, view in views.items()}
         with self._in_place({**frames, **{name: relation.frame for name, relation in empty.items()}}):
             plan = self._spark.sql(text)
-            used = {name: columns_used(plan, relation) for name, relation in empty.items()}
-        narrow = {name: view.frame(self._spark, used[name] or _CHEAPEST) for name, view in views.items()}
+            used = {name: columns_used(plan, relation) or _CHEAPEST for name, relation in empty.items()}
+            met = {name: conditions_met(plan, relation) for name, relation in empty.items()}
+        narrow = {name: view.frame(self._spark, used[name], met[name]) for name, view in views.items()}
         with self._in_place({**frames, **narrow}):
             return self._spark.sql(text)
 

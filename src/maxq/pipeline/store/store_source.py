@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from maxq.errors import ConfigError
 from maxq.pipeline.options.option_values import OptionValues
+from maxq.pipeline.options.predicate import PREDICATE, PUSH_DOWN, given_conditions
 from maxq.pipeline.records.record_batches import RecordBatches, is_narrow
 from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide
 from maxq.pipeline.records.schemas import message_columns, spark_schema
@@ -36,7 +37,7 @@ from maxq.pipeline.store.store_tables import TABLES, TableTask, read_table, tabl
 from maxq.store.tools.store_files import StoreFiles
 
 FORMAT: Final = "rocketmq-store"
-OPTIONS: Final = ("path", "paths", "table", "columns", "brokerName", "splitBytes")
+OPTIONS: Final = ("path", "paths", "table", "columns", "brokerName", "splitBytes", PREDICATE, PUSH_DOWN)
 _OPERATORS: Final[dict[type[Filter], str]] = {
     EqualTo: "=",
     LessThan: "<",
@@ -59,6 +60,19 @@ def condition_of(pushed: Filter) -> Condition | None:
     return Condition(pushed.attribute[0], operator, (pushed.value,))  # type: ignore[attr-defined]
 
 
+def _decided(filters: Iterable[Filter]) -> tuple[tuple[Condition, ...], list[Filter]]:
+    """What a RowFilter decides of these filters, and the others."""
+    taken: list[Condition] = []
+    left: list[Filter] = []
+    for one in filters:
+        condition = condition_of(one)
+        if condition is not None and can_decide(condition):
+            taken.append(condition)
+        else:
+            left.append(one)
+    return tuple(taken), left
+
+
 class _Partition(InputPartition):
     """`value`: a LogPiece of messages, or a TableTask."""
 
@@ -70,7 +84,7 @@ class _Partition(InputPartition):
 
 
 class RocketMQStoreDataSource(DataSource):
-    """Options: `path` (or `paths`, a JSON list), `table`, `columns`, `brokerName`, `splitBytes`."""
+    """Options: `OPTIONS`; `paths` is a JSON list of several `path`."""
 
     @classmethod
     def name(cls) -> str:
@@ -94,10 +108,13 @@ class RocketMQStoreDataSource(DataSource):
         table = _table(values)
         split = values.size("splitBytes", low=_MIN_PIECE)
         if table != "messages":
+            for name in (PREDICATE, PUSH_DOWN):
+                if values.has(name):
+                    raise values.contradiction(f"option {name} is for the table messages, not for {table}")
             return _TableReader(_paths(values), table, split)
-        return _MessageReader(
-            _paths(values), message_columns(values.text("columns")), values.text("brokerName") or "", split
-        )
+        columns, broker_name = message_columns(values.text("columns")), values.text("brokerName") or ""
+        given, push_down = given_conditions(values), values.flag(PUSH_DOWN, False)
+        return _MessageReader(_paths(values), columns, broker_name, split, given, push_down=push_down)
 
 
 def _table(values: OptionValues) -> str:
@@ -122,26 +139,37 @@ def _paths(values: OptionValues) -> tuple[str, ...]:
 
 
 class _MessageReader(DataSourceReader):
-    """The table `messages`."""
+    """The table `messages`.
 
-    def __init__(self, paths: tuple[str, ...], columns: tuple[str, ...], broker_name: str, split: int | None) -> None:
+    Args:
+        given: conditions that every wanted row meets (options/predicate.py).
+        push_down: take over Spark's filters as well.
+    """
+
+    def __init__(
+        self,
+        paths: tuple[str, ...],
+        columns: tuple[str, ...],
+        broker_name: str,
+        split: int | None,
+        given: Iterable[Filter],
+        *,
+        push_down: bool,
+    ) -> None:
         self._paths = paths
         self._columns = columns
         self._broker_name = broker_name
         self._split = split
-        self._filter = RowFilter()
-        self.pushFilters = PushFilters(self.push)  # type: ignore[method-assign]
+        self._given, _ = _decided(given)
+        self._filter = RowFilter(self._given)
+        if push_down:
+            self.pushFilters = PushFilters(self.push)  # type: ignore[method-assign]
 
-    def push(self, filters: list[Filter]) -> Iterable[Filter]:
+    def push(self, filters: list[Filter]) -> list[Filter]:
         """Take over what a RowFilter decides; the rest is Spark's."""
-        taken: list[Condition] = []
-        for pushed in filters:
-            condition = condition_of(pushed)
-            if condition is not None and can_decide(condition):
-                taken.append(condition)
-            else:
-                yield pushed
-        self._filter = RowFilter(tuple(taken))
+        taken, left = _decided(filters)
+        self._filter = RowFilter(self._given + taken)
+        return left
 
     def partitions(self) -> Sequence[InputPartition]:
         return [

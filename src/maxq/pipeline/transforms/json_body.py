@@ -1,16 +1,17 @@
 """Bodies that are JSON, as columns.
 
-    messages.select("queueOffset", body_json("id BIGINT, price DOUBLE").alias("order")).where("order.price > 100")
+messages.select("queueOffset", body_json("id BIGINT, price DOUBLE").alias("order")).where("order.price > 100")
 """
 
 import json
 from typing import Any
 
+from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from maxq.errors import PipelineError
+from maxq.errors import ConfigError, PipelineError
 
 _SAMPLE = 1000
 _LITERAL_MAX = 1 << 20  # characters of sample that Spark is asked to infer from
@@ -24,6 +25,17 @@ def body_json(schema: str | StructType, body: str = "body") -> Column:
         body: the column that has the bytes.
     """
     return F.from_json(F.col(body).cast("string"), schema)
+
+
+def declared_schema(text: str) -> str:
+    """The same text. Raises ConfigError if it is no schema: Spark would tell so in terms of all columns of the view."""
+    try:
+        StructType.fromDDL(text)
+    except ParseException:
+        raise ConfigError(
+            f"{text!r} is no schema of JSON bodies: give fields with their types, such as 'id BIGINT, price DOUBLE'"
+        ) from None
+    return text
 
 
 def infer_body_schema(messages: DataFrame, sample: int = _SAMPLE) -> str:

@@ -3,13 +3,15 @@
 The sink's: body, topic, tags, keys, properties, queueId (with brokerName) or shardingKey.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from maxq.client.errors import NameIllegalError
+from maxq.client.validators import check_topic
 from maxq.errors import ConfigError
 from maxq.protocol.message_const import PROPERTY_KEYS, PROPERTY_TAGS
 
@@ -53,6 +55,16 @@ class Mapped:
             raise ConfigError(f"queues is {self.queues!r}; it must be {', '.join(QUEUES)}")
         if self.queue_map and self.queues != "same":
             raise ConfigError("a map of queues means nothing unless queues is 'same'")
+        check_targets([*self.topics.values(), *([] if self.topic is None else [self.topic])])
+
+
+def check_targets(topics: Iterable[str]) -> None:
+    """Said before anything is read. Raises ConfigError: a broker would refuse the name."""
+    for topic in topics:
+        try:
+            check_topic(topic)
+        except NameIllegalError as error:
+            raise ConfigError(f"messages can not be sent there: {error}") from None
 
 
 @dataclass(frozen=True)

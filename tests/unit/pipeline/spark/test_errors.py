@@ -1,7 +1,8 @@
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 
-from maxq.pipeline.spark.errors import SPARK_ERRORS, plain_text
+from maxq.errors import ConfigError, PipelineError
+from maxq.pipeline.spark.errors import SPARK_ERRORS, as_ours, plain_text
 
 WORKER = """[PYTHON_DATA_SOURCE_ERROR] Failed to plan Python data source rocketmq: Traceback (most recent call last):
   File "/x/pyspark/sql/worker/plan_data_source_read.py", line 98, in worker_run
@@ -20,6 +21,38 @@ def test_error_of_ours_in_a_worker_is_what_is_said() -> None:
     assert plain_text(AnalysisException(WORKER)) == "nothing can be read: readFrom"
     first = WORKER.partition("\n\nThe above")[0]
     assert plain_text(AnalysisException(first)).startswith("rocketmq: option readFrom is 'tape'")
+
+
+def test_wrong_setting_that_a_worker_found_is_one_here() -> None:
+    setting = AnalysisException(WORKER.partition("\n\nThe above")[0])
+    assert type(as_ours(setting)) is ConfigError
+    assert str(as_ours(setting)) == plain_text(setting)
+    assert type(as_ours(AnalysisException(WORKER))) is PipelineError
+    assert type(as_ours(AnalysisException("[PARSE_SYNTAX_ERROR] at '('"))) is PipelineError
+
+
+def test_of_an_error_of_java_only_the_message_is_said() -> None:
+    text = (
+        "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+        ": org.apache.spark.SparkException: All masters are unresponsive\n\tat org.apache.spark.X$.x(S.scala:1)"
+    )
+    assert plain_text(Py4JError(text)) == "All masters are unresponsive"
+
+
+def test_an_application_that_spark_has_ended_is_said_to_be() -> None:
+    text = "Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was created at:"
+    java = f"An error occurred while calling o1.x.\n: java.lang.IllegalStateException: {text}"
+    for error in (Py4JError(java), AnalysisException(text)):
+        assert plain_text(error).startswith("Spark has ended this application: its master does not answer (--master)")
+
+
+def test_of_a_task_that_failed_in_java_only_the_cause_is_said() -> None:
+    text = (
+        "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in "
+        "stage 0.0 (TID 0) (localhost executor driver): java.io.IOException: Mkdirs failed to create file:/proc/x\n"
+        "\tat org.apache.hadoop.fs.ChecksumFileSystem.create(ChecksumFileSystem.java:515)"
+    )
+    assert plain_text(AnalysisException(text)) == "Mkdirs failed to create file:/proc/x"
 
 
 def test_error_of_somebody_elses_in_a_worker_is_its_last_line() -> None:
