@@ -13,7 +13,7 @@ import typer
 from maxq import __version__
 from maxq.cli.lazy import Entry, LazyGroup
 from maxq.cli.said import said
-from maxq.errors import ConfigError, MaxQError
+from maxq.errors import MaxQError
 
 SUMMARY = "RocketMQ's broker in Python: servers, producing and consuming, administration, stores."
 COMMANDS = {
@@ -67,9 +67,9 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # `maxq consume … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except ConfigError as error:
-        return _fail(str(error), 2)
-    except (MaxQError, OSError) as error:
+    except MaxQError as error:
+        return _fail(said(error), 2 if error.is_wrong_value else 1)
+    except OSError as error:
         return _fail(said(error), 1)
 
 

@@ -20,6 +20,7 @@ from maxq.cli.report import Report, Style, show
 from maxq.cli.servers import ReadyFileOption, VerboseOption, configure_logging, serve
 from maxq.client.dledger_client import DLedgerClient
 from maxq.errors import ConfigError
+from maxq.machine import raise_file_limit
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 T = TypeVar("T")
@@ -69,6 +70,7 @@ def serve_or_ask(
 
     started = time.monotonic()
     configure_logging(verbose)
+    raise_file_limit()
     config = dledger_config(
         group, id_, peers, preferred=preferred, heart_beat_time_interval_ms=heart_beat, shared=(str(data_file_size),)
     )

@@ -13,6 +13,7 @@ from typing import Any, Final
 #: Set aside before all is looked at again, at least.
 _LEAST: Final = 200_000
 _FULL: Final = 2
+_USUAL_THRESHOLDS: Final = (700, 10, 10)  # Python's, which the start of a program raises
 
 
 class LongLived:
@@ -27,6 +28,7 @@ class LongLived:
     def start(self) -> None:
         """What there is now stays."""
         gc.freeze()
+        gc.set_threshold(*_USUAL_THRESHOLDS)
         gc.callbacks.append(self._on_collection)
 
     def stop(self) -> None:

@@ -25,6 +25,7 @@ from maxq.client.lite_pull_consumer import LitePullConsumer
 from maxq.client.producer import Producer
 from maxq.client.send_result import SendResult, SendStatus
 from maxq.client.simple_consumer import MAX_MESSAGES, SimpleConsumer
+from maxq.client.validators import check_consumer_group
 from maxq.errors import ClientError, ConfigError, MaxQError
 from maxq.machine import system_seams
 from maxq.protocol.enums import ConsumeFromWhere
@@ -79,7 +80,7 @@ def produce(
         except _LineError as error:  # all before it are sent
             raise ConfigError(f"{error}; {_messages(sent.count)} before it sent") from None
         except MaxQError as error:
-            raise (ConfigError if isinstance(error, ConfigError) else ClientError)(
+            raise (ConfigError if error.is_wrong_value else ClientError)(
                 f"{said(error).rstrip('.')}; {sent.told}"
             ) from error
     rate = f" ({sent.count / sent.seconds:,.0f}/s)" if sent.count else ""
@@ -200,6 +201,7 @@ def consume(
     secret_key: SecretKey = None,
 ) -> None:
     """Print messages as a member of a consumer group, and commit exactly those that were printed."""
+    check_consumer_group(group)
     use_credentials(access_key, secret_key)
     where, moment = _starting(start)
     if pop:

@@ -1,10 +1,11 @@
 """Small things that several commands read from their options."""
 
+import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final
+from typing import Annotated, BinaryIO, Final, cast
 
 import typer
 
@@ -70,37 +71,44 @@ Namesrv = Annotated[
 ]
 
 
-@contextmanager
-def opened_input(file: Path) -> Iterator[BinaryIO]:
+OptionalNamesrv = Annotated[
+    str | None,
+    typer.Option(
+        "-n",
+        "--namesrvAddr",
+        callback=name_servers,
+        help=f"Name servers, host:port separated by ';'. Without --store, else NAMESRV_ADDR, else {DEFAULT_NAMESRV}.",
+    ),
+]
+
+
+def usual_name_servers() -> str:
+    """Those of who names none."""
+    return os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV
+
+
+def opened_input(file: Path) -> AbstractContextManager[BinaryIO]:
     """A file to read, as bytes; `-` is standard input, which stays open.
 
     Raises:
         ConfigError: it cannot be read.
     """
-    if str(file) == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        opened = open(file, "rb")  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise ConfigError(f"file {file} can not be read: {error.strerror}") from None
-    with opened:
-        yield opened
+    return _opened(file, "rb", "read", sys.stdin.buffer)
 
 
-@contextmanager
-def opened_output(file: Path) -> Iterator[BinaryIO]:
+def opened_output(file: Path) -> AbstractContextManager[BinaryIO]:
     """A file to write anew, as bytes; `-` is standard output, which stays open.
 
     Raises:
         ConfigError: it cannot be written.
     """
+    return _opened(file, "wb", "written", sys.stdout.buffer)
+
+
+def _opened(file: Path, mode: str, done: str, standard: BinaryIO) -> AbstractContextManager[BinaryIO]:
     if str(file) == "-":
-        yield sys.stdout.buffer
-        return
+        return nullcontext(standard)
     try:
-        opened = open(file, "wb")  # noqa: SIM115 (closed below)
+        return cast(BinaryIO, open(file, mode))
     except OSError as error:
-        raise ConfigError(f"file {file} can not be written: {error.strerror}") from None
-    with opened:
-        yield opened
+        raise ConfigError(f"file {file} can not be {done}: {error.strerror}") from None

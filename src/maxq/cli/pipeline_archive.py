@@ -1,11 +1,13 @@
 """`maxq pipeline archive run|verify|compact`: topics or store files to Parquet, with a proof of coverage."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from maxq.cli.pipeline_common import BrokerName, Options, Stores, print_result, reading
+from maxq.cli.options import OptionalNamesrv
+from maxq.cli.pipeline_common import BrokerName, Options, Stores, need_name_server, print_result, reading
 from maxq.cli.report import Report, Style, show
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, need_spark, spark_run
 from maxq.errors import ConfigError
@@ -15,13 +17,19 @@ app = typer.Typer(
 )
 
 _MIB = 1 << 20
+_TERM = r"\d+(\.\d+)?\s+(microsecond|millisecond|second|minute|hour|day|week)s?"
+_INTERVAL = re.compile(rf"\s*(interval\s+)?{_TERM}(\s+{_TERM})*\s*", re.IGNORECASE)
 
 To = Annotated[str, typer.Argument(metavar="ARCHIVE", help="The archive's folder, or a URI such as s3://bucket/path.")]
 Topics = Annotated[list[str] | None, typer.Option("-t", "--topic", help="A topic; may be repeated.")]
 Pattern = Annotated[str | None, typer.Option(help="All topics whose names match this regular expression instead.")]
-Namesrv = Annotated[
-    str | None, typer.Option("-n", "--namesrvAddr", help="Name servers; else NAMESRV_ADDR, else 127.0.0.1:9876.")
-]
+
+
+def _interval(text: str | None) -> str | None:
+    """Told before Spark starts. Raises typer.BadParameter."""
+    if text is not None and not _INTERVAL.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is no time between triggers: give numbers with units, such as '10 seconds'")
+    return text
 
 
 def _selected(topics: list[str] | None, pattern: str | None) -> dict[str, str]:
@@ -37,13 +45,14 @@ def run(
     pattern: Pattern = None,
     store: Stores = None,
     broker_name: BrokerName = "",
-    namesrv: Namesrv = None,
+    namesrv: OptionalNamesrv = None,
     option: Options = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="As a stream with a checkpoint, as far as there is.")
     ] = False,
     every: Annotated[
-        str | None, typer.Option(help="As a stream without end, triggered this often, such as '10 seconds'.")
+        str | None,
+        typer.Option(callback=_interval, help="As a stream without end, triggered this often, such as '10 seconds'."),
     ] = None,
     as_json: AsJson = False,
     master: Master = None,
@@ -60,6 +69,7 @@ def run(
         config = ArchiveConfig(archive, store=tuple(store), topics=tuple(topic or ()), broker_name=broker_name)
     else:
         config = ArchiveConfig(archive, {**reading(namesrv, option), **_selected(topic, pattern)})
+    need_name_server(config.options)
     with spark_run("archive", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         if not stream and every is None:
             result = archive_once(spark, config).to_json()
@@ -78,7 +88,7 @@ def verify(
     archive: To,
     topic: Topics = None,
     pattern: Pattern = None,
-    namesrv: Namesrv = None,
+    namesrv: OptionalNamesrv = None,
     option: Options = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no broker: look at the archive alone.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Look at the sizes of files, not into them.")] = False,
@@ -104,6 +114,7 @@ def verify(
             topic = ArchiveFolder(archive).existing().topics()
         options = {**reading(namesrv, option), **_selected(topic, pattern)}
     config = VerifyConfig(archive, options, quick, complete)
+    need_name_server(options)
     with spark_run("archive verify", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         result = archive_verify(spark, config)
         removed = archive_repair(spark, config) if repair else 0

@@ -1,16 +1,16 @@
 """Options that the commands `archive`, `replay` and `dlq` share, and what they make of them."""
 
-import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.options import split_assignments
+from maxq.cli.options import split_assignments, usual_name_servers
 from maxq.cli.report import Report, Style, pairs_report, show
-from maxq.cli.spark_run import DEFAULT_NAMESRV
 from maxq.cli.times import parse_time
+from maxq.errors import BrokerError
 from maxq.runtime.system import SystemClock
 
 Options = Annotated[
@@ -31,8 +31,27 @@ BrokerName = Annotated[str, typer.Option(help="What the broker of --store is cal
 
 def reading(namesrv: str | None, options: list[str] | None) -> dict[str, str]:
     """Options of format("rocketmq"): name servers, and those given by hand."""
-    address = namesrv or os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV
-    return {"rocketmq.namesrv": address, **split_assignments(options or (), option="--option")}
+    return {"rocketmq.namesrv": namesrv or usual_name_servers(), **split_assignments(options or (), option="--option")}
+
+
+def need_name_server(options: Mapping[str, str]) -> None:
+    """Ask before Spark starts whether a name server is there: what reads waits for one, `rocketmq.brokerWait` long.
+
+    Args:
+        options: of format("rocketmq"); without `rocketmq.namesrv` nobody is asked.
+
+    Raises:
+        ConfigError: one of the connection's is wrong.
+        RemotingConnectError: none answers.
+    """
+    if "rocketmq.namesrv" not in options:
+        return
+    from maxq.pipeline.options.option_values import OptionValues
+    from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
+    from maxq.pipeline.wire.wire_client import WireClient
+
+    with WireClient(ConnectionOptions.parse(OptionValues(options, FORMAT))) as client, suppress(BrokerError):
+        client.cluster_info()
 
 
 def time_ms(text: str | None) -> int | None:

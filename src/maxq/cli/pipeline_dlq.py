@@ -5,14 +5,25 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.pipeline_common import Begin, End, Key, Options, Tags, Where, print_result, print_rows, reading, time_ms
+from maxq.cli.options import DEFAULT_NAMESRV, Namesrv
+from maxq.cli.pipeline_common import (
+    Begin,
+    End,
+    Key,
+    Options,
+    Tags,
+    Where,
+    need_name_server,
+    print_result,
+    print_rows,
+    reading,
+    time_ms,
+)
 from maxq.cli.spark_run import (
-    DEFAULT_NAMESRV,
     DRIVER_MEMORY,
     AsJson,
     DriverMemory,
     Master,
-    Namesrv,
     need_spark,
     spark_run,
 )
@@ -76,6 +87,7 @@ def show_letters(
     config = _config(group, namesrv, option, topic, begin, end, key, tag, where, tries)
     from maxq.pipeline.jobs.dlq import dlq_counts, dlq_letters
 
+    need_name_server(config.options)
     with spark_run("dlq", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         letters = dlq_letters(spark, config)
         table = dlq_counts(letters) if summary else letters.select(*_SHOWN).orderBy("storeTimestamp").limit(count)
@@ -105,6 +117,7 @@ def export(
     config = _config(group, namesrv, option, topic, begin, end, key, tag, where, tries)
     from maxq.pipeline.jobs.dlq import dlq_export, dlq_letters
 
+    need_name_server(config.options)
     with spark_run("dlq export", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         dlq_export(dlq_letters(spark, config), folder, kind)
         rows = spark.read.format(kind).load(folder).count()
@@ -142,7 +155,9 @@ def redrive(
     from maxq.pipeline.jobs.dlq import RedriveConfig, dlq_redrive
 
     target = to_topic if to_topic is not None else ("" if to == "origin" else None)
+    wanted = RedriveConfig(config, record, target)
+    need_name_server(config.options)
     with spark_run("dlq redrive", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
-        result = dlq_redrive(spark, RedriveConfig(config, record, target), dry_run=dry_run)
+        result = dlq_redrive(spark, wanted, dry_run=dry_run)
     name = "letters" if dry_run else "sent"
     print_result({name: result.rows, "sentBefore": result.before}, as_json)

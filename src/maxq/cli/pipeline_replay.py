@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from maxq.cli.options import split_assignments
+from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, split_assignments
 from maxq.cli.pipeline_common import (
     Begin,
     BrokerName,
@@ -15,18 +15,17 @@ from maxq.cli.pipeline_common import (
     Stores,
     Tags,
     Where,
+    need_name_server,
     print_result,
     print_rows,
     reading,
     time_ms,
 )
 from maxq.cli.spark_run import (
-    DEFAULT_NAMESRV,
     DRIVER_MEMORY,
     AsJson,
     DriverMemory,
     Master,
-    Namesrv,
     need_spark,
     spark_run,
 )
@@ -105,6 +104,8 @@ def replay(
         record,
         exactly_once,
     )
+    if not dry_run:
+        need_name_server(config.options)
     with spark_run("replay", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         if dry_run:
             counts = replay_counts(spark, config)

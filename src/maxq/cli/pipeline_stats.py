@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.pipeline_common import Begin, End, Options, Stores
+from maxq.cli.options import OptionalNamesrv
+from maxq.cli.pipeline_common import Begin, End, Options, Stores, need_name_server
 from maxq.cli.report import Report, Style, show
-from maxq.cli.report_input import Html, Namesrv, input_of, need_reports
+from maxq.cli.report_input import Html, input_of, need_reports
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
 from maxq.runtime.system import SystemClock
 
@@ -28,7 +29,7 @@ History = Annotated[
 
 @app.command()
 def stats(
-    namesrv: Namesrv = None,
+    namesrv: OptionalNamesrv = None,
     store: Stores = None,
     topic: Topics = None,
     begin: Begin = None,
@@ -54,6 +55,7 @@ def stats(
     clock = SystemClock()
     source = input_of(tuple(topic or ()), namesrv, store, begin, end, option)
     settings = StatsSettings(source, most, history, disk_ratio / 100, reserved_hours)
+    need_name_server(source.connection)
     with spark_run("stats", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         found = run_stats(spark, settings, now_ms=clock.wall_ms()).to_json()
         if html is not None:

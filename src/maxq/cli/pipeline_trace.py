@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.pipeline_common import Begin, End, Options, Stores
+from maxq.cli.options import OptionalNamesrv
+from maxq.cli.pipeline_common import Begin, End, Options, Stores, need_name_server
 from maxq.cli.report import Report, Style, show
-from maxq.cli.report_input import Html, Namesrv, input_of, need_reports
+from maxq.cli.report_input import Html, input_of, need_reports
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
 from maxq.cli.times import format_time
 from maxq.runtime.system import SystemClock
@@ -23,7 +24,7 @@ MessageId = Annotated[str | None, typer.Option("-i", "--message-id", help="Tell 
 
 @app.command()
 def trace(
-    namesrv: Namesrv = None,
+    namesrv: OptionalNamesrv = None,
     store: Stores = None,
     topic: TraceTopic = None,
     begin: Begin = None,
@@ -51,6 +52,7 @@ def trace(
 
     source = input_of(tuple(topic or (_TRACE_TOPIC,)), namesrv, store, begin, end, option)
     settings = TraceSettings(source, slow_ms, grace_ms, most, store_times, message_id)
+    need_name_server(source.connection)
     with spark_run("trace", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         found = run_trace(spark, settings).to_json()
         if html is not None:

@@ -1,22 +1,16 @@
 """What the commands that make reports share: where the page goes, and which messages it is made of."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maxq.cli.options import split_assignments
+from maxq.cli.options import split_assignments, usual_name_servers
 from maxq.cli.pipeline_common import time_ms
-from maxq.cli.spark_run import DEFAULT_NAMESRV, need_spark
+from maxq.cli.spark_run import need_spark
 
 if TYPE_CHECKING:
     from maxq.pipeline.jobs.message_input import MessageInput
-
-Namesrv = Annotated[
-    str | None,
-    typer.Option("-n", "--namesrvAddr", help="Name servers, host:port separated by ';'. Else NAMESRV_ADDR."),
-]
 
 
 def _page(path: Path | None) -> Path | None:
@@ -48,6 +42,6 @@ def input_of(
     from maxq.pipeline.jobs.message_input import MessageInput
 
     if namesrv is None and not stores:
-        namesrv = os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV
+        namesrv = usual_name_servers()
     extra = split_assignments(options or (), option="--option")
     return MessageInput(topics, namesrv, tuple(stores or ()), time_ms(begin), time_ms(end), extra)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from maxq.cli.folders import folder
 from maxq.cli.long_lived import LongLived
 from maxq.cli.options import split_assignments
 from maxq.config import BrokerSettings, NamesrvSettings
@@ -48,7 +49,9 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log what h
 
 @app.command()
 def standalone(
-    store: Annotated[Path, typer.Option(help="Folder to keep messages in.", metavar="DIR")] = Path("maxq-store"),
+    store: Annotated[Path, typer.Option(parser=folder, help="Folder to keep messages in.", metavar="DIR")] = Path(
+        "maxq-store"
+    ),
     host: Annotated[str, typer.Option(help="Address to listen on and to give to clients.")] = "127.0.0.1",
     namesrv_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_NAMESRV_PORT,
     broker_port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = DEFAULT_BROKER_PORT,
@@ -61,6 +64,7 @@ def standalone(
 
     started = time.monotonic()
     configure_logging(verbose)
+    raise_file_limit()
     server = StandaloneServer(store, host, namesrv_port, broker_port, split_assignments(set_ or ()), **_seams())
     warn(server.warnings)
 
@@ -91,6 +95,7 @@ def namesrv(
     from maxq.standalone import naming_port
 
     configure_logging(verbose)
+    raise_file_limit()
     settings, warnings = NamesrvSettings.from_properties(
         _file_properties(conf, "configStorePath"), source=f"file {conf}"
     )
@@ -135,6 +140,7 @@ def broker(
     """A broker, or with --workers several of them on this machine."""
     started = time.monotonic()
     configure_logging(verbose)
+    raise_file_limit()
     settings, warnings = BrokerSettings.from_properties(
         _file_properties(conf, "brokerConfigPath"), source=f"file {conf}"
     )
@@ -245,7 +251,6 @@ def serve(
         if failures:
             raise failures[0]
 
-    raise_file_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run())

@@ -8,25 +8,42 @@ pyspark is imported when the command runs, never by the command line's start.
 
 import contextlib
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
+from maxq.cli.interrupts import ctrl_c_waits, ended_by_ctrl_c
 from maxq.errors import PipelineError
 
-DEFAULT_NAMESRV = "127.0.0.1:9876"
+_MASTER = re.compile(r"local(-cluster)?(\[[^]]+\])?|yarn|(spark|k8s)://.+")
+_MEMORY = re.compile(r"\d+[kmgt]b?", re.IGNORECASE)
 
-Namesrv = Annotated[
-    str,
-    typer.Option("-n", "--namesrvAddr", envvar="NAMESRV_ADDR", help="Name servers, host:port separated by ';'."),
-]
+
+def master_of_spark(text: str | None) -> str | None:
+    """A callback: told before Java starts, which prints a stack about it. Raises typer.BadParameter."""
+    if text is not None and not _MASTER.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is no master of Spark's: give local[2], spark://host:7077, yarn or k8s://…")
+    return text
+
+
+def java_memory(text: str) -> str:
+    """As `master_of_spark`."""
+    if not _MEMORY.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is no size of memory: give a number with its unit, such as 512m or 2g")
+    return text
+
+
 Master = Annotated[
     str | None,
-    typer.Option(help="Spark's master, such as local[4] or spark://host:7077; else spark-submit's, else all cores."),
+    typer.Option(
+        callback=master_of_spark,
+        help="Spark's master, such as local[4] or spark://host:7077; else spark-submit's, else all cores.",
+    ),
 ]
-DriverMemory = Annotated[str, typer.Option(help="Heap of Spark's Java process.")]
+DriverMemory = Annotated[str, typer.Option(callback=java_memory, help="Heap of Spark's Java process.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 DRIVER_MEMORY = "1g"
@@ -46,20 +63,26 @@ def spark_run(
         quiet: no progress bar. There is none either if standard error is no terminal.
 
     Raises:
-        PipelineError: Spark is not installed, finds no Java, or what failed in it, in one line.
+        KeyboardInterrupt: Ctrl-C, unless what it ended was a stream, for which that is the way.
+        ConfigError: a setting that is wrong, wherever that was found.
+        PipelineError: Spark is not installed, finds no Java, does not start, or what failed in it, in one line.
     """
     need_spark()
     from maxq.pipeline.registration import register
     from maxq.pipeline.session import using_session
-    from maxq.pipeline.spark.errors import SPARK_ERRORS, plain_text
+    from maxq.pipeline.spark.errors import SPARK_ERRORS, as_ours
 
-    with using_session(f"maxq {title}", master=master, driver_memory=driver_memory) as spark:
-        register(spark)
-        try:
-            with progress_bar(spark, title, quiet=quiet):
-                yield spark
-        except SPARK_ERRORS as error:
-            raise PipelineError(plain_text(error)) from error
+    try:
+        with contextlib.ExitStack() as stack:
+            with ctrl_c_waits():
+                session = using_session(f"maxq {title}", master=master, driver_memory=driver_memory)
+                spark = stack.enter_context(session)
+            stack.enter_context(ended_by_ctrl_c(spark))
+            register(spark)
+            stack.enter_context(progress_bar(spark, title, quiet=quiet))
+            yield spark
+    except SPARK_ERRORS as error:
+        raise as_ours(error) from error
 
 
 def need_spark(*others: str) -> None:

@@ -4,7 +4,6 @@ import base64
 import csv
 import datetime
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
+from maxq.cli.options import OptionalNamesrv, usual_name_servers
 from maxq.cli.report import Report, Style, show
-from maxq.cli.spark_run import DEFAULT_NAMESRV, DRIVER_MEMORY, DriverMemory, Master, spark_run
+from maxq.cli.spark_run import DRIVER_MEMORY, DriverMemory, Master, spark_run
 from maxq.errors import ConfigError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -21,14 +21,6 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _ROWS = 1000
 
 Query = Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")]
-Namesrv = Annotated[
-    str | None,
-    typer.Option(
-        "-n",
-        "--namesrvAddr",
-        help="Name servers, host:port separated by ';'. Without --store, else NAMESRV_ADDR, else 127.0.0.1:9876.",
-    ),
-]
 Stores = Annotated[
     list[str] | None,
     typer.Option("--store", metavar="DIR", help="A broker's store directory, broker up or down; may be repeated."),
@@ -49,7 +41,7 @@ Rows = Annotated[int, typer.Option(min=1, help="At most so many rows of a table;
 @app.command()
 def sql(
     query: Query,
-    namesrv: Namesrv = None,
+    namesrv: OptionalNamesrv = None,
     store: Stores = None,
     body_json: BodyJson = None,
     as_csv: AsCsv = False,
@@ -66,18 +58,21 @@ def sql(
     if parquet is not None and parquet.exists():
         raise ConfigError(f"--parquet {parquet} is there already: name a new folder")
     text = (sys.stdin.read() if query == "-" else query).strip().rstrip(";")
+    if not text:
+        raise typer.BadParameter("the query is empty: give one, such as 'SELECT * FROM topics'")
     if namesrv is None and not store:
-        namesrv = os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV
+        namesrv = usual_name_servers()
     found: list[Any] = []
     streams = as_csv or as_json  # rows are printed as they come
     quiet = streams and sys.stdout.isatty()
     with spark_run("sql", master=master, driver_memory=driver_memory, quiet=quiet) as spark:
         from maxq.pipeline.sql.views import Views
+        from maxq.pipeline.transforms.json_body import declared_schema
 
         views = Views(spark, namesrv, store or ())
         for declared in body_json or ():
             topic, _, schema = declared.partition("=")
-            views.declare_json(topic.strip(), schema.strip() or None)
+            views.declare_json(topic.strip(), declared_schema(schema.strip()) if schema.strip() else None)
         frame = views.sql(text)
         if parquet is not None:
             frame.write.parquet(str(parquet))

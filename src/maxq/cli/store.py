@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
+from maxq.cli.folders import folder
 from maxq.errors import ConfigError, MaxQError, StoreError
 from maxq.runtime.overlay_disk import OverlayDisk
 from maxq.runtime.system import SystemClock, SystemDisk
@@ -29,7 +30,9 @@ from maxq.store.tools.store_files import StoreFiles, StoreSettings
 
 app = typer.Typer(help="Store directories, offline.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The store's root directory (storePathRootDir).")]
+Directory = Annotated[
+    Path, typer.Argument(parser=folder, metavar="DIR", help="The store's root directory (storePathRootDir).")
+]
 Conf = Annotated[Path | None, typer.Option("--conf", "-c", help="broker.conf, for what the files do not show.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 HashSlots = Annotated[int, typer.Option("--hash-slots", help="maxHashSlotNum of the index files.", min=0)]

@@ -1,10 +1,23 @@
 """The command line as a user calls it: processes, their output and exit codes."""
 
+import contextlib
+import importlib
+import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
+
+from maxq.__main__ import main
+from maxq.cli.admin import ENTRIES
+
+_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -17,14 +30,78 @@ class Outcome:
 
 
 def maxq(*arguments: str, text: str = "", namesrv: str = "", cwd: Path | None = None) -> Outcome:
-    """Run `maxq …` to its end; `namesrv` goes into NAMESRV_ADDR."""
-    environment = dict(os.environ, NAMESRV_ADDR=namesrv) if namesrv else dict(os.environ)
-    done = subprocess.run(
-        [sys.executable, "-m", "maxq", *arguments],
-        input=text.encode(),
-        capture_output=True,
-        env=environment,
-        cwd=cwd,
-        timeout=60,
-    )
-    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+    """Run `maxq …` to its end, in a process of its own; `namesrv` goes into NAMESRV_ADDR.
+
+    The process is forked from one that has loaded the commands, which is four fifths of what most of them do; how they
+    start without that, `maxq_cold` and tests/unit/cli/test_cold_start.py show.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        read_end, write_end = os.pipe()
+        streams = [Connection(read_end, writable=False)]
+        streams += [Connection(os.dup(file.fileno()), readable=False) for file in (out, err)]
+        process = _FORKS.Process(target=_command, args=(arguments, _environment(namesrv), cwd, streams))
+        process.start()
+        for stream in streams:
+            stream.close()
+        writer = threading.Thread(target=_write, args=(write_end, text.encode()))
+        writer.start()
+        process.join(_SECONDS)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        writer.join()
+        code = process.exitcode
+        process.close()
+        assert code is not None and code >= 0, f"maxq {' '.join(arguments)}: killed by signal {-(code or 0)}"
+        return Outcome(code, _content(out), _content(err))
+
+
+def maxq_cold(*arguments: str, namesrv: str = "") -> Outcome:
+    """The same as a new Python, which loads what it needs."""
+    command = [sys.executable, "-m", "maxq", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=_environment(namesrv), timeout=_SECONDS)
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def load_commands() -> None:
+    """What most commands need, for `_FORKS`."""
+    for name in ("app", "messages", "store", "dlq", "timer", "transaction", "servers"):
+        importlib.import_module(f"maxq.cli.{name}")
+    for entry in ENTRIES.values():
+        importlib.import_module(entry.module)
+
+
+def _environment(namesrv: str) -> dict[str, str]:
+    return dict(os.environ, NAMESRV_ADDR=namesrv) if namesrv else dict(os.environ)
+
+
+def _command(
+    arguments: Sequence[str], environment: Mapping[str, str], cwd: Path | None, streams: Sequence[Connection]
+) -> None:
+    """In the forked process: become `maxq`."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream.fileno(), number)
+        stream.close()
+    sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing has put /dev/null in its place
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    if cwd is not None:
+        os.chdir(cwd)
+    sys.argv = ["maxq", *arguments]
+    sys.exit(main())
+
+
+def _write(pipe: int, data: bytes) -> None:
+    """Standard input of a command, which may end without having read it."""
+    with contextlib.suppress(BrokenPipeError), open(pipe, "wb") as file:
+        file.write(data)
+
+
+def _content(file: "tempfile._TemporaryFileWrapper[bytes]") -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.integration.cli.preloaded"])

@@ -9,18 +9,18 @@ import pytest
 
 from maxq.cli.admin import ENTRIES, group
 from maxq.cli.load.server_process import StandaloneProcess
-from tests.integration.cli.harness import Outcome, maxq
+from tests.integration.cli.harness import Outcome, maxq, maxq_cold
 
 
 class Admin:
     """`maxq admin` with a name server."""
 
     def __init__(self, server: StandaloneProcess) -> None:
-        self._namesrv = server.namesrv_address
+        self.namesrv = server.namesrv_address
         self.broker = f"127.0.0.1:{server.target.port}"
 
     def run(self, *arguments: str) -> Outcome:
-        return maxq("admin", *arguments, namesrv=self._namesrv)
+        return maxq("admin", *arguments, namesrv=self.namesrv)
 
     def text(self, *arguments: str) -> str:
         done = self.run(*arguments)
@@ -236,7 +236,7 @@ def test_admin_command_is_quick_when_cold(admin: Admin) -> None:
     took = []
     while len(took) < 5 and min(took, default=1) >= 0.5:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        admin.text("topicRoute", "-t", "Shop", "-l")
+        assert maxq_cold("admin", "topicRoute", "-t", "Shop", "-l", namesrv=admin.namesrv).code == 0
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(took) < 0.5, f"{took} s of CPU"

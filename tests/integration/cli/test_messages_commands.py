@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.integration.cli.harness import maxq
 
 
@@ -20,6 +22,23 @@ def test_produced_lines_are_consumed(namesrv: str) -> None:
     got = maxq("consume", "Lines", "--group", "G_lines", "--max", "500", namesrv=namesrv)
     assert got.code == 0, got.err
     assert sorted(got.out.splitlines()) == sorted(lines(500).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["produce", "a b"], "the topic name 'a b' has characters other than"),
+        (["produce", "x" * 128], "the topic name has 128 characters, more than 127"),
+        (["produce", ""], "the topic name is empty; give 1 to 127 characters"),
+        (["consume", "T", "--group", "a b"], "the group name 'a b' has characters other than"),
+        (["admin", "updateTopic", "-c", "DefaultCluster", "-t", "a b"], "the topic name 'a b' has characters other"),
+        (["admin", "updateSubGroup", "-c", "DefaultCluster", "-g", "a b"], "the group name 'a b' has characters"),
+    ],
+)
+def test_a_name_that_nobody_may_use_is_a_wrong_command_line(namesrv: str, words: list[str], why: str) -> None:
+    done = maxq(*words, text="line\n", namesrv=namesrv)
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert why in done.err and ("choose a" in done.err or "give 1" in done.err)
 
 
 def test_max_commits_exactly_what_was_printed(namesrv: str) -> None:
@@ -84,7 +103,7 @@ def test_a_send_that_fails_half_way_says_how_many_were_acknowledged(namesrv: str
     got = maxq("consume", "HalfSent", "--group", "G_half", "--max", acknowledged[1], namesrv=namesrv)
     assert set(lines(3).splitlines()) <= set(got.out.splitlines()) and len(got.out.splitlines()) == int(acknowledged[1])
     refused = maxq("produce", "Half!", text="x\n", namesrv=namesrv)
-    assert refused.code == 1 and refused.err.endswith("; no message acknowledged\n")
+    assert refused.code == 2 and refused.err.endswith("; no message acknowledged\n")
 
 
 def test_an_interrupted_send_says_how_many_were_acknowledged(namesrv: str) -> None:

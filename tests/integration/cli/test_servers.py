@@ -121,6 +121,13 @@ def test_a_ready_file_that_cannot_be_made_is_refused_before_the_start(tmp_path: 
     assert not (tmp_path / "store").exists()
 
 
+def test_a_store_without_a_name_is_refused(tmp_path: Path) -> None:
+    for words in (["standalone", "--store", "", "--broker-port", "0"], ["store", "check", ""]):
+        done = maxq(*words, cwd=tmp_path)
+        assert done.code == 2 and "'' names no folder; '.' is the current one" in done.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_second_broker_on_a_store_is_refused(tmp_path: Path, server: StandaloneProcess) -> None:
     done = maxq("standalone", "--store", str(server.store), "--namesrv-port", "0", "--broker-port", "0")
     assert done.code == 1 and str(server.store) in done.err.splitlines()[-1]

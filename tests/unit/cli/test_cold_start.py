@@ -10,6 +10,10 @@ HEAVY = {"rich", "yaml", "lark", "cryptography", "uvloop", "numpy", "pyarrow", "
 NETWORK = {"asyncio", "ssl", "maxq.client", "maxq.remoting", "maxq.protocol"}
 
 
+#: What a server needs only for some settings and requests.
+SELDOM = {"yaml", "lark", "cryptography", "rich", "maxq.pipeline", "numpy", "pyarrow", "grpc"}
+
+
 def loaded(code: str) -> set[str]:
     """Packages, and those of MaxQ, that a fresh process has loaded after `code`."""
     script = f"{code}\nimport sys; print(*sys.modules, file=sys.stderr)"
@@ -33,3 +37,32 @@ def test_admin_commands_load_the_client_and_no_server() -> None:
     )
     assert "maxq.client" in found
     assert found & (SERVERS | HEAVY) == set()
+
+
+def test_servers_load_nothing_for_settings_that_are_not_given() -> None:
+    found = loaded("import maxq.cli.app, maxq.cli.servers, maxq.standalone")
+    assert "maxq.broker" in found
+    assert found & SELDOM == set()
+
+
+def test_what_servers_load_has_no_methods_compiled_of_classes_that_nobody_uses() -> None:
+    """Text that the standard library's `dataclass` has compiled has no file."""
+    script = """
+import sys
+import maxq.cli.app, maxq.cli.servers, maxq.standalone
+
+names = {
+    value.__qualname__
+    for name, module in list(sys.modules.items()) if name.startswith("maxq.")
+    for value in vars(module).values()
+    if isinstance(value, type) and value.__module__.startswith("maxq.") and "<string>" in {
+        getattr(getattr(vars(value).get(method), "__code__", None), "co_filename", "")
+        for method in ("__init__", "__repr__", "__eq__")
+    }
+}
+print(len(names), *sorted(names))
+"""
+    count, *names = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    ).stdout.split()  # fmt: skip
+    assert int(count) <= 8, names

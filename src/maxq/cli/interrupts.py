@@ -1,0 +1,94 @@
+"""Ctrl-C while Spark works: what runs is ended in good order, where PySpark prints stacks of Python and of Java.
+
+PySpark's own handler asks Java over the connection on which the interrupted call still waits. This one asks from a
+thread, which has a connection of its own: streams are stopped, so that waiting for one returns, and jobs are cancelled,
+so that the call fails. A second Ctrl-C, or one while nobody waits for Java, ends the command as anywhere else.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+_JAVA_CALLS = "py4j"
+
+
+@contextmanager
+def ended_by_ctrl_c(spark: Any) -> Iterator[None]:
+    """For a block of the main thread; in others, which get no signals, nothing is changed.
+
+    Args:
+        spark: the session whose streams and jobs are ended.
+
+    Raises:
+        KeyboardInterrupt: in place of the error of a job that was cancelled.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    interrupt = _Interrupt(spark)
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception:
+        if interrupt.has_come:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        interrupt.wait()
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def ctrl_c_waits() -> Iterator[None]:
+    """For a block of the main thread that starts Spark: a Java whose Python ends too early stays, for good.
+
+    Raises:
+        KeyboardInterrupt: after the block, if it came in it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    come: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: come.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if come:
+        raise KeyboardInterrupt
+
+
+class _Interrupt:
+    """The handler."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        self._ending = threading.Thread(target=self._end, daemon=True)
+        self.has_come = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.has_come or not _waits_for_java(frame):
+            raise KeyboardInterrupt
+        self.has_come = True
+        self._ending.start()
+
+    def wait(self) -> None:
+        """Until what it ends has ended: waiting for a stream returns before the call that stops it."""
+        if self.has_come:
+            self._ending.join()
+
+    def _end(self) -> None:
+        for query in self._spark.streams.active:
+            query.stop()
+        self._spark.sparkContext.cancelAllJobs()
+
+
+def _waits_for_java(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] == _JAVA_CALLS:
+            return True
+        frame = frame.f_back
+    return False
