@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
+COLD := pip|setuptools|Cython|mypy|mypyc|fontTools|pyspark/(ml|mllib|pandas)
 HOT := $(wildcard src/maxq/*/*_cy.py src/maxq/*/*/*_cy.py src/maxq/*/*.pxd)
 ROUNDS ?= 50
 HA_ROUNDS ?= 30
@@ -27,8 +28,9 @@ $(VENV)/.ready: pyproject.toml setup.py $(HOT)
 	@# Compiled beside the downloads; pip's own build waits for it, takes what is there and says what fails.
 	@$(BIN)/python setup.py -q build_ext --inplace >/dev/null 2>&1 & \
 	  $(PIP) --no-build-isolation -e '.[dev]'; status=$$?; wait; exit $$status
-	@# Bytecode: a server starts in half the time, also where Python may not write it. Packages' own tests need none.
-	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib src; true
+	@# Bytecode: a server starts in half the time, also where Python may not write it. What set-up, types or nobody
+	@# loads needs none: a third of it all.
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|-packages/($(COLD))/' $(VENV)/lib src; true
 	@touch $@
 
 setup: $(VENV)/.ready ## virtual environment, dependencies, compiled modules
@@ -48,8 +50,9 @@ demo-dledger: setup ## three brokers elect their master, which is killed three t
 	$(BIN)/python -m maxq.cli.demo_dledger
 
 test: setup java ## set up and run every check in its short form
+	@# Three processes on two cores: many tests wait, for clocks, disks and each other.
 	@$(MAKE) --no-print-directory -j2 lint types collected
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not interop and not slow' tests
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not interop and not slow' tests
 
 lint: setup ## ruff and the import contracts
 	$(BIN)/ruff check src tests benches fuzz setup.py
@@ -82,7 +85,7 @@ torture: setup ## kill -9 under load, real processes, alone, as master and slave
 fuzz: setup ## every parser of outside bytes, for longer
 	$(BIN)/python -m fuzz.run
 
-interop: setup ## against the Java and C++ originals (needs a JDK and Maven; 20 minutes)
+interop: setup ## against the Java and C++ originals (needs a JDK and Maven; 1 to 2 hours on 2 cores)
 	$(BIN)/python -m pytest --durations=10 tests/interop
 
 bench: setup ## side by side with Apache RocketMQ (needs a JDK and Maven): BENCH='--only send_1k'

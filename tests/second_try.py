@@ -1,6 +1,6 @@
 """A test that failed beside the rest of the suite is tried once more, and its failure is shown even if that passes.
 
-Most tests run real processes, sockets and clocks, two at a time on two cores. Those that say whether messages survive
+Most tests run real processes, sockets and clocks, three at a time on two cores. Those that say whether messages survive
 have no second try: what they see once is a fault of the product, and so is what a seed finds. Those beside Java's
 servers have none either, for it would meet the topics, groups and dead brokers of the first.
 """

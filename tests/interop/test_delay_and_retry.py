@@ -27,6 +27,7 @@ from tests.interop.servers import Broker, JavaBroker, MaxqBroker, MaxqNamesrv, f
 pytestmark = pytest.mark.interop
 LEVELS = {"messageDelayLevel": "1s 2s 1s 1s 1s 1s 1s 1s"}  # the first try comes back by level 3
 COUNT = 6
+LATE_MOST_MS = 2_000  # both brokers were 60 ms late with 15 processes waiting for two processors
 
 
 @dataclass
@@ -159,13 +160,25 @@ def _bodies(topic: str) -> list[str]:
     return [f"{topic}|{number}|" for number in range(COUNT)]
 
 
+def _late_ms(place: Place, rows: list[dict[str, Any]], delay_ms: int) -> list[int]:
+    """How late each message was put into its topic: by the records of the broker, for it answers for its own time, and
+    not for that of a client which starts on a busy machine."""
+    listed = maxq("store", "messages", str(place.broker.store), "--json")
+    assert listed.code == 0, listed.err
+    records = map(json.loads, listed.out.splitlines())
+    waits_from = {
+        record["uniqKey"]: record["storeTimestamp"] for record in records if record["topic"] == "SCHEDULE_TOPIC_XXXX"
+    }
+    return [row["storeTimestamp"] - waits_from[row["msgId"]] - delay_ms for row in rows]
+
+
 async def test_delayed_messages_come_once_and_not_early(place: Place, clients: OurClients | JavaClients) -> None:
     topic = await _created(place, _name(place, clients, "Delayed"))
     await clients.send(place, topic, level=2)
     rows = await clients.consume(place, topic, COUNT, quiet=1)
     assert sorted(row["body"] for row in rows) == _bodies(topic)
-    waited = [row["storeTimestamp"] - row["bornTimestamp"] for row in rows]
-    assert min(waited) >= 2000 and max(waited) < 30_000  # late only as a busy machine is
+    late = _late_ms(place, rows, 2000)
+    assert min(late) >= 0 and max(late) <= LATE_MOST_MS, late
     assert {row["properties"]["DELAY"] for row in rows} == {"2"}
     assert {row["topic"] for row in rows} == {topic}
 

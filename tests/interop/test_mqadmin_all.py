@@ -117,9 +117,12 @@ def test_mqadmin_prints_the_same_for_our_servers_and_javas(
     expected = json.loads((DATA / "differences.json").read_text()) if servers.mixture == "ours" else {}
     views = {one.name: one.view for one in todo}
     different = {name for name in java if not same(views[name], found[name], java[name])}
-    assert different == {name for name, entry in expected.items() if version in entry["versions"]}, {
-        name: {"java": java[name], "here": found[name]} for name in different
-    }
+    known = {name for name, entry in expected.items() if version in entry["versions"]}
+    assert different == known, json.dumps(
+        {name: {"java": java.get(name), "here": found.get(name)} for name in different ^ known},
+        indent=1,
+        ensure_ascii=False,
+    )
 
 
 def same(view: str, here: list[str], java: list[str]) -> bool:

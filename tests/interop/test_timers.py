@@ -1,6 +1,7 @@
 """Messages with a delivery time: Java's clients and ours, at our broker and at Java's, and stores that change hands."""
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,13 +22,16 @@ from maxq.api import (
     async_push_consumer,
 )
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.store.timer.timer_record import TIMER_TOPIC
+from tests.integration.cli.harness import maxq
 from tests.interop.java_driver import JavaDriver
 from tests.interop.servers import Broker, JavaBroker, MaxqBroker, MaxqNamesrv, free_port_base, stopping
 
 pytestmark = pytest.mark.interop
 
 SETTINGS = {"recallMessageEnable": "true", "timerWheelEnable": "true", "mappedFileSizeTimerLog": "104000"}
-LATE_MOST_MS = 10_000  # a busy machine, and Java's threads that look every 100 ms
+LATE_MOST_MS = 3_000  # both brokers were 1 s late, their precision, with 15 processes waiting for two processors
+LATE_AT_START_MS = 20_000
 Rows = list[dict[str, Any]]
 
 
@@ -131,24 +135,36 @@ async def consume(namesrv: str, topic: str, count: int, quiet: float = 2.5, grou
     return found
 
 
-def check(found: list[MessageExt], ids: list[str], *, late_ms: int = LATE_MOST_MS) -> None:
+def check(found: list[MessageExt], ids: list[str], broker: Broker, *, late_ms: int = LATE_MOST_MS) -> None:
+    """They came once, not early, and not late: a broker answers for the time since it had them and they were due."""
     assert Counter(message.msg_id for message in found) == Counter(ids)
-    late = [message.store_timestamp - int(message.body) for message in found]
-    assert min(late) >= 0 and max(late) <= late_ms, late
+    early = [message.store_timestamp - int(message.body) for message in found]
+    assert min(early) >= 0, early
+    there = {message.msg_id: message.store_timestamp for message in found} | arrivals(broker)
+    late = [message.store_timestamp - max(int(message.body), there[message.msg_id]) for message in found]
+    assert max(late) <= late_ms, late
+
+
+def arrivals(broker: Broker) -> dict[str, int]:
+    """Id of a message that waited → when the broker stored it; one that is due when it comes does not wait."""
+    listed = maxq("store", "messages", str(broker.store), "--json")
+    assert listed.code == 0, listed.err
+    records = map(json.loads, listed.out.splitlines())
+    return {record["uniqKey"]: record["storeTimestamp"] for record in records if record["topic"] == TIMER_TOPIC}
 
 
 def test_every_message_comes_once_and_when_it_is_due(place: Place, clients: Clients) -> None:
     topic = f"Due{type(clients).__name__}"
     asyncio.run(create(place, topic))
     ids = clients.send(place.namesrv, topic, [1_500, 2_000, 3_000, 2_750, 4_100, 5_000])
-    check(asyncio.run(consume(place.namesrv, topic, len(ids))), ids)
+    check(asyncio.run(consume(place.namesrv, topic, len(ids))), ids, place.broker)
 
 
 def test_what_is_taken_back_never_comes(place: Place, clients: Clients) -> None:
     topic = f"Back{type(clients).__name__}"
     asyncio.run(create(place, topic))
     ids = clients.send(place.namesrv, topic, [8_000, 9_000, 10_000, 10_000, 9_000, 8_000], recall=3)
-    check(asyncio.run(consume(place.namesrv, topic, 3)), ids[3:])
+    check(asyncio.run(consume(place.namesrv, topic, 3)), ids[3:], place.broker)
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -168,12 +184,12 @@ def test_a_store_changes_hands_with_messages_in_flight(
             ids = OurClients().send(namesrv.address, topic, delays)
             gone = OurClients().send(namesrv.address, topic, [40_000, 41_000], recall=2)
             early = asyncio.run(consume(namesrv.address, topic, 3, quiet=1.5))
-            check(early, ids[:3])
+            check(early, ids[:3], first)
             first.stop() if how == "stop" else first.kill()
         then = started(then_kind, folder, jars, namesrv.address)
         with stopping(then):
             found = asyncio.run(consume(namesrv.address, topic, 7, quiet=3, group="CG2"))
         known = {message.msg_id for message in early}
         late = [message for message in found if message.msg_id not in known]
-        check(late, ids[3:], late_ms=20_000)
+        check(late, ids[3:], then, late_ms=LATE_AT_START_MS)
         assert not {message.msg_id for message in late} & set(gone)

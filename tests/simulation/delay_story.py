@@ -11,12 +11,9 @@ What is sent has a delivery time or a delay level; some are recalled. The rules:
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, ClassVar, Final
-from unittest.mock import patch
 
 from maxq.broker.schedule_message.delay_hook import DelayHook
 from maxq.broker.schedule_message.delay_levels import DelayLevels
@@ -28,32 +25,19 @@ from maxq.protocol.message_properties import decode_properties
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_copy_cy import RecordCopy
 from maxq.store.store_results import PutMessageResult
-from maxq.store.timer import roll_window, timer_message_store, timer_wheel
 from maxq.store.timer.timer_record import delete_key
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
-from tests.unit.broker.timer.timer_world import TOPIC, TimerWorld
+from tests.unit.broker.timer.timer_world import TOPIC, TimerWorld, small_wheel
 
-SLOTS: Final = 20_000
 LEVELS: Final = "1s 3s 10s 20s"
 DELAYS_MS: Final = (50, 900, 3_000, 10_000, 45_000, 100_000)
 JUMPS_MS: Final = (300, 1_000, 2_500, 10_000, 60_000, 400_000)
 CHECKS_AFTER_MS: Final = 1_000
 LATE_MOST_MS: Final = 300  # beyond the precision
 GIVE_UP_MS: Final = 1_500_000
-
-
-@contextmanager
-def small_wheel() -> Iterator[None]:
-    """Timers have a wheel of SLOTS: the simulated disk looks at every page of a file to find those that changed."""
-    with (
-        patch.multiple(timer_wheel, SLOTS=SLOTS, WHEEL_SIZE=SLOTS * timer_wheel.SLOT_SIZE),
-        patch.object(timer_message_store, "SLOTS", SLOTS),
-        patch.object(roll_window, "SLOTS_PER_LAP", SLOTS // 2),
-    ):
-        yield
 
 
 class DelayNode(TimerWorld):

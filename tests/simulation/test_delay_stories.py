@@ -11,8 +11,8 @@ from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.campaign import regressions, tell
-from tests.simulation.delay_story import DelayNode, small_wheel
-from tests.unit.broker.timer.timer_world import TOPIC
+from tests.simulation.delay_story import DelayNode
+from tests.unit.broker.timer.timer_world import TOPIC, small_wheel
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

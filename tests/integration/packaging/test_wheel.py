@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+TRANSLATED = ROOT / "build" / "cython"
 NEEDED = {"maxq", "uvloop", "orjson", "zstandard", "lz4", "cryptography", "typer", "rich"}
 NOT_WANTED = {"pyspark", "pyarrow", "pandas", "pytest", "mypy", "cython"}
 DISCOVERED = {"pyspark_maxq", "pyspark_maxq_store", "pyspark_maxq_cluster"}  # by Spark, as its formats
@@ -33,7 +34,8 @@ def quick_compiler(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of what git has, so that nothing built before slips in."""
+    """Built from a copy of what git has, so that nothing built before slips in but the C that set-up has made of just
+    these modules: what is older than its module is made anew."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     source.mkdir()
@@ -45,7 +47,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if path.exists():
                 tar.add(path, os.fsdecode(name))
     with tarfile.open(archive) as tar:
-        tar.extractall(source, filter="data")
+        tar.extractall(source, filter="data")  # with the times of the files
+    if TRANSLATED.is_dir():
+        shutil.copytree(TRANSLATED, source / TRANSLATED.relative_to(ROOT))
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
     environment = dict(os.environ)
     if shutil.which("cc"):
