@@ -12,8 +12,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
+from maxq.runtime.file_holes import HoledMemory, data_ranges, holes_take_room
 from maxq.runtime.interfaces import DiskLock, DiskUsage, FileInfo, MappedRegion
-from maxq.runtime.system import SystemDisk, data_ranges
+from maxq.runtime.system import SystemDisk
 
 #: Files at least this long are mapped copy-on-write instead of being copied.
 _PRIVATE_FROM = 64 << 20
@@ -29,8 +30,11 @@ class PrivateRegion:
         length = os.fstat(self._file.fileno()).st_size
         if length != size:
             raise ValueError(f"{path}: {length} bytes, expected {size}")
-        self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY)
-        self._view = memoryview(self._map)
+        fd = self._file.fileno()
+        if holes_take_room(fd, size):
+            self._view = memoryview(HoledMemory(fd, size).memory)
+        else:
+            self._view = memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_COPY))
         self._written: list[tuple[int, int]] = []
 
     @property

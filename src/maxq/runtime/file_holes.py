@@ -1,0 +1,85 @@
+"""Where a file has no data, and how to read over such places.
+
+To read a hole of a file of tmpfs through a mapping, the kernel gives it a page: where there is no room the reader dies
+(SIGBUS), and where there is some, it is taken by who only reads. So such a file is mapped where it has data, and the
+addresses between are memory that nobody has written. No other file system does that.
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+
+_PROTECTION = mmap.PROT_READ | mmap.PROT_WRITE
+_FIXED = 0x10  # MAP_FIXED
+_NO_RESERVE = 0x4000  # MAP_NORESERVE
+_FAILED = ctypes.c_void_p(-1).value
+_TMPFS = 0x01021994  # f_type, the first word of struct statfs
+_STATFS_WORDS = 32  # more than it has
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+
+
+def data_ranges(fd: int, start: int, end: int) -> list[tuple[int, int]]:
+    """The parts of bytes [start, end) of an open file that are not holes; all where the file system cannot tell."""
+    ranges: list[tuple[int, int]] = []
+    while start < end:
+        try:
+            begin = os.lseek(fd, start, os.SEEK_DATA)
+            start = os.lseek(fd, begin, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # no data behind start
+                break
+            return [*ranges, (start, end)]
+        if begin < end:
+            ranges.append((begin, min(start, end)))
+    return ranges
+
+
+def holes_take_room(fd: int, size: int) -> bool:
+    """Has an open file of `size` bytes holes that would be filled by reading them through a mapping?"""
+    facts = (ctypes.c_long * _STATFS_WORDS)()
+    if _libc.fstatfs(fd, facts) or facts[0] != _TMPFS:
+        return False
+    return sum(stop - begin for begin, stop in data_ranges(fd, 0, size)) < size
+
+
+class HoledMemory:
+    """The bytes of an open file, mapped copy-on-write where it has data.
+
+    Attributes:
+        memory: the bytes, zeros in holes; mapped for as long as somebody holds it. What is written here stays here.
+    """
+
+    def __init__(self, fd: int, size: int) -> None:
+        """`fd`: to be left open for `catch_up`.
+
+        Raises:
+            OSError: the kernel gives no more mappings (vm.max_map_count), each stretch of data needs one.
+        """
+        self._fd = fd
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+        self.memory = mmap.mmap(-1, size, flags=flags, prot=_PROTECTION)
+        self._holes = [(0, size)]
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Show what somebody has written into holes since. What was written to `memory` there is lost."""
+        left: list[tuple[int, int]] = []
+        for start, end in self._holes:
+            for begin, stop in data_ranges(self._fd, start, end):
+                self._show(begin, stop)
+                if start < begin:
+                    left.append((start, begin))
+                start = stop
+            if start < end:
+                left.append((start, end))
+        self._holes = left
+
+    def _show(self, begin: int, stop: int) -> None:
+        here = ctypes.addressof(ctypes.c_char.from_buffer(self.memory, begin))
+        flags = mmap.MAP_PRIVATE | _FIXED | _NO_RESERVE
+        if _libc.mmap(here, stop - begin, _PROTECTION, flags, self._fd, begin) == _FAILED:
+            code = ctypes.get_errno()
+            raise OSError(code, f"bytes {begin} to {stop} of a file with holes are not mapped: {os.strerror(code)}")
