@@ -1,7 +1,7 @@
 """Many lives of simulated clusters: `python -m tests.simulation.raft.campaign --seeds n --first s`.
 
 Three kinds: groups of our members only (ours), groups of three with one or two that follow Java's rules (mixed,
-java_member.py), and ours over the shipped file store on simulated disks (stored).
+the folder java), and ours over the shipped file store on simulated disks (stored).
 With `--mutations` instead: each planted bug of mutations.py must be noticed within `--within` seeds. Exit 1 if a seed
 fails (it prints its story; put it into regressions.txt), or if a bug is not noticed.
 """

@@ -282,7 +282,7 @@ MIXED_KINDS: Final = (
 
 
 class MixedStory(RaftStory):
-    """The same with one or two members of Java's (java_member.py), in groups of three."""
+    """The same with one or two members of Java's (the folder java), in groups of three."""
 
     clients_stop = False  # a Java leader has no barrier: without an append it commits nothing of older terms
 

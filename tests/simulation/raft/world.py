@@ -36,7 +36,7 @@ from maxq.replication.raft.outputs import (
 from maxq.testing.sim_disk import PowerLoss
 from maxq.testing.sim_rng import SimRng
 from tests.simulation.raft.history import History, Operation
-from tests.simulation.raft.java_member import JavaMember
+from tests.simulation.raft.java.member import JavaMember
 from tests.simulation.raft.sim_ledger import BrokenRuleError, SimLedger, Wrote
 from tests.simulation.raft.watch import Watch
 
