@@ -8,7 +8,7 @@ import pytest
 
 from maxq.cli.load.server_process import ServerProcess
 from tests.integration.cli.harness import maxq
-from tests.interop.servers import free_port_base
+from tests.interop.servers import free_port_base, wait_until
 
 MEMBERS = ("n0", "n1", "n2")
 
@@ -33,11 +33,17 @@ def test_what_was_appended_is_there_when_the_leader_was_killed(
     options, servers = group
     index, position = maxq(*options, "append", "first").out.split()
     assert int(position) > 0
-    rows = json.loads(maxq(*options, "status", "--json").out)
-    assert [row["member"] for row in rows] == list(MEMBERS)
-    assert sorted(row["role"] for row in rows) == ["FOLLOWER", "FOLLOWER", "LEADER"]
-    leader = next(row["member"] for row in rows if row["role"] == "LEADER")
-    to = next(member for member in MEMBERS if member != leader)
+    roles: dict[str, str] = {}
+
+    def settled() -> bool:
+        """Two members elect a leader before the third one is there, which follows when the leader has reached it."""
+        rows = json.loads(maxq(*options, "status", "--json").out)
+        roles.update((row["member"], row["role"]) for row in rows)
+        return sorted(row["role"] for row in rows) == ["FOLLOWER", "FOLLOWER", "LEADER"]
+
+    wait_until(settled, 30, "one leads and two follow")
+    assert list(roles) == list(MEMBERS)
+    to = next(member for member in MEMBERS if roles[member] == "FOLLOWER")
     assert f"{to} leads group g" in maxq(*options, "transfer", to).out
     servers[to].kill()
     assert len(maxq(*options, "append", text="second\nthird\n").out.splitlines()) == 2

@@ -12,6 +12,7 @@ from maxq.replication.dledger.client_requests import ClientRequests
 from maxq.replication.dledger.config import dledger_config, parse_peers
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.replication.raft.outputs import Role
+from maxq.store.dledger.interfaces import TermState
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.replication.dledger.memory_ledger import MemoryLedger
@@ -140,6 +141,31 @@ def test_a_leader_without_power_is_replaced_when_patience_ends(seed: int) -> Non
             await asyncio.sleep(0.01)
             new = next((m for m in group.members.values() if m is not old and m.server.role is Role.LEADER), None)
         assert group.world.loop.time() - off_at < 2.5
+
+    simulate(story, seed)
+
+
+@pytest.mark.parametrize(("term", "within_s"), [(0, 0.3), (7, 1.5)], ids=["never elected", "of a later term"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_member_that_comes_late_is_no_candidate_for_long(seed: int, term: int, within_s: float) -> None:
+    """The leader asks for it again and again; if it is in a later term, the others elect in one later still."""
+
+    async def story(group: Group) -> None:
+        *first, late = group.members.values()
+        for member in first:
+            await member.start()
+        await group.append(b"without it")
+        leader = await group.leader()
+        late.ledger.store_term(TermState(term, late.name if term else None))
+        await late.start()
+        began = group.world.loop.time()
+        while late.server.role is not Role.FOLLOWER:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert group.world.loop.time() - began < within_s
+        assert late.server.node.term > term
+        assert term or late.server.leader_id == leader.name, "it has disturbed nobody"
+        await group.append_at_last(b"with three")
+        await group.equal()
 
     simulate(story, seed)
 
