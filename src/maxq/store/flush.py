@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 _NOWHERE = 1 << 62
 _LATE_STEP = 32 << 20  # bytes
-_SMALL = 16 << 10  # bytes of a group that needs no thread
+_SMALL = 16 << 10  # bytes of a group that the loop may sync itself
+_MODEST = 1 << 20  # bytes of a group that needs no thread
 _LARGE_PAGE = 2 << 20  # of the page cache, at most
 
 Piece = tuple[MappedFile, int, int]  # bytes [start, end) of a file
@@ -128,12 +129,14 @@ class CommitLogFlusher:
         self._in_flight.add_done_callback(lambda future: self._job_ended(future, end, timestamp))
 
     def _commit_without_thread(self, piece: Piece, end: int, timestamp: int) -> bool:
-        """A small group commit that no thread does, but the loop while the disk is quick, else the kernel by itself.
+        """A group commit that no thread does, but the loop if it is small and the disk quick, else the kernel by
+        itself: a thread costs nine futex calls and a turn for each group, a third of SYNC_FLUSH (benches/README.md).
         False: neither is possible here and now. The loop does not wait if nobody else does (ASYNC_FLUSH), nor as a
-        DLedger leader's: its followers' disks may be quicker. Large groups are those of a busy loop, whose processor
-        the kernel's worker would have to share; a thread finds another one."""
+        DLedger leader's: its followers' disks may be quicker. What is written of an interval (ASYNC_FLUSH) would keep
+        the kernel's worker busy, on the loop's processor; a thread finds another one."""
         file, start, flushed = piece
-        job = self._context.jobs.begin() if flushed - start <= _SMALL else None
+        size = flushed - start
+        job = self._context.jobs.begin() if size <= _MODEST else None
         if job is None:
             return False
 
@@ -146,7 +149,7 @@ class CommitLogFlusher:
                 self._context.jobs.end(job)
 
         try:
-            may_wait = self.is_sync and not self._context.is_leading
+            may_wait = size <= _SMALL and self.is_sync and not self._context.is_leading
             is_done = may_wait and flush_at_once(file.region)
         except OSError as error:
             done(error)
