@@ -22,6 +22,7 @@ from maxq.api import Message, MessageExt, async_admin, async_producer
 from maxq.cli.load.server_process import StandaloneProcess
 from maxq.client.producer import Producer
 from maxq.errors import MaxQError
+from tests.integration.pop_places import until
 
 TOPIC = "Torture"
 DELAYS_MS = (1_000, 2_000, 1_000, 3_000)
@@ -30,6 +31,7 @@ SETTINGS = {
     "mappedFileSizeTimerLog": "104000",
 }  # fmt: skip
 SENDERS = 4
+LEAST = 30  # messages that are acknowledged before each kill
 SETTLE_SECONDS = 60
 
 
@@ -101,7 +103,13 @@ async def torture(folder: Path, rounds: int, seed: int, settings: Mapping[str, s
         ) as producer:
             senders = [asyncio.create_task(run.send(producer)) for _ in range(SENDERS)]
             for _ in range(rounds):
+                wanted = len(run.acknowledged) + LEAST
+
+                async def are_sent(wanted: int = wanted) -> bool:
+                    return len(run.acknowledged) >= wanted and bool(run.recalled)
+
                 await asyncio.sleep(rng.uniform(0.5, 2.5))
+                await until(are_sent, "messages are acknowledged, and some taken back")
                 server.kill()
                 await asyncio.to_thread(server.start_again)
             for sender in senders:

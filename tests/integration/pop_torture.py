@@ -65,18 +65,23 @@ class Run:
         await until(enough_came, "messages are received")
 
     async def send(self, namesrv: str, count: int) -> None:
-        """Each number once; what fails may be there or not."""
-        numbers = range(self.next_number, self.next_number + count)
-        self.next_number += count
+        """Until so many are acknowledged. Each number once; what fails may be there or not."""
         async with async_producer("PG", namesrv, retry_times_when_send_failed=0) as producer:
 
-            async def send_one(number: int) -> None:
+            async def send_one() -> None:
+                number, self.next_number = self.next_number, self.next_number + 1
                 with contextlib.suppress(MaxQError):
                     result = await producer.send(Message(TOPIC, b"%d" % number))
                     if result.send_status is SendStatus.SEND_OK:
                         self.sent.add(number)
 
-            await asyncio.gather(*map(send_one, numbers))
+            enough = len(self.sent) + count
+
+            async def were_sent() -> bool:
+                await asyncio.gather(*(send_one() for _ in range(enough - len(self.sent))))
+                return len(self.sent) == enough
+
+            await until(were_sent, f"{count} messages are acknowledged")
 
     async def live(self, namesrv: str, name: str) -> None:
         """One member after the other, each until it dies."""

@@ -30,6 +30,7 @@ from maxq.protocol.message import Message, decode_record
 from tests.integration.maxq_process import Process, StoredProcess
 
 TOPICS = ("Torture_A", "Torture_B")
+AT_LEAST = 20  # messages that are acknowledged before and after what a round does
 _POLL_S = 0.02
 _IN_FLIGHT = 6
 
@@ -220,7 +221,7 @@ class ReplicationTorture(ABC):
 
     async def acknowledges_again(self) -> None:
         """Until some more messages are acknowledged."""
-        wanted = self.senders.acknowledged + 20
+        wanted = self.senders.acknowledged + AT_LEAST
         await self.until(lambda: self.senders.acknowledged >= wanted, "no sends are acknowledged")
 
     async def until(self, holds: Callable[[], bool] | Callable[[], Awaitable[bool]], otherwise: str) -> None:

@@ -49,6 +49,7 @@ SETTINGS = {
     "maxIndexNum": "4000",
 }
 START_TIMEOUT_S = 60.0
+LEAST = 20  # messages that are acknowledged before a kill under load
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +139,14 @@ class Torture:
 
     async def _load(self, process: asyncio.subprocess.Process, name_server: str, seconds: float) -> None:
         """Send from several producers; the process is killed in the middle of it."""
+        enough = len(self.acknowledged) + LEAST
         senders = [asyncio.ensure_future(self._send(name_server, number)) for number in range(3)]
         for pause in (0.0, seconds / 2):  # as the first messages come, and in the middle
             await asyncio.sleep(pause)
             await asyncio.to_thread(self._check, "while the broker was writing")
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while len(self.acknowledged) < enough and not all(sender.done() for sender in senders):  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.01)
         await asyncio.sleep(seconds / 2)
         process.kill()
         await process.wait()

@@ -47,7 +47,7 @@ async def test_after_a_kill_what_was_acknowledged_stays_away_and_what_was_given_
 ) -> None:
     broker = await start_broker(**QUICK)
     await _filled(broker, 40)
-    first, second = await popped(broker, max_msg_nums=10), await popped(broker, max_msg_nums=10, invisible_time=3_000)
+    first, second = await popped(broker, max_msg_nums=10), await popped(broker, max_msg_nums=10, invisible_time=5_000)
     await batch_ack(broker, first)
     await ack(broker, second[0])
     successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
@@ -75,7 +75,7 @@ async def test_handles_from_before_a_kill_acknowledge(start_broker: Start, tmp_p
 async def test_a_stop_hands_over_what_is_open_as_javas_records(start_broker: Start) -> None:
     broker = await start_broker(**QUICK)
     await _filled(broker, 8, queues=1)
-    given = await popped(broker, invisible_time=4_000)
+    given = await popped(broker, invisible_time=6_000)
     await batch_ack(broker, given[:5])
     await broker.stop()
     broker = await start_broker(**QUICK)
@@ -90,7 +90,7 @@ async def test_a_stop_hands_over_what_is_open_as_javas_records(start_broker: Sta
     points = [record for record in _records(broker, REVIVE, handle.revive_qid) if record.tags == "ck"]
     point = PopCheckPoint.decode(points[0].body)
     assert (point.topic, point.group, point.num, point.diffs) == ("T", GROUP, 3, [5, 6, 7])
-    assert (point.pop_time, point.invisible_time) == (handle.pop_time, 4_000)
+    assert (point.pop_time, point.invisible_time) == (handle.pop_time, 6_000)
     assert points[0].uniq_key == point.unique_key
     assert points[0].properties[const.PROPERTY_TIMER_DELIVER_MS] == str(point.revive_time - 1_000)
     await until(lambda: broker.controller.offsets.query_offset(REVIVE_GROUP, REVIVE, handle.revive_qid) >= 0)
@@ -122,9 +122,7 @@ async def test_what_is_hidden_for_longer_than_the_timer_keeps_is_handed_over_too
 
 
 def _put(broker: RunningBroker, tag: str, body: bytes, queue_id: int = 3) -> None:
-    broker.controller.store.put_message(
-        MessageExtBrokerInner(REVIVE, queue_id, body, {const.PROPERTY_TAGS: tag})
-    )
+    broker.controller.store.put_message(MessageExtBrokerInner(REVIVE, queue_id, body, {const.PROPERTY_TAGS: tag}))
 
 
 async def test_javas_check_points_and_acks_are_read(start_broker: Start) -> None:

@@ -144,7 +144,7 @@ async def test_an_operator_is_told_why_a_message_is_late(start_broker: Start) ->
     broker.create_topic("T")
     await send_in(broker, 200, b"late")
     code = RequestCode.MAXQ_INSPECT_TIMER_MESSAGE
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             entries = (await timers(broker, code, key="late"))["entries"]
             if entries and entries[0]["state"] == "LATE":

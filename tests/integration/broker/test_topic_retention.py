@@ -121,7 +121,7 @@ async def test_retention_by_time_hides_what_is_older(broker: RunningBroker) -> N
     store = broker.controller.store
     assert store.min_offset("orders", 0) == 0
     retention = broker.controller.operations.retention
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while store.min_offset("orders", 0) == 0:
             await asyncio.sleep(0.05)
             await retention.look()

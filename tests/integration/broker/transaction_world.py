@@ -66,7 +66,7 @@ class TransactionClient:
         self.questions.put_nowait(Question(header, dict(request.ext), decode_record(request.body_bytes)))
 
     async def question(self) -> Question:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             return await self.questions.get()
 
     async def prepare(self, topic: str, body: bytes = b"x", *, queue_id: int = 0, **properties: str) -> Half:

@@ -54,7 +54,7 @@ def test_max_commits_exactly_what_was_printed(namesrv: str) -> None:
 def test_readers_that_pop_share_a_topic_and_acknowledge_what_they_print(namesrv: str) -> None:
     maxq("produce", "Popped", text=lines(40), namesrv=namesrv)
     seen: list[str] = []
-    for more in (("--max", "25", "--invisible", "1"), ("--idle", "1.5")):
+    for more in (("--max", "25", "--invisible", "1"), ("--max", "15"), ("--idle", "0.3")):
         got = maxq("consume", "Popped", "-g", "G_popped", "--pop", *more, namesrv=namesrv)
         assert got.code == 0, got.err
         seen += got.out.splitlines()

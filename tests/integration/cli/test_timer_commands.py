@@ -27,13 +27,11 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
 
 async def send(namesrv: str, topic: str, *dues_ms: int) -> list[str]:
     """Ids of messages that are due at these moments, sent in this order."""
-    ids = []
+    messages = [Message(topic, b"body") for _ in dues_ms]
+    for message, due_ms in zip(messages, dues_ms, strict=True):
+        message.deliver_time_ms = due_ms
     async with async_producer("PG_Timers", namesrv) as producer:
-        for due_ms in dues_ms:
-            message = Message(topic, b"body")
-            message.deliver_time_ms = due_ms
-            ids.append((await producer.send(message)).msg_id)
-    return ids
+        return [result.msg_id for result in await producer.send_many(messages)]
 
 
 def objects(outcome: Outcome) -> Any:
@@ -84,7 +82,7 @@ def test_what_waits_is_listed_in_the_order_of_time_and_can_be_taken_back(
 def test_late_messages_say_why_and_files_tell_the_same(stopped: StandaloneProcess) -> None:
     namesrv, broker = stopped.namesrv_address, f"{stopped.target.host}:{stopped.target.port}"
     due = now_ms()
-    dues = [due + 1_500 + number * 10 for number in range(MANY)] + [due + HOUR_MS]
+    dues = [due + 3_000 + number * 5 for number in range(MANY)] + [due + HOUR_MS]
     ids = asyncio.run(send(namesrv, "TimerLate", *dues))
     deadline = time.monotonic() + 30
     while True:

@@ -38,7 +38,7 @@ async def test_members_split_the_queues_and_split_again_when_one_comes_or_goes(n
             await eventually(lambda: len(held(first, topic)) == 8, "the only member holds all queues")
             async with member(namesrv, group, topic, got[1]) as second:
                 await eventually(
-                    lambda: len(held(first, topic)) == len(held(second, topic)) == 4, "two members hold four each", 15
+                    lambda: len(held(first, topic)) == len(held(second, topic)) == 4, "two members hold four each"
                 )
                 assert not held(first, topic) & held(second, topic)
                 third = member(namesrv, group, topic, got[2])
@@ -46,12 +46,9 @@ async def test_members_split_the_queues_and_split_again_when_one_comes_or_goes(n
                 await eventually(
                     lambda: sorted(len(held(c, topic)) for c in (first, second, third)) == [2, 3, 3],
                     "three members hold 3, 3, 2",
-                    15,
                 )
                 await third.shutdown()
-                await eventually(
-                    lambda: len(held(first, topic)) == len(held(second, topic)) == 4, "four each again", 15
-                )
+                await eventually(lambda: len(held(first, topic)) == len(held(second, topic)) == 4, "four each again")
                 await producer.send_many([Message(topic, b"%d" % n) for n in range(80, 160)])
                 await eventually(
                     lambda: {body for c in got for body in c.bodies} == {b"%d" % n for n in range(160)}, "every message"

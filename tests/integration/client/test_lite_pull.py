@@ -124,7 +124,7 @@ async def test_two_subscribers_share_the_queues(namesrv: str, name: Name) -> Non
     await first.subscribe(topic)
     await second.subscribe(topic)
     async with first, second:
-        await eventually(lambda: len(first.assignment()) == len(second.assignment()) == 2, "two queues each", 10)
+        await eventually(lambda: len(first.assignment()) == len(second.assignment()) == 2, "two queues each")
         assert not first.assignment() & second.assignment()
 
 

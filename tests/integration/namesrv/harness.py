@@ -18,6 +18,8 @@ from maxq.protocol.header.namesrv import RegisterBrokerRequestHeader
 from maxq.protocol.remoting_command import RemotingCommand, decode_frame
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
+_PATIENCE_S = 30
+
 
 class Peer:
     """One connection; requests get numbered, answers come back in any order but are asked for one by one."""
@@ -43,12 +45,12 @@ class Peer:
         return await self.receive()
 
     async def receive(self) -> RemotingCommand:
-        (length,) = struct.unpack(">i", await asyncio.wait_for(self.reader.readexactly(4), 10))
-        return decode_frame(await asyncio.wait_for(self.reader.readexactly(length), 10))
+        (length,) = struct.unpack(">i", await asyncio.wait_for(self.reader.readexactly(4), _PATIENCE_S))
+        return decode_frame(await asyncio.wait_for(self.reader.readexactly(length), _PATIENCE_S))
 
     async def at_end(self) -> bool:
         """The server closed the connection (waits for it)."""
-        return await asyncio.wait_for(self.reader.read(), 10) == b""
+        return await asyncio.wait_for(self.reader.read(), _PATIENCE_S) == b""
 
     async def close(self) -> None:
         self.writer.close()
@@ -118,7 +120,7 @@ def asking_route(topic: str, **ext: str) -> RemotingCommand:
     return RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, **ext})
 
 
-async def until(peer: Peer, topic: str, fits: Callable[[RemotingCommand], bool], seconds: float = 10) -> None:
+async def until(peer: Peer, topic: str, fits: Callable[[RemotingCommand], bool], seconds: float = _PATIENCE_S) -> None:
     """Ask for the route until the answer fits."""
     async with asyncio.timeout(seconds):
         while not fits(await peer.ask(asking_route(topic))):  # noqa: ASYNC110  # what is waited for is remote

@@ -88,7 +88,7 @@ async def connected(port: int, **options: Any) -> AsyncIterator[RawPeer]:
         writer.transport.abort()
 
 
-async def until(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
     """Wait for a condition, a turn of the loop at a time."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  (any condition, not one event)
