@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from maxq.cli.options import OptionalNamesrv
-from maxq.cli.pipeline_common import BrokerName, Options, Stores, need_name_server, print_result, reading
+from maxq.cli.pipeline_common import (
+    BrokerName,
+    Options,
+    Stores,
+    need_archive,
+    need_name_server,
+    need_stores,
+    print_result,
+    reading,
+)
 from maxq.cli.report import Report, Style, show
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, need_spark, spark_run
 from maxq.errors import ConfigError
@@ -67,17 +76,19 @@ def run(
         if pattern is not None or option or stream or every is not None:
             raise ConfigError("--store goes with --topic and --broker-name only")
         config = ArchiveConfig(archive, store=tuple(store), topics=tuple(topic or ()), broker_name=broker_name)
+        need_stores(store)
     else:
         config = ArchiveConfig(archive, {**reading(namesrv, option), **_selected(topic, pattern)})
+    target = ArchiveFolder(archive)
     need_name_server(config.options)
     with spark_run("archive", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         if not stream and every is None:
             result = archive_once(spark, config).to_json()
         else:
-            before = {entry.path for entry in ArchiveFolder(archive).manifest().files}
+            before = {entry.path for entry in target.manifest().files}
             query = archive_stream(spark, config, interval=every)
             query.awaitTermination()
-            files = [entry for entry in ArchiveFolder(archive).manifest().files if entry.path not in before]
+            files = [entry for entry in target.manifest().files if entry.path not in before]
             rows, size = sum(entry.rows for entry in files), sum(entry.bytes for entry in files)
             result = {"messages": rows, "files": len(files), "bytes": size}
     print_result(result, as_json)
@@ -109,9 +120,10 @@ def verify(
     from maxq.pipeline.jobs.archive_verify import VerifyConfig, archive_repair, archive_verify
 
     options: Mapping[str, str] = {}
+    archived = ArchiveFolder(archive).existing()
     if not offline:
         if not topic and pattern is None:
-            topic = ArchiveFolder(archive).existing().topics()
+            topic = archived.topics()
         options = {**reading(namesrv, option), **_selected(topic, pattern)}
     config = VerifyConfig(archive, options, quick, complete)
     need_name_server(options)
@@ -151,6 +163,7 @@ def compact(
     from maxq.pipeline.jobs.archive_compact import CompactConfig, archive_compact
 
     config = CompactConfig(archive, target_mib * _MIB, tuple(topic or ()))
+    need_archive(archive)
     with spark_run("archive compact", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         result = archive_compact(spark, config)
     print_result(result.to_json(), as_json)
@@ -171,6 +184,7 @@ def table(
     from maxq.pipeline.jobs.archive_table import TableConfig, archive_table
 
     config = TableConfig(archive, name, kind, tuple(topic or ()))
+    need_archive(archive)
     with spark_run("archive table", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         result = archive_table(spark, config)
     print_result(result.to_json(), as_json)

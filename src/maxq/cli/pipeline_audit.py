@@ -1,6 +1,6 @@
 """`maxq pipeline audit`: queues and indexes against the log, and copies of a log against each other."""
 
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,8 +8,8 @@ import typer
 from maxq.cli.report import Report, Style, show
 from maxq.cli.report_input import Html, need_reports
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
-from maxq.runtime.system import SystemClock, SystemDisk
-from maxq.store.tools.store_files import StoreFiles, StoreSettings
+from maxq.runtime.system import SystemClock
+from maxq.store.tools.store_files import StoreSettings
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -28,7 +28,7 @@ _COLUMNS = {
 @app.command()
 def audit(
     stores: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(metavar="DIR...", help="A store's root directory; further ones are copies: slaves, members."),
     ],
     html: Html = None,
@@ -49,16 +49,13 @@ def audit(
     """Compare every ConsumeQueue and index entry with the log and the reverse, check all CRCs, and compare the logs of
     copies byte by byte; exit 1 if anything is wrong. Never writes to a store; a broker may run meanwhile."""
     need_reports()
-    from maxq.pipeline.jobs.audit import AuditOptions, audit
+    from maxq.pipeline.jobs.audit import AuditOptions, audit, check_stores
     from maxq.pipeline.jobs.audit_report import write_report
+    from maxq.pipeline.store.store_folder import open_store
 
     settings = None if conf is None else StoreSettings.from_properties(conf.read_bytes(), source=str(conf))
-    opened = [
-        StoreFiles(
-            SystemDisk(), PurePath(path.absolute()), settings, hash_slots=hash_slots, index_entries=index_entries
-        )
-        for path in stores
-    ]
+    opened = [open_store(path, settings, hash_slots=hash_slots, index_entries=index_entries) for path in stores]
+    check_stores(opened)
     with spark_run("audit", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         result = audit(spark, opened, AuditOptions(index_tags, most=rows))
     notes = [f"{store}: {count} × {kind}" for store, kind, count in result.by_kind]

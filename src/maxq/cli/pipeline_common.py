@@ -54,6 +54,21 @@ def need_name_server(options: Mapping[str, str]) -> None:
         client.cluster_info()
 
 
+def need_stores(paths: Sequence[str]) -> None:
+    """Look before Spark starts whether each folder is a store's. Raises ConfigError."""
+    from maxq.pipeline.store.store_folder import open_store
+
+    for path in paths:
+        open_store(path)
+
+
+def need_archive(path: str) -> None:
+    """Look before Spark starts whether something was archived there. Raises ConfigError."""
+    from maxq.pipeline.archive.folder import ArchiveFolder
+
+    ArchiveFolder(path).existing()
+
+
 def time_ms(text: str | None) -> int | None:
     """A time of the command line; None if none was given."""
     return None if text is None else parse_time(text, SystemClock())

@@ -115,8 +115,9 @@ def export(
 ) -> None:
     """Write the table of dead letters into files."""
     config = _config(group, namesrv, option, topic, begin, end, key, tag, where, tries)
-    from maxq.pipeline.jobs.dlq import dlq_export, dlq_letters
+    from maxq.pipeline.jobs.dlq import check_export, dlq_export, dlq_letters
 
+    check_export(folder, kind)
     need_name_server(config.options)
     with spark_run("dlq export", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         dlq_export(dlq_letters(spark, config), folder, kind)
@@ -127,7 +128,9 @@ def export(
 @app.command("redrive")
 def redrive(
     group: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Consumer groups.")],
-    record: Annotated[Path, typer.Option(help="File of the letters that were sent; none of them is sent again.")],
+    record: Annotated[
+        Path, typer.Option(dir_okay=False, help="File of the letters that were sent; none of them is sent again.")
+    ],
     to: Annotated[
         str,
         typer.Option(help="retry: only the group gets them; origin: every group of the topics they came from does."),

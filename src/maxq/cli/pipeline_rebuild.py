@@ -5,17 +5,19 @@ from typing import Annotated
 
 import typer
 
+from maxq.cli.folders import folder
 from maxq.cli.pipeline_common import print_result
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, need_spark, spark_run
 from maxq.errors import ConfigError
-from maxq.runtime.system import SystemDisk
-from maxq.store.tools.store_files import StoreFiles, StoreSettings
+from maxq.store.tools.store_files import StoreSettings
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _PIECE_MIB = 128
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The store's root directory (storePathRootDir).")]
+Directory = Annotated[
+    Path, typer.Argument(parser=folder, metavar="DIR", help="The store's root directory (storePathRootDir).")
+]
 Conf = Annotated[
     Path | None,
     typer.Option("--conf", "-c", exists=True, dir_okay=False, help="broker.conf, for what the files do not show."),
@@ -26,7 +28,8 @@ Conf = Annotated[
 def rebuild(
     directory: Directory,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A new folder for the files; the store stays as it is.")
+        Path | None,
+        typer.Option("--output", "-o", file_okay=False, help="A new folder for the files; the store stays as it is."),
     ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="In place of the store's own files.")] = False,
     conf: Conf = None,
@@ -45,14 +48,14 @@ def rebuild(
     if (output is None) != in_place:
         raise ConfigError("give --output DIR for a new folder, or --in-place to replace the store's queues and index")
     need_spark()
-    from maxq.pipeline.jobs.rebuild import RebuildOptions, rebuild
+    from maxq.pipeline.jobs.rebuild import RebuildOptions, checked_config, rebuild
+    from maxq.pipeline.store.store_folder import open_store
 
     settings = None if conf is None else StoreSettings.from_properties(conf.read_bytes(), source=str(conf))
-    files = StoreFiles(
-        SystemDisk(), PurePath(directory.absolute()), settings, hash_slots=hash_slots, index_entries=index_entries
-    )
+    files = open_store(str(directory), settings, hash_slots=hash_slots, index_entries=index_entries)
     target = None if output is None else PurePath(output.absolute())
     options = RebuildOptions(target, index_tags, piece_mib << 20)
+    checked_config(files, options)
     with spark_run("rebuild", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         report = rebuild(spark, files, options)
     print_result(report.to_json(), as_json)

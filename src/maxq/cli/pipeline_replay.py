@@ -15,7 +15,9 @@ from maxq.cli.pipeline_common import (
     Stores,
     Tags,
     Where,
+    need_archive,
     need_name_server,
+    need_stores,
     print_result,
     print_rows,
     reading,
@@ -70,7 +72,8 @@ def replay(
         float | None, typer.Option(help="Of the pace at which they were stored; 1 is the original.")
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(help="File of what was sent: another run with it sends only what is left.")
+        Path | None,
+        typer.Option(dir_okay=False, help="File of what was sent: another run with it sends only what is left."),
     ] = None,
     exactly_once: Annotated[
         bool, typer.Option("--exactly-once", help="MaxQ brokers take each piece of the work once, whatever fails.")
@@ -104,6 +107,9 @@ def replay(
         record,
         exactly_once,
     )
+    need_stores(config.store)
+    if config.archive is not None:
+        need_archive(config.archive)
     if not dry_run:
         need_name_server(config.options)
     with spark_run("replay", master=master, driver_memory=driver_memory, quiet=as_json) as spark:

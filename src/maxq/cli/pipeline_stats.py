@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.options import OptionalNamesrv
-from maxq.cli.pipeline_common import Begin, End, Options, Stores, need_name_server
+from maxq.cli.pipeline_common import Begin, End, Options, Stores, need_name_server, need_stores
 from maxq.cli.report import Report, Style, show
 from maxq.cli.report_input import Html, input_of, need_reports
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
@@ -55,6 +55,7 @@ def stats(
     clock = SystemClock()
     source = input_of(tuple(topic or ()), namesrv, store, begin, end, option)
     settings = StatsSettings(source, most, history, disk_ratio / 100, reserved_hours)
+    need_stores(source.stores)
     need_name_server(source.connection)
     with spark_run("stats", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         found = run_stats(spark, settings, now_ms=clock.wall_ms()).to_json()

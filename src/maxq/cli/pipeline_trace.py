@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.options import OptionalNamesrv
-from maxq.cli.pipeline_common import Begin, End, Options, Stores, need_name_server
+from maxq.cli.pipeline_common import Begin, End, Options, Stores, need_name_server, need_stores
 from maxq.cli.report import Report, Style, show
 from maxq.cli.report_input import Html, input_of, need_reports
 from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, spark_run
@@ -52,6 +52,7 @@ def trace(
 
     source = input_of(tuple(topic or (_TRACE_TOPIC,)), namesrv, store, begin, end, option)
     settings = TraceSettings(source, slow_ms, grace_ms, most, store_times, message_id)
+    need_stores(source.stores)
     need_name_server(source.connection)
     with spark_run("trace", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         found = run_trace(spark, settings).to_json()

@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.options import OptionalNamesrv, usual_name_servers
+from maxq.cli.pipeline_common import need_stores
 from maxq.cli.report import Report, Style, show
-from maxq.cli.spark_run import DRIVER_MEMORY, DriverMemory, Master, spark_run
+from maxq.cli.spark_run import DRIVER_MEMORY, DriverMemory, Master, need_spark, spark_run
 from maxq.errors import ConfigError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -62,6 +63,8 @@ def sql(
         raise typer.BadParameter("the query is empty: give one, such as 'SELECT * FROM topics'")
     if namesrv is None and not store:
         namesrv = usual_name_servers()
+    need_spark()
+    need_stores(store or ())
     found: list[Any] = []
     streams = as_csv or as_json  # rows are printed as they come
     quiet = streams and sys.stdout.isatty()

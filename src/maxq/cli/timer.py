@@ -14,7 +14,7 @@ from maxq.cli.report import Report, done_report
 from maxq.cli.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.errors import BrokerError, ClientError, ConfigError, StoreError
+from maxq.errors import BrokerError, ClientError, ConfigError
 from maxq.runtime.overlay_disk import OverlayDisk
 from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.timer.offline_timer import OfflineTimer
@@ -50,7 +50,7 @@ def _offline(directory: Path, precision_ms: int) -> Iterator[OfflineTimer]:
     """The timer of a store directory, which stays as it is."""
     files = StoreFiles(SystemDisk(), PurePath(directory))
     if not files.exists:
-        raise StoreError(f"{directory} holds no store: give the storePathRootDir of a broker")
+        raise ConfigError(f"{directory} holds no store: give the storePathRootDir of a broker")
     with tempfile.TemporaryDirectory(prefix="maxq-timer-") as upper:
         disk = OverlayDisk(PurePath(directory), PurePath(upper), private_from=_PRIVATE_FROM)
         yield OfflineTimer(disk, PurePath(directory), files.log, precision_ms)

@@ -11,7 +11,7 @@ from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.report import Report, done_report
 from maxq.cli.times import format_time
 from maxq.client.admin.admin import Admin
-from maxq.errors import ClientError, ConfigError, StoreError
+from maxq.errors import ClientError, ConfigError
 from maxq.protocol import message_const as const
 from maxq.protocol.message import MessageExt
 from maxq.protocol.transaction_view import Verdict, form_of, number
@@ -50,7 +50,7 @@ _LATE = "transactions that ended within the last seconds (transactionOpBatchInte
 def _offline(directory: Path) -> Iterator[OfflineTransactions]:
     files = StoreFiles(SystemDisk(), PurePath(directory))
     if not files.exists:
-        raise StoreError(f"{directory} holds no store: give the storePathRootDir of a broker")
+        raise ConfigError(f"{directory} holds no store: give the storePathRootDir of a broker")
     transactions = OfflineTransactions(files)
     try:
         yield transactions

@@ -20,7 +20,7 @@ from maxq.api import (
     Producer,
     PushConsumer,
 )
-from maxq.errors import PipelineError
+from maxq.errors import ConfigError
 from maxq.pipeline.jobs.archive import ArchiveConfig, archive_once
 from maxq.pipeline.jobs.dlq import DlqConfig, RedriveConfig, dlq_counts, dlq_groups, dlq_letters, dlq_redrive
 from maxq.pipeline.jobs.replay import ReplayConfig, replay, replay_counts
@@ -102,7 +102,7 @@ def test_what_is_replayed_is_what_was_there_and_a_record_makes_it_once(
         == load(spark, cluster, "Source").select(same).sort(same[:2]).collect()
     )
     assert sent.where("properties['odd'] is not null").count() == 0
-    with pytest.raises(PipelineError, match="records other work"):
+    with pytest.raises(ConfigError, match="records other work"):
         replay(spark, ReplayConfig(cluster, archive, mapped=Mapped(topic="Other"), record=record))
 
 

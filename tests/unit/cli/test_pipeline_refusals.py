@@ -1,8 +1,11 @@
 """Values of `maxq pipeline` that are refused before Spark starts: one line with value and remedy, exit code 2."""
 
+from pathlib import Path
+
 import pytest
 
 from maxq.cli.app import run
+from maxq.pipeline.archive.folder import ArchiveFolder
 
 NOBODY = "-n 127.0.0.1:1"
 
@@ -25,6 +28,60 @@ def test_refused_in_one_line(arguments: str, said: str, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("pipeline audit nowhere", "path 'nowhere' holds no store; give the storePathRootDir of a broker, or a copy"),
+        ("pipeline audit file", "path 'file' holds no store"),
+        ("pipeline audit queues", "queues has no log: give the storePathRootDir of a broker"),
+        ("pipeline rebuild nowhere --in-place", "path 'nowhere' holds no store"),
+        ("pipeline rebuild queues --in-place", "queues has no CommitLog files to build from; give"),
+        ("pipeline rebuild log -o queues", "queues is not empty, and no rebuild made it: give a folder of its own"),
+        ("pipeline rebuild log -o file", "'file' is a file"),
+        ("pipeline archive run A --store nowhere", "path 'nowhere' holds no store"),
+        (f"pipeline archive run file -t T {NOBODY}", "archive 'file' is a file: name a folder, or a new one"),
+        ("pipeline archive verify nowhere", "nowhere holds no archive: there is no _manifest; `archive run` makes"),
+        ("pipeline archive verify nowhere --offline", "nowhere holds no archive"),
+        ("pipeline archive compact nowhere", "nowhere holds no archive"),
+        ("pipeline archive table nowhere t", "nowhere holds no archive"),
+        ("pipeline replay nowhere --to T", "nowhere holds no archive"),
+        ("pipeline replay --store nowhere --to T", "path 'nowhere' holds no store"),
+        ("pipeline replay A --to T --record queues", "'queues' is a directory"),
+        ("pipeline stats --store nowhere", "path 'nowhere' holds no store"),
+        ("pipeline trace --store nowhere", "path 'nowhere' holds no store"),
+        (f"pipeline dlq export queues {NOBODY}", "queues is there already: name a new folder"),
+        (f"pipeline dlq export new --format xml {NOBODY}", "format is 'xml'; it must be parquet, json, orc"),
+        (f"pipeline dlq redrive g --record queues {NOBODY}", "'queues' is a directory"),
+        ("sql --store nowhere SELECT_1", "path 'nowhere' holds no store"),
+    ],
+)
+def test_a_wrong_path_is_told_in_one_line(
+    arguments: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    Path("queues/consumequeue/T/0").mkdir(parents=True)
+    Path("log/commitlog").mkdir(parents=True)
+    Path(f"log/commitlog/{0:020d}").write_bytes(bytes(1 << 16))
+    assert run([*arguments.split(), "--master", "local[1]"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "pipeline archive verify _ --offline",
+        "pipeline audit _",
+        "pipeline rebuild _ --in-place",
+        "sql --store _ SELECT_1",
+    ],
+)
+def test_an_empty_path_is_not_the_current_folder(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["" if word == "_" else word for word in arguments.split()]) == 2
+    assert "'' " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         f"archive run A -t T {NOBODY}",
@@ -38,8 +95,10 @@ def test_refused_in_one_line(arguments: str, said: str, capsys: pytest.CaptureFi
     ],
 )
 def test_a_name_server_that_is_not_there_is_told_and_not_waited_for(
-    arguments: str, capsys: pytest.CaptureFixture[str]
+    arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    ArchiveFolder("A").commit(lambda manifest: manifest.changed([]))
     assert run(["pipeline", *arguments.split()]) == 1
     error = capsys.readouterr().err
     assert "no name server answers (127.0.0.1:1)" in error and "NAMESRV_ADDR says where" in error

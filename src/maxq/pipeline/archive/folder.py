@@ -48,9 +48,14 @@ class ArchiveFolder:
 
     Args:
         path: a folder, or a URI that pyarrow.fs opens.
+
+    Raises:
+        ConfigError: it can be none.
     """
 
     def __init__(self, path: str) -> None:
+        if not path.strip():
+            raise ConfigError(f"archive {path!r} names no folder; '.' is the current one")
         if "://" in path:
             try:
                 self.filesystem, root = fs.FileSystem.from_uri(path)
@@ -63,6 +68,8 @@ class ArchiveFolder:
         #: what Spark reads and writes
         self.uri = f"file://{self.root}" if self.is_local else path.rstrip("/")
         self._clock = SystemClock()
+        if self.filesystem.get_file_info(self.root).is_file:
+            raise ConfigError(f"archive {path!r} is a file: name a folder, or a new one")
 
     def uri_of(self, path: str) -> str:
         """Of a file below the folder, for Spark, which takes percent signs as they are."""
@@ -85,10 +92,10 @@ class ArchiveFolder:
         raise PipelineError(f"the manifest of {self.root} changes faster than it can be read")
 
     def existing(self) -> Manifest:
-        """As `manifest`. Raises PipelineError if nothing was archived here."""
+        """As `manifest`. Raises ConfigError if nothing was archived here."""
         found = self.manifest()
         if not found.number:
-            raise PipelineError(f"{self.root} holds no archive: it has no manifest in {_MANIFESTS}")
+            raise ConfigError(f"{self.root} holds no archive: there is no {_MANIFESTS}; `archive run` makes one")
         return found
 
     def commit(self, change: Callable[[Manifest], Manifest]) -> Manifest:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from maxq.errors import PipelineError
+from maxq.errors import ConfigError
 from maxq.pipeline.archive.coverage import name_of
 from maxq.pipeline.archive.ranges import Range, union
 from maxq.protocol.message_queue import MessageQueue
@@ -33,7 +33,7 @@ class SentRecord:
         what: names the work; a record of other work is refused.
 
     Raises:
-        PipelineError: the file is no such record, or one of other work.
+        ConfigError: the file is no such record, or one of other work.
     """
 
     def __init__(self, path: Path, what: str) -> None:
@@ -54,7 +54,9 @@ class SentRecord:
             try:
                 self._take(json.loads(line), is_head=number == 1)
             except (ValueError, KeyError, TypeError):
-                raise PipelineError(f"{path}, line {number} is no line of a record of what was sent again") from None
+                raise ConfigError(
+                    f"{path}, line {number} is no line of a record of what was sent again: name another file"
+                ) from None
 
     def _take(self, value: Mapping[str, Any], *, is_head: bool) -> None:
         if not is_head:
@@ -67,9 +69,7 @@ class SentRecord:
         if value["maxqRecord"] != VERSION:
             raise ValueError("another version")
         if value["what"] != self._what:
-            raise PipelineError(
-                f"{self._path} records other work ({value['what']}), not {self._what}: name another file"
-            )
+            raise ConfigError(f"{self._path} records other work ({value['what']}), not {self._what}: name another file")
         self.id = str(value["id"])
 
     def _count(self, rows: int, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:

@@ -338,7 +338,7 @@ def read_archive(
         files: these instead.
 
     Raises:
-        PipelineError: there is no archive.
+        ConfigError: there is no archive.
     """
     folder = ArchiveFolder(path)
     manifest = folder.existing()

@@ -53,7 +53,8 @@ def archive_compact(spark: SparkSession, config: CompactConfig) -> CompactResult
     """See the module.
 
     Raises:
-        PipelineError: there is no archive; old files are damaged (nothing was changed); another run rewrites the same.
+        ConfigError: there is no archive.
+        PipelineError: old files are damaged (nothing was changed); another run rewrites the same.
     """
     folder = ArchiveFolder(config.path)
     done = CompactResult(0, 0, 0)

@@ -53,7 +53,8 @@ def archive_table(spark: SparkSession, config: TableConfig) -> TableResult:
     """See the module.
 
     Raises:
-        PipelineError: there is no archive; the table has other columns.
+        ConfigError: there is no archive.
+        PipelineError: the table has other columns.
     """
     folder = ArchiveFolder(config.path)
     manifest = folder.existing()

@@ -117,7 +117,8 @@ def archive_verify(spark: SparkSession, config: VerifyConfig) -> VerifyResult:
     """See the module.
 
     Raises:
-        PipelineError: there is no archive; a topic was made again since it was archived; brokers do not answer.
+        ConfigError: there is no archive.
+        PipelineError: a topic was made again since it was archived; brokers do not answer.
     """
     folder = ArchiveFolder(config.path)
     manifest = folder.existing()

@@ -17,7 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from maxq.errors import PipelineError, StoreError
+from maxq.errors import ConfigError, StoreError
 from maxq.pipeline.jobs import audit_tasks as tasks
 from maxq.pipeline.jobs.index_tags import has_tag_entries
 from maxq.pipeline.jobs.log_dispatch import DispatchSettings
@@ -109,7 +109,7 @@ def audit(spark: SparkSession, stores: Sequence[StoreFiles], options: AuditOptio
     """Audit stores; the second and later ones are copies of the first (slaves, or members of one DLedger group).
 
     Raises:
-        PipelineError: a store without a log, or a DLedger log beside another.
+        ConfigError: as `check_stores`; the geometry of an index cannot be told.
     """
     job = _Audit(spark, stores, options)
     return job.run()
@@ -124,19 +124,24 @@ def audit_faults(spark: SparkSession, stores: Sequence[StoreFiles], options: Aud
     return _Audit(spark, stores, options).faults()
 
 
+def check_stores(stores: Sequence[StoreFiles]) -> None:
+    """Raises ConfigError: a store without a log, or a DLedger log beside another."""
+    for files in stores:
+        if not files.log:
+            raise ConfigError(f"{files.root} has no log: give the storePathRootDir of a broker, or a copy of it")
+        if files.dledger != stores[0].dledger:
+            raise ConfigError(
+                f"{files.root} and {stores[0].root}: one log is a DLedger one, their bytes can not be compared; "
+                "audit them one by one"
+            )
+
+
 class _Audit:
     def __init__(self, spark: SparkSession, stores: Sequence[StoreFiles], options: AuditOptions) -> None:
         self._spark = spark
         self._stores = stores
         self._options = options
-        for files in stores:
-            if not files.log:
-                raise PipelineError(f"{files.root} has no log: give the storePathRootDir of a broker, or a copy of it")
-            if files.dledger != stores[0].dledger:
-                raise PipelineError(
-                    f"{files.root} and {stores[0].root}: one log is a DLedger one, their bytes can not be compared; "
-                    "audit them one by one"
-                )
+        check_stores(stores)
         self._facts = [
             StoreFacts(str(files.root), files.log[0].from_offset, log_end(files), is_live=files.is_live)
             for files in stores
@@ -240,4 +245,4 @@ def _geometry(files: StoreFiles, number: int) -> Geometry | None:
     try:
         return infer_geometry(files, files.index[number])
     except StoreError as error:
-        raise PipelineError(f"{files.name(files.index[number].path)}: {error}") from None
+        raise ConfigError(f"{files.name(files.index[number].path)}: {error}") from None

@@ -109,14 +109,21 @@ def dlq_counts(letters: DataFrame) -> DataFrame:
     return counted.orderBy("group", "originTopic", "cause")
 
 
+def check_export(path: str, kind: str) -> None:
+    """Raises ConfigError: another format than EXPORT_FORMATS; the folder, unless it is a URI, is there already."""
+    if kind not in EXPORT_FORMATS:
+        raise ConfigError(f"format is {kind!r}; it must be {', '.join(EXPORT_FORMATS)}")
+    if "://" not in path and Path(path).exists():
+        raise ConfigError(f"{path} is there already: name a new folder")
+
+
 def dlq_export(letters: DataFrame, path: str, kind: str = "parquet") -> None:
     """Write the table into a new folder; in JSON, bodies are base64.
 
     Raises:
-        ConfigError: another format than EXPORT_FORMATS.
+        ConfigError: as `check_export`.
     """
-    if kind not in EXPORT_FORMATS:
-        raise ConfigError(f"format is {kind!r}; it must be {', '.join(EXPORT_FORMATS)}")
+    check_export(path, kind)
     letters.write.format(kind).mode("error").save(path)
 
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.errors import PipelineError
+from maxq.errors import ConfigError, PipelineError, StoreError
 from maxq.pipeline.jobs.index_tags import has_tag_entries
 from maxq.pipeline.jobs.log_dispatch import DispatchSettings, PieceResult, dispatch_piece
 from maxq.pipeline.jobs.rebuild_files import (
@@ -127,10 +127,46 @@ def rebuild(spark: SparkSession, files: StoreFiles, options: RebuildOptions) -> 
     """Build the queue and index files of a store anew; the folder is one that the workers reach, too.
 
     Raises:
-        PipelineError: what is in the store cannot be rebuilt here, and what to do about it; nothing was changed.
+        ConfigError, PipelineError: as `checked_config`; the log is damaged. Nothing was changed.
         StoreRefusedError: a broker holds the store, or its queues are in RocksDB.
     """
     return Rebuild(files, options, spark_runner(spark)).run()
+
+
+def checked_config(files: StoreFiles, options: RebuildOptions) -> MessageStoreConfig:
+    """The settings by which the files are made.
+
+    Raises:
+        ConfigError: the folders, or what the files do not show, are not given as they must be.
+        PipelineError: what is in the store cannot be rebuilt here, and what to do about it.
+    """
+    if not files.log:
+        raise ConfigError(f"{files.root} has no CommitLog files to build from; give the storePathRootDir of a broker")
+    if files.dledger:
+        raise PipelineError(
+            f"{files.root}: the log is a DLedger one (dledger-*/data); rebuild makes files beside a CommitLog. "
+            "Remove consumequeue and index: its broker builds them anew"
+        )
+    if files.ext_queues or files.settings.properties.get("enableConsumeQueueExt", "").lower() == "true":
+        raise PipelineError(
+            f"{files.root} has consumequeue_ext files (enableConsumeQueueExt): they hold what consumers' filters "
+            f"were when messages came, which the log does not tell. {_RECOVER}, with tags codes in their place"
+        )
+    if options.output is None and files.has_abort and files.disk.list(files.root / "compaction" / "compactionLog"):
+        raise PipelineError(
+            f"{files.root} was not closed cleanly (abort file) and has compacted topics, whose files a broker "
+            "checks only after such an end: start the broker once, or rebuild into another folder"
+        )
+    for fault in files.faults:
+        if fault.file.startswith("commitlog"):
+            raise PipelineError(f"the log is not whole: {fault}")
+    if options.output is not None and files.disk.list(options.output) and not files.disk.exists(options.output / _WORK):
+        raise ConfigError(f"{options.output} is not empty, and no rebuild made it: give a folder of its own")
+    try:
+        config = config_of(files)
+    except StoreError as error:
+        raise ConfigError(f"{files.root}: {error}") from None
+    return dataclasses.replace(config, store_path_root_dir=str(files.root))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +237,7 @@ class Rebuild:
 
     def run(self) -> RebuildReport:
         """All four steps. Blocks."""
-        config = self._config()
+        config = checked_config(self._files, self._options)
         context = StoreContext(config, SystemDisk(), SystemClock(), StoreIdentity())
         refuse_foreign_store(context)
         lock = StoreLock(context)
@@ -217,41 +253,13 @@ class Rebuild:
 
     # -- before --
 
-    def _config(self) -> MessageStoreConfig:
-        files = self._files
-        if files.dledger:
-            raise PipelineError(
-                f"{files.root}: the log is a DLedger one (dledger-*/data); rebuild makes files beside a CommitLog. "
-                "Remove consumequeue and index: its broker builds them anew"
-            )
-        if not files.log:
-            raise PipelineError(f"{files.root} has no CommitLog files: there is nothing to build from")
-        if files.ext_queues or files.settings.properties.get("enableConsumeQueueExt", "").lower() == "true":
-            raise PipelineError(
-                f"{files.root} has consumequeue_ext files (enableConsumeQueueExt): they hold what consumers' filters "
-                f"were when messages came, which the log does not tell. {_RECOVER}, with tags codes in their place"
-            )
-        if self._in_place and files.has_abort and files.disk.list(files.root / "compaction" / "compactionLog"):
-            raise PipelineError(
-                f"{files.root} was not closed cleanly (abort file) and has compacted topics, whose files a broker "
-                "checks only after such an end: start the broker once, or rebuild into another folder"
-            )
-        for fault in files.faults:
-            if fault.file.startswith("commitlog"):
-                raise PipelineError(f"the log is not whole: {fault}")
-        config = config_of(files)
-        return dataclasses.replace(config, store_path_root_dir=str(files.root))
-
     def _prepare_folder(self) -> None:
         """An empty folder; what an earlier run of ours left is removed."""
         folder, disk = self._folder, self._files.disk
         if not self._in_place:
-            mark = folder / _WORK
-            if disk.list(folder) and not disk.exists(mark):
-                raise PipelineError(f"{folder} is not empty, and no rebuild made it: give a folder of its own")
             self._clear(folder)
             os.makedirs(folder, exist_ok=True)
-            disk.write(mark, b"")
+            disk.write(folder / _WORK, b"")
         else:
             disk.delete_tree(folder)
         for name in (QUEUES, INDEX, _ENTRIES):

@@ -99,7 +99,8 @@ def replay(spark: SparkSession, config: ReplayConfig) -> SentResult:
     """Send what is chosen and not in the record.
 
     Raises:
-        PipelineError: there is no archive; the record is one of other work; brokers do not take a message.
+        ConfigError: there is no archive; the record is one of other work.
+        PipelineError: brokers do not take a message.
     """
     record = None if config.record is None else SentRecord(config.record, config.what)
     work = pieces(spark, config, record)

@@ -1,12 +1,13 @@
 """Store directories as the pipeline reaches them: local or mounted folders, or what pyarrow.fs opens (`s3://…`)."""
 
 import os
+from contextlib import suppress
 from pathlib import Path, PurePath
 
 from maxq.errors import ConfigError
 from maxq.runtime.interfaces import Disk
 from maxq.runtime.system import SystemDisk
-from maxq.store.tools.store_files import StoreFiles
+from maxq.store.tools.store_files import StoreFiles, StoreSettings
 
 
 def open_folder(path: str) -> tuple[Disk, PurePath]:
@@ -22,14 +23,18 @@ def open_folder(path: str) -> tuple[Disk, PurePath]:
     return open_uri(path)
 
 
-def open_store(path: str) -> StoreFiles:
-    """The store's files as they are now.
+def open_store(
+    path: str, settings: StoreSettings | None = None, *, hash_slots: int = 0, index_entries: int = 0
+) -> StoreFiles:
+    """The store's files as they are now; arguments as of StoreFiles.
 
     Raises:
         ConfigError: there is no store.
     """
-    disk, root = open_folder(path)
-    files = StoreFiles(disk, root)
-    if not files.exists:
-        raise ConfigError(f"path {path!r} holds no store; give the storePathRootDir of a broker, or a copy of it")
-    return files
+    if path.strip():  # the empty path, of a variable that is not set, would be the current folder
+        disk, root = open_folder(path)
+        with suppress(NotADirectoryError):
+            files = StoreFiles(disk, root, settings, hash_slots=hash_slots, index_entries=index_entries)
+            if files.exists:
+                return files
+    raise ConfigError(f"path {path!r} holds no store; give the storePathRootDir of a broker, or a copy of it")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maxq.errors import PipelineError
+from maxq.errors import ConfigError
 from maxq.pipeline.archive.file_stats import entry_of, partition_of
 from maxq.pipeline.archive.folder import ArchiveFolder, ArchiveRun
 from maxq.pipeline.archive.manifest import FileEntry, Manifest
@@ -157,5 +157,5 @@ def test_few_versions_are_kept(folder: ArchiveFolder) -> None:
 
 
 def test_a_folder_without_a_manifest_is_no_archive(folder: ArchiveFolder) -> None:
-    with pytest.raises(PipelineError, match="holds no archive"):
+    with pytest.raises(ConfigError, match="holds no archive"):
         folder.existing()

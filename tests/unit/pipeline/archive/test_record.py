@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.errors import PipelineError
+from maxq.errors import ConfigError
 from maxq.pipeline.archive.record import SentRecord, piece_name
 from maxq.protocol.message_queue import MessageQueue
 
@@ -54,8 +54,8 @@ def test_a_torn_head_begins_anew(tmp_path: Path) -> None:
 
 def test_the_record_of_other_work_is_refused(tmp_path: Path) -> None:
     SentRecord(tmp_path / "record", "work").begin()
-    with pytest.raises(PipelineError, match="records other work"):
+    with pytest.raises(ConfigError, match="records other work"):
         SentRecord(tmp_path / "record", "other")
     (tmp_path / "text").write_text("hello\n")
-    with pytest.raises(PipelineError, match="line 1"):
+    with pytest.raises(ConfigError, match="line 1"):
         SentRecord(tmp_path / "text", "work")

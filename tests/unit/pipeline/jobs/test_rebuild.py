@@ -9,7 +9,7 @@ import pytest
 import maxq
 from maxq.api import Admin, Message, Producer
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.errors import PipelineError, StoreRefusedError
+from maxq.errors import ConfigError, PipelineError, StoreRefusedError
 from maxq.pipeline.jobs.rebuild import Rebuild, RebuildOptions, RebuildReport
 from maxq.pipeline.jobs.task_frame import inline_runner
 from maxq.runtime.system import SystemClock, SystemDisk
@@ -219,7 +219,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     make_store(tmp_path / "s", 10).close()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("mine")
-    with pytest.raises(PipelineError, match="is not empty, and no rebuild made it"):
+    with pytest.raises(ConfigError, match="is not empty, and no rebuild made it"):
         run(tmp_path / "s", output=PurePath(tmp_path / "other"))
     assert contents(tmp_path / "other") == {"file": b"mine"}
 
