@@ -5,6 +5,7 @@ thread, which has a connection of its own: streams are stopped, so that waiting 
 so that the call fails. A second Ctrl-C, or one while nobody waits for Java, ends the command as anywhere else.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 _JAVA_CALLS = "py4j"
+_STDERR = 2  # itself: a handler may come in the middle of a write to sys.stderr
 
 
 @contextmanager
@@ -43,7 +45,8 @@ def ended_by_ctrl_c(spark: Any) -> Iterator[None]:
 
 @contextmanager
 def ctrl_c_waits() -> Iterator[None]:
-    """For a block of the main thread that starts Spark: a Java whose Python ends too early stays, for good.
+    """For a block of the main thread that starts Spark: a Java whose Python ends too early stays, for good. Who presses
+    it is told.
 
     Raises:
         KeyboardInterrupt: after the block, if it came in it.
@@ -51,13 +54,20 @@ def ctrl_c_waits() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    come: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: come.append(number))
+    has_come = False
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        nonlocal has_come
+        if not has_come:
+            os.write(_STDERR, b"maxq: interrupted; Spark has to start before it can be ended\n")
+        has_come = True
+
+    before = signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if come:
+    if has_come:
         raise KeyboardInterrupt
 
 

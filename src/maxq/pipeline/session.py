@@ -16,9 +16,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -57,8 +59,37 @@ def local_session(
     running = SparkSession.getActiveSession()
     if running is not None:
         return prepare(running)
-    builder = SparkSession.builder.appName(app_name)
-    chosen = dict(NEEDED)
+    with _settings(app_name, master, driver_memory, java_options) as ours:
+        return SparkSession.builder.config(map={**ours, **(settings or {})}).getOrCreate()
+
+
+@contextmanager
+def using_session(
+    app_name: str = "maxq", *, master: str | None = None, driver_memory: str = "1g"
+) -> Iterator[SparkSession]:
+    """`local_session` for a block; afterwards the session is ended if it was started here.
+
+    What Ctrl-C does is left to the caller: where the main thread makes the context of a session, PySpark puts a handler
+    of its own in the place of whichever there is, so another thread makes it.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield prepare(running)
+        return
+    with _settings(app_name, master, driver_memory, "") as ours:
+        with ThreadPoolExecutor(1) as other_thread:
+            other_thread.submit(SparkContext.getOrCreate, SparkConf().setAll([*ours.items()])).result()
+        session = SparkSession.builder.config(map={**ours}).getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def _settings(app_name: str, master: str | None, driver_memory: str, java_options: str) -> Iterator[dict[str, str]]:
+    """Spark's, of a session that is started in the block."""
+    chosen = {**NEEDED, "spark.app.name": app_name}
     if not _is_submitted():
         os.environ["JAVA_HOME"] = str(make_java_home(find_java()))
         master = master or "local[*]"
@@ -69,27 +100,12 @@ def local_session(
         # Spark prints every refused query as JSON with its Java stack, beside raising it.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     if master is not None:
-        builder = builder.master(master)
+        chosen["spark.master"] = master
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = builder.config(map={**chosen, **(settings or {})})
     has_our_python = os.environ["PYSPARK_PYTHON"] == sys.executable
     with own_spark_home() if _is_local(master) and has_our_python else nullcontext():
-        return builder.getOrCreate()
-
-
-@contextmanager
-def using_session(
-    app_name: str = "maxq", *, master: str | None = None, driver_memory: str = "1g"
-) -> Iterator[SparkSession]:
-    """`local_session` for a block; afterwards the session is ended if it was started here."""
-    was_there = SparkSession.getActiveSession() is not None
-    session = local_session(app_name, master=master, driver_memory=driver_memory)
-    try:
-        yield session
-    finally:
-        if not was_there:
-            session.stop()
+        yield chosen
 
 
 def prepare(spark: SparkSession) -> SparkSession:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -67,10 +69,33 @@ def test_a_query_is_cancelled(
     assert spark.range(3).count() == 3, "the session goes on"
 
 
-def test_while_spark_starts_it_waits() -> None:
+def test_while_spark_starts_it_waits(capfd: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGINT)
     done = []
     with pytest.raises(KeyboardInterrupt), ctrl_c_waits():
         signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         done.append("started")
+    assert capfd.readouterr().err == "maxq: interrupted; Spark has to start before it can be ended\n"
     assert done and signal.getsignal(signal.SIGINT) is before
+
+
+#: Ctrl-C before and behind the making of a session, when its context is there already.
+_PRESSED = """
+import os, signal, sys
+from pyspark.sql import SparkSession
+from maxq.cli.app import run
+make = SparkSession.__init__
+def pressed(*arguments, **named):
+    os.kill(os.getpid(), signal.SIGINT)
+    make(*arguments, **named)
+    os.kill(os.getpid(), signal.SIGINT)
+SparkSession.__init__ = pressed
+sys.exit(run(["sql", "SELECT 1", "--master", "local[1]", "-n", "127.0.0.1:1"]))
+"""
+
+
+def test_while_a_session_is_made_it_waits_as_well() -> None:
+    done = subprocess.run([sys.executable, "-c", _PRESSED], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "maxq: interrupted; Spark has to start before it can be ended\n"
