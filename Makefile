@@ -55,7 +55,7 @@ test: setup java ## set up and run every check in its short form
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not interop and not slow' tests
 
 lint: setup ## ruff and the import contracts
-	$(BIN)/ruff check src tests benches fuzz setup.py
+	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 
 types: setup ## mypy --strict
@@ -65,8 +65,8 @@ collected: setup # bytecode of the tests' modules, which else each of pytest's p
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -qq -m 'not interop and not slow' tests >/dev/null || true
 
 fmt: setup ## format in place
-	$(BIN)/ruff check --fix-only -q src tests benches fuzz setup.py
-	$(BIN)/ruff format -q src tests benches fuzz setup.py
+	$(BIN)/ruff check --fix-only -q .
+	$(BIN)/ruff format -q .
 
 sim: setup ## simulated crashes, bit flips, master and slaves, DLedger groups: SEEDS=n RAFT_SEEDS=n FIRST=s
 	$(BIN)/python -m tests.simulation.campaign --seeds $(SEEDS) --first $(FIRST)
