@@ -1,9 +1,9 @@
 """Reading: by queue offset, by time, by key (DefaultMessageStore.getMessage, getOffsetInQueueByTime, queryMessage)."""
 
 import logging
-from bisect import bisect_left
-from collections.abc import Collection
-from typing import Protocol
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
 
 from maxq.protocol.enums import BoundaryType
 from maxq.store.batch_consume_queue import BatchConsumeQueue
@@ -43,6 +43,15 @@ class TagFilter(Protocol):
     def code_set(self) -> Collection[int]: ...
     @property
     def expression_type(self) -> str: ...
+
+
+class _Pull(NamedTuple):
+    """How much one pull wants; arguments as of MessageStore.get_message."""
+
+    max_nums: int
+    max_bytes: int
+    may_wait: bool
+    bulk: BulkRead | None
 
 
 class MessageReader:
@@ -87,12 +96,23 @@ class MessageReader:
         """See MessageStore.get_message."""
         batch = self._queues.batch_queues.get((topic, queue_id))
         if batch is not None:
-            return self._get_batch(batch, offset, max_nums, max_bytes)
+            result = self._result_at(batch, offset)
+            if result.status is GetMessageStatus.FOUND:
+                self._collect_batch(batch, offset, max_nums, max_bytes, result)
+            return result
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return GetMessageResult(
                 GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, next_begin_offset=self._corrected(offset, 0)
             )
+        result = self._result_at(queue, offset)
+        if result.status is GetMessageStatus.FOUND:
+            pull = _Pull(max_nums, max_bytes, may_wait, bulk)
+            self._collect(queue, offset, subscription, wanted, pull, result)
+        return result
+
+    def _result_at(self, queue: ConsumeQueue | BatchConsumeQueue, offset: int) -> GetMessageResult:
+        """An empty one: FOUND if `offset` lies in the queue, else why there is nothing, and where to go on."""
         low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
         result = GetMessageResult(GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=low, max_offset=high)
         if high == 0:
@@ -106,8 +126,6 @@ class MessageReader:
         elif offset > high:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
             result.next_begin_offset = self._corrected(offset, high)
-        else:
-            self._collect(queue, offset, max_nums, subscription, max_bytes, result, wanted, may_wait, bulk)
         return result
 
     def _corrected(self, old: int, new: int) -> int:
@@ -118,36 +136,33 @@ class MessageReader:
         self,
         queue: ConsumeQueue,
         offset: int,
-        max_nums: int,
         subscription: TagFilter | None,
-        max_bytes: int,
-        result: GetMessageResult,
         wanted: PropertyFilter | None,
-        may_wait: bool,
-        bulk: BulkRead | None,
+        pull: _Pull,
+        result: GetMessageResult,
     ) -> None:
         found = queue.units_from(offset)
         if found is None:
             result.status = GetMessageStatus.OFFSET_FOUND_NULL
             result.next_begin_offset = self._corrected(offset, queue.next_file_index(offset))
             return
-        config, units = self._context.config, UnitView(*found)
+        config, units, bulk = self._context.config, UnitView(*found), pull.bulk
         max_physical = self._commit_log.max_offset
         in_memory = self.memory_bytes * config.access_message_in_memory_max_ratio // 100
-        max_units = max(config.max_filter_message_size, max_nums * CQ_STORE_UNIT_SIZE) // CQ_STORE_UNIT_SIZE
+        max_units = max(config.max_filter_message_size, pull.max_nums * CQ_STORE_UNIT_SIZE) // CQ_STORE_UNIT_SIZE
         if wanted is None:
             codes = tags_codes(subscription)
             if codes is not None and queue.ext is not None:
                 units = with_tags(units, queue.ext, max_units)
-            scan, cold = self._take(units, offset, codes, max_nums, max_bytes, max_units, in_memory, bulk, may_wait)
+            scan, cold = self._take(units, offset, codes, pull, max_units, in_memory)
         else:
             units = units._replace(end=min(units.end, units.start + max_units * CQ_STORE_UNIT_SIZE))
             selected = self._selector.select(
                 units,
                 wanted,
-                max(1, max_nums if bulk else min(max_nums, config.max_transfer_count_on_message_in_memory)),
+                max(1, pull.max_nums if bulk else min(pull.max_nums, config.max_transfer_count_on_message_in_memory)),
                 in_memory_from=max_physical - in_memory,
-                may_wait=may_wait,
+                may_wait=pull.may_wait,
                 ext=queue.ext,
             )
             if selected.cold:
@@ -155,7 +170,7 @@ class MessageReader:
                 result.cold, result.must_read_first = selected.cold, True
                 return
             hits = UnitView(memoryview(selected.units(units.view)), 0, len(selected.places) * CQ_STORE_UNIT_SIZE)
-            scan, cold = self._take(hits, 0, None, max_nums, max_bytes, max_units, in_memory, bulk, may_wait)
+            scan, cold = self._take(hits, 0, None, pull, max_units, in_memory)
             self._place(scan, selected, units, offset)
             result.filtered_count = scan.next_index - offset - scan.message_count
         result.cold = cold
@@ -181,12 +196,9 @@ class MessageReader:
         units: UnitView,
         first_index: int,
         codes: list[int] | None,
-        max_nums: int,
-        max_bytes: int,
+        pull: _Pull,
         max_units: int,
         in_memory: int,
-        bulk: BulkRead | None,
-        may_wait: bool,
     ) -> tuple[UnitScan, list[ColdPart]]:
         """What one pull takes of these units, and which parts of it must come from the disk.
 
@@ -194,29 +206,21 @@ class MessageReader:
         time. The page cache knows better: what it has is given as generously as recent messages are.
         """
         max_physical = self._commit_log.max_offset
-        scan = self._scan(units, first_index, codes, max_nums, max_bytes, max_units, max_physical, bulk)
+        scan = self._scan(units, first_index, codes, pull, max_units, max_physical)
         if not scan.ranges or max_physical - scan.ranges[0][0] <= in_memory:
             return scan, []
-        if bulk is not None:
-            return scan, self._not_in_memory(_islands(scan.ranges)) if may_wait else []
+        if pull.bulk is not None:
+            return scan, self._not_in_memory(_islands(scan.ranges)) if pull.may_wait else []
         if not self._not_in_memory(scan.ranges):
             return scan, []
-        scan = self._scan(units, first_index, codes, max_nums, max_bytes, max_units, in_memory, bulk)
+        scan = self._scan(units, first_index, codes, pull, max_units, in_memory)
         return scan, self._not_in_memory(scan.ranges)
 
     def _scan(
-        self,
-        units: UnitView,
-        first_index: int,
-        codes: list[int] | None,
-        max_nums: int,
-        max_bytes: int,
-        max_units: int,
-        in_memory: int,
-        bulk: BulkRead | None,
+        self, units: UnitView, first_index: int, codes: list[int] | None, pull: _Pull, max_units: int, in_memory: int
     ) -> UnitScan:
         """What one pull takes of these units if the last `in_memory` bytes of the log count as being in memory."""
-        config = self._context.config
+        config, (max_nums, max_bytes, _, bulk) = self._context.config, pull
         if bulk is not None:
             most = bulk.max_bytes, max_nums, bulk.max_bytes, max_nums
         else:
@@ -306,23 +310,6 @@ class MessageReader:
                     queue.files.folder, index, queue.topic, queue.queue_id, unit[1], unit[0],
                 )  # fmt: skip
 
-    def _get_batch(self, queue: BatchConsumeQueue, offset: int, max_nums: int, max_bytes: int) -> GetMessageResult:
-        low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
-        result = GetMessageResult(GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=low, max_offset=high)
-        if high == 0:
-            result.status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
-            result.next_begin_offset = self._corrected(offset, 0)
-        elif offset < low:
-            result.status = GetMessageStatus.OFFSET_TOO_SMALL
-            result.next_begin_offset = self._corrected(offset, low)
-        elif offset >= high:
-            one = offset == high
-            result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE if one else GetMessageStatus.OFFSET_OVERFLOW_BADLY
-            result.next_begin_offset = offset if one else self._corrected(offset, high)
-        else:
-            self._collect_batch(queue, offset, max_nums, max_bytes, result)
-        return result
-
     def _collect_batch(
         self, queue: BatchConsumeQueue, offset: int, max_nums: int, max_bytes: int, result: GetMessageResult
     ) -> None:
@@ -391,36 +378,17 @@ class MessageReader:
         low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
         if low >= high:
             return high
-        return self._search(queue, low, high, timestamp, boundary)
-
-    def _search(self, queue: ConsumeQueue, low: int, high: int, timestamp: int, boundary: BoundaryType) -> int:
-        """LOWER: the first message stored at or after `timestamp`, `high` if there is none. UPPER: the last one stored
-        at or before it; `low` if there is none, `high - 1` if none is younger."""
-        inclusive = boundary is BoundaryType.UPPER
-        start, stop = low, high
-        while low < high:
-            middle = (low + high) // 2
-            time = self._time(queue, middle)
-            if time < timestamp or (inclusive and time == timestamp):
-                low = middle + 1
-            else:
-                high = middle
-        if not inclusive:
-            return low
-        return max(start, low - 1) if low <= stop else stop
+        found = _place_by_time(low, high, lambda offset: self._time(queue, offset), timestamp, boundary)
+        return found if boundary is BoundaryType.LOWER else max(low, found - 1)
 
     def _batch_offset_by_time(self, queue: BatchConsumeQueue, timestamp: int, boundary: BoundaryType) -> int:
-        low, high = queue.first_index, queue.count
-        inclusive = boundary is BoundaryType.UPPER
-        while low < high:
-            middle = (low + high) // 2
-            unit = queue.unit(middle)
-            time = -1 if unit is None else unit.store_timestamp
-            if time < timestamp or (inclusive and time == timestamp):
-                low = middle + 1
-            else:
-                high = middle
-        unit = queue.unit(low - 1 if inclusive and low > queue.first_index else low)
+        def time(index: int) -> int:
+            unit = queue.unit(index)
+            return -1 if unit is None else unit.store_timestamp
+
+        first = queue.first_index
+        found = _place_by_time(first, queue.count, time, timestamp, boundary)
+        unit = queue.unit(found - 1 if boundary is BoundaryType.UPPER and found > first else found)
         return queue.max_offset if unit is None else unit.base_offset
 
     # --- by key ---
@@ -449,6 +417,12 @@ class MessageReader:
             if result.buffers or last < begin:
                 break
         return result
+
+
+def _place_by_time(low: int, high: int, time: Callable[[int], int], timestamp: int, boundary: BoundaryType) -> int:
+    """The first of [low, high) with a time of at least `timestamp`, of more than that for UPPER; `high` if none has."""
+    bisect = bisect_right if boundary is BoundaryType.UPPER else bisect_left
+    return bisect(range(high), timestamp, low, high, key=time)
 
 
 def _islands(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

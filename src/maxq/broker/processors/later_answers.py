@@ -5,7 +5,7 @@ Pull and pop share it. A request that is taken up again goes through its first p
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from maxq.broker.fast_failure import FastFailure
@@ -50,16 +50,15 @@ class LaterAnswers:
         Args:
             most_ms: longest wait; then the answer is `not_now()`.
         """
-        _keep(self._waiting, self._pass_after_waiting(connection, request, group, most_ms, not_now))
 
-    async def _pass_after_waiting(
-        self,
-        connection: Connection,
-        request: RemotingCommand,
-        group: str,
-        most_ms: int,
-        not_now: Callable[[], RemotingCommand],
-    ) -> None:
+        async def refusal() -> RemotingCommand | None:
+            is_allowed = await self._is_allowed(connection, request, group, most_ms)
+            return None if is_allowed or connection.is_closed else not_now()
+
+        _keep(self._waiting, self._pass_after(refusal, connection, request))
+
+    async def _is_allowed(self, connection: Connection, request: RemotingCommand, group: str, most_ms: int) -> bool:
+        """Wait for the quota, `most_ms` at most, and not for one whose connection was closed."""
         end_ms = self._clock.monotonic_ms() + most_ms
         self._fast_failure.pulls.enter()
         try:
@@ -70,20 +69,19 @@ class LaterAnswers:
                 await asyncio.sleep(min(wait_ms, left_ms) / 1000)
         finally:
             self._fast_failure.pulls.leave()
-        if connection.is_closed:
-            return
-        reply = not_now() if wait_ms else self._try_again(connection, request)
-        if reply is not None:
-            connection.send(reply)
+        return not wait_ms
 
     def when_read(self, connection: Connection, request: RemotingCommand, result: GetMessageResult) -> None:
         """Take `request` up again when what its filter looks at is in memory."""
-        _keep(self._reading, self._pass_after_reading(connection, request, result))
+        _keep(self._reading, self._pass_after(lambda: self._bring_in(connection, request, result), connection, request))
 
-    async def _pass_after_reading(
-        self, connection: Connection, request: RemotingCommand, result: GetMessageResult
+    async def _pass_after(
+        self, wait: Callable[[], Awaitable[RemotingCommand | None]], connection: Connection, request: RemotingCommand
     ) -> None:
-        reply = await self._bring_in(connection, request, result)
+        """Take `request` up again unless waiting ends in an answer, or nobody is there any more to get one."""
+        reply = await wait()
+        if connection.is_closed:
+            return
         if reply is None:
             reply = self._try_again(connection, request)
         if reply is not None:

@@ -116,3 +116,15 @@ def test_for_a_connection_that_closed_meanwhile_nothing_is_read() -> None:
         assert (read, peer.sent) == ([], [])
 
     run_simulation(story, seed=1)
+
+
+def test_nobody_takes_up_again_what_was_read_for_a_connection_that_closed() -> None:
+    async def story(world: SimWorld) -> None:
+        taken: list[object] = []
+        peer, answers = FakeConnection(), later(world, lambda *args: taken.append(args))
+        answers.when_read(connection(peer), request(), GetMessageResult(GetMessageStatus.FOUND))
+        peer.close()
+        await answers.drain()
+        assert (taken, peer.sent) == ([], [])
+
+    run_simulation(story, seed=1)
