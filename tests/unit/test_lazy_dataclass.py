@@ -134,6 +134,31 @@ def test_what_a_class_defines_itself_stays() -> None:
     assert (repr(Odd()), Odd() == 1, hash(Odd())) == ("odd", True, 4)
 
 
+def test_a_hash_that_python_took_away_is_made() -> None:
+    """A class that compares has `__hash__ = None` unless it says something else."""
+
+    class Compared:
+        a: int = 1
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Compared)
+
+    for options in ({"frozen": True}, {}):
+        late, standard = (
+            make(**options)(type("Compared", (), dict(vars(Compared))))
+            for make in (lazy_dataclass.dataclass, dataclasses.dataclass)
+        )
+        assert outcome(lambda cls=late: hash(cls())) == outcome(lambda cls=standard: hash(cls()))
+
+
+def test_a_class_without_a_docstring_has_its_name() -> None:
+    @lazy_dataclass.dataclass()
+    class Silent:
+        a: int
+
+    assert Silent.__doc__ == "Silent", "the standard library's makes a signature, by the slow module inspect"
+
+
 def test_an_object_that_contains_itself_has_a_text() -> None:
     @lazy_dataclass.dataclass()
     class Ring:
@@ -144,8 +169,15 @@ def test_an_object_that_contains_itself_has_a_text() -> None:
     assert repr(ring).endswith("Ring(next=...)")
 
 
-def test_nothing_is_compiled_before_it_is_used() -> None:
+def test_nothing_is_compiled_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Functions of the standard library's come from text, which has no file."""
+    texts: list[str] = []
+
+    def noted(text: str, *spaces: Any) -> None:
+        texts.append(text)
+        exec(text, *spaces)
+
+    monkeypatch.setattr(dataclasses, "exec", noted, raising=False)
 
     def compiled(cls: type) -> set[str]:
         return {
@@ -154,8 +186,8 @@ def test_nothing_is_compiled_before_it_is_used() -> None:
         }  # fmt: skip
 
     cls = made(lazy_dataclass.dataclass, {"frozen": True, "slots": True})
-    assert compiled(cls) == set()
+    assert compiled(cls) == set() and texts == []
     value = cls(1)
-    assert compiled(cls) == {"__init__"}
+    assert compiled(cls) == {"__init__"} and texts
     assert value == cls(1)
     assert compiled(cls) == {"__init__", "__eq__"}

@@ -76,7 +76,13 @@ def test_a_wrong_path_is_told_in_one_line(
         "sql --store _ SELECT_1",
     ],
 )
-def test_an_empty_path_is_not_the_current_folder(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_path_is_not_the_current_folder(
+    arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("commitlog").mkdir()
+    Path(f"commitlog/{0:020d}").write_bytes(bytes(1 << 16))
+    ArchiveFolder(".").commit(lambda manifest: manifest.changed([]))
     assert run(["" if word == "_" else word for word in arguments.split()]) == 2
     assert "'' " in capsys.readouterr().err
 
