@@ -1,8 +1,6 @@
 # The C face of log_cy.py, for the compiled modules that write records through LogTail.
 from maxq.store.tails_cy cimport TopicMemory, TopicTail
 
-cdef unsigned int crc31(unsigned char *buf, Py_ssize_t p, Py_ssize_t size) noexcept
-
 
 cdef class LogTail:
     cdef public long long wrote_position

@@ -9,7 +9,7 @@ record: record_cy.py; of an entry: dledger/entries_cy.py.
 from isal.isal_zlib import crc32
 
 from maxq.store.crc32_function import address
-from maxq.store.record_cy import encode_prop_crc
+from maxq.store.record_cy import crc31, encode_prop_crc
 
 try:
     import cython
@@ -26,15 +26,6 @@ if cython.compiled:
 else:
     from maxq.runtime.buffers import copy_bytes, put32, put64, put_bytes
     from maxq.store.tails_cy import TopicMemory
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def crc31(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
-    """UtilAll.crc32 of buf[p : p + size]."""
-    if not cython.compiled:
-        return crc32(buf[p : p + size]) & 0x7FFFFFFF
-    return _crc32(0, buf + p, size) & 0x7FFFFFFF
 
 
 @cython.cclass
@@ -256,7 +247,7 @@ class LogTail:
         )
         q = put_bytes(self.buf, q, properties)
         if append_prop_crc:
-            crc = crc32(memoryview(self._view)[p:q]) & 0x7FFFFFFF
+            crc = crc31(memoryview(self._view)[p:q])
             put_bytes(self.buf, q, b"__CRC32#\x01" + encode_prop_crc(crc) + b"\x02")
         self.end_record(p, total)
         return total

@@ -40,7 +40,8 @@ if cython.compiled:
         ROW_WIDTH,
     )
     from cython.cimports.maxq.runtime.buffers import copy_bytes, i32, put_bytes
-    from cython.cimports.maxq.store.log_cy import LogTail, crc31
+    from cython.cimports.maxq.store.log_cy import LogTail
+    from cython.cimports.maxq.store.record_cy import crc31_at
     from cython.cimports.maxq.store.tails_cy import QueueTail, TopicTail
 else:
     from maxq.protocol.send_rows import (
@@ -73,7 +74,8 @@ else:
         ROW_WIDTH,
     )
     from maxq.runtime.buffers import copy_bytes, i32, put_bytes
-    from maxq.store.log_cy import LogTail, crc31
+    from maxq.store.log_cy import LogTail
+    from maxq.store.record_cy import crc31_at
     from maxq.store.tails_cy import QueueTail, TopicTail
 
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
@@ -253,7 +255,7 @@ def _append_one(
     q: cython.longlong = tail.write_front(
         p,
         total,
-        crc31(src, row[R_BODY], body_size),
+        crc31_at(src, row[R_BODY], body_size),
         row[R_QUEUE_ID],
         row[R_FLAG],
         queue.next_queue_offset,
@@ -369,7 +371,7 @@ def _append_half(
     q: cython.longlong = tail.write_front(
         p,
         total,
-        crc31(src, row[R_BODY], body_size),
+        crc31_at(src, row[R_BODY], body_size),
         0,
         row[R_FLAG],
         queue.next_queue_offset,
@@ -457,7 +459,7 @@ def _append_batch(
         q = tail.write_front(
             w,
             total,
-            crc31(src, p + 20, body_size),
+            crc31_at(src, p + 20, body_size),
             row[R_QUEUE_ID],
             i32(src, p + 12),
             queue.next_queue_offset + number,

@@ -77,9 +77,8 @@ _PROP_CRC_NAME = b"__CRC32#\x01"
 
 
 @cython.cfunc
-@cython.inline
 @cython.exceptval(check=False)
-def _crc31(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
+def crc31_at(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
     """UtilAll.crc32 of buf[p : p + size]."""
     if not cython.compiled:
         return crc32(buf[p : p + size]) & 0x7FFFFFFF
@@ -145,7 +144,7 @@ def _record(
     physical_offset: cython.longlong = i64(buf, p + 28)
     if check_offset and physical_offset != file_from_offset + p:
         return 7
-    if check_crc and body_size > 0 and _crc31(buf, body, body_size) != u32(buf, p + 8):
+    if check_crc and body_size > 0 and crc31_at(buf, body, body_size) != u32(buf, p + 8):
         return 6
     if check_prop_crc and not _prop_crc_good(view[p:limit]):
         return 6
@@ -179,7 +178,7 @@ def _prop_crc_good(record: memoryview) -> bool:
     if not tail.startswith(_PROP_CRC_NAME) or tail[-1] != 2:
         return False
     digits = tail[len(_PROP_CRC_NAME) : -1]
-    return digits == encode_prop_crc(crc32(record[:-PROP_CRC_SIZE]) & 0x7FFFFFFF)
+    return digits == encode_prop_crc(crc31(record[:-PROP_CRC_SIZE]))
 
 
 @cython.wraparound(True)

@@ -23,10 +23,12 @@ except ModuleNotFoundError:
 if cython.compiled:
     from cython.cimports.maxq.runtime.buffers import i32, i64, u32
     from cython.cimports.maxq.store.crc32_function import maxq_crc32_t
+    from cython.cimports.maxq.store.record_cy import crc31_at
 
     _crc32 = cython.declare(maxq_crc32_t, cython.cast(maxq_crc32_t, cython.cast(cython.size_t, address())))
 else:
     from maxq.runtime.buffers import i32, i64, u32
+    from maxq.store.record_cy import crc31_at
 
 STOP_END = 1
 STOP_FILLER = 2
@@ -104,7 +106,7 @@ def _record_good(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssiz
     body_size = i32(buf, q)
     if body_size < 0 or q + 4 + body_size + 3 > p + size:
         return False
-    return body_size == 0 or (_crc(buf, q + 4, body_size) & 0x7FFFFFFF) == u32(buf, p + 8)
+    return body_size == 0 or crc31_at(buf, q + 4, body_size) == u32(buf, p + 8)
 
 
 @cython.cfunc
