@@ -57,6 +57,7 @@ class BrokerParts(BrokerBase):
             self.popping.acks,
         )
         self.server.arrivals.path = batches.take
+        self.server.arrivals.may_rest = self.store.joins_next_flush
 
     def _build_message_processors(self) -> None:
         """Sending, pulling, querying, replying."""

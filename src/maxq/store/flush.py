@@ -60,6 +60,7 @@ class CommitLogFlusher:
         self._timer: asyncio.TimerHandle | None = None
         self._begin: asyncio.Handle | None = None  # of the next group, at the end of this turn
         self._in_flight: asyncio.Future[None] | None = None
+        self._after: Callable[[], None] | None = None  # told once of the end of the one in flight
         self._cut_at = _NOWHERE  # the log was cut there while a flush was in flight
         self._last_thorough_ms = 0
         self._is_late = False
@@ -89,6 +90,14 @@ class CommitLogFlusher:
         if self._timer is None:
             timeout = self._context.config.sync_flush_timeout / 1000
             self._timer = asyncio.get_running_loop().call_later(timeout, self._expire)
+        return True
+
+    def joins_next(self, then: Callable[[], None]) -> bool:
+        """Is a group commit in flight, so that what is appended now waits for the next one anyway? If so, `then` is
+        called when it has ended, and who waited for it was told. One may ask to be called at a time; the last."""
+        if self._in_flight is None or not self.is_sync or self._context.is_dledger or self.failure is not None:
+            return False
+        self._after = then
         return True
 
     def commit_soon(self) -> None:
@@ -176,6 +185,9 @@ class CommitLogFlusher:
             return
         end = min(end, self._cut_at)
         self._flushed(end, timestamp)
+        if self._after is not None:
+            after, self._after = self._after, None
+            after()
         if self._commit_log.max_offset > end and self.is_sync:
             self.commit_soon()
 

@@ -190,6 +190,10 @@ class MessageStore:
         """
         return self.flusher.when_durable(end_offset, done)
 
+    def joins_next_flush(self, then: Callable[[], None]) -> bool:
+        """See CommitLogFlusher.joins_next."""
+        return self.flusher.joins_next(then)
+
     async def flush(self) -> None:
         """Wait until everything that is in the log now is durable, or flushing has failed: compare `flushed_offset`."""
         await self.flusher.flush_all()

@@ -1,7 +1,7 @@
 """Connections that are read together, on real sockets: each does what it does when its transport reads it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -191,3 +191,47 @@ async def test_a_connection_that_ended_before_there_were_others_never_joins(serv
             for _ in range(4):
                 connection.took_plain()
         assert len(server.arrivals) == 0
+
+
+async def test_while_nothing_would_be_answered_nothing_is_received(
+    server: RemotingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maxq.remoting.arrivals._REST_S", 60)
+    async with connected(server.port) as one, connected(server.port) as other:
+        for peer in (one, other):
+            await greeted(server, peer)
+        connections = adopt(server)
+        asked: list[Callable[[], None]] = []
+        server.arrivals.may_rest = lambda then: not asked.append(then)  # type: ignore[func-returns-value]
+        seen = [connection.arrivals for connection in connections]
+        for peer in (one, other):
+            peer.send(RemotingCommand(ECHO, body=b"hello"))
+        await until(lambda: bool(asked), "what came was seen")
+        assert [connection.arrivals for connection in connections] == seen
+        server.arrivals.may_rest = None
+        asked[0]()
+        for peer in (one, other):
+            assert (await peer.receive()).body == b"hello"
+        asked[0]()  # nobody rests
+        assert (await one.ask(RemotingCommand(ECHO, body=b"again"))).body == b"again"
+
+
+async def test_it_rests_for_a_moment_only(server: RemotingServer) -> None:
+    async with connected(server.port) as peer:
+        await greeted(server, peer)
+        adopt(server)
+        server.arrivals.may_rest = lambda then: True
+        for number in range(3):
+            assert (await peer.ask(RemotingCommand(ECHO, body=b"%d" % number))).body == b"%d" % number
+
+
+async def test_a_server_may_end_while_it_rests() -> None:
+    asked: list[Callable[[], None]] = []
+    async with serving() as server, connected(server.port) as peer:
+        await greeted(server, peer)
+        adopt(server)
+        server.arrivals.may_rest = lambda then: not asked.append(then)  # type: ignore[func-returns-value]
+        peer.send(RemotingCommand(ECHO, body=b"never answered"))
+        await until(lambda: bool(asked), "what came was seen")
+    asked[0]()
+    await asyncio.sleep(0.01)  # longer than it would rest

@@ -110,14 +110,31 @@ class Ways:
         monkeypatch.setattr(SystemMappedRegion, "flush_soon", flush_soon)
 
 
-async def test_a_quick_disk_makes_a_small_group_durable_at_once_and_a_thread_a_large_one(
+async def test_a_quick_disk_makes_a_small_group_durable_at_once_and_the_kernel_a_larger_one(
     sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ways = Ways(monkeypatch)
     assert await waiting_for(sync_store, 100) is True
     assert (ways.at_once, ways.ends) == (1, [])
-    assert await asyncio.gather(*(waiting_for(sync_store, 6000) for _ in range(3))) == [True] * 3
-    assert (ways.at_once, ways.ends) == (1, [])
+    group = [waiting_for(sync_store, 6000) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert (ways.at_once, len(ways.ends)) == (1, 1)
+    ways.ends[0](None)
+    assert [waiting.result() for waiting in group] == [True] * 3
+
+
+async def test_a_very_large_group_is_made_durable_by_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store(
+        small_config(
+            tmp_path, flush_disk_type="SYNC_FLUSH", mapped_file_size_commit_log=4 << 20, max_message_size=2 << 20
+        )
+    )
+    store.load()
+    with monkeypatch.context() as patches:
+        ways = Ways(patches)
+        assert await waiting_for(store, 1_200_000) is True
+        assert (ways.at_once, ways.ends) == (0, [])
+    await store.shutdown()
 
 
 async def test_the_loop_does_not_wait_for_a_flush_that_no_sender_waits_for(
@@ -287,3 +304,35 @@ async def test_more_queues_than_may_be_mapped_are_all_flushed(tmp_path: Path) ->
     assert again.load().dispatched_records == 0
     assert all(again.max_offset(f"T{number}", 0) == 3 for number in range(100))
     again.close()
+
+
+async def test_who_would_join_the_next_group_is_told_when_this_one_has_ended(
+    sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    assert not sync_store.joins_next_flush(lambda: told.append("nothing is in flight"))
+    gate = Gate(monkeypatch)
+    gate.close()
+    waiting = waiting_for(sync_store)
+    await asyncio.sleep(0)
+    assert sync_store.joins_next_flush(lambda: told.append("ended" if waiting.done() else "ended too early"))
+    assert told == []
+    gate.open()
+    assert await waiting is True
+    assert told == ["ended"]
+    assert not sync_store.joins_next_flush(lambda: told.append("nothing is in flight"))
+
+
+async def test_nobody_waits_for_an_interval_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store(small_config(tmp_path))
+    store.load()
+    gate = Gate(monkeypatch)
+    gate.close()
+    store.put_message(message())
+    flushing = asyncio.ensure_future(store.flush())
+    await asyncio.sleep(0)
+    assert store.flushed_offset == 0
+    assert not store.joins_next_flush(lambda: None)
+    gate.open()
+    await flushing
+    await store.shutdown()
