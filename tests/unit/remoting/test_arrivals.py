@@ -227,6 +227,8 @@ async def test_it_rests_for_a_moment_only(server: RemotingServer) -> None:
 
 async def test_a_server_may_end_while_it_rests() -> None:
     asked: list[Callable[[], None]] = []
+    faults: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
     async with serving() as server, connected(server.port) as peer:
         await greeted(server, peer)
         adopt(server)
@@ -235,3 +237,4 @@ async def test_a_server_may_end_while_it_rests() -> None:
         await until(lambda: bool(asked), "what came was seen")
     asked[0]()
     await asyncio.sleep(0.01)  # longer than it would rest
+    assert faults == []
