@@ -145,7 +145,7 @@ class Torture:
             await asyncio.sleep(pause)
             await asyncio.to_thread(self._check, "while the broker was writing")
         async with asyncio.timeout(START_TIMEOUT_S):
-            while len(self.acknowledged) < enough and not all(sender.done() for sender in senders):  # noqa: ASYNC110 - another process
+            while len(self.acknowledged) < enough and not all(sender.done() for sender in senders):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await asyncio.sleep(seconds / 2)
         process.kill()
