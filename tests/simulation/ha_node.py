@@ -145,7 +145,7 @@ class HaNode:
         self.care = LogCare(
             store, machine.clock, config=lambda: self.config, master_address=lambda: master_address
         )
-        self.ha.set_connected_listener(self.care.master_connected)
+        self.ha.set_joined_listener(self.care.master_connected)
         self.ha.set_offer_listener(self.care.offered)
         self.care.start()
         await self.ha.start("0.0.0.0", HA_PORT)

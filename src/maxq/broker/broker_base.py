@@ -218,11 +218,12 @@ class BrokerBase:
             own_address=lambda: self.address.address,
             timer_wheel=lambda: settings.store.timer_wheel_enable,
             log_end=lambda: self.store.max_physical_offset,
+            joins_master=lambda: self.dledger is not None or self.ha_service.joins_master,
             compaction=self.store.compaction,
         )
         full_copy = FullCopy(lambda: settings.store.ha_full_copy, self.slave_synchronize.master_min_offset)
         self.ha_service = HAService(settings, self.store, clock, first_offset=full_copy)
-        self.ha_service.set_connected_listener(self._master_connected)
+        self.ha_service.set_joined_listener(self._master_joined)
         self.ha_service.set_service_failed(self._on_failure)
         self.acknowledgement.set_replicas(self.ha_service)
         self.store.cleaner.hidden.needed_from = self.ha_service.copied_by_all
@@ -252,8 +253,8 @@ class BrokerBase:
             )
         )
 
-    def _master_connected(self) -> None:
-        """This slave's link to its master is there."""
+    def _master_joined(self) -> None:
+        """This slave's log is found to be its master's."""
         self.slave_synchronize.wake()
         self.log_care.master_connected()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maxq.broker.slave import slave_synchronize
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import ConfigError, StoreRefusedError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
@@ -351,3 +351,48 @@ async def test_a_slave_becomes_master_and_the_old_master_its_slave(
     assert "brokerRole=ASYNC_MASTER\n" in config and "brokerId=0\n" in config
     owner = json_dialect.loads((slave.folder / "owner.json").read_bytes())
     assert (owner["role"], owner["brokerId"]) == ("ASYNC_MASTER", 0)
+
+
+# ---- a master with another log ------------------------------------------------------------------------------------
+
+
+async def test_a_master_whose_store_was_emptied_takes_no_topic_group_or_offset_from_its_slave(
+    start_broker: Start, namesrv: str, master: RunningBroker
+) -> None:
+    master.create_topic("T", queues=1)
+    master.controller.groups.update_subscription_group_config(SubscriptionGroupConfig("G", retry_max_times=3))
+    master.controller.offsets.commit_offset("c", "G", "T", 0, 1)
+    slave = await start_slave(start_broker, namesrv)
+    for body in (b"one", b"two"):
+        assert (await master.send("T", body)).code == ResponseCode.SUCCESS
+    await until_copied(master, slave)
+    await synchronized(slave)
+    await master.stop()
+    emptied = await start_broker("emptied", namesrvAddr=namesrv, brokerName="broker-a")
+    copy = slave.controller
+    await until(lambda: copy.slave_synchronize.master_address == emptied.address)
+    await until(lambda: emptied.controller.ha_service.connection_count == 1)
+    for _ in range(3):
+        assert not await copy.slave_synchronize.sync_all()
+    assert copy.topics.contains_topic("T")
+    assert "G" in copy.groups.subscription_group_table
+    assert copy.offsets.query_offset("G", "T", 0) == 1
+    assert (await slave.pull("T", 0)).code == ResponseCode.SUCCESS
+
+
+async def test_a_slave_of_another_master_takes_no_tables_of_this_one(
+    start_broker: Start, namesrv: str, master: RunningBroker
+) -> None:
+    foreign = await start_broker("foreign")  # knows no name server
+    foreign.create_topic("Foreign", queues=1)
+    assert (await foreign.send("Foreign", b"theirs")).code == ResponseCode.SUCCESS
+    await foreign.stop()
+    master.create_topic("T", queues=1)
+    assert (await master.send("T", b"ours, and longer")).code == ResponseCode.SUCCESS
+    settings = {"namesrvAddr": namesrv, "brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": "true"}
+    slave = await start_broker("foreign", **settings)
+    await until(lambda: slave.controller.ha_service.client.refused > 0)
+    assert not await slave.controller.slave_synchronize.sync_all()
+    assert slave.controller.topics.contains_topic("Foreign")
+    assert not slave.controller.topics.contains_topic("T")
+    assert (await slave.pull("Foreign", 0)).code == ResponseCode.SUCCESS

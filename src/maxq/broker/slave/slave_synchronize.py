@@ -23,7 +23,7 @@ Source:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.offset.slave_commits import SlaveCommit
@@ -54,6 +54,10 @@ _RETRY: Final = 3.0
 #: A table that tells of more log than is here is waited for so many times so many seconds.
 _LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.02
+#: Topics that one line of the log names.
+_NAMED: Final = 20
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,7 @@ class SlaveSynchronize:
         own_address: Callable[[], str],
         timer_wheel: Callable[[], bool],
         log_end: Callable[[], int],
+        joins_master: Callable[[], bool],
         compaction: CompactionStore | None = None,
     ) -> None:
         """
@@ -87,6 +92,8 @@ class SlaveSynchronize:
             own_address: this broker's own `host:port`: it is not its own master.
             timer_wheel: timerWheelEnable; without it nothing of the timer is asked for.
             log_end: how far the own log goes, physical.
+            joins_master: is the own log, as far as it goes, the master's? Tables say what is in a log and how far
+                readers are in it, so those that belong to another log are not taken.
             compaction: compacted queues that may lack what only the master has kept.
         """
         self._api = api
@@ -95,6 +102,7 @@ class SlaveSynchronize:
         self._own_address = own_address
         self._timer_wheel = timer_wheel
         self._log_end = log_end
+        self._joins_master = joins_master
         self._master_address = ""
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -194,6 +202,8 @@ class SlaveSynchronize:
     async def _take_tables(self, address: str) -> float:
         """Topics and groups. Returns how many seconds to leave the master alone."""
         began_ms = self._clock.monotonic_ms()
+        if not self._may_take(address):
+            return _RETRY
         is_done = await self._try("topics", address, self._sync_topics)
         is_done &= await self._try("subscription groups", address, self._sync_groups)
         took = (self._clock.monotonic_ms() - began_ms) / 1000
@@ -202,9 +212,10 @@ class SlaveSynchronize:
     # --- one round ----------------------------------------------------------------------------------------------------
 
     async def sync_all(self) -> bool:
-        """Bring every table up to date. False if the master is unknown, ourselves, or cannot be reached."""
+        """Bring every table up to date. False if the master is unknown, ourselves, or cannot be reached, or if its log
+        is not known to be this broker's."""
         address = self._master_address
-        if not address or address == self._own_address():
+        if not address or address == self._own_address() or not self._may_take(address):
             return False
         steps: list[tuple[str, Callable[[str], Awaitable[None]]]] = [
             ("topics", self._sync_topics),
@@ -231,11 +242,33 @@ class SlaveSynchronize:
     async def sync_timer_check_point(self) -> None:
         """How far the master's timer is."""
         address = self._master_address
-        if address and address != self._own_address() and self._timer_wheel():
+        if address and address != self._own_address() and self._timer_wheel() and self._joins_master():
             try:
                 await self._try("timer checkpoint", address, self._sync_timer_check_point)
             except RemotingConnectError as error:
                 self._failed("connection", address, error)
+
+    def _may_take(self, address: str) -> bool:
+        if self._joins_master():
+            self._succeeded("tables", address)
+            return True
+        self._failed(
+            "tables", address,
+            "its log is not known to be this broker's (haStatus and haLinkFailure of brokerStatus tell why), and "
+            "topics, groups and offsets of another log would hide the messages that are here",
+        )  # fmt: skip
+        return False
+
+    async def _ask(self, question: Awaitable[_Answer]) -> _Answer:
+        """What the master answers, if its log is still this broker's when the answer is there.
+
+        Raises:
+            RemoteProtocolError: the link ended meanwhile. Another master, or one with another log, may have answered.
+        """
+        answer = await question
+        if not self._joins_master():
+            raise RemoteProtocolError("the link to its log ended before it answered")
+        return answer
 
     async def _try(self, what: str, address: str, step: Callable[[str], Awaitable[None]]) -> bool:
         try:
@@ -252,7 +285,7 @@ class SlaveSynchronize:
         self._succeeded(what, address)
         return True
 
-    def _failed(self, what: str, address: str, error: Exception) -> None:
+    def _failed(self, what: str, address: str, error: "Exception | str") -> None:
         text = str(error)
         if what not in self._failing:
             log.warning("%s of master %s could not be taken, it is tried again: %s", what, address, text)
@@ -267,19 +300,26 @@ class SlaveSynchronize:
     async def _sync_topics(self, address: str) -> None:
         topics = self._tables.topics
         async with self._taking:
-            table = await self._api.topics(address, topics.data_version)
+            table = await self._ask(self._api.topics(address, topics.data_version))
             if table is None:
                 return
             if not table.topic_config_table:
                 raise RemoteProtocolError("the table is empty, and no broker is without topics of its own")
+            self._tell_missing(address, topics.topic_config_table.keys() - table.topic_config_table.keys())
             self._tables.mappings.take_from_master(table.topic_queue_mapping_detail_map, table.mapping_data_version)
             topics.take_from_master(table.topic_config_table, table.data_version)
         log.info("topics of master %s taken, %d", address, len(table.topic_config_table))
 
+    def _tell_missing(self, address: str, gone: set[str]) -> None:
+        """A master whose tables were lost looks like one on which all this was deleted."""
+        if gone:
+            names = ", ".join(sorted(gone)[:_NAMED]) + (", …" if len(gone) > _NAMED else "")
+            log.warning("master %s has %d topics no longer, they go here, too: %s", address, len(gone), names)
+
     async def _sync_groups(self, address: str) -> None:
         groups = self._tables.groups
         async with self._taking:
-            table = await self._api.groups(address, groups.data_version)
+            table = await self._ask(self._api.groups(address, groups.data_version))
             if table is None:
                 return
             groups.take_from_master(table.subscription_group_table, table.forbidden_table, table.data_version)
@@ -287,11 +327,11 @@ class SlaveSynchronize:
 
     async def _sync_consumer_offsets(self, address: str) -> None:
         offsets = self._tables.offsets
-        masters = await self._api.consumer_offsets(address)
+        masters = await self._ask(self._api.consumer_offsets(address))
         ahead = offsets.ahead_of_master(masters)
         if ahead:
             await self._hand_over(address, ahead)
-            masters = await self._api.consumer_offsets(address)
+            masters = await self._ask(self._api.consumer_offsets(address))
         offsets.take_from_master(masters)
 
     async def _hand_over(self, address: str, commits: list[SlaveCommit]) -> None:
@@ -305,7 +345,7 @@ class SlaveSynchronize:
         log.info("%d offsets that were committed here handed over to master %s", len(commits), address)
 
     async def _sync_request_modes(self, address: str) -> None:
-        self._tables.request_modes.take_from_master(await self._api.message_request_modes(address))
+        self._tables.request_modes.take_from_master(await self._ask(self._api.message_request_modes(address)))
 
     async def _take_compacted(self, address: str) -> None:
         """Messages of compaction topics that are older than this broker's log."""
@@ -313,7 +353,8 @@ class SlaveSynchronize:
         for queue in self._compaction.lacking():
             offset = queue.next_offset
             while offset < queue.low:
-                next_offset, records = await self._api.compacted(address, queue.topic, queue.queue_id, offset)
+                compacted = self._api.compacted(address, queue.topic, queue.queue_id, offset)
+                next_offset, records = await self._ask(compacted)
                 offset = next_offset if next_offset > offset else queue.low
                 self._compaction.adopt(queue, memoryview(records), offset)
             log.info("%s-%d: what master %s has kept below %d is here", queue.topic, queue.queue_id, address, queue.low)
@@ -321,7 +362,7 @@ class SlaveSynchronize:
     async def _sync_delay_offsets(self, address: str) -> None:
         """The master's table, unless it calls delivered what this log may not have yet: were the master lost now,
         nobody would deliver it. The table from before is kept then; the log says what was delivered since."""
-        text = await self._api.delay_offsets(address)
+        text = await self._ask(self._api.delay_offsets(address))
         if text and await self._has_log(DelayOffsetSerializeWrapper.decode(text).physical_offset or 0):
             await run_blocking(self._tables.files.write_delay_offsets, text)
 
@@ -333,10 +374,10 @@ class SlaveSynchronize:
         return False
 
     async def _sync_timer_metrics(self, address: str) -> None:
-        text = await self._api.timer_metrics(address)
+        text = await self._ask(self._api.timer_metrics(address))
         if text:
             await run_blocking(self._tables.files.write_timer_metrics, text)
 
     async def _sync_timer_check_point(self, address: str) -> None:
-        checkpoint = await self._api.timer_check_point(address)
+        checkpoint = await self._ask(self._api.timer_check_point(address))
         await run_blocking(self._tables.files.write_timer_checkpoint, checkpoint)

@@ -101,6 +101,7 @@ class HAClient:
         reported_offset: what was reported last on this connection; -1 without one.
         received: bytes that came over the link.
         offered: what was offered to the master on this connection, in the words of the error that its end is then.
+        is_joined: the master's log and this one were found to be one on this connection, or this one was empty.
         ahead_bytes: bytes at the end of this log that the master did not send on this connection although it is idle:
             its log ends before, or these bytes were deleted there.
     """
@@ -122,7 +123,7 @@ class HAClient:
         self._first_offset = first_offset
         self._parser = TransferParser()
         self._position = 0  # while joining: where the next byte of the master belongs
-        self._is_joined = False
+        self.is_joined = False
         self._begins_empty = False
         self.state = HAConnectionState.READY
         self.reported_offset = -1
@@ -143,7 +144,7 @@ class HAClient:
         """A connection is there; the report to begin with."""
         self._parser = TransferParser()
         self._position = request_offset
-        self._is_joined = self._begins_empty = self._log.last_record_offset < 0
+        self.is_joined = self._begins_empty = self._log.last_record_offset < 0
         self._log.seals.as_on_master = frozenset()
         self._contradiction = self.offered = None
         self.ahead_bytes = 0
@@ -155,6 +156,7 @@ class HAClient:
         """The connection is gone, and with it the rest of a record that was not whole."""
         self._log.drop_pending()
         self.reported_offset = -1
+        self.is_joined = False
         if self.state is not HAConnectionState.SHUTDOWN:
             self.state = HAConnectionState.READY
 
@@ -179,7 +181,7 @@ class HAClient:
                 break  # it waits for the master's answer to its offer
             if not len(piece) and self._is_refused_start():
                 return False
-            if self._is_joined:
+            if self.is_joined:
                 self._log.append_from_master(offset, piece)
             else:
                 self._join(offset, piece)
@@ -229,7 +231,7 @@ class HAClient:
             self._position += len(own)
             piece = piece[len(own) :]
         if self._position == end and self._contradiction is None:
-            self._is_joined = True
+            self.is_joined = True
             self.ahead_bytes = 0
             if len(piece):
                 self._log.append_from_master(self._position, piece)
@@ -250,7 +252,7 @@ class HAClient:
                 return b""
             self.offered = self._contradiction
             return encode_offer(self._own_port())
-        if not self._is_joined:
+        if not self.is_joined:
             return b""
         offset = self._log.max_physical_offset
         return self._report(offset, now_ms) if offset > self.reported_offset else b""
@@ -259,7 +261,7 @@ class HAClient:
         """The last report again, if nothing was written for haSendHeartbeatInterval; 0 while the logs are compared."""
         if self.reported_offset < 0 or now_ms - self.last_write_ms < self._config().ha_send_heartbeat_interval:
             return b""
-        return self._report(self.reported_offset if self._is_joined else 0, now_ms)
+        return self._report(self.reported_offset if self.is_joined else 0, now_ms)
 
     def _report(self, offset: int, now_ms: int) -> bytes:
         self.reported_offset = offset

@@ -33,11 +33,18 @@ class HAClientService:
         on_failed: told the name and error if the task ends by an error.
     """
 
-    def __init__(self, client: HAClient, clock: Clock, on_connected: Callable[[], None]) -> None:
-        """`on_connected` is called each time the first report is out."""
+    def __init__(
+        self, client: HAClient, clock: Clock, on_connected: Callable[[], None], on_joined: Callable[[], None]
+    ) -> None:
+        """
+        Args:
+            on_connected: called each time the first report is out.
+            on_joined: called each time the two logs were found to be one, after `on_connected`.
+        """
         self.client = client
         self._clock = clock
         self._on_connected = on_connected
+        self._on_joined = on_joined
         self._buffer = memoryview(bytearray(_RECEIVE_BUFFER))
         self._link: _MasterLink | None = None
         self._address_changed = asyncio.Event()
@@ -106,7 +113,7 @@ class HAClientService:
         host, _, port = address.rpartition(":")
         host = host.strip("[]")
         request_offset = await self.client.request_offset()
-        link = _MasterLink(self.client, self._clock, self._buffer)
+        link = _MasterLink(self.client, self._clock, self._buffer, self._on_joined)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await asyncio.get_running_loop().create_connection(lambda: link, host, int(port))
@@ -119,6 +126,8 @@ class HAClientService:
             link.begin(request_offset)
             log.info("connected to the master's HA port %s, asking from offset %d", address, request_offset)
             self._on_connected()
+            if self.client.is_joined:  # its log is empty
+                self._on_joined()
             outcome = await link.ended
         finally:
             self._link = None
@@ -156,8 +165,9 @@ START_OVER = "the log is asked for from elsewhere"
 class _MasterLink(asyncio.BufferedProtocol):
     """One connection to the master. Everything that arrived at once is appended and then reported once."""
 
-    def __init__(self, client: HAClient, clock: Clock, buffer: memoryview) -> None:
+    def __init__(self, client: HAClient, clock: Clock, buffer: memoryview, on_joined: Callable[[], None]) -> None:
         self._client = client
+        self._on_joined = on_joined
         self._clock = clock
         self._buffer = buffer
         self._transport: asyncio.Transport | None = None
@@ -200,6 +210,7 @@ class _MasterLink(asyncio.BufferedProtocol):
         self.has_heard = True
         client = self._client
         now_ms = self._clock.monotonic_ms()
+        was_joined = client.is_joined
         try:
             goes_on = client.receive_data(self._buffer[:nbytes], now_ms)
         except (*_MISFITS, RemoteProtocolError, OSError) as error:
@@ -208,6 +219,8 @@ class _MasterLink(asyncio.BufferedProtocol):
         if not goes_on:
             self.close(START_OVER)
             return
+        if client.is_joined and not was_joined:
+            self._on_joined()
         report = client.take_report(now_ms)
         if report:
             assert self._transport is not None, "data came over it"

@@ -58,7 +58,7 @@ class HAService:
         self._timeout_timer: asyncio.TimerHandle | None = None
         self._began_at: dict[str, int] = {}  # HAConnection.began_at by host
         self._waiting_for_transfer: list[tuple[str, asyncio.Future[bool]]] = []
-        self._on_client_connected: Callable[[], None] | None = None
+        self._on_joined: Callable[[], None] | None = None
         self._on_offer: Callable[[str], Coroutine[None, None, bool]] | None = None
         self._offer: asyncio.Task[None] | None = None
         self._rule = AckRule(settings, self._in_sync)
@@ -66,7 +66,7 @@ class HAService:
         self.push2_slave_max_offset = 0
         self.port = 0
         client = HAClient(store, self._config, first_offset, clock.monotonic_ms(), own_port=lambda: self.port)
-        self.client = HAClientService(client, clock, self._client_connected)
+        self.client = HAClientService(client, clock, lambda: self._transfer_began(""), self._joined)
 
     def _config(self) -> MessageStoreConfig:
         return self._settings.store
@@ -125,9 +125,10 @@ class HAService:
         master. If haMasterAddress is given, that is taken instead of any address."""
         self.client.set_master_address(self._config().ha_master_address or address if address else "")
 
-    def set_connected_listener(self, listener: Callable[[], None]) -> None:
-        """`listener` is called each time this slave's link to its master is there."""
-        self._on_client_connected = listener
+    def set_joined_listener(self, listener: Callable[[], None]) -> None:
+        """`listener` is called each time this slave and its master have found on a new connection that their logs are
+        one."""
+        self._on_joined = listener
 
     def set_offer_listener(self, listener: Callable[[str], Coroutine[None, None, bool]]) -> None:
         """`await listener(address)`: a slave whose HA port is `address`, host:port, has what this master's starts have
@@ -302,10 +303,15 @@ class HAService:
         """Is this slave's link to its master there?"""
         return self.client.is_connected
 
-    def _client_connected(self) -> None:
-        self._transfer_began("")
-        if self._on_client_connected is not None:
-            self._on_client_connected()
+    @property
+    def joins_master(self) -> bool:
+        """Is this slave's log, as far as it goes, the log of the master it is connected to? An empty log is part of any
+        other. False without a connection: the master may come back with another log."""
+        return self.client.client.is_joined or self._store.last_record_offset < 0
+
+    def _joined(self) -> None:
+        if self._on_joined is not None:
+            self._on_joined()
 
     async def wait_until_transfer(self, host: str, timeout_ms: int) -> bool:
         """Wait until this slave's link to its master is there; on a master, until a slave's from `host` is. False

@@ -57,6 +57,7 @@ class Scene:
         self.own_address = "10.0.0.2:10911"
         self.timer_wheel = True
         self.log_end = 0
+        self.joins_master = True
         self.files = CarriedFiles(self.slave.disk, CONFIG_DIR)
         slave = self.slave
         self.synchronize = SlaveSynchronize(
@@ -73,6 +74,7 @@ class Scene:
             own_address=lambda: self.own_address,
             timer_wheel=lambda: self.timer_wheel,
             log_end=lambda: self.log_end,
+            joins_master=lambda: self.joins_master,
         )
         self.synchronize.set_master_address(MASTER)
 
