@@ -84,6 +84,11 @@ class SimFile:
         if content != self.durable[page * PAGE : (page + 1) * PAGE]:
             self.lost_pages[page] = content
 
+    def modified(self, start: int, end: int) -> None:
+        """[start, end) was written by a call: its pages are dirty, though the bytes may be the same as before."""
+        for page in range(start // PAGE, -(-end // PAGE)) if self.lost_pages else ():
+            self.lost_pages.pop(page, None)
+
     def torn(self, rng: SimRng, *, length_in_journal: bool) -> bytearray:
         """What is left after a loss of power: what was durable, and of the rest what chance wants.
 

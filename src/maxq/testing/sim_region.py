@@ -38,6 +38,7 @@ class SimMappedRegion:
     def write(self, position: int, data: memoryview) -> None:
         self._disk.check_alive()
         self._view[position : position + len(data)] = data
+        self._inode.modified(position, position + len(data))
 
     def forget(self, start: int, end: int) -> None:
         self._disk.check_alive()

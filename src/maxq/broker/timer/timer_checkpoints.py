@@ -121,6 +121,11 @@ class TimerCheckpoints:
 
     def _write(self, checkpoint: Checkpoint) -> None:
         self._timer.write(checkpoint)
-        if self._timer.metrics.is_changed:
-            self._timer.metrics.is_changed = False
-            self._timer.metrics.persist()
+        metrics = self._timer.metrics
+        if metrics.is_changed:
+            metrics.is_changed = False
+            try:
+                metrics.persist()
+            except OSError:
+                metrics.is_changed = True
+                raise

@@ -15,8 +15,12 @@ Files `timerlog/<20 digits>` of mappedFileSizeTimerLog bytes, units of 52 bytes,
 
 Where fewer than 52 + 16 bytes are left a blank ends the file: i32 bytes left, i64 0, i32 0xCBD43194 (and whatever else
 is left). A position is the byte in the sequence of files.
+
+What no sync has covered yet is kept in memory, too. After a failed sync the system takes pages for clean that are not
+on the disk, and a later sync that succeeds says nothing about them: they are written again out of memory first.
 """
 
+import errno
 import struct
 from collections.abc import Iterator
 from pathlib import PurePath
@@ -40,6 +44,7 @@ _RECORD_AT: Final = 28
 _SEARCH_STEP: Final = 20_000 * UNIT_SIZE
 _KNOWN_MAGIC: Final = 0xF
 _NOTHING_BEFORE: Final = -1
+_UNSYNCED_MOST: Final = 64 << 20  # bytes; a million units
 
 
 class Unit(NamedTuple):
@@ -82,6 +87,8 @@ class TimerLog:
         """`root` is the store's folder, `file_size` mappedFileSizeTimerLog, bytes."""
         self._disk = disk
         self._files = MappedFileQueue(disk, root, "timerlog", file_size)
+        self._unsynced: dict[MappedFile, bytearray] = {}  # of each file what lies behind its flushed_position
+        self._suspect_end = 0  # what no sync has covered below this position was there when one failed
 
     def load(self) -> None:
         """Find the files. Blocks. StoreRefusedError if one has another size, or is missing between others."""
@@ -111,17 +118,23 @@ class TimerLog:
             Its position.
 
         Raises:
-            OSError: the disk refuses; nothing was appended.
+            OSError: the disk refuses, or has synced nothing for 64 MiB; nothing was appended.
         """
+        if sum(map(len, list(self._unsynced.values()))) >= _UNSYNCED_MOST:
+            raise OSError(errno.EIO, f"{_UNSYNCED_MOST >> 20} MiB of the timer log could not be synced")
         file = self._writable()
         at = file.wrote_position
         _, previous, magic, write_time_ms, delay_ms, physical_offset, size, topic_hash = unit
         data = _UNIT.pack(
             UNIT_SIZE, previous, magic, write_time_ms, delay_ms, physical_offset, size, topic_hash, 0
         )  # fmt: skip
-        file.region.write(at, memoryview(data))
-        file.wrote_position = at + UNIT_SIZE
+        self._write(file, data)
         return file.file_from_offset + at
+
+    def _write(self, file: MappedFile, data: bytes) -> None:
+        file.region.write(file.wrote_position, memoryview(data))
+        self._unsynced.setdefault(file, bytearray()).extend(data)
+        file.wrote_position += len(data)
 
     def _writable(self) -> MappedFile:
         file = self._files.last
@@ -131,18 +144,34 @@ class TimerLog:
         if left >= UNIT_SIZE + _BLANK.size:
             return file
         if left >= _BLANK.size:
-            file.region.write(file.wrote_position, memoryview(_BLANK.pack(left, 0, BLANK_MAGIC)))
+            self._write(file, _BLANK.pack(left, 0, BLANK_MAGIC))
         file.wrote_position = file.file_size
         return self._files.create(file.end_offset)
 
     def flush(self, end: int) -> None:
-        """Make everything below position `end` durable. Blocks; may run in another thread than the appends. OSError if
-        the disk refuses."""
-        for file in list(self._files.files):
-            to = min(end - file.file_from_offset, file.wrote_position)
-            if to > file.flushed_position:
-                file.region.flush(file.flushed_position, to)
-                file.flushed_position = to
+        """Make everything below position `end` durable. Blocks; may run in another thread than the appends.
+
+        Raises:
+            OSError: the disk refuses. The next call writes again what this one did not make durable.
+        """
+        for file, unsynced in list(self._unsynced.items()):
+            start = file.flushed_position
+            size = min(end - file.file_from_offset - start, len(unsynced))
+            if size > 0:
+                self._sync(file, start, bytes(unsynced[:size]))
+                del unsynced[:size]
+                file.flushed_position += size
+            if file.is_full and not unsynced:
+                self._unsynced.pop(file, None)
+
+    def _sync(self, file: MappedFile, start: int, data: bytes) -> None:
+        try:
+            if file.file_from_offset + start < self._suspect_end:
+                file.region.write(start, memoryview(data))
+            file.region.flush(start, start + len(data))
+        except OSError:
+            self._suspect_end = self.max_offset
+            raise
 
     # --- reading ---
 
@@ -210,8 +239,8 @@ class TimerLog:
 
     def recover(self, start: int, log_end: int) -> list[Unit]:
         """Find the end, looking from position `start` on, which is that of a unit; everything before it is whole. What
-        lies behind the end is cleared. All of it is durable then: a process that was killed has left pages that no sync
-        has seen. Blocks.
+        lies behind the end is cleared. All of it is durable then, for it is written again: a process that was killed
+        has left pages that no sync has seen, or that one which failed has made clean. Blocks.
 
         Args:
             log_end: physical end of the CommitLog. A unit whose record lies behind it was written by a broker whose
@@ -226,7 +255,7 @@ class TimerLog:
                 continue
             begin = max(start - file.file_from_offset, 0)
             end, is_full = self._scan(file, begin, log_end, found)
-            file.region.flush(begin, file.file_size if is_full else end)
+            _write_again(file, begin, file.file_size if is_full else end)
             if not is_full:
                 self._end_at(number, end)
                 break
@@ -261,6 +290,7 @@ class TimerLog:
         gone: list[MappedFile] = []
         while len(self._files.files) > 1 and self._last_record(self._files.files[0]) < min_physical_offset:
             gone.append(self._files.take_first())
+            self._unsynced.pop(gone[-1], None)
         return gone
 
     @staticmethod
@@ -271,6 +301,11 @@ class TimerLog:
 
     def release(self) -> None:
         self._files.release()
+
+
+def _write_again(file: MappedFile, start: int, end: int) -> None:
+    file.region.write(start, memoryview(bytes(file.view[start:end])))
+    file.region.flush(start, end)
 
 
 def _unit(view: memoryview, at: int, position: int) -> Unit | None:

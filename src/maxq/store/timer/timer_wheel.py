@@ -77,11 +77,20 @@ class TimerWheel:
                 f"{error}: a timer wheel has {WHEEL_SIZE} bytes. Restore the file from a copy, or delete it: the wheel "
                 "is then built anew from the timer log."
             ) from None
-        if not read_only:  # a process that was killed in `write` has left pages that no sync has seen
-            self._region.flush(0, WHEEL_SIZE)
+        if not read_only:
+            self._make_durable()
         self._view = self._region.view
         self._changed: dict[int, bytearray] = {}
         self._frozen: dict[int, bytearray] = {}
+
+    def _make_durable(self) -> None:
+        """A process that was killed in `write` has left pages that no sync has seen, or that one which failed has made
+        clean: they are written again."""
+        for start, end in data_ranges(self._region, 0, WHEEL_SIZE):
+            for piece in range(start, end, _PIECE):
+                stop = min(piece + _PIECE, end)
+                self._region.write(piece, memoryview(bytes(self._region.view[piece:stop])))
+        self._region.flush(0, WHEEL_SIZE)
 
     def slot_index(self, time_ms: int) -> int:
         return time_ms // self.precision_ms % SLOTS

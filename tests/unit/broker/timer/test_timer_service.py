@@ -191,6 +191,35 @@ def test_a_power_loss_loses_no_durable_message_and_delivers_nothing_twice(seed: 
     through_power_losses([send, go_on, go_on, end], seed, flush_disk_type=flush)
 
 
+@pytest.mark.parametrize("failing", ["*/timerlog/*", "*/timerwheel", "*/timercheck*"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_failed_sync_of_the_timers_files_costs_no_message_when_the_power_goes_later(
+    failing: str, restarts: bool
+) -> None:
+    async def fails_once(world: TimerWorld) -> None:
+        await world.open()
+        await world.sleep_ms(2_500)
+        for number in range(8):
+            world.send_in(40_000 + number * 500, str(world.clock.wall_ms() + 40_000 + number * 500))
+        await world.store.flush()
+        world.sim.disk.fail_flush(failing)
+        if restarts:  # without a reboot: the next process finds the lost pages in memory, and the system calls them clean
+            await world.sleep_ms(1_500)
+            await world.kill()
+            await world.open()
+        await world.sleep_ms(15_000)
+
+    async def goes_on(world: TimerWorld) -> None:
+        await world.open()
+        await world.sleep_ms(50_000)
+        assert len(world.delivered()) == len({message.uniq_key for message in world.delivered()}) == 8
+        assert min(lateness(world)) >= 0
+        await world.close()
+
+    for seed in range(3):
+        through_power_losses([fails_once, goes_on], seed, flush_disk_type="SYNC_FLUSH")
+
+
 def test_the_place_of_a_damaged_message_which_shows_the_next_one_delivers_nothing() -> None:
     async def story(world: TimerWorld) -> None:
         await world.open()
