@@ -7,7 +7,7 @@ Files `timerlog/<20 digits>` of mappedFileSizeTimerLog bytes, units of 52 bytes,
     12 i32  magic: 1 always; 2: on the way, to be put into the wheel again; 4: a marker that recalls a message;
             8: MaxQ's, it lies in another slot than its record says (moved_messages.py)
     16 i64  write time: when it was put into the wheel, ms
-    24 i32  ms from there to when it is due
+    24 i32  ms from there to when it is due; where that does not fit, 0, and the write time is when it is due
     28 i64  physical offset of the message's record
     36 i32  size of the record
     40 i32  Java's hash of the message's topic
@@ -35,6 +35,8 @@ MAGIC_DEFAULT: Final = 1
 MAGIC_ROLL: Final = 2
 MAGIC_DELETE: Final = 4
 MAGIC_MOVED: Final = 8
+#: Between the two times of a unit.
+LONGEST_WAIT_MS: Final = (1 << 31) - 1
 BLANK_MAGIC: Final = -875286124  # 0xCBD43194
 
 _UNIT: Final = struct.Struct(">iqiqiqiiq")

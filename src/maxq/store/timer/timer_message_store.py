@@ -35,7 +35,7 @@ from maxq.store.timer.roll_window import precision_of, roll_window_ms, slot_with
 from maxq.store.timer.settled_slots import SettledSlots
 from maxq.store.timer.timer_checkpoint_file import FILE_NAME as CHECKPOINT_NAME
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
-from maxq.store.timer.timer_log import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MOVED, TimerLog, Unit
+from maxq.store.timer.timer_log import LONGEST_WAIT_MS, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MOVED, TimerLog, Unit
 from maxq.store.timer.timer_metrics import FILE_NAME as METRICS_NAME
 from maxq.store.timer.timer_metrics import TimerMetrics
 from maxq.store.timer.timer_record import TIMER_TOPIC, TimerRecord
@@ -206,8 +206,9 @@ class TimerMessageStore:
         if slot is None:
             self._say_stuck(record)
             return False
+        wait_ms = due - now if abs(due - now) <= LONGEST_WAIT_MS else 0  # a clock can be years off
         unit = Unit(
-            0, slot.last_position, magic, now, due - now, record.physical_offset, record.size,
+            0, slot.last_position, magic, due - wait_ms, wait_ms, record.physical_offset, record.size,
             java_hash(record.real_topic),
         )  # fmt: skip
         try:
@@ -266,14 +267,17 @@ class TimerMessageStore:
     def next_slot(self, most: int) -> Slot | None:
         """Move the read time over empty slots, in at most `most` steps, and return the first that is over and holds
         something; None if the read time has come to now, or `most` to its end."""
-        now = self.write_time_ms
+        now, began_ms = self.write_time_ms, self.read_time_ms
         for _ in range(most):
             if self.read_time_ms >= now:
                 return None
             slot = self.wheel.get(self.read_time_ms)
             if slot is not EMPTY and not self._is_over(slot):
                 return slot
-            self.read_time_ms = min(self.wheel.next_time(self.read_time_ms), now)
+            following = self.wheel.next_time(self.read_time_ms)
+            if following - began_ms > SLOTS * self.precision_ms:  # a lap: years of nothing may follow
+                following = self.wheel.earliest(following)
+            self.read_time_ms = min(following, now)
         return None
 
     def open(self, slot: Slot) -> list[Unit]:

@@ -166,7 +166,7 @@ class TimerRecovery:
     def _at_new_precision(self, unit: Unit, wheel: TimerWheel, before: int) -> Unit:
         """A unit whose slot is over when the one it was in would have been, or the next moment after."""
         due = -(-(unit.due_ms + before) // self._precision_ms) * self._precision_ms - self._precision_ms
-        moved = unit._replace(previous=wheel.get(due).last_position, delay_ms=due - unit.write_time_ms)
+        moved = unit._replace(previous=wheel.get(due).last_position, write_time_ms=due - unit.delay_ms)
         return moved._replace(position=self._log.append(moved))
 
     @staticmethod

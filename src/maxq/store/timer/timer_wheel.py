@@ -40,6 +40,7 @@ _PIECE: Final = 1 << 20  # bytes looked at together by `taken`
 _SLOTS_PER_PAGE: Final = OS_PAGE_SIZE // SLOT_SIZE  # the file is whole pages
 _PAGES: Final = SLOTS // _SLOTS_PER_PAGE
 _NO_SLOTS: Final = bytes(OS_PAGE_SIZE)
+_NEVER: Final = 1 << 62
 
 
 class Slot(NamedTuple):
@@ -121,6 +122,21 @@ class TimerWheel:
         while empty < _PAGES and self._is_empty((page + empty) % _PAGES):
             empty += 1
         return following + empty * _SLOTS_PER_PAGE * self.precision_ms
+
+    def earliest(self, from_ms: int) -> int:
+        """When the first slot is due at or behind `from_ms` that holds something; the largest number if none does."""
+        least, found = from_ms // self.precision_ms, _NEVER
+        for page in range(_PAGES):
+            data = self._changed.get(page) or self._frozen.get(page)
+            if data is None and self._is_empty(page):
+                continue
+            at = page * OS_PAGE_SIZE
+            numbers = array("q", bytes(self._view[at : at + OS_PAGE_SIZE] if data is None else data))
+            if byteorder == "little":
+                numbers.byteswap()
+            slots = zip(numbers[0::4], numbers[2::4], strict=True)
+            found = min([found, *(number for number, last in slots if number >= least and last >= 0)])
+        return found * self.precision_ms
 
     def _is_empty(self, page: int) -> bool:
         if page in self._changed or page in self._frozen:

@@ -9,7 +9,7 @@ from maxq.codes import ResponseCode
 from maxq.store.store_results import PutMessageStatus
 from maxq.store.timer.timer_record import TIMER_TOPIC
 from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
-from tests.unit.broker.timer.timer_world import TimerWorld, in_virtual_time, lateness, through_power_losses
+from tests.unit.broker.timer.timer_world import TimerWorld, in_virtual_time, lateness, small_wheel, through_power_losses
 
 DAY_MS = 86_400_000
 
@@ -203,7 +203,7 @@ def test_a_failed_sync_of_the_timers_files_costs_no_message_when_the_power_goes_
             world.send_in(40_000 + number * 500, str(world.clock.wall_ms() + 40_000 + number * 500))
         await world.store.flush()
         world.sim.disk.fail_flush(failing)
-        if restarts:  # without a reboot: the next process finds the lost pages in memory, and the system calls them clean
+        if restarts:  # no reboot: the next process finds the lost pages in memory, which the system calls clean
             await world.sleep_ms(1_500)
             await world.kill()
             await world.open()
@@ -255,6 +255,39 @@ def test_a_clock_that_jumps_makes_nothing_early_lost_or_double(jump: int) -> Non
         await world.close()
 
     in_virtual_time(story)
+
+
+@pytest.mark.parametrize("restarts", ["", "ordered", "killed"])
+@pytest.mark.parametrize("days", [26, 365 * 80, -26, -365 * 50])
+def test_a_clock_that_is_years_off_for_a_while_stops_nothing_and_loses_nothing(days: int, restarts: str) -> None:
+    async def story(world: TimerWorld) -> None:
+        async def restart() -> None:
+            if restarts:
+                await (world.close() if restarts == "ordered" else world.kill())
+                await world.open()
+
+        await world.open()
+        for delay in (2_000, 8_000, 20_000, 40_000, 300_000):
+            world.send_in(delay, str(world.clock.wall_ms() + delay))
+        await world.sleep_ms(10_000)
+        world.send_in(30_000, str(world.clock.wall_ms() + 30_000))  # the wheel has not seen it when the clock steps
+        for step in (days, -days):
+            world.clock.jump_wall_ms(step * DAY_MS)
+            await restart()
+            for delay in (2_000, 12_000):
+                world.send_in(delay, str(world.clock.wall_ms() + delay))
+            await world.sleep_ms(13_500)
+            new = 2 if step == days else 4
+            assert len({message.uniq_key for message in world.delivered()} & {"ID7", "ID8", "ID9", "ID10"}) == new
+            await restart()
+        await world.sleep_ms(300_000)
+        late = [message.store_timestamp - int(message.body) for message in world.delivered()]
+        assert len(late) == len({message.uniq_key for message in world.delivered()}) == 10
+        assert min(late) >= 0
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story)
 
 
 def test_a_clock_that_stood_still_during_a_restart_delivers_nothing_early_or_twice() -> None:
