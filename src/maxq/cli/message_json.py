@@ -34,6 +34,8 @@ def message_object(message: MessageExt) -> dict[str, Any]:
         found["body"] = body.decode("utf-8")
     except UnicodeDecodeError:
         found["bodyBase64"] = base64.b64encode(body).decode()
+    if message.body_fault:
+        found["bodyFault"] = message.body_fault
     return found
 
 

@@ -13,7 +13,8 @@ from maxq.client.client_config import ProducerConfig
 from maxq.client.errors import MessageRefusedError
 from maxq.client.namespace import RETRY_PREFIX, wrap
 from maxq.client.request_reply import is_reply
-from maxq.client.validators import check_body, check_properties, check_send_topic
+from maxq.client.validators import check_body, check_properties, check_send_topic, check_types
+from maxq.errors import LocalProtocolError
 from maxq.protocol import message_const as const
 from maxq.protocol.compression import compress, compression_flag
 from maxq.protocol.message import Message, encode_batch, encode_properties
@@ -55,11 +56,14 @@ def property_text(message: Message) -> str:
     """The properties of a message as they travel.
 
     Raises:
-        ClientError: they are too long; says by how much.
+        ClientError: one is no text, or would be read as another; or they are too long; says which, or by how much.
     """
-    text = encode_properties(message.properties)
-    if len(text) > _SURELY_SHORT:
-        check_properties(text.encode())
+    try:
+        text = encode_properties(message.properties)
+        if len(text) > _SURELY_SHORT or not text.isascii():
+            check_properties(text.encode())
+    except (LocalProtocolError, UnicodeEncodeError) as error:
+        raise MessageRefusedError(f"the properties of a message of {message.topic} cannot be sent: {error}") from None
     return text
 
 
@@ -99,6 +103,7 @@ class MessagePreparer:
         Raises:
             ClientError: it is illegal; says why.
         """
+        check_types(message)
         self.wire_topic(message.topic)
         check_body(message.body, self._config.max_message_size)
         return len(message.body) + len(property_text(message).encode())
@@ -110,6 +115,7 @@ class MessagePreparer:
         Raises:
             ClientError: it is illegal; says why.
         """
+        check_types(message)
         topic = self._legal_topics.get(message.topic) or self.wire_topic(message.topic)
         config = self._config
         body = message.body
@@ -154,6 +160,8 @@ class MessagePreparer:
         """
         if not messages:
             raise MessageRefusedError("a batch has at least one message", limit=1)
+        for message in messages:
+            check_types(message)
         first = messages[0]
         if first.topic.startswith(RETRY_PREFIX):
             raise MessageRefusedError(f"a batch cannot go to the retry topic {first.topic}")
@@ -172,7 +180,10 @@ class MessagePreparer:
             if self._config.namespace:
                 message.properties[const.PROPERTY_INSTANCE_ID] = self._config.namespace
             msg_ids.append(msg_id)
-        body = encode_batch(messages)
+        try:
+            body = encode_batch(messages)
+        except (LocalProtocolError, UnicodeEncodeError) as error:
+            raise MessageRefusedError(f"the batch for {first.topic} cannot be sent: {error}") from None
         check_body(body, self._config.max_message_size)
         # Brokers append the batch's properties to those of every message: an id of its own would replace theirs.
         own = {name: first.properties[name] for name in _OF_THE_BATCH if name in first.properties}

@@ -17,7 +17,7 @@ from maxq.client.mq_client import MQClientInstance
 from maxq.client.namespace import unwrap
 from maxq.client.pull_result import PullResult, PullStatus
 from maxq.codes import MQVersion, RequestCode, ResponseCode
-from maxq.errors import BrokerError, ClientError, RemotingError
+from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
 from maxq.protocol import message_const as const
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.subscription import SubscriptionData
@@ -211,8 +211,14 @@ class PullAPIWrapper:
 
 
 def unpack(message: MessageExt) -> list[MessageExt]:
-    """The messages of an inner batch, with consecutive queue offsets; a plain message as it is."""
-    if message.sys_flag & _INNER_BATCH != _INNER_BATCH:
+    """The messages of an inner batch, with consecutive queue offsets; a plain message as it is, and one that is called
+    a batch and is none, too: its `body_fault` then says why."""
+    if message.sys_flag & _INNER_BATCH != _INNER_BATCH or message.body_fault:
+        return [message]
+    try:
+        batch = decode_batch(message.body, message.topic)
+    except RemoteProtocolError as error:
+        message.body_fault = str(error)
         return [message]
     return [
         MessageExt(
@@ -230,5 +236,5 @@ def unpack(message: MessageExt) -> list[MessageExt]:
             store_host=message.store_host,
             store_size=len(inner.body),
         )
-        for place, inner in enumerate(decode_batch(message.body, message.topic))
+        for place, inner in enumerate(batch)
     ]

@@ -12,9 +12,8 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol import message_const as const
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody
-from maxq.protocol.compression import compression_type, decompress
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader, ReplyMessageRequestHeader
-from maxq.protocol.message import MessageExt, MessageSysFlag, decode_properties, decode_record
+from maxq.protocol.message import MessageExt, MessageSysFlag, decode_properties, decode_record, inflated
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
@@ -101,9 +100,9 @@ class ServerRequests:
 
     async def _push_reply(self, connection: object, request: RemotingCommand) -> RemotingCommand:
         header = ReplyMessageRequestHeader.decode(request.ext)
-        body = request.body_bytes
+        body, fault = request.body_bytes, ""
         if header.sys_flag & MessageSysFlag.COMPRESSED:
-            body = decompress(body, compression_type(header.sys_flag))
+            body, fault = inflated(body, header.sys_flag)
         message = MessageExt(
             header.topic,
             body,
@@ -114,6 +113,7 @@ class ServerRequests:
             born_timestamp=header.born_timestamp,
             store_timestamp=header.store_timestamp,
             reconsume_times=header.reconsume_times or 0,
+            body_fault=fault,
         )
         now_ms = self._instance.seams.clock.wall_ms()
         message.properties[const.PROPERTY_REPLY_MESSAGE_ARRIVE_TIME] = str(now_ms)

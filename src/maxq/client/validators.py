@@ -7,6 +7,7 @@ import re
 
 from maxq.client.errors import MessageRefusedError, NameIllegalError
 from maxq.client.namespace import FORBIDDEN_TOPICS
+from maxq.protocol.message import Message
 
 TOPIC_LENGTH_MAX = 127
 GROUP_LENGTH_MAX = 255
@@ -55,6 +56,31 @@ def check_consumer_group(group: str) -> None:
     check_group(group)
     if group == DEFAULT_CONSUMER_GROUP:
         raise NameIllegalError(f"consumer group must not be {DEFAULT_CONSUMER_GROUP}; choose a name of your own")
+
+
+def check_types(message: Message) -> None:
+    """The types of a message that is about to be sent, of its properties excepted (`encode_properties` judges those). A
+    body that is not `bytes` but has bytes (bytearray, memoryview) becomes a copy of them, which nobody changes while it
+    is on its way.
+
+    Raises:
+        MessageRefusedError: a field is of another type; names field, type and remedy.
+    """
+    if not isinstance(message, Message):
+        raise MessageRefusedError(f"a {type(message).__name__} cannot be sent; make a Message(topic, body)")
+    if not isinstance(message.topic, str):
+        raise MessageRefusedError(f"the topic of a message is a str, not {type(message.topic).__name__}")
+    body = message.body
+    if not isinstance(body, bytes):
+        if not isinstance(body, bytearray | memoryview):
+            hint = "; encode it first: text.encode()" if isinstance(body, str) else ""
+            raise MessageRefusedError(f"the body of a message is bytes, not {type(body).__name__}{hint}")
+        message.body = bytes(body)
+    if not isinstance(message.properties, dict):
+        kind = type(message.properties).__name__
+        raise MessageRefusedError(f"the properties of a message are a dict of str to str, not {kind}")
+    if not isinstance(message.flag, int) or not -(1 << 31) <= message.flag < 1 << 31:
+        raise MessageRefusedError(f"the flag of a message is an int of 32 bits, not {message.flag!r:.60}")
 
 
 def check_body(body: bytes, max_message_size: int) -> None:

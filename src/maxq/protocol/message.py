@@ -40,7 +40,7 @@ __all__ = [
     "MAGIC_BLANK", "MAGIC_V1", "MAGIC_V2", "PROPERTIES_MAX_LENGTH", "Message", "MessageExt", "MessageSysFlag",
     "UniqIdGenerator", "crc31", "decode_batch", "decode_host", "decode_message_id", "decode_properties",
     "decode_record", "decode_records", "encode_batch", "encode_host", "encode_properties", "encode_record", "host_text",
-    "offset_message_id",
+    "inflated", "offset_message_id",
 ]  # fmt: skip
 
 MAGIC_V1: Final = 0xDAA320A7
@@ -131,18 +131,21 @@ class Message:
         """Set one property of the application.
 
         Raises:
-            LocalProtocolError: the name belongs to the system, or name or value is empty.
+            LocalProtocolError: the name belongs to the system, or name or value is empty, no str, or has one of the
+                characters that separate properties on the wire (U+0001 and U+0002).
         """
         if name in const.RESERVED_PROPERTIES:
             raise LocalProtocolError(f"the property {name!r} is used by the system, choose another name")
         if not name or not value:
             raise LocalProtocolError("the name or value of a property can not be empty")
+        encode_properties({name: value})
         self.properties[name] = value
 
 
 @dataclass(slots=True)
 class MessageExt(Message):
-    """A stored message. `body` is as stored unless it was decoded with `inflate`."""
+    """A stored message. `body` is as stored unless it was decoded with `inflate`. `body_fault` says why the body is as
+    stored in spite of that: its producer marked it as compressed, and it is not, or inflates to more than 64 MiB."""
 
     broker_name: str = ""  # not on disk: set by the client that pulled it
     queue_id: int = 0
@@ -158,6 +161,7 @@ class MessageExt(Message):
     body_crc: int = 0
     store_size: int = 0  # bytes of the whole record
     version: int = 1  # 1 or 2: which magic the record has
+    body_fault: str = ""  # not on disk
 
     @property
     def offset_msg_id(self) -> str:
@@ -227,7 +231,8 @@ def decode_record(
     """The record that starts at `position`; `store_size` says where the next one starts.
 
     Args:
-        inflate: decompress the body if the flag says it is compressed.
+        inflate: decompress the body if the flag says it is compressed. A body that does not decompress stays as it is,
+            and `body_fault` says why: any producer may set the flag, and one message must not keep readers from others.
         check_crc: compare the body with its CRC.
 
     Raises:
@@ -265,13 +270,22 @@ def _decode_record(view: memoryview, inflate: bool, check_crc: bool) -> MessageE
         raise RemoteProtocolError(f"a record says {total} bytes, its parts are {at}")
     if check_crc and body_crc != crc31(body):
         raise RemoteProtocolError(f"body CRC {crc31(body):#010x}, the record says {body_crc:#010x}")
+    fault = ""
     if inflate and sys_flag & MessageSysFlag.COMPRESSED:
-        body = decompress(body, compression_type(sys_flag))
+        body, fault = inflated(body, sys_flag)
     return MessageExt(
         str(topic, "utf-8", "replace"), body, decode_properties(properties), flag, "", queue_id, queue_offset,
         physical_offset, sys_flag, born, born_host, store_timestamp, store_host, reconsume_times, prepared, body_crc,
-        total, 1 if magic == MAGIC_V1 else 2,
+        total, 1 if magic == MAGIC_V1 else 2, fault,
     )  # fmt: skip
+
+
+def inflated(body: bytes, sys_flag: int) -> tuple[bytes, str]:
+    """What a body that its flag calls compressed was before, and no fault; or the body as it is, and what is wrong."""
+    try:
+        return decompress(body, compression_type(sys_flag)), ""
+    except RemoteProtocolError as error:
+        return body, str(error)
 
 
 def _take(view: memoryview, at: int, size: int) -> tuple[bytes, int]:

@@ -34,6 +34,7 @@ ONEWAY_FLAG: Final = 2
 
 #: A body may be given in pieces, so that message bytes leave as views of the mapped log.
 Body = bytes | memoryview | list[memoryview] | None
+_BYTES: Final = (bytes, memoryview, bytearray)
 
 _LANGUAGE_BY_NAME: Final[dict[str, int]] = {language.name: int(language) for language in LanguageCode}
 _LANGUAGE_NAMES: Final[dict[int, str]] = {int(language): language.name for language in LanguageCode}
@@ -117,20 +118,24 @@ class RemotingCommand:
         return _PREFIX.pack(4 + length + body_length, kind << 24 | length) + header
 
     def encode(self) -> bytes:
-        """The whole frame."""
-        body = self.body
-        if body is None:
-            return self.encode_head(0)
-        if isinstance(body, list):
-            return b"".join([self.encode_head(self.body_length), *body])
-        return b"".join((self.encode_head(len(body)), body))
+        """The whole frame. Raises as `buffers`."""
+        return b"".join(self.buffers())
 
     def buffers(self) -> list[bytes | memoryview]:
-        """The frame in pieces that need no copy: head, then the parts of the body."""
+        """The frame in pieces that need no copy: head, then the parts of the body.
+
+        Raises:
+            LocalProtocolError: a header value or a body that no frame can carry. Nothing has been written then: a head
+                whose body cannot follow would make the peer take the next frame for that body.
+        """
         body = self.body
         if isinstance(body, list):
             return [self.encode_head(self.body_length), *body]
-        return [self.encode_head(len(body)), body] if body else [self.encode_head(0)]
+        if not body:
+            return [self.encode_head(0)]
+        if not isinstance(body, _BYTES):
+            raise LocalProtocolError(f"the body of a frame is bytes, not {type(body).__name__}")
+        return [self.encode_head(len(body)), body]
 
 
 def language_name(language: int) -> str:

@@ -133,9 +133,11 @@ class Connection(asyncio.BufferedProtocol):
         closed connection."""
         if self.is_closed:
             return
-        self._out += buffers
+        size = 0
         for buffer in buffers:
-            self._out_size += len(buffer)
+            size += len(buffer)
+        self._out += buffers
+        self._out_size += size
         if not self._in_pass or self._out_size > _FLUSH_AT:
             self._flush()
 
@@ -189,11 +191,13 @@ class Connection(asyncio.BufferedProtocol):
 
         Raises:
             RemotingSendError: the connection is closed, or too many requests wait on it.
+            LocalProtocolError: the request cannot be encoded.
         """
         self._check_can_request()
         opaque = command.opaque = self._endpoint.next_opaque()
+        frame = command.buffers()
         self._pending.add(opaque, ReplySlot(on_reply))
-        self.send(command)
+        self.write(frame)
         return opaque
 
     def forget(self, opaque: int) -> None:
@@ -487,12 +491,17 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._out, self._out_size = [], 0
         self.active = True
-        if self._tls is not None:
-            transport.write(self._tls.encrypt(out))
-        elif len(out) == 1:
-            transport.write(out[0])
-        else:
-            transport.writelines(out)
+        try:
+            if self._tls is not None:
+                transport.write(self._tls.encrypt(out))
+            elif len(out) == 1:
+                transport.write(out[0])
+            else:
+                transport.writelines(out)
+        except BaseException:
+            # Part of a frame may have left: whatever follows it would be taken for the rest.
+            self.abort("a write failed half way")
+            raise
         if self._paused and (unsent := transport.get_write_buffer_size()) > self._endpoint.unsent_limit:
             reason = explain(
                 Cause.UNREAD_ANSWERS,

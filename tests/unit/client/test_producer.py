@@ -478,3 +478,55 @@ def test_names_that_break_the_rules_are_refused() -> None:
             await Producer(ProducerConfig(producer_group="P"), cluster.seams()).start()
 
     simulate(story)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (Message("T", "text"), "the body of a message is bytes, not str; encode it first: text.encode()"),  # type: ignore[arg-type]
+        (Message("T", ["a"]), "the body of a message is bytes, not list"),  # type: ignore[arg-type]
+        (Message(None, b"x"), "the topic of a message is a str, not NoneType"),  # type: ignore[arg-type]
+        (Message("T", b"x", flag="1"), "the flag of a message is an int of 32 bits, not '1'"),  # type: ignore[arg-type]
+        (Message("T", b"x", flag=1 << 31), "the flag of a message is an int of 32 bits"),
+        (Message("T", b"x", [("a", "b")]), "the properties of a message are a dict of str to str, not list"),  # type: ignore[arg-type]
+        (Message("T", b"x", {"a": None}), "the value of the property 'a' is of type NoneType"),  # type: ignore[dict-item]
+        (Message("T", b"x", {"a": ["b"]}), "the value of the property 'a' is of type list"),  # type: ignore[dict-item]
+        (Message("T", b"x", {1: "b"}), "the name 1 of a property is of type int"),  # type: ignore[dict-item]
+        (Message("T", b"x", {"p": "a\x02DELAY\x013"}), "the property 'p' has a control character"),
+        (Message("T", b"x", {"p\x01q": "a"}), "has a control character"),
+        (Message("T", b"x", {"p": "\ud800"}), "the properties of a message of T cannot be sent|the batch for T cannot"),
+        ("text", "a str cannot be sent; make a Message"),
+    ],
+)
+def test_what_is_no_message_is_refused_by_name_before_a_byte_is_written(message: Message, reason: str) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        async with make(cluster) as producer:
+            await producer.send(Message("T", b"before"))
+            with pytest.raises(MessageRefusedError, match=reason):
+                await producer.send(message)
+            with pytest.raises(MessageRefusedError, match=reason):
+                await producer.send_batch([Message("T", b"neighbour"), message])
+            with pytest.raises(MessageRefusedError, match=reason):
+                await producer.send_oneway(message)
+            await producer.send(Message("T", b"after"))
+        assert [stored.body for stored in cluster.broker.log] == [b"before", b"after"]
+        assert all("DELAY" not in stored.properties for stored in cluster.broker.log)
+
+    simulate(story)
+
+
+def test_a_body_of_other_bytes_is_sent_as_it_is_now() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        async with make(cluster) as producer:
+            body = bytearray(b"now")
+            sending = producer.send_async(Message("T", body))
+            body[:] = b"too late"
+            await sending
+            await producer.send(Message("T", memoryview(b"view")))  # type: ignore[arg-type]
+        assert [stored.body for stored in cluster.broker.log] == [b"now", b"view"]
+
+    simulate(story)

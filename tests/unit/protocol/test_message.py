@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maxq.client.pull_api import unpack
 from maxq.errors import LocalProtocolError, RemoteProtocolError
 from maxq.protocol.compression import CompressionType, compress, compression_flag
 from maxq.protocol.message import (
@@ -250,3 +251,27 @@ def test_the_bits_of_sys_flag_are_plain_ints_so_that_testing_one_costs_nothing()
     bits = [value for name, value in vars(MessageSysFlag).items() if name.isupper()]
     assert len(bits) == 12
     assert {type(bit) for bit in bits} == {int}
+
+
+def test_a_body_that_is_not_what_its_flag_says_stays_as_it_is() -> None:
+    for flag in (1, 0x101, 0x201, 0x301, 0x501):
+        message = decode_record(encode_record(MessageExt("T", b"raw", sys_flag=flag)), inflate=True)
+        assert message.body == b"raw" and message.body_fault
+    assert not decode_record(encode_record(MessageExt("T", b"raw", sys_flag=1))).body_fault
+
+
+def test_what_is_called_an_inner_batch_and_is_none_is_one_message() -> None:
+    (message,) = unpack(MessageExt("T", b"no batch", sys_flag=MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP))
+    assert message.body == b"no batch" and message.body_fault
+
+
+@pytest.mark.parametrize("properties", [{"a": "b\x02c"}, {"a\x01b": "c"}, {"a\x02": "c"}, {"a": 1}, {"a": None}])
+def test_properties_that_would_be_read_as_others_are_not_written(properties: dict[str, str]) -> None:
+    with pytest.raises(LocalProtocolError, match="propert"):
+        encode_properties(properties)
+    with pytest.raises(LocalProtocolError, match="propert"):
+        Message("T").put_user_property(*next(iter(properties.items())))
+
+
+def test_a_value_may_hold_the_character_behind_names() -> None:
+    assert decode_properties(encode_properties({"a": "b\x01c"})) == {"a": "b\x01c"}

@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.errors import RemotingSendError, RemotingTimeoutError
+from maxq.errors import LocalProtocolError, RemotingSendError, RemotingTimeoutError
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
 from maxq.remoting.server import Connection, RemotingServer
@@ -282,3 +282,28 @@ async def test_the_peer_is_packed_as_born_host() -> None:
     connection, _ = open_connection(make_server())
     assert connection.remote_host.hex() == "0a00000900001267"
     assert connection.local_address == "10.0.0.1:10911"
+
+
+@pytest.mark.parametrize("body", ["text", 7, object()])
+async def test_a_body_that_cannot_follow_its_head_leaves_no_head_behind(body: object) -> None:
+    connection, transport = open_connection(make_server())
+    for send in (connection.send, connection.send_oneway, lambda command: connection.request(command, print)):
+        with pytest.raises((LocalProtocolError, TypeError)):
+            send(RemotingCommand(ECHO, body=body))  # type: ignore[arg-type]
+    connection.send(RemotingCommand(ECHO, body=b"whole"))
+    assert [frame.body_bytes for frame in frames_of(b"".join(transport.writes))] == [b"whole"]
+    assert not connection.is_closed
+
+
+async def test_a_write_that_fails_half_way_ends_the_connection() -> None:
+    connection, transport = open_connection(make_server())
+
+    def fail(data: object) -> None:
+        raise MemoryError("as scripted")
+
+    transport.writelines = fail  # type: ignore[method-assign]
+    with pytest.raises(MemoryError):
+        connection.send(RemotingCommand(ECHO, body=b"half"))
+    assert connection.is_closed
+    with pytest.raises(RemotingSendError, match="half way"):
+        connection.request(RemotingCommand(ECHO), print)

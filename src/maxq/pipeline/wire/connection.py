@@ -46,11 +46,15 @@ class Connection:
             RemotingSendError: the connection broke.
         """
         self._opaque += 1
-        command = RemotingCommand(code, signed(ext, body, self._options), body, opaque=self._opaque)
+        frame = RemotingCommand(code, signed(ext, body, self._options), body, opaque=self._opaque).encode()
         try:
-            self._socket.sendall(command.encode())
+            self._socket.sendall(frame)
         except OSError as error:
+            self.close()
             raise self._broken(error) from None
+        except BaseException:  # an interrupt: part of the frame may have left
+            self.close()
+            raise
         return self._opaque
 
     def receive_head(self) -> tuple[RemotingCommand, int]:

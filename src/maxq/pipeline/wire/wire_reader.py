@@ -147,6 +147,9 @@ def _unpacked(view: memoryview, rows: Rows) -> memoryview:
             found += view[at : at + size]
             continue
         outer = decode_record(view[at : at + size], inflate=True)
+        if outer.body_fault:  # the body is read as it is
+            found += view[at : at + size]
+            continue
         for place, inner in enumerate(decode_batch(outer.body, outer.topic)):
             message: MessageExt = replace(
                 outer,
