@@ -16,6 +16,22 @@ STAYS = frozenset(
      ResponseCode.SLAVE_NOT_AVAILABLE)
 )  # fmt: skip
 
+_STORED = (
+    "{} is stored, but disk or replicas did not have it in time (flushDiskType, brokerRole, slaveTimeout): after a "
+    "crash {}; look at why-slow and at the replicas"
+)
+_NOBODY_KNOWS = "nobody can say whether {} is stored: the group has not committed it in time, or has another leader now"
+
+
+def remark_of(code: ResponseCode, what: str, otherwise: str) -> str:
+    """The remark of an answer with a `code` of `Acknowledgement.when` that is not SUCCESS.
+
+    Args:
+        what: what was stored, with its article: "the ack".
+        otherwise: what follows if it is lost: "the message may come again".
+    """
+    return _STORED.format(what, otherwise) if code in STAYS else f"{_NOBODY_KNOWS.format(what)}; if not, {otherwise}"
+
 
 class ReplicaAcks(Protocol):
     """What replication says about a put (HAService, GroupTransferService)."""

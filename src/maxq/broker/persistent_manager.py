@@ -66,7 +66,11 @@ class PersistentManager(ConfigManager):
     def persist(self) -> None:
         """Write the file, after a write that is under way; blocks until it is durable. OSError if the disk refuses."""
         with self._writing:
-            super().persist()
+            self._persist_now()
+
+    def _persist_now(self) -> None:
+        """Write the file; nobody else does."""
+        super().persist()
 
     def request_persist(self) -> None:
         """The table changed: have it written soon. Without a running loop it is written now."""
@@ -102,19 +106,20 @@ class PersistentManager(ConfigManager):
 
 
 class PeriodicManager(PersistentManager):
-    """PersistentManager whose table changes all the time: `persist`, called every few seconds, writes it if it did."""
+    """PersistentManager whose table changes all the time: `persist`, called every few seconds, writes it if it did. On
+    return of `persist` all changes before the call are durable, also those that another call has just been writing."""
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
         self._is_dirty = False  # changed since the last write began
 
-    def persist(self) -> None:
+    def _persist_now(self) -> None:
         """Write the file if anything changed since the last time. OSError if the disk refuses: the next call tries."""
         if not self._is_dirty:
             return
         self._is_dirty = False
         try:
-            super().persist()
+            super()._persist_now()
         except BaseException:
             self._is_dirty = True
             raise

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
-from tests.integration.broker.harness import RunningBroker, messages_of, until
+from tests.integration.broker.harness import RunningBroker, copy_as_killed, messages_of, until
 from tests.integration.broker.pop_world import (
     GROUP,
     LONG_MS,
@@ -225,6 +226,46 @@ async def test_an_ack_that_cannot_be_stored_is_refused(broker: RunningBroker) ->
     stray = MessageExt(topic="T", properties={"POP_CK": "0 1 60000 0 0 broker-a 0 0"})
     reply = await ack(broker, stray)
     assert reply.code == ResponseCode.SYSTEM_ERROR and "comes again" in (reply.remark or "")
+
+
+@pytest.mark.parametrize("how", ["ack", "batch", "ack without the batch path", "change of time"])
+async def test_nothing_is_acknowledged_while_the_log_takes_nothing(
+    start_broker: Start, tmp_path: Path, how: str
+) -> None:
+    """Also not when it is asked again; and when the log takes it, the message stays away after a kill."""
+    broker = await start_broker(flushDiskType="SYNC_FLUSH")
+    await _filled(broker, 6, queues=1)
+    messages = await popped(broker)
+    if how == "ack without the batch path":
+        broker.controller.server.batch_path = broker.controller.server.arrivals.path = None
+
+    async def give_back() -> RemotingCommand:
+        if how == "change of time":
+            return await change_time(broker, messages[0], LONG_MS)
+        return await (batch_ack(broker, messages[:1]) if how == "batch" else ack(broker, messages[0]))
+
+    broker.controller.store.flags.set(DISK_FULL, "the disk is full")
+    for _ in range(2):
+        reply = await give_back()
+        assert reply.code == ResponseCode.SYSTEM_ERROR and "comes again" in (reply.remark or "")
+    broker.controller.store.flags.clear(DISK_FULL)
+    if how == "change of time":
+        return
+    assert (await give_back()).code == ResponseCode.SUCCESS
+    copy_as_killed(broker.folder, tmp_path / "killed")
+    successor = await start_broker("killed")
+    assert (await ack(successor, messages[1])).code == ResponseCode.SUCCESS  # the others still are the group's
+    assert successor.controller.popping.buffer.in_flight == {("T", GROUP, 0): 4}
+
+
+async def test_nothing_is_given_away_while_the_log_takes_nothing(broker: RunningBroker) -> None:
+    await _filled(broker, 2, queues=1)
+    broker.controller.store.flags.set(DISK_FULL, "the disk is full")
+    for order in (False, True):
+        reply = await broker.invoke(pop_request(order=order))
+        assert reply.code == ResponseCode.SYSTEM_BUSY and "nothing is given away" in (reply.remark or "")
+    broker.controller.store.flags.clear(DISK_FULL)
+    assert len(await popped(broker)) == 2
 
 
 class Later:

@@ -1,10 +1,18 @@
 """Pops in order: one delivery at a time of each queue, attempts, and what a kill leaves."""
 
 import asyncio
-from pathlib import Path
+import errno
+from pathlib import Path, PurePath
 
+import pytest
+
+from maxq.broker.pop import pop_service
+from maxq.broker.pop.order_info import FILE_NAME as ORDER_FILE
+from maxq.broker.pop.pop_service import PopService
 from maxq.client.pop_result import PopStatus
 from maxq.codes import ResponseCode
+from maxq.runtime.system import SystemDisk
+from maxq.store.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.broker.pop_world import GROUP, LONG_MS, ack, bodies, change_time, pop, popped
@@ -90,3 +98,55 @@ async def test_order_survives_a_kill_and_a_stop(start_broker: Start, tmp_path: P
     assert (await ack(after_stop, given[1])).code == 0
     assert (await ack(after_stop, given[2])).code == 0
     assert (await pop(after_stop, order=True, attempt_id="b")).status is PopStatus.FOUND
+
+
+async def test_an_ack_in_order_is_not_promised_while_the_log_takes_nothing(broker: RunningBroker) -> None:
+    await _filled(broker)
+    given = await popped(broker, order=True, attempt_id="a", max_msg_nums=2)
+    broker.controller.store.flags.set(DISK_FULL, "the disk is full")
+    for reply in (await ack(broker, given[0]), await ack(broker, given[0]), await change_time(broker, given[1], 9_000)):
+        assert reply.code == ResponseCode.SYSTEM_ERROR and "comes again" in (reply.remark or "")
+    broker.controller.store.flags.clear(DISK_FULL)
+    assert (await ack(broker, given[0])).code == ResponseCode.SUCCESS
+
+
+class FullOnce(SystemDisk):
+    """Has no room for the next file of deliveries in order."""
+
+    is_full = False
+
+    def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
+        if self.is_full and path.name == ORDER_FILE:
+            self.is_full = False
+            raise OSError(errno.ENOSPC, "no space", str(path))
+        super().replace(path, data, private=private)
+
+
+async def test_deliveries_in_order_survive_a_full_disk_and_a_kill(
+    start_broker: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be written is written later, and the journal is needed until then."""
+    monkeypatch.setattr(pop_service, "_SAVE_MS", 100)
+    disk = FullOnce()
+    broker = await start_broker(disk=disk, reviveInterval="50")
+    await _filled(broker)
+    disk.is_full = True
+    given = await popped(broker, order=True, attempt_id="a", max_msg_nums=2)
+    assert (await ack(broker, given[0])).code == ResponseCode.SUCCESS
+    await until(lambda: not disk.is_full)
+    monkeypatch.setattr(pop_service, "_SAVE_MS", 1 << 40)  # no other try before the kill
+    file = broker.folder / "config" / ORDER_FILE
+    service, turns = broker.controller.popping.service, list[int]()
+
+    def commit_journal() -> None:
+        PopService._commit_journal(service)
+        turns.append(1)
+
+    monkeypatch.setattr(service, "_commit_journal", commit_journal)
+    await until(lambda: len(turns) > 4)
+    assert not file.exists()
+    broker.controller.offsets.persist()
+    successor = await start_broker(kill(broker, tmp_path / "killed"))
+    assert await _ordered(successor, "b", max_msg_nums=6) == []  # one message is still out
+    assert (await ack(successor, given[1])).code == ResponseCode.SUCCESS
+    assert await _ordered(successor, "b", max_msg_nums=1) == [b"2"]

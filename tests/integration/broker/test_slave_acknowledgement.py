@@ -5,8 +5,11 @@ import asyncio
 import pytest
 
 from maxq.codes import ResponseCode
+from maxq.protocol.header.send import SendMessageResponseHeader
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
+from tests.integration.broker.test_timer import recall
+from tests.integration.broker.transaction_world import COMMIT, TransactionClient, half_of
 
 SLAVE_TIMEOUT_MS = 200
 
@@ -49,6 +52,22 @@ async def test_without_a_slave_the_send_is_stored_and_told_that_no_slave_has_it(
     assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
     assert answer.ext["queueOffset"] == "0" and answer.ext["msgId"]
     assert [message.body for message in await master.pull_messages("T")] == [b"alone"]
+
+
+async def test_without_a_slave_no_recall_and_no_end_of_a_transaction_is_promised(
+    start_broker: Start, namesrv: str
+) -> None:
+    master = await start_master(start_broker, namesrv, recallMessageEnable="true", timerPrecisionMs="100")
+    client = TransactionClient(master)
+    timed = await master.send("T", b"timed", TIMER_DELAY_MS="60000", UNIQ_KEY="timed")
+    handle = SendMessageResponseHeader.decode(timed.ext).recall_handle or ""
+    recalled = await recall(master, handle)
+    half = await master.send("T", b"half", sys_flag=4, TRAN_MSG="true", PGROUP="PG")
+    assert half.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    half.code = 0
+    ended = await client.end(half_of(half), COMMIT)
+    assert (recalled.code, ended.code) == (ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT)
+    assert "delivered all the same" in (recalled.remark or "") and "asked again" in (ended.remark or "")
 
 
 async def test_two_slaves_are_waited_for_if_three_copies_are_asked_for(start_broker: Start, namesrv: str) -> None:

@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.broker_identity import BrokerAddress
-from maxq.broker.pop.ack_path import UNSAFE_REMARK
+from maxq.broker.pop.ack_path import NOT_STORED_REMARK, unsafe_remark
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_checks import PopChecks
+from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.pop.revive_records import ReviveRecords
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.stats import names
@@ -98,7 +99,7 @@ class AckMessageProcessor(RequestProcessor):
         if not acks:
             raise RequestRefusedError(ResponseCode.NO_MESSAGE, "the batch names no message")
         ends = [await self._ack_several(connection, broker_name, ack) for ack in acks]
-        await self._safe(max(ends))
+        await self._safe(NOT_NOTED if NOT_NOTED in ends else max(ends))
         return request.reply()
 
     async def _ack_several(self, connection: Connection, broker_name: str, batch: BatchAck) -> int:
@@ -112,10 +113,11 @@ class AckMessageProcessor(RequestProcessor):
         if not offsets:
             return 0
         if batch.revive_queue_id == POP_ORDER_REVIVE_QUEUE:
-            return max(
+            ends = [
                 self._ack_in_order(connection, topic, batch.group, batch.queue_id, offset, batch.pop_time)
                 for offset in offsets
-            )
+            ]
+            return NOT_NOTED if NOT_NOTED in ends else max(ends)
         ack = AckMsg(
             topic, batch.group, batch.queue_id, batch.start_offset, batch.pop_time,
             broker_name or self._own.broker_name, offsets, is_batch=True,
@@ -123,11 +125,16 @@ class AckMessageProcessor(RequestProcessor):
         return await self._ack(ack, batch.revive_queue_id, batch.pop_time + batch.invisible_time)
 
     async def _ack(self, ack: AckMsg, revive_qid: int, revive_time_ms: int) -> int:
-        """The physical offset that must be safe before the client is told; 0: none."""
+        """The physical offset that must be safe before the client is told; 0: none; NOT_NOTED: it cannot be told.
+
+        The check point of an ack that is repeated may have ended by the first one. That one is in the log before this
+        one's record, for what the store did not take before is written first."""
         self._count(ack.group, ack.topic, len(ack.offsets))
         live = self._buffer.find(ack.key)
         if live is not None:
             return self._buffer.ack(live, ack.offsets).end_offset
+        if self._buffer.noted_end() == NOT_NOTED:
+            return NOT_NOTED
         result = await self._records.put_ack(ack, revive_qid, revive_time_ms)
         if not result.ok:
             why = result.remark or result.status.name
@@ -155,11 +162,13 @@ class AckMessageProcessor(RequestProcessor):
         self._stats.add(names.BROKER_ACK_NUMS, self._own.cluster, acks)
 
     async def _safe(self, end_offset: int) -> None:
-        """As safe as the settings promise; RequestRefusedError if it is not in time."""
+        """As safe as the settings promise; RequestRefusedError if it is not in time, or not in the journal."""
+        if end_offset == NOT_NOTED:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, NOT_STORED_REMARK)
         outcome = self._acknowledgement.outcome(end_offset) if end_offset > 0 else None
         code = ResponseCode.SUCCESS if outcome is None else await outcome
         if code is not ResponseCode.SUCCESS:
-            raise RequestRefusedError(code, UNSAFE_REMARK)
+            raise RequestRefusedError(code, unsafe_remark(code))
 
     # --- invisible time ----------------------------------------------------------------------------------------------
 
@@ -188,10 +197,11 @@ class AckMessageProcessor(RequestProcessor):
         else:
             end = self._buffer.add([(point, handle.revive_qid, -1)])
             try:
-                end = max(end, await self._ack(old, handle.revive_qid, handle.pop_time + handle.invisible_time))
+                acked = await self._ack(old, handle.revive_qid, handle.pop_time + handle.invisible_time)
             except RequestRefusedError:
                 self._buffer.finish(self._buffer.those([point.key]))
                 raise
+            end = NOT_NOTED if NOT_NOTED in (end, acked) else max(end, acked)
         self._stats.add(names.GROUP_CK_NUMS, f"{header.topic}@{header.consumer_group}")
         self._stats.add(names.BROKER_CK_NUMS, self._own.cluster)
         await self._safe(end)

@@ -15,9 +15,10 @@ import orjson
 
 from maxq.access.guard import Guard
 from maxq.auth.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, signed_content
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.acknowledgement import Acknowledgement, remark_of
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
+from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.stats import names
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.codes import CURRENT_VERSION, RequestCode, ResponseCode
@@ -44,10 +45,16 @@ class _Signed(NamedTuple):
     signature: bytes
     signed_content: bytes
 
-UNSAFE_REMARK: Final = (
-    "the ack is stored, but disk or replicas did not have it in time (flushDiskType, brokerRole, slaveTimeout): after "
-    "a crash the message may come again; look at why-slow and at the replicas"
+
+NOT_STORED_REMARK: Final = (
+    "the ack could not be stored, so the message comes again: the log takes nothing now (the disk is full or fails, or "
+    "this broker is not the master any more); acknowledge again, or look at the disk"
 )
+
+
+def unsafe_remark(code: ResponseCode) -> str:
+    """Of an ack that is not as safe as the settings promise."""
+    return remark_of(code, "the ack", "the message may come again")
 
 
 class AckPath:
@@ -170,8 +177,10 @@ class AckPath:
         self._bits, self._opaques = {}, {}
         end_offset = self._buffer.acked({live: mask for live, mask in bits.items() if mask})
         self._count(bits)
-        if not end_offset or not self._acknowledgement.when(end_offset, lambda code: _tell(opaques, code)):
-            _tell(opaques)
+        if end_offset == NOT_NOTED:
+            _refuse(opaques, ResponseCode.SYSTEM_ERROR, NOT_STORED_REMARK)
+        elif not end_offset or not self._acknowledgement.when(end_offset, lambda code: _tell(opaques, code)):
+            _tell(opaques, ResponseCode.SUCCESS)
 
     def _count(self, bits: dict[LiveCheckPoint, int]) -> None:
         counts: dict[str, int] = {}
@@ -200,13 +209,18 @@ def _opaque(header: Any) -> int | None:
     return opaque if type(opaque) is int and -(1 << 31) <= opaque < 1 << 31 else None
 
 
-def _tell(opaques: dict[Connection, list[int]], code: ResponseCode = ResponseCode.SUCCESS) -> None:
+def _tell(opaques: dict[Connection, list[int]], code: ResponseCode) -> None:
+    if code is not ResponseCode.SUCCESS:
+        _refuse(opaques, code, unsafe_remark(code))
+        return
     for connection, of_connection in opaques.items():
-        if code is ResponseCode.SUCCESS:
-            connection.write([b"".join([_reply(opaque) for opaque in of_connection])])
-            continue
+        connection.write([b"".join([_reply(opaque) for opaque in of_connection])])
+
+
+def _refuse(opaques: dict[Connection, list[int]], code: ResponseCode, remark: str) -> None:
+    for connection, of_connection in opaques.items():
         for opaque in of_connection:
-            connection.send(RemotingCommand(code, flag=RESPONSE_FLAG, opaque=opaque, remark=UNSAFE_REMARK))
+            connection.send(RemotingCommand(code, flag=RESPONSE_FLAG, opaque=opaque, remark=remark))
 
 
 def _reply(opaque: int) -> bytes:

@@ -61,7 +61,7 @@ class LiveCheckPoint:
 
 class Acked(NamedTuple):
     """What became of acks: so many messages, and the physical offset that must be safe before the client is told (0:
-    there is none)."""
+    there is none; NOT_NOTED: the journal could not take them)."""
 
     messages: int
     end_offset: int
@@ -107,13 +107,18 @@ class CheckPointBuffer:
 
     def add(self, points: list[tuple[PopCheckPoint, int, int]]) -> int:
         """Check points of one request, with reviveQid and next_begin each; one record of the journal. Returns the
-        physical offset behind it, 0 if there is none."""
+        physical offset behind it, 0 if there is none, NOT_NOTED if it could not be written: nobody may be given them
+        then, and they come again when their invisible time is over."""
         if not self._live:
             self.on_filled()
         added = [self._insert(self._number(), *point) for point in points]
         offset, end = self._journal.write({"p": [_entry(live) for live in added]})
         self._noted(added, offset)
         return end
+
+    def noted_end(self) -> int:
+        """See PopJournal."""
+        return self._journal.noted_end()
 
     def _noted(self, added: list[LiveCheckPoint], offset: int) -> None:
         """What the store did not take now comes behind everything that the journal has."""
@@ -217,8 +222,11 @@ class CheckPointBuffer:
             self._end(live)
 
     def acked(self, bits: dict[LiveCheckPoint, int]) -> int:
-        """The journal is told what was marked. The physical offset behind the record, 0 if there is none."""
-        return self._journal.write({"a": [[live.number, mask] for live, mask in bits.items()]})[1] if bits else 0
+        """The journal is told what was marked. Returns the physical offset behind the record. Acks that mark nothing
+        were marked before, and are as safe as all that was noted by now (`noted_end`)."""
+        if not bits:
+            return self._journal.noted_end()
+        return self._journal.write({"a": [[live.number, mask] for live, mask in bits.items()]})[1]
 
     def ack(self, live: LiveCheckPoint, queue_offsets: list[int]) -> Acked:
         """`mark` and `acked` of many in one."""
@@ -229,10 +237,9 @@ class CheckPointBuffer:
             if index >= 0:
                 mask |= 1 << index
         mask &= ~point.bit_map
-        if not mask:
-            return Acked(0, 0)
-        self._mark(live, mask)
-        return Acked(mask.bit_count(), self.acked({live: mask}))
+        if mask:
+            self._mark(live, mask)
+        return Acked(mask.bit_count(), self.acked({live: mask} if mask else {}))
 
     # --- the end of a check point ------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.pop.order_info import ILLEGAL, ConsumerOrderInfoManager, OrderInfo
-from maxq.broker.pop.pop_journal import PopJournal
+from maxq.broker.pop.pop_journal import NOT_NOTED, PopJournal
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.runtime.interfaces import Clock
@@ -66,26 +66,26 @@ class OrderService:
         offsets: list[int],
         committed: int,
         remote: str,
-    ) -> list[str]:
-        """Messages are given out from offset `committed` on. Returns the entries of orderCountInfo."""
+    ) -> tuple[list[str], int]:
+        """Messages are given out from offset `committed` on. Returns the entries of orderCountInfo, and the physical
+        offset that must be safe before the client gets them (0: none; NOT_NOTED: they must not be given out)."""
         entries = self.table.delivered(
             topic, group, queue_id,
             attempt_id=attempt_id, pop_time=pop_time, invisible_time=invisible_time, offsets=offsets,
         )  # fmt: skip
         self._offsets.commit_offset(remote, group, topic, queue_id, committed)
-        self._note(topic, group, queue_id)
-        return entries
+        return entries, self._note(topic, group, queue_id)
 
     def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, remote: str) -> tuple[bool, int]:
         """One message is acknowledged. Returns whether it was one that was given out, and the physical offset that must
-        be safe before the client is told (0: none)."""
+        be safe before the client is told (0: none; NOT_NOTED: he cannot be told)."""
         if offset < self._offsets.query_offset(group, topic, queue_id):
-            return True, 0
+            return True, self._journal.noted_end()
         next_offset = self.table.commit_and_next(topic, group, queue_id, offset, pop_time)
         if next_offset == ILLEGAL:
             return False, 0
         if next_offset < 0:
-            return True, 0
+            return True, self._journal.noted_end()
         if not self._offsets.has_offset_reset(topic, group, queue_id):
             self._offsets.commit_offset(remote, group, topic, queue_id, next_offset)
         end = self._note(topic, group, queue_id)
@@ -98,9 +98,9 @@ class OrderService:
     ) -> int:
         """When a message may be seen again, if it is not acknowledged. The physical offset as `ack`."""
         if offset < self._offsets.query_offset(group, topic, queue_id):
-            return 0
+            return self._journal.noted_end()
         if not self.table.change_visible_time(topic, group, queue_id, offset, pop_time, visible_ms):
-            return 0
+            return self._journal.noted_end()
         return self._note(topic, group, queue_id)
 
     def _note(self, topic: str, group: str, queue_id: int) -> int:
@@ -109,8 +109,8 @@ class OrderService:
             return 0
         committed = self._offsets.query_offset(group, topic, queue_id)
         at, end = self._journal.write({"o": [[topic, group, queue_id, committed, info.to_json()]]})
-        if at >= 0 and self.unsaved < 0:
-            self.unsaved = at
+        if self.unsaved < 0 and (at >= 0 or end == NOT_NOTED):
+            self.unsaved = at if at >= 0 else self._journal.end  # what the store did not take comes behind all it has
         self._set_timer((topic, group, queue_id), info.blocked_until(self._clock.wall_ms()))
         return end
 

@@ -32,6 +32,9 @@ from maxq.store.message_store import MessageStore
 JOURNAL_TOPIC: Final = "rmq_sys_MAXQ_POP_JOURNAL"
 JOURNAL_GROUP: Final = "CID_RMQ_SYS_MAXQ_POP"
 
+#: Instead of a physical offset: what was to be noted is not in the log, so nothing may be promised that rests on it.
+NOT_NOTED: Final = -1
+
 _UNITS: Final = 500
 _MOST_LATE: Final = 100_000
 _BODY_SIZE_AT: Final = 84  # in a record with IPv4 hosts
@@ -49,18 +52,20 @@ class PopJournal:
         self._may_write = may_write
         self._committed = -1
         self._late: list[dict[str, list[Any]]] = []  # records that the store refused; oldest first
+        self._written_end = 0  # physical offset behind the newest record of this process
 
     def write(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
         """Put one record into the log, behind those that the store did not take before.
 
         Returns:
-            Its queue offset, and the physical offset behind it; (-1, 0): it could not be written, and until it is, what
-            it says is known to this process only.
+            Its queue offset, and the physical offset behind it. (-1, NOT_NOTED): the store takes nothing now, and until
+            it does, what the record says is known to this process only. (-1, 0): this broker writes no journal, because
+            it acts for a master whose log it copies.
         """
         if not self._may_write():
             return -1, 0
         self._late.append(entries)
-        written = (-1, 0)
+        written = (-1, NOT_NOTED)
         while self._late:
             written = self._put(self._late[0])
             if written[0] < 0:
@@ -68,7 +73,22 @@ class PopJournal:
                     del self._late[0]
                 return written
             del self._late[0]
+        self._written_end = written[1]
         return written
+
+    def noted_end(self) -> int:
+        """Return the physical offset below which everything lies that was noted so far (0: nothing was), or NOT_NOTED
+        if the store has not taken all of it."""
+        self.catch_up()
+        return NOT_NOTED if self._late else self._written_end
+
+    def takes_nothing(self) -> bool:
+        """Is this broker's journal the one to note things in, and can it not?"""
+        return self._may_write() and (self.noted_end() == NOT_NOTED or self._store.refusal() is not None)
+
+    def forget_late(self) -> None:
+        """Drop what the store did not take: this broker's memory begins anew with what the log has."""
+        self._late.clear()
 
     def catch_up(self) -> None:
         """Write what the store did not take before, if it does now."""
@@ -77,13 +97,13 @@ class PopJournal:
 
     def _put(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
         if self._store.refusal() is not None:
-            return -1, 0
+            return -1, NOT_NOTED
         result = self._store.put_message(
             MessageExtBrokerInner(
                 JOURNAL_TOPIC, 0, orjson.dumps(entries), properties_data=b"", born_timestamp=self._clock.wall_ms()
             )
         )
-        return (result.queue_offset, result.end_offset) if result.ok else (-1, 0)
+        return (result.queue_offset, result.end_offset) if result.ok else (-1, NOT_NOTED)
 
     @property
     def may_write(self) -> bool:

@@ -8,14 +8,16 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.acknowledgement import STAYS, Acknowledgement, remark_of
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.silent_consumers import SilentConsumers
 from maxq.broker.fast_failure import FastFailure
 from maxq.broker.filter.filter_expressions import compile_expression
 from maxq.broker.pop.pop_checks import PopChecks
+from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
 from maxq.broker.pop.pop_reader import PopAsk, PopFound, PopReader
+from maxq.broker.pop.pop_service import NOTHING_NOTED
 from maxq.broker.processors.later_answers import LaterAnswers
 from maxq.broker.processors.pull_subscription import PullSubscriptions
 from maxq.broker.processors.refusal import Refusal
@@ -202,17 +204,29 @@ class PopMessageProcessor(RequestProcessor):
         reply = request.reply(ResponseCode.SUCCESS, "FOUND", ext, found.buffers)
         if found.rest_num > 0:
             self._polling.poke(topic, group, ask.queue_id)
-        if found.cold:
-            self._later.send_when_read(connection, reply, found.cold)
-            return None
-        return self._when_noted(connection, reply, found.end_offset)
+        return self._when_noted(connection, request, reply, found)
 
     def _when_noted(
-        self, connection: Connection, reply: RemotingCommand, end_offset: int
+        self, connection: Connection, request: RemotingCommand, reply: RemotingCommand, found: PopFound
     ) -> RemotingCommand | None:
         """The answer, when what was given away is as safe as the settings promise: after a crash or a change of master
-        an ack of what nobody knows to have been given would be in vain."""
-        if end_offset and self._acknowledgement.when(end_offset, lambda code: connection.send(reply)):
+        an ack of what nobody knows to have been given would be in vain, and another consumer may have the message."""
+        if found.end_offset == NOT_NOTED:
+            return request.reply(ResponseCode.SYSTEM_BUSY, NOTHING_NOTED)
+
+        def noted(code: ResponseCode) -> None:
+            if code not in STAYS:
+                what = "what this pop was given"
+                connection.send(request.reply(code, remark_of(code, what, "the messages come again")))
+            elif found.cold:
+                self._later.send_when_read(connection, reply, found.cold)
+            else:
+                connection.send(reply)
+
+        if found.end_offset and self._acknowledgement.when(found.end_offset, noted):
+            return None
+        if found.cold:
+            self._later.send_when_read(connection, reply, found.cold)
             return None
         return reply
 

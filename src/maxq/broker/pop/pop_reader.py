@@ -18,6 +18,7 @@ from maxq.broker.attributes import MESSAGE_TYPE, QUEUE_TYPE
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
+from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.processors.send_message import BATCH_CQ
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -87,7 +88,7 @@ class PopFound:
         rest_num: messages that are left for the group in the queues that were looked at.
         cold: results whose bytes are not in memory: bring them in before they are sent.
         unread: nothing was read of a queue, because properties that the filter tests are not in memory.
-        end_offset: physical offset of what was noted.
+        end_offset: physical offset behind what was noted of it; NOT_NOTED: it was not, so nobody may be given this.
     """
 
     pop_time: int
@@ -102,6 +103,10 @@ class PopFound:
     cold: list[GetMessageResult] = field(default_factory=list)
     unread: GetMessageResult | None = None
     end_offset: int = 0
+
+    def noted(self, end_offset: int) -> None:
+        """The journal has this, up to `end_offset`, or NOT_NOTED."""
+        self.end_offset = NOT_NOTED if NOT_NOTED in (end_offset, self.end_offset) else max(end_offset, self.end_offset)
 
 
 class PopReader:
@@ -153,7 +158,7 @@ class PopReader:
         if retry is not None and not retry_first and found.count < ask.max_msg_nums:
             self._read_topic(ask, retry, found, chance, may_wait=may_wait)
         if found.points:
-            found.end_offset = self._buffer.add(found.points)
+            found.noted(self._buffer.add(found.points))
         return found
 
     def _by_priority(self, ask: PopAsk) -> bool:
@@ -255,12 +260,13 @@ class PopReader:
         topic, group = config.topic_name, ask.group.group_name
         offsets = self._offsets_of(config, queue_id, offset, result)
         if ask.order:
-            counts = self._orders.delivered(
+            counts, end_offset = self._orders.delivered(
                 topic, group, queue_id,
                 attempt_id=ask.attempt_id, pop_time=found.pop_time, invisible_time=ask.invisible_time, offsets=offsets,
                 committed=offset, remote=ask.remote,
             )  # fmt: skip
             found.order_count_info += counts
+            found.noted(end_offset)
         else:
             point = PopCheckPoint(
                 topic, group, queue_id, offset, found.pop_time, ask.invisible_time, self._broker_name(),

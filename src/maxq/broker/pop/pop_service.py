@@ -36,6 +36,11 @@ from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
 
+NOTHING_NOTED: Final = (
+    "nothing is given away now, because it could not be noted who has it: the log takes nothing (the disk is full or "
+    "fails, or this broker is not the master any more); ask again, or look at the disk"
+)
+
 _TICK_SECONDS: Final = 0.1
 _SAVE_MS: Final = 10_000
 _CLEAN_MS: Final = 30_000
@@ -99,6 +104,8 @@ class PopService:
                 ResponseCode.SYSTEM_BUSY,
                 "this broker is reading what was popped before it started: ask again in a moment",
             )
+        if self._parts.journal.takes_nothing():
+            return Refusal(ResponseCode.SYSTEM_BUSY, NOTHING_NOTED)
         return None
 
     async def ready(self) -> None:
@@ -155,6 +162,7 @@ class PopService:
         self._knows = False
         self._needed = -1
         parts.buffer.clear()
+        parts.journal.forget_late()
         await self._replay()
         self._finish_interrupted()
         self._knows = True
@@ -318,11 +326,19 @@ class PopService:
         parts.orders.table.clean()
 
     async def _save(self) -> None:
-        """Write the order infos, if they changed."""
+        """Write the order infos, if they changed. Until they are on the disk the journal's records of them are needed:
+        a start that finds neither would give out again what was acknowledged."""
         orders = self._parts.orders
-        if orders.table.is_dirty:
-            orders.table.is_dirty, orders.unsaved = False, -1
+        if not orders.table.is_dirty:
+            return
+        unsaved, orders.unsaved = orders.unsaved, -1
+        orders.table.is_dirty = False
+        try:
             await run_blocking(orders.table.persist)
+        except BaseException:  # told to end, too: nobody knows what became of the file
+            orders.table.is_dirty = True
+            orders.unsaved = unsaved if unsaved >= 0 else orders.unsaved
+            raise
 
 
 def _bits(point: PopCheckPoint, offsets: list[int]) -> int:

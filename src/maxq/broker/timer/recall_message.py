@@ -10,7 +10,7 @@ Source:
 from collections.abc import Mapping
 from typing import Final
 
-from maxq.broker.acknowledgement import STAYS, Acknowledgement
+from maxq.broker.acknowledgement import Acknowledgement, remark_of
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.processors.put_outcome import put_refusal
 from maxq.broker.processors.refusal import Refusal
@@ -88,8 +88,9 @@ class RecallMessageProcessor(RequestProcessor):
             refused = put_refusal(result, self._settings.store)
             return request.reply(refused.code, f"recall failed, {refused.remark}")
         outcome = self._acknowledgement.outcome(result.end_offset)
-        if outcome is not None and (code := await outcome) not in STAYS:
-            return request.reply(code, "recall failed: a majority of the DLedger group has not committed it in time")
+        if outcome is not None and (code := await outcome) is not ResponseCode.SUCCESS:
+            what = remark_of(code, "the recall", "the message is delivered all the same")
+            return request.reply(code, f"recall failed: {what}; recall it again")
         return request.reply(ext=RecallMessageResponseHeader(handle.message_id).encode())
 
     def _forbidden(self) -> Refusal | None:

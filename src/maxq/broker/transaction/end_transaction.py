@@ -8,7 +8,7 @@ Source:
 import logging
 from collections.abc import Awaitable, Mapping
 
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.acknowledgement import Acknowledgement, remark_of
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
@@ -139,8 +139,10 @@ class EndTransactionProcessor(RequestProcessor):
 
 
 async def _answer_when(safe: Awaitable[ResponseCode], request: RemotingCommand) -> RemotingCommand:
-    await safe  # as in Java an end is carried out whatever disk and replicas say
-    return request.reply()
+    code = await safe
+    if code is ResponseCode.SUCCESS:
+        return request.reply()
+    return request.reply(code, remark_of(code, "the end of the transaction", "its producer is asked again"))
 
 
 _ENDS = (MessageSysFlag.TRANSACTION_COMMIT, MessageSysFlag.TRANSACTION_ROLLBACK)

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from maxq.broker.pop.pop_journal import PopJournal
+from maxq.broker.pop.pop_journal import NOT_NOTED, PopJournal
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
@@ -33,8 +33,9 @@ def test_what_the_store_did_not_take_comes_first_when_it_does() -> None:
     journal = PopJournal(store, store, store, may_write=lambda: True)  # type: ignore[arg-type]
     assert journal.write({"a": [[1, 1]]}) == (0, 1)
     store.is_busy = True
-    assert journal.write({"a": [[2, 1]]}) == (-1, 0)
-    assert journal.write({"a": [[3, 1]]}) == (-1, 0)
+    assert journal.write({"a": [[2, 1]]}) == (-1, NOT_NOTED)
+    assert journal.write({"a": [[3, 1]]}) == (-1, NOT_NOTED)
+    assert journal.noted_end() == NOT_NOTED
     journal.catch_up()
     assert len(store.taken) == 1
     store.is_busy = False
