@@ -1,8 +1,8 @@
 """A DLedger group of brokers and a name server as processes, each member on a disk of its own where that is allowed;
 and the members' logs, read from outside.
 
-The members reach each other through fault proxies, one in front of each (`Proxies`), or over a network of namespaces
-(`Namespaces`), in which packets get lost by pairs.
+The members reach each other through fault proxies, one in front of each, or over a network of namespaces
+(`Namespaces`), in which packets get lost by pairs, or directly.
 """
 
 import contextlib
@@ -117,23 +117,36 @@ class Cluster:
     """Name server and members.
 
     Attributes:
-        network: of namespaces; None: proxies on loopback.
+        network: of namespaces; None: loopback.
+        name_servers: the first one is `name_server`.
         why_no_disks: why members have no disks of their own; empty if they have.
     """
 
-    def __init__(self, folder: Path, network: Namespaces | None = None, *, has_disks: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        network: Namespaces | None = None,
+        *,
+        has_disks: bool = False,
+        has_links: bool = True,
+        name_servers: int = 1,
+    ) -> None:
         """
         Args:
             network: it is up, and its hosts are MEMBERS.
             has_disks: give each member a disk of its own, if that is allowed.
+            has_links: without a network, put a proxy in front of each member.
+            name_servers: how many there are; at most two.
         """
         ports = free_port_base(30)
         self.network = network
         here = network.outside if network else "127.0.0.1"
-        self.name_server_address = f"{here}:{ports + 29}"
-        conf = folder / "namesrv.conf"
-        conf.write_text(f"listenPort={ports + 29}\nbindAddress={here}\n")
-        self.name_server = Process("name server", ["namesrv", "-c", str(conf)], folder / "namesrv-ready")
+        self._has_links = network is None and has_links
+        self.name_servers = [
+            _name_server(folder / f"namesrv-{number}", here, ports + 29 - number) for number in range(name_servers)
+        ]
+        self.name_server = self.name_servers[0]
+        self.name_server_address = ";".join(f"{here}:{ports + 29 - number}" for number in range(name_servers))
         self.members = [
             Member(
                 member, folder, network.address(member) if network else "127.0.0.1", ports + 10 + 5 * number,
@@ -162,19 +175,21 @@ class Cluster:
         for number, member in enumerate(self.members, start=1):
             if self.network is not None:
                 member.command = self.network.command(member.name)
+            if not self._has_links:
                 continue
             member.link = FaultProxy(member.member_port)
             await member.link.start(f"127.0.1.{number}", member.member_port)
             member.address = f"127.0.1.{number}:{member.member_port}"
         peers = ";".join(f"{member.name}-{member.address}" for member in self.members)
-        await self.name_server.start()
+        for name_server in self.name_servers:
+            await name_server.start()
         for member in self.members:
             member.configure(peers, self.name_server_address)
             await member.start()
 
     async def end(self) -> None:
         """Kill what still runs."""
-        for process in (*self.members, self.name_server):
+        for process in (*self.members, *self.name_servers):
             await process.kill()
         await self.client.close()
         for member in self.members:
@@ -207,6 +222,13 @@ class Cluster:
             for term in member.terms_led:
                 found.setdefault(term, set()).add(member.name)
         return found
+
+
+def _name_server(folder: Path, host: str, port: int) -> Process:
+    folder.mkdir(parents=True)
+    conf = folder / "namesrv.conf"
+    conf.write_text(f"listenPort={port}\nbindAddress={host}\n")
+    return Process("name server", ["namesrv", "-c", str(conf)], folder / "ready")
 
 
 @contextlib.contextmanager

@@ -4,7 +4,8 @@ One connection an address. A request goes out on it as soon as it is open; whoev
 waits for the same attempt. A connection that breaks is made anew by the next request. A server that answers GO_AWAY
 gets no more requests on that connection: the request is sent once more on a new one.
 
-The name server is one of a list, drawn at random and kept until it cannot be reached; then the next is tried.
+The name server is one of a list, drawn at random and asked first as long as it answers. When it fails, refuses or is
+silent for a moment, the next one is asked as well; who answers first is asked first from then on.
 
 Source:
     remoting/netty/NettyRemotingClient.java; remoting.md §11.2.
@@ -31,6 +32,7 @@ __all__ = ["Connection", "ConnectionListener", "Processor", "RemotingClient"]
 log: Final = logging.getLogger("maxq.remoting")
 
 _WRITE_MARKS: Final = (4 * 1024 * 1024, 1024 * 1024)
+_SILENT_SECONDS: Final = 0.25  # so long the answer of one name server is waited for before the next one is asked, too
 _UNSENT_LIMIT: Final = 256 * 1024 * 1024  # above it the server does not read: requests fail rather than fill memory
 
 
@@ -225,26 +227,58 @@ class RemotingClient(RemotingEndpoint):
         return self._name_servers[self._name_server_index] if self._name_servers else None
 
     async def invoke_name_server(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Ask the name server in use; if it cannot be reached, the next, until all were tried.
+        """Ask the name servers, one after the other, until one answers SUCCESS.
+
+        The next one is asked when one fails or answers something else, and also when it has been silent for a quarter
+        of a second: its answer still counts if it comes first. The request must be one that may be answered twice.
+
+        Returns:
+            The first answer with SUCCESS; if there is none, the first that is no SYSTEM_ERROR; else the first answer.
 
         Raises:
             RemotingConnectError: no name server is known, or none can be reached.
-            RemotingTimeoutError: one took the request and did not answer in time.
+            RemotingTimeoutError: those that were reached did not answer in time.
         """
-        failure: RemotingError = RemotingConnectError("no name server address is set", address="")
         deadline = self._clock.monotonic_ms() + timeout_ms
-        for _ in range(len(self._name_servers)):
-            address = self._current_name_server()
-            left_ms = deadline - self._clock.monotonic_ms()
-            if address is None or left_ms <= 0:
-                break
-            try:
-                return await self.invoke(address, command, left_ms)
-            except (RemotingConnectError, RemotingSendError) as error:
-                failure = error
-            if self._current_name_server() == address:
-                self._name_server_index = (self._name_server_index + 1) % len(self._name_servers)
-        raise failure
+        at = self._name_server_index
+        left = [*self._name_servers[at:], *self._name_servers[:at]]
+        if len(left) == 1:
+            return await self.invoke(left[0], command, timeout_ms)
+        failure: RemotingError = RemotingConnectError("no name server address is set", address="")
+        answers: list[RemotingCommand] = []
+        asked: dict[asyncio.Task[RemotingCommand], str] = {}
+        try:
+            while left or asked:
+                if left:
+                    address = left.pop(0)
+                    left_ms = max(1, deadline - self._clock.monotonic_ms())
+                    asked[asyncio.create_task(self.invoke(address, command, left_ms))] = address
+                patience = _SILENT_SECONDS if left or answers else None  # each request ends at the deadline
+                done, _ = await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                if not done and not left:
+                    break
+                for task in done:
+                    address = asked.pop(task)
+                    try:
+                        answer = task.result()
+                    except RemotingError as error:
+                        failure = error
+                        continue
+                    if answer.code == ResponseCode.SUCCESS:
+                        self._prefer(address)
+                        return answer
+                    answers.append(answer)
+        finally:
+            for task in asked:
+                if not task.cancel() and not task.cancelled():
+                    task.exception()  # it ended in the same turn as the one that counts
+        if not answers:
+            raise failure
+        return min(answers, key=lambda answer: answer.code == ResponseCode.SYSTEM_ERROR)
+
+    def _prefer(self, name_server: str) -> None:
+        if name_server in self._name_servers:  # the list may be another one by now
+            self._name_server_index = self._name_servers.index(name_server)
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from maxq.codes import ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.errors import LocalProtocolError, RemotingConnectError, RemotingSendError, RemotingTimeoutError
@@ -13,6 +14,8 @@ from maxq.remoting.client import RemotingClient, split_address
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.remoting.peers import ECHO, LATER, SILENT, calling, serving, until
+
+ASKED = 105
 
 
 def at(server: RemotingServer) -> str:
@@ -168,6 +171,33 @@ async def test_name_servers_are_tried_in_turn_and_one_is_kept() -> None:
             with pytest.raises(RemotingConnectError, match="connect to"):
                 await client.invoke_name_server(RemotingCommand(ECHO), 3000)
             await until(lambda: not other.connections, "the one no longer listed is left")
+
+
+async def test_a_name_server_that_hangs_or_refuses_costs_a_moment_once() -> None:
+    async with serving() as hangs, serving() as refuses, serving() as answers, calling() as client:
+        for server, code in ((hangs, None), (refuses, ResponseCode.SYSTEM_ERROR), (answers, ResponseCode.SUCCESS)):
+            server.register(ASKED, lambda _, request, code=code: None if code is None else request.reply(code, "said"))
+        client.update_name_servers([at(hangs), at(refuses), at(answers)])
+        for _ in range(5):
+            assert (await client.invoke_name_server(RemotingCommand(ASKED), 5000)).code == ResponseCode.SUCCESS
+        await asyncio.sleep(0)
+        client.update_name_servers([at(hangs), at(refuses)])
+        answer = await client.invoke_name_server(RemotingCommand(ASKED), 60_000)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "said")
+        client.update_name_servers([at(hangs)])
+        with pytest.raises(RemotingTimeoutError):
+            await client.invoke_name_server(RemotingCommand(ASKED), 50)
+
+
+async def test_a_name_server_that_does_not_know_a_topic_is_not_the_last_that_is_asked() -> None:
+    async with serving() as young, serving() as old, calling() as client:
+        young.register(ASKED, lambda _, request: request.reply(ResponseCode.TOPIC_NOT_EXIST))
+        old.register(ASKED, lambda _, request: request.reply())
+        client.update_name_servers([at(young), at(old)])
+        for _ in range(5):
+            assert (await client.invoke_name_server(RemotingCommand(ASKED), 5000)).code == ResponseCode.SUCCESS
+        await old.shutdown()
+        assert (await client.invoke_name_server(RemotingCommand(ASKED), 5000)).code == ResponseCode.TOPIC_NOT_EXIST
 
 
 class Sim:

@@ -23,17 +23,21 @@ _BODY_LIMIT: Final = 256 << 20  # a length beyond it is no frame
 class Connection:
     """See the module. One thread uses it."""
 
-    def __init__(self, address: str, options: ConnectionOptions, tls: ssl.SSLContext | None) -> None:
-        """Raises RemotingConnectError."""
+    def __init__(
+        self, address: str, options: ConnectionOptions, tls: ssl.SSLContext | None, *, connect_ms: int | None = None
+    ) -> None:
+        """Raises RemotingConnectError: no connection within `connect_ms` (None: as long as a request may take)."""
         self.address = address
         self._options = options
         self._opaque = 0
         host, _, port = address.rpartition(":")
         seconds = options.request_timeout_ms / 1000
         try:
-            plain = socket.create_connection((host.strip("[]"), int(port)), timeout=seconds)
+            limit = seconds if connect_ms is None else connect_ms / 1000
+            plain = socket.create_connection((host.strip("[]"), int(port)), timeout=limit)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = tls.wrap_socket(plain, server_hostname=host) if tls else plain
+            self._socket.settimeout(seconds)
         except (OSError, ValueError) as error:
             raise RemotingConnectError(f"connect to <{address}> failed: {error}", address=address) from None
         self._file = cast("io.BufferedReader[Any]", self._socket.makefile("rb", buffering=_READ_AHEAD))
@@ -112,6 +116,11 @@ class Connection:
 
     def _broken(self, error: OSError) -> RemotingSendError:
         return RemotingSendError(f"the connection to <{self.address}> broke: {error}", address=self.address)
+
+    def fileno(self) -> int:
+        """The socket's descriptor, for selectors: nothing has been read ahead of it as long as each answer is taken
+        before the next request goes out."""
+        return self._socket.fileno()
 
     def close(self) -> None:
         """Answers under way are lost."""

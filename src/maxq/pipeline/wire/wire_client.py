@@ -7,6 +7,7 @@ may lag.
 
 import logging
 import re
+import selectors
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from maxq.errors import (
     RemoteProtocolError,
     RemotingConnectError,
     RemotingError,
+    RemotingSendError,
 )
 from maxq.pipeline.options.read_options import ConnectionOptions, Selection
 from maxq.pipeline.wire.connection import Connection
@@ -47,6 +49,9 @@ Failures = dict[MessageQueue, Exception]
 _SUSPECT_MS: Final = 5_000
 _SLOW_MS: Final = 1_000  # a failure that takes longer is one of waiting
 _SILENT_MS: Final = 15_000
+_NAME_SERVER_SILENT_MS: Final = 250  # after that the next one is asked as well
+_NAME_SERVER_CONNECT_MS: Final = 1_000  # while there is another one
+_OLD_ROUTE_MS: Final = 5_000  # old routes count so long before name servers that did not answer are asked again
 _LONG_AGO: Final = -(2**62)
 _MOST_PLACES: Final = 1_000_000  # of one question
 _AT_ONCE: Final = 1_000  # requests on a connection before its answers are taken
@@ -108,6 +113,7 @@ class WireClient:
         self._route_age_ms = route_age_ms
         self._tls = _tls_context(options)
         self._name_servers = options.namesrv.split(";")
+        self._name_servers_silent_until_ms = 0
         self._connections: dict[str, Connection] = {}
         self._suspects: dict[str, int] = {}  # address → until, monotonic ms
         self._silent: dict[str, int] = {}  # the same, of those that cost a timeout
@@ -179,18 +185,69 @@ class WireClient:
             raise
 
     def _ask_name_server(self, code: int, ext: dict[str, str]) -> RemotingCommand:
+        """The answer of the first name server that answers SUCCESS, or the first other answer, by the rule of
+        `RemotingClient.invoke_name_server`: the next one is asked when one fails, refuses or is silent for a moment.
+
+        Raises:
+            RemotingConnectError: none answers within rocketmq.requestTimeout.
+        """
+        deadline_ms = self.clock.monotonic_ms() + self.options.request_timeout_ms
+        left = list(self._name_servers)
+        answers: list[RemotingCommand] = []
         failures: list[str] = []
-        for address in list(self._name_servers):
-            for _ in range(2):  # a kept connection may have been closed by the server meanwhile
-                is_kept = address in self._connections
-                try:
-                    return self.ask(address, code, ext)
-                except RemotingError as error:
-                    failures.append(str(error))
-                    if not is_kept:
-                        break
-            self._name_servers = [*self._name_servers[1:], address]
+        asked: dict[Connection, str] = {}
+        try:
+            while left or asked:
+                if left:
+                    address = left.pop(0)
+                    try:
+                        asked[self._send_to_name_server(address, code, ext, in_haste=bool(left))] = address
+                    except RemotingError as error:
+                        failures.append(str(error))
+                        continue
+                patience_ms = deadline_ms - self.clock.monotonic_ms()
+                if left or answers:
+                    patience_ms = min(patience_ms, _NAME_SERVER_SILENT_MS)
+                readable = _readable(asked, patience_ms)
+                if not readable and not left:
+                    break
+                for connection in readable:
+                    address = asked.pop(connection)
+                    try:
+                        answer = connection.receive()
+                    except (RemotingError, RemoteProtocolError) as error:
+                        self.drop(address)
+                        failures.append(str(error))
+                        continue
+                    if answer.code == ResponseCode.SUCCESS:
+                        self._name_servers.remove(address)
+                        self._name_servers.insert(0, address)
+                        return answer
+                    answers.append(answer)
+        finally:
+            for address in asked.values():
+                self.drop(address)  # an answer that comes later would be taken for that of another question
+        if answers:
+            return min(answers, key=lambda answer: answer.code == ResponseCode.SYSTEM_ERROR)
+        failures += [f"<{address}> did not answer" for address in asked.values()]
         raise RemotingConnectError(f"no name server answers ({self.options.namesrv}): {'; '.join(failures)}")
+
+    def _send_to_name_server(self, address: str, code: int, ext: dict[str, str], *, in_haste: bool) -> Connection:
+        """Ask on the kept connection, or on a new one if the server has closed it meanwhile. `in_haste`: others can be
+        asked, so a connection that takes long is given up."""
+        kept = self._connections.get(address)
+        if kept is not None and not _readable([kept], 0):  # what can be read unasked is its end
+            try:
+                kept.send(code, ext)
+            except RemotingSendError:
+                pass
+            else:
+                return kept
+        self.drop(address)
+        limit_ms = min(_NAME_SERVER_CONNECT_MS, self.options.request_timeout_ms) if in_haste else None
+        connection = self._connections[address] = Connection(address, self.options, self._tls, connect_ms=limit_ms)
+        connection.send(code, ext)
+        return connection
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
@@ -205,13 +262,17 @@ class WireClient:
         kept = self._routes.get(topic)
         if kept is not None and now_ms - kept[0] < self._route_age_ms:
             return kept[1]
+        if kept is not None and now_ms < self._name_servers_silent_until_ms:
+            return kept[1]
         try:
             data = self.route_data(topic)
         except RemotingError as error:
             if kept is None:
                 raise
             log.warning("the route of %s is an old one: %s", topic, error)
+            self._name_servers_silent_until_ms = self.clock.monotonic_ms() + _OLD_ROUTE_MS
             return kept[1]
+        self._name_servers_silent_until_ms = 0
         route = None if data is None else _route_of(topic, data)
         self._routes[topic] = now_ms, route
         return route
@@ -456,6 +517,14 @@ class WireClient:
                 self.ask(address, RequestCode.UNREGISTER_CLIENT, leave)
             except RemotingError as error:
                 log.warning("group %s could not be made known to %s: %s", group, address, error)
+
+
+def _readable(connections: Iterable[Connection], patience_ms: int) -> list[Connection]:
+    """Those on which something comes, or that end, within the time; more may follow."""
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            selector.register(connection, selectors.EVENT_READ, connection)
+        return [key.data for key, _ in selector.select(max(patience_ms, 0) / 1000)]
 
 
 def _fields(queue: MessageQueue) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maxq.api import Admin, Message, MessageQueue, Producer
-from maxq.errors import DataLossError, PipelineError
+from maxq.errors import DataLossError, PipelineError, RemotingConnectError
 from maxq.pipeline.options.read_options import ConnectionOptions, ReadOptions
 from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.wire.connection import signed
@@ -125,6 +125,34 @@ def test_a_broker_that_is_silent_holds_up_one_trigger_and_not_each(monkeypatch: 
         assert waited_ms >= 1_000
         assert "was silent lately" in str(client.max_offsets([QUEUE])[1][QUEUE])
         assert client.clock.monotonic_ms() - before < 2 * waited_ms
+        client.close()
+
+
+def test_a_name_server_that_hangs_costs_a_moment_once(server: Standalone, admin: Admin) -> None:
+    admin.topics.create(server.broker_address, TopicConfig("Beside", 1, 1))
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        addresses = f"127.0.0.1:{mute.getsockname()[1]};{server.namesrv_address}"
+        with WireClient(ConnectionOptions(addresses, request_timeout_ms=60_000), route_age_ms=0) as client:
+            for _ in range(40):  # a quarter of a second each, were it not remembered who answers
+                route = client.route("Beside")
+                assert route is not None and len(route.queues) == 1
+            assert client.cluster_info().broker_addr_table
+            assert client.route("Nowhere") is None
+
+
+def test_routes_count_on_while_all_name_servers_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        client = WireClient(ConnectionOptions(f"127.0.0.1:{mute.getsockname()[1]}", request_timeout_ms=50))
+        asked: list[str] = []
+        ask = client._ask_name_server
+        monkeypatch.setattr(client, "_ask_name_server", lambda code, ext: asked.append(ext["topic"]) or ask(code, ext))
+        kept = TopicRoute({QUEUE: "broker-a"}, {"broker-a": {0: "m"}})
+        client._routes = dict.fromkeys(("T", "U", "V"), (-10 ** 9, kept))
+        for topic in ("T", "U", "V", "T"):
+            assert client.route(topic) is kept
+        assert asked == ["T"], "the first one waits for the name servers, the others need not"
+        with pytest.raises(RemotingConnectError, match="did not answer"):
+            client.route("W")
         client.close()
 
 
