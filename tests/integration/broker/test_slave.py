@@ -396,3 +396,17 @@ async def test_a_slave_of_another_master_takes_no_tables_of_this_one(
     assert slave.controller.topics.contains_topic("Foreign")
     assert not slave.controller.topics.contains_topic("T")
     assert (await slave.pull("Foreign", 0)).code == ResponseCode.SUCCESS
+
+
+async def test_a_slave_of_another_broker_name_copies_nothing_and_says_why(
+    start_broker: Start, namesrv: str, master: RunningBroker
+) -> None:
+    master.create_topic("T", queues=1)
+    assert (await master.send("T", b"of broker-a")).code == ResponseCode.SUCCESS
+    address = f"127.0.0.1:{master.controller.ha_service.port}"
+    slave = await start_broker(
+        "slave", namesrvAddr=namesrv, brokerName="broker-b", brokerRole="SLAVE", brokerId=1, haMasterAddress=address
+    )
+    await until(lambda: slave.controller.ha_service.client.refused > 0)
+    assert "calls itself broker-a, this slave is broker-b" in slave.controller.ha_service.client.failure
+    assert slave.controller.store.max_physical_offset == 0

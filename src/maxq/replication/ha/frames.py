@@ -9,9 +9,13 @@ master to start. A transfer's offset is where its bytes belong. Java never says 
 **Seals**, between MaxQ brokers. A slave that has records asks first for the log from the magic code of its last one
 on: `joint_offset`. No Java slave does, its reports are ends of records; so a master that finds there a magic code, and
 behind it the offset of just this record (`is_joint`), speaks with a MaxQ slave that has the same record; so it does
-when it is asked for everything, which is the log from byte 1 on. If starts of
-that master, or of one before it, have put fillers into its log (store/seals.py), it names them before anything else,
-in a transfer whose offset is -2:
+when it is asked for everything, which is the log from byte 1 on.
+
+**The name.** Before anything else that master says, in a transfer whose offset is -3, its brokerName in UTF-8. A slave
+with another brokerName leaves: its log would be a copy under a name that is not its own.
+
+Then, if starts of that master, or of one before it, have put fillers into its log (store/seals.py), it names them in a
+transfer whose offset is -2:
 
     i64 start, i64 end, u32 CRC-32 of the master's bytes there      for each
 
@@ -36,11 +40,13 @@ from maxq.store.seals import Seal
 REPORT = struct.Struct(">q")
 HEAD = struct.Struct(">qi")
 SEALS_OFFSET = -2
+NAME_OFFSET = -3
 #: Of a record, from its magic code to behind its own offset.
 JOINT_SIZE = 32
 _MAGIC_POSITION = 4
 _SEAL = struct.Struct(">qqI")
 _MOST_SEALS = 50_000
+_LONGEST_NAME = 1 << 10  # bytes
 _OFFER = -(1 << 62)
 
 
@@ -58,6 +64,12 @@ def encode_seals(seals: Sequence[Seal]) -> bytes:
     """The transfer that names them; of very many the last."""
     body = b"".join(_SEAL.pack(*seal) for seal in seals[-_MOST_SEALS:])
     return HEAD.pack(SEALS_OFFSET, len(body)) + body
+
+
+def encode_name(broker_name: str) -> bytes:
+    """The transfer that says whose log this is; nothing for a name that is too long to be one."""
+    body = broker_name.encode()
+    return HEAD.pack(NAME_OFFSET, len(body)) + body if 0 < len(body) <= _LONGEST_NAME else b""
 
 
 def joint_offset(record_offset: int) -> int:
@@ -116,22 +128,40 @@ class ReportParser:
 
 class TransferParser:
     """A slave's ear: transfer frames, taken apart as they come. Bodies are not collected: their pieces are slices of
-    what was received. Only what a master says of seals, before anything else, is: see `take_seals`."""
+    what was received. Only what a master says before anything else is: its name and its seals, see `take_name` and
+    `take_seals`."""
 
-    __slots__ = ("_head", "_is_first", "_left", "_offset", "_seals", "_seals_left")
+    __slots__ = ("_expected", "_head", "_left", "_name", "_notice", "_notice_left", "_offset", "_seals")
 
     def __init__(self) -> None:
         self._head = b""
-        self._is_first = True
+        self._expected = {NAME_OFFSET, SEALS_OFFSET}  # what may still come before the first part of the log, once each
+        self._name = bytearray()
         self._seals = bytearray()
-        self._seals_left = 0
+        self._notice = self._name  # the one of the two that is being received
+        self._notice_left = 0
         self._offset = 0  # of the next byte of the body
         self._left = 0  # bytes of the body still to come
+
+    def take_name(self) -> str:
+        """What the master calls itself, once; empty if it did not say, or not all of it is there.
+
+        Raises:
+            RemoteProtocolError: it is not UTF-8.
+        """
+        if not self._name or (self._notice is self._name and self._notice_left):
+            return ""
+        try:
+            name = self._name.decode()
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(f"the master says a name that is not UTF-8: {bytes(self._name[:99])!r}") from error
+        self._name.clear()
+        return name
 
     def take_seals(self) -> list[Seal]:
         """What the master has named, once; it came before all pieces. Empty if it named none, or not all of it is
         there."""
-        if self._seals_left or not self._seals:
+        if not self._seals or (self._notice is self._seals and self._notice_left):
             return []
         seals = [Seal(*fields) for fields in _SEAL.iter_unpack(self._seals)]
         self._seals.clear()
@@ -169,10 +199,10 @@ class TransferParser:
         pieces: list[tuple[int, int, int]] = []
         position, end = 0, len(data)
         while position < end:
-            if self._seals_left:
-                stop = min(position + self._seals_left, end)
-                self._seals += data[position:stop]
-                self._seals_left -= stop - position
+            if self._notice_left:
+                stop = min(position + self._notice_left, end)
+                self._notice += data[position:stop]
+                self._notice_left -= stop - position
                 position = stop
                 continue
             if self._left:
@@ -193,16 +223,24 @@ class TransferParser:
                     break
                 self._offset, self._left = HEAD.unpack(self._head)
                 self._head = b""
-            is_first, self._is_first = self._is_first, False
-            if is_first and self._names_seals():
-                self._seals_left, self._left = self._left, 0
-                continue
+            if self._expected:
+                if self._begins_notice():
+                    self._notice_left, self._left = self._left, 0
+                    continue
+                self._expected.clear()
             if self._offset < 0 or self._left < 0:
                 raise RemoteProtocolError(f"a transfer of {self._left} bytes at offset {self._offset}: no such frame")
             if not self._left:
                 pieces.append((self._offset, position, position))
         return pieces
 
-    def _names_seals(self) -> bool:
+    def _begins_notice(self) -> bool:
         size = self._left
-        return self._offset == SEALS_OFFSET and 0 < size <= _MOST_SEALS * _SEAL.size and size % _SEAL.size == 0
+        if self._offset not in self._expected:
+            return False
+        if self._offset == NAME_OFFSET:
+            self._notice, is_right = self._name, 0 < size <= _LONGEST_NAME
+        else:
+            self._notice, is_right = self._seals, 0 < size <= _MOST_SEALS * _SEAL.size and size % _SEAL.size == 0
+        self._expected.discard(self._offset)
+        return is_right

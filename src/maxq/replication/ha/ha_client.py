@@ -114,10 +114,12 @@ class HAClient:
         now_ms: int,
         *,
         own_port: Callable[[], int],
+        broker_name: str,
     ) -> None:
-        """`own_port`: where this broker listens for slaves."""
+        """`own_port`: where this broker listens for slaves; `broker_name`: its name, and so its master's."""
         self._log = replica
         self._own_port = own_port
+        self._broker_name = broker_name
         self._contradiction: ReplicationDivergedError | None = None
         self._config = config
         self._first_offset = first_offset
@@ -175,6 +177,7 @@ class HAClient:
         self.last_read_ms = now_ms
         self.received.count(len(data), now_ms)
         pieces = self._parser.receive_runs(data)
+        self._hear_name(self._parser.take_name())
         self._hear_of_seals(self._parser.take_seals())
         for offset, piece in pieces:
             if self._contradiction is not None and self._position >= self._log.max_physical_offset:
@@ -186,6 +189,14 @@ class HAClient:
             else:
                 self._join(offset, piece)
         return not (self._begins_empty and self._log.last_record_offset >= 0)
+
+    def _hear_name(self, name: str) -> None:
+        if name and name != self._broker_name:
+            raise ReplicationDivergedError(
+                f"the master calls itself {name}, this slave is {self._broker_name}: a slave has the brokerName of its "
+                "master. Set brokerName, or let haMasterAddress lead to another master; nothing was taken",
+                physical_offset=self._log.max_physical_offset,
+            )
 
     def _hear_of_seals(self, named: list[Seal]) -> None:
         if not named:

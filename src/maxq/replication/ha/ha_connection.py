@@ -12,8 +12,8 @@ it never got. And the first report acknowledges nothing: it is where a slave wan
 below is this log it has yet to find out. MaxQ's says so with its second; Java's second comes with the next bytes that
 it takes, or as its heartbeat.
 
-A MaxQ slave is told of the fillers in this log before anything is sent (frames.py, `is_joint`): where it has the true
-bytes it will not join.
+A MaxQ slave is told before anything is sent (frames.py, `is_joint`) whose log this is, and of the fillers in it: a slave
+of another brokerName will not join, nor one that has the true bytes of a filler.
 
 Source:
     store/ha/DefaultHAConnection.java; ha.md §3.
@@ -26,7 +26,7 @@ from typing import Protocol
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.replication.ha.flow_monitor import FlowMonitor
-from maxq.replication.ha.frames import HEAD, JOINT_SIZE, encode_seals, is_joint
+from maxq.replication.ha.frames import HEAD, JOINT_SIZE, encode_name, encode_seals, is_joint
 from maxq.store.seals import Seal
 
 log = logging.getLogger(__name__)
@@ -93,10 +93,18 @@ class HAConnection:
     """
 
     def __init__(
-        self, source: LogSource, config: Callable[[], MessageStoreConfig], client_address: str, now_ms: int
+        self,
+        source: LogSource,
+        config: Callable[[], MessageStoreConfig],
+        client_address: str,
+        now_ms: int,
+        *,
+        broker_name: str,
     ) -> None:
+        """`broker_name`: this master's."""
         self._source = source
         self._config = config
+        self._broker_name = broker_name
         self.client_address = client_address
         self.state = HAConnectionState.READY
         self.slave_request_offset = -1
@@ -153,16 +161,16 @@ class HAConnection:
             self._expired(low)
         else:
             log.info("slave %s gets the log from physical offset %d on", self.client_address, offset)
-            self._notice = self._name_seals()
+            self._notice = self._preface()
 
-    def _name_seals(self) -> bytes:
+    def _preface(self) -> bytes:
         """For a slave that is a MaxQ broker: nobody else asks for the log from byte 1 on, or from a magic code."""
         asked = self.slave_request_offset
         joint = self._source.log_bytes(asked, JOINT_SIZE)
         if asked != FROM_THE_BEGINNING and (joint is None or not is_joint(asked, joint)):
             return b""
         seals = self._source.seals.named()
-        return encode_seals(seals) if seals else b""
+        return encode_name(self._broker_name) + (encode_seals(seals) if seals else b"")
 
     def _expired(self, low: int) -> None:
         self._suspend(

@@ -65,7 +65,10 @@ class HAService:
         self.alive_replicas: Callable[[], int] = lambda: settings.store.total_replicas
         self.push2_slave_max_offset = 0
         self.port = 0
-        client = HAClient(store, self._config, first_offset, clock.monotonic_ms(), own_port=lambda: self.port)
+        client = HAClient(
+            store, self._config, first_offset, clock.monotonic_ms(), own_port=lambda: self.port,
+            broker_name=settings.broker.broker_name,
+        )  # fmt: skip
         self.client = HAClientService(client, clock, lambda: self._transfer_began(""), self._joined)
 
     def _config(self) -> MessageStoreConfig:
@@ -166,7 +169,10 @@ class HAService:
         )  # fmt: skip
 
     def _make_connection(self, client_address: str) -> HAConnection:
-        return HAConnection(self._store, self._config, client_address, self._clock.monotonic_ms())
+        return HAConnection(
+            self._store, self._config, client_address, self._clock.monotonic_ms(),
+            broker_name=self._settings.broker.broker_name,
+        )  # fmt: skip
 
     def _opened(self, link: HAConnectionLink) -> None:
         for other in self.connections:

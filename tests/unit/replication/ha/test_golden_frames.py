@@ -130,7 +130,7 @@ def test_our_master_sends_the_recorded_bytes(connection: int) -> None:
     and what heartbeats say."""
     log = GoldenLog()
     config = MessageStoreConfig(mapped_file_size_commit_log=LOG_FILE_SIZE)
-    ours = HAConnection(log, lambda: config, "127.0.0.1:1", 0)
+    ours = HAConnection(log, lambda: config, "127.0.0.1:1", 0, broker_name="")
     first = of_slave(connection)[0].offset
     log.max_physical_offset = first
     ours.on_report(first)

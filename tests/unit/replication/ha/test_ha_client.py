@@ -3,7 +3,7 @@
 import pytest
 
 from maxq.errors import RemoteProtocolError, ReplicationDivergedError, ReplicationGapError
-from maxq.replication.ha.frames import REPORT, encode_head, encode_offer, encode_seals
+from maxq.replication.ha.frames import REPORT, encode_head, encode_name, encode_offer, encode_seals
 from maxq.replication.ha.ha_client import HAClient
 from maxq.replication.ha.ha_connection import HAConnectionState
 from maxq.store.seals import Seal
@@ -28,7 +28,7 @@ class First:
 
 def client_of(log: BytesLog, first: First | None = None, **changes: object) -> HAClient:
     settings = config(**changes)
-    return HAClient(log, lambda: settings, first, now_ms=0, own_port=lambda: 10912)
+    return HAClient(log, lambda: settings, first, now_ms=0, own_port=lambda: 10912, broker_name="broker-a")
 
 
 async def connected(log: BytesLog, first: First | None = None, **changes: object) -> HAClient:
@@ -191,11 +191,11 @@ async def test_half_a_frame_of_a_lost_connection_does_not_spoil_the_next() -> No
 SEALS = [Seal(10, 60, 1), Seal(70, 90, 2)]
 
 
-@pytest.mark.parametrize("cut", [1, 12, 13, 31, 52, 60])
+@pytest.mark.parametrize("cut", [1, 12, 13, 20, 31, 52, 60, 80])
 async def test_what_the_master_names_is_adopted_before_the_logs_are_joined(cut: int) -> None:
     log = BytesLog(LOG[: FILE + 500])
     client = await connected(log)
-    stream = encode_seals(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 700]))
+    stream = encode_name("broker-a") + encode_seals(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 700]))
     for part in (stream[:cut], stream[cut:]):
         assert client.receive_data(memoryview(bytearray(part)), 0)
     assert log.seals.adopted == SEALS
@@ -225,6 +225,18 @@ async def test_a_slave_of_another_log_offers_nothing() -> None:
     with pytest.raises(ReplicationDivergedError, match="other bytes than this slave"):
         client.receive_data(memoryview(bytearray(encode_seals(SEALS) + bytes(frame(FILE, b"other" * 99)))), 0)
     assert client.offered is None
+
+
+@pytest.mark.parametrize("cut", [1, 12, 15, 400])
+async def test_a_slave_takes_nothing_of_a_master_of_another_name(cut: int) -> None:
+    log = BytesLog(LOG[: FILE + 500])
+    client = await connected(log)
+    stream = encode_name("broker-b") + bytes(frame(FILE, LOG[FILE : FILE + 700]))
+    with pytest.raises(ReplicationDivergedError, match="calls itself broker-b, this slave is broker-a"):
+        for part in (stream[:cut], stream[cut:]):
+            client.receive_data(memoryview(bytearray(part)), 0)
+    assert log.data == LOG[: FILE + 500]
+    assert not client.is_joined
 
 
 async def test_what_an_earlier_master_had_in_common_is_forgotten() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message import MessageExt, encode_record
-from maxq.replication.ha.frames import HEAD, encode_seals
+from maxq.replication.ha.frames import HEAD, encode_name, encode_seals
 from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
 from maxq.store.seals import Seal
 from tests.unit.replication.ha.logs import FILE, BytesLog, config
@@ -16,7 +16,7 @@ ROOM = 1 << 20
 
 def connection(log: BytesLog, settings: MessageStoreConfig | None = None) -> HAConnection:
     made = settings or config()
-    return HAConnection(log, lambda: made, "10.0.0.2:40001", now_ms=0)
+    return HAConnection(log, lambda: made, "10.0.0.2:40001", now_ms=0, broker_name="")
 
 
 def asked(log: BytesLog, offset: int, settings: MessageStoreConfig | None = None) -> HAConnection:
@@ -197,6 +197,20 @@ def test_a_slave_with_the_same_record_hears_of_fillers_before_the_log() -> None:
     first, *rest = asked(log, offset).next_pieces(1 << 20, 0)
     assert first == encode_seals(log.seals.known)
     assert frames_of(rest) == [(offset, bytes(log.data[offset:]))]
+
+
+@pytest.mark.parametrize(("asked_for", "is_named"), [("joint", True), (1, True), (0, False), ("record", False)])
+def test_a_maxq_slave_hears_whose_log_it_is_before_anything_else_and_a_java_slave_does_not(
+    asked_for: int | str, is_named: bool
+) -> None:
+    log, joint = record_log()
+    log.seals.known = [Seal(0, 9, 5)]
+    connection = HAConnection(log, config, "10.0.0.2:40001", now_ms=0, broker_name="broker-a")
+    offset = joint if asked_for == "joint" else joint - 4 if asked_for == "record" else int(asked_for)
+    connection.on_report(offset)
+    first = bytes(connection.next_pieces(1 << 20, 0)[0])
+    assert first.startswith(encode_name("broker-a") + encode_seals(log.seals.known)) == is_named
+    assert (b"broker-a" in first) == is_named
 
 
 def test_a_slave_that_takes_everything_hears_of_fillers_too() -> None:
