@@ -177,6 +177,7 @@ class BrokerBase:
             self.address,
             config=lambda: settings.broker,
             name_servers=lambda: self.client.name_servers,
+            is_elected=settings.store.enable_dleger_commit_log,
         )
         self.topics.add_change_listener(self.registration.topics_changed)
         self.compaction_topics = CompactionTopics(self.topics, settings, self.store.compaction.topics)

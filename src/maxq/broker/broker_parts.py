@@ -380,6 +380,7 @@ class BrokerParts(BrokerBase):
                 log_care=self.log_care,
                 timer_info=lambda: {**self.timed.runtime_info(), **self.delayed.service.runtime_info()},
                 subscribing_differently=self.consumers.subscribing_differently,
+                other_holder=lambda: self.registration.other_holder,
             ).collect,
             ha_runtime_info=self.ha_service.runtime_info,
             topic_route=self.outer_api.topic_route,

@@ -81,14 +81,21 @@ class BrokerController(BrokerParts):
 
         Raises:
             StoreRefusedError: the store cannot be used: which file, what is wrong, what to do.
-            ConfigError: a configuration table cannot be read, or haListenPort is in use.
+            ConfigError: a configuration table cannot be read, haListenPort is in use, or another broker has this one's
+                name and id.
             OSError: the port is in use, or the disk refuses. What was opened is closed again.
         """
         try:
             await self.pages.start()
             self.exports.start()
             await self._resolve_address()
-            await self._load()
+            self.refresh_name_servers()
+            taken_name = asyncio.get_running_loop().create_task(self.registration.refuse_taken_name())
+            try:
+                await self._load()
+                await taken_name
+            finally:
+                taken_name.cancel()
             await self._listen()
             await self.role.listen()
             await self.kinds.load()
@@ -158,7 +165,6 @@ class BrokerController(BrokerParts):
             log.warning("the VIP port %d is not served: %s; clients with vipChannelEnabled cannot send", port, error)
 
     async def _register_first(self) -> None:
-        self.refresh_name_servers()
         self._registering = asyncio.get_running_loop().create_task(self.member.acting.go_online())
         done, _ = await asyncio.wait([self._registering], timeout=_FIRST_REGISTRATION_SECONDS)
         if not done:

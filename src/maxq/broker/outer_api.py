@@ -10,7 +10,7 @@ from maxq.errors import BrokerError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.register_broker import RegisterBrokerBody
-from maxq.protocol.body.route import BrokerData, KVTable, QueueData, TopicRouteData
+from maxq.protocol.body.route import BrokerData, ClusterInfo, KVTable, QueueData, TopicRouteData
 from maxq.protocol.body.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper, TopicQueueMappingInfo
 from maxq.protocol.header.namesrv import (
     GetRouteInfoRequestHeader,
@@ -129,6 +129,19 @@ class BrokerOuterApi:
         header = RegisterTopicRequestHeader(topic.topic_name)
         request = RemotingCommand(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header.encode(), route.encode())
         await self._invoke(address, request, timeout_ms)
+
+    async def holder(self, address: str, broker: BrokerAddress, *, timeout_ms: int) -> str:
+        """Whom a name server has under this broker's name and id, `host:port` (106); empty if nobody."""
+        answer = await self._invoke(address, RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO), timeout_ms)
+        group = ClusterInfo.decode(answer.body_bytes).broker_addr_table.get(broker.broker_name)
+        return "" if group is None else group.broker_addrs.get(broker.broker_id, "")
+
+    async def is_called(self, address: str, broker: BrokerAddress, *, timeout_ms: int) -> bool:
+        """Does a broker answer at `address` whose settings give it the name and id of `broker` (26)?"""
+        answer = await self._invoke(address, RemotingCommand(RequestCode.GET_BROKER_CONFIG), timeout_ms)
+        text = bytes(answer.body_bytes).decode("utf-8", "replace")
+        lines = dict(line.partition("=")[::2] for line in text.split("\n"))
+        return (lines.get("brokerName"), lines.get("brokerId")) == (broker.broker_name, str(broker.broker_id))
 
     async def topic_route(self, topic: str) -> TopicRouteData | None:
         """Where a topic is, from any name server; None if nowhere."""

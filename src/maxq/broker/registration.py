@@ -1,5 +1,8 @@
 """Keeping every name server informed: on change at once, and from time to time anyway.
 
+Two brokers of one name and id split what is sent between two logs, and readers miss what is in the other. So a broker
+asks first who holds its name (`refuse_taken_name`), and looks again before each periodic registration.
+
 A change registers the changed topics alone. A name server that missed one (unreachable, or restarted and now refusing
 an incremental registration of a broker it does not know) gets what it missed with the next one, or the whole table. A
 failing name server never delays the others.
@@ -18,11 +21,13 @@ from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.outer_api import BrokerOuterApi, RegisterResult
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.broker_config import BrokerConfig
-from maxq.errors import BrokerError, MaxQError
+from maxq.errors import BrokerError, ConfigError, MaxQError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig, TopicQueueMappingInfo
 
 log = logging.getLogger(__name__)
+
+_ASK_HOLDER_MS = 1_000
 
 _READ_WRITE = PERM_READ | PERM_WRITE
 
@@ -39,7 +44,12 @@ class _NameServer:
 
 
 class BrokerRegistration:
-    """Registers one broker with all its name servers."""
+    """Registers one broker with all its name servers.
+
+    Attributes:
+        other_holder: the address of another living broker with this broker's name and id, as far as the last periodic
+            registration found out; empty if there is none.
+    """
 
     def __init__(
         self,
@@ -49,8 +59,13 @@ class BrokerRegistration:
         *,
         config: Callable[[], BrokerConfig],
         name_servers: Callable[[], list[str]],
+        is_elected: bool,
     ) -> None:
-        """`config` and `name_servers` are asked anew each time."""
+        """
+        Args:
+            config, name_servers: asked anew each time.
+            is_elected: the group elects who has this broker's name and id (DLedger), and two may have it for a moment.
+        """
         self._api = api
         self._topics = topics
         self._broker = broker
@@ -62,6 +77,8 @@ class BrokerRegistration:
         self._running: set[asyncio.Task[None]] = set()
         self._stopped = False
         self._is_isolated = False
+        self._is_elected = is_elected
+        self.other_holder = ""
 
     @property
     def is_isolated(self) -> bool:
@@ -111,7 +128,56 @@ class BrokerRegistration:
         servers = self._current_servers()
         for server in servers:
             server.everything = server.everything or force
-        await asyncio.gather(*(self._register(server, ask_first=True) for server in servers))
+        holders = await asyncio.gather(*(self._look_and_register(server) for server in servers))
+        if not self._stopped:
+            self._tell_other_holder(next(filter(None, holders), ""))
+
+    async def refuse_taken_name(self) -> None:
+        """Before a start.
+
+        Raises:
+            ConfigError: another broker that answers has this broker's name and id.
+        """
+        holders = await asyncio.gather(*(self._other_holder_at(server.address) for server in self._current_servers()))
+        for other in filter(None, holders):
+            broker = self._broker
+            raise ConfigError(
+                f"brokerName={broker.broker_name}, brokerId={broker.broker_id}: the broker at {other} has this name "
+                "and id, and it answers. Two of them would divide the messages between two logs. Stop that one, or "
+                "give this one another brokerName, or as its slave another brokerId"
+            )
+
+    async def _look_and_register(self, server: _NameServer) -> str:
+        """Returns who else has this broker's name and id there: seen before this broker's own takes its place."""
+        holder = "" if self._is_isolated else await self._other_holder_at(server.address)
+        await self._register(server, ask_first=True)
+        return holder
+
+    def _tell_other_holder(self, other: str) -> None:
+        broker = self._broker
+        if other and other != self.other_holder:
+            log.error(
+                "the broker at %s has this broker's name and id, too (%s, %d): messages go to one or the other, and "
+                "readers miss some. Stop one of the two, and give it another brokerName or brokerId",
+                other, broker.broker_name, broker.broker_id,
+            )  # fmt: skip
+        elif self.other_holder and not other:
+            log.warning("the broker at %s has this broker's name and id no longer", self.other_holder)
+        self.other_holder = other
+
+    async def _other_holder_at(self, name_server: str) -> str:
+        """A holder that is silent, or answers to another name by now, is none."""
+        if self._is_elected:
+            return ""
+        try:
+            holder = await self._api.holder(name_server, self._broker, timeout_ms=_ASK_HOLDER_MS)
+            if holder in ("", self._broker.address):
+                return ""
+            is_called = await self._api.is_called(holder, self._broker, timeout_ms=_ASK_HOLDER_MS)
+        except MaxQError as error:
+            log.debug("who else has this broker's name was not found out: %s", error)
+            return ""
+        return holder if is_called else ""
 
     async def ask_master(self) -> None:
         """Hear again where the master is. The answer to any registration says so, and one of a single topic is small:

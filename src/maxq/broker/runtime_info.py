@@ -43,9 +43,14 @@ class RuntimeInfo:
         log_care: LogCare,
         timer_info: Callable[[], dict[str, str]],
         subscribing_differently: Callable[[], list[str]],
+        other_holder: Callable[[], str],
     ) -> None:
-        """`timer_info` gives the numbers of the timer and of the delay levels. `subscribing_differently` names the
-        consumer groups whose members do not subscribe alike."""
+        """
+        Args:
+            timer_info: gives the numbers of the timer and of the delay levels.
+            subscribing_differently: names the consumer groups whose members do not subscribe alike.
+            other_holder: the address of another living broker with this one's name and id; empty if there is none.
+        """
         self._settings = settings
         self._disk = disk
         self._log_folder = PurePath(settings.store.store_path_commit_log or settings.store.store_path_root_dir)
@@ -59,6 +64,7 @@ class RuntimeInfo:
         self._log_care = log_care
         self._timer_info = timer_info
         self._subscribing_differently = subscribing_differently
+        self._other_holder = other_holder
         self._boot_wall_ms = clock.wall_ms()
         self._boot_ms = clock.monotonic_ms()
 
@@ -73,6 +79,7 @@ class RuntimeInfo:
             **self._replication(),
             **self._log_care.runtime_info(),
             **self._timer_info(),
+            "brokerNameAlsoAt": self._other_holder(),
             "consumerGroupsSubscribingDifferently": ",".join(self._subscribing_differently()),
         }
 

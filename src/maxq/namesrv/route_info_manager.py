@@ -63,6 +63,7 @@ class RouteInfoManager:
         self._live: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         self._filters: dict[BrokerAddrInfo, list[str]] = {}
         self._mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
+        self._displaced: dict[tuple[str, int], str] = {}  # living brokers whose name and id another has taken
         self._revision = 0  # goes up with every change of what a registration may depend on or bring about
 
     # --- brokers come -------------------------------------------------------------------------------------------
@@ -92,6 +93,7 @@ class RouteInfoManager:
                          new.broker_addr, new.broker_name, new.broker_id)  # fmt: skip
             return None
         first = not addrs.get(new.broker_id)
+        self._note_displaced(new, addrs.get(new.broker_id))
         addrs[new.broker_id] = new.broker_addr
         group = self._enter_group(new, addrs)
         if new.broker_id == MASTER_ID or self._is_prime_slave(new, group):
@@ -151,6 +153,21 @@ class RouteInfoManager:
                      new.broker_addr, new.broker_name, new.broker_id, old_addr,
                      old.data_version.state_version, new.data_version.state_version)  # fmt: skip
         return True
+
+    def _note_displaced(self, new: BrokerRegistration, old_addr: str | None) -> None:
+        """A new master takes the place of one that lives, which then registers as a slave. Two that take it from each
+        other are two brokers of one name."""
+        place = new.broker_name, new.broker_id
+        for left in [key for key, addr in self._displaced.items() if addr == new.broker_addr and key != place]:
+            del self._displaced[left]
+        if old_addr is None or old_addr == new.broker_addr:
+            return
+        if self._displaced.get(place) == new.broker_addr:
+            _log.error("two brokers are called %s with id %d: %s and %s. Messages go to one or the other; stop one of "
+                       "the two", *place, old_addr, new.broker_addr)  # fmt: skip
+        self._displaced.pop(place, None)
+        if BrokerAddrInfo(new.cluster_name, old_addr) in self._live:
+            self._displaced[place] = old_addr
 
     def _enter_group(self, new: BrokerRegistration, addrs: dict[int, str]) -> BrokerData:
         group = self._groups.get(new.broker_name)
@@ -222,6 +239,8 @@ class RouteInfoManager:
         self._revision += 1
         key = BrokerAddrInfo(cluster_name, broker_addr)
         known = self._live.pop(key, None) is not None
+        for place in [place for place, addr in self._displaced.items() if addr == broker_addr]:
+            del self._displaced[place]
         self._filters.pop(key, None)
         group = self._groups.get(broker_name)
         if group is None or broker_addr not in group.broker_addrs.values():

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.outer_api import RegisterResult
 from maxq.broker.registration import BrokerRegistration
 from maxq.config.broker_config import BrokerConfig
-from maxq.errors import BrokerError, RemotingConnectError
+from maxq.errors import BrokerError, ConfigError, RemotingConnectError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.topic_config import TopicConfig
 
@@ -28,6 +30,8 @@ class NameServers:
     order_topics: dict[str, str] = field(default_factory=dict)
     heartbeat_timeouts: list[int | None] = field(default_factory=list)
     master_address: str = ""
+    holders: dict[str, str] = field(default_factory=dict)  # name server → whom it has under the broker's name and id
+    called: set[str] = field(default_factory=set)  # addresses that answer to that name and id
 
     async def register_broker(
         self,
@@ -59,6 +63,16 @@ class NameServers:
 
     async def register_topic(self, address: str, broker: BrokerAddress, topic: TopicConfig, *, timeout_ms: int) -> None:
         self.single.append(topic.topic_name)
+
+    async def holder(self, address: str, broker: BrokerAddress, *, timeout_ms: int) -> str:
+        if address in self.failing:
+            raise self.failing[address]
+        return self.holders.get(address, "")
+
+    async def is_called(self, address: str, broker: BrokerAddress, *, timeout_ms: int) -> bool:
+        if address in self.failing:
+            raise self.failing[address]
+        return address in self.called
 
     async def unregister_broker(self, address: str, broker: BrokerAddress) -> None:
         if address in self.failing:
@@ -98,6 +112,7 @@ class Scene:
             BrokerAddress("C", "broker-a", 0, "10.0.0.1", 10911),
             config=lambda: self.config,
             name_servers=lambda: list(self.servers),
+            is_elected=False,
         )
 
     async def settle(self) -> None:
@@ -296,3 +311,40 @@ async def test_only_groups_with_acting_masters_tell_how_long_a_silence_is_death(
     scene.config = replace(scene.config, enable_slave_acting_master=True, broker_not_active_timeout_millis=7000)
     await scene.registration.register_now()
     assert scene.api.heartbeat_timeouts == [None, 7000]
+
+
+# ---- two brokers of one name --------------------------------------------------------------------------------------
+
+OTHER = "10.0.0.9:10911"
+
+
+async def test_a_name_that_a_living_broker_has_is_refused_with_its_address() -> None:
+    scene = Scene("A")
+    scene.api.holders["ns2"] = OTHER
+    scene.api.called.add(OTHER)
+    scene.api.failing["ns1"] = RemotingConnectError("refused", address="ns1")
+    with pytest.raises(ConfigError, match=r"brokerName=broker-a, brokerId=0: the broker at 10\.0\.0\.9:10911 has"):
+        await scene.registration.refuse_taken_name()
+
+
+@pytest.mark.parametrize("holder", ["", OTHER, "10.0.0.1:10911"])
+async def test_a_name_is_free_if_nobody_answers_to_it_but_this_broker(holder: str) -> None:
+    scene = Scene("A")
+    scene.api.holders["ns1"] = holder
+    scene.api.called.add("10.0.0.1:10911")
+    await scene.registration.refuse_taken_name()
+
+
+async def test_another_holder_that_comes_and_goes_is_told_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene("A")
+    scene.api.holders["ns1"] = OTHER
+    scene.api.called.add(OTHER)
+    for _ in range(2):
+        await scene.registration.register_now()
+        assert scene.registration.other_holder == OTHER
+    scene.api.called.clear()
+    await scene.registration.register_now()
+    assert scene.registration.other_holder == ""
+    told = [record.getMessage() for record in caplog.records if OTHER in record.getMessage()]
+    assert len(told) == 2
+    assert "has this broker's name and id, too (broker-a, 0)" in told[0]

@@ -441,3 +441,24 @@ def test_two_brokers_that_say_nothing_new_do_not_hinder_one_another() -> None:
             routes.register_broker(registration(connection=connection, name=name, addr=name, digest=b"1"), now_ms=0)
     for name, connection in connections.items():
         assert routes.register_again(CLUSTER, name, connection, b"1", now_ms=0) is not None
+
+
+def test_two_brokers_that_take_one_name_and_id_from_each_other_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    routes = manager()
+    first, second = registration(addr="10.0.0.1:10911"), registration(addr="10.0.0.2:10911")
+    for now_ms, one in enumerate((first, second, first)):
+        routes.register_broker(one, now_ms=now_ms)
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "two brokers are called broker-a with id 0: 10.0.0.2:10911 and 10.0.0.1:10911" in record.getMessage()
+
+
+def test_a_master_that_another_replaced_and_that_is_its_slave_then_is_no_second_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    routes = manager()
+    addresses = "10.0.0.1:10911", "10.0.0.2:10911"
+    for now_ms in range(4):
+        master, slave = addresses[now_ms % 2], addresses[1 - now_ms % 2]
+        routes.register_broker(registration(addr=master), now_ms=now_ms)
+        routes.register_broker(registration(addr=slave, broker_id=1 + now_ms % 2), now_ms=now_ms)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -65,6 +65,13 @@ async def cluster_list(
         for number, address in sorted(info.broker_addr_table[name].broker_addrs.items())
     ]
     found = await ask_each([place[3] for place in places], admin.brokers.runtime_info)
+    for _, name, number, address in places:
+        other = found.answers.get(address, {}).get("brokerNameAlsoAt")
+        if other:
+            found.failures[address] = (
+                f"the broker at {other} is called {name} with id {number}, too: messages go to one or the other. Stop "
+                "one of the two, and give it another brokerName or brokerId"
+            )
     rows = [
         _totals(cluster, name, state) if more else _state(cluster, name, number, address, state)
         for cluster, name, number, address in places

@@ -154,7 +154,7 @@ class TransferParser:
         try:
             name = self._name.decode()
         except UnicodeDecodeError as error:
-            raise RemoteProtocolError(f"the master says a name that is not UTF-8: {bytes(self._name[:99])!r}") from error
+            raise RemoteProtocolError(f"the master's name is not UTF-8: {bytes(self._name[:99])!r}") from error
         self._name.clear()
         return name
 

@@ -12,8 +12,8 @@ it never got. And the first report acknowledges nothing: it is where a slave wan
 below is this log it has yet to find out. MaxQ's says so with its second; Java's second comes with the next bytes that
 it takes, or as its heartbeat.
 
-A MaxQ slave is told before anything is sent (frames.py, `is_joint`) whose log this is, and of the fillers in it: a slave
-of another brokerName will not join, nor one that has the true bytes of a filler.
+A MaxQ slave is told before anything is sent (frames.py, `is_joint`) whose log this is, and of the fillers in it: a
+slave of another brokerName will not join, nor one that has the true bytes of a filler.
 
 Source:
     store/ha/DefaultHAConnection.java; ha.md §3.
