@@ -246,23 +246,38 @@ class DataLossError(PipelineError):
     """Messages that were to be read are gone, and `failOnDataLoss` is true.
 
     Attributes:
-        queue: topic/broker/queue.
-        wanted: offset that was asked for.
-        available: first and one past the last offset that are there.
+        queue: topic/broker/queue; of a store's files that are no records: file and place.
+        wanted: offset that was asked for; None: it is not known.
+        available: first and one past the last offset that are there; None: it is not known.
+        end: one past the last offset that is lost; None: it is not known how many are.
+        what: the message without the remedy.
     """
 
-    def __init__(self, queue: str, wanted: int, available: tuple[int, int], reason: str) -> None:
+    def __init__(
+        self,
+        queue: str,
+        wanted: int | None,
+        available: tuple[int, int] | None,
+        reason: str,
+        end: int | None = None,
+    ) -> None:
+        if wanted is None:
+            self.what = f"{queue}: {reason}"
+        else:
+            there = "" if available is None else f", available are {available[0]} to {available[1]} (excluded)"
+            count = "" if end is None else f", {end - wanted} offsets ({wanted} to {end - 1}) are lost"
+            self.what = f"queue {queue}: wanted offset {wanted}{there}{count}: {reason}"
         super().__init__(
-            f"queue {queue}: wanted offset {wanted}, available are {available[0]} to {available[1]} (excluded): "
-            f"{reason}. Set failOnDataLoss to false to go on with what is there and count what was lost"
+            f"{self.what}. Set failOnDataLoss to false to go on with what is there and count what was lost"
         )
         self.queue = queue
         self.wanted = wanted
         self.available = available
         self.reason = reason
+        self.end = end
 
-    def __reduce__(self) -> tuple[type, tuple[str, int, tuple[int, int], str]]:
-        return type(self), (self.queue, self.wanted, self.available, self.reason)
+    def __reduce__(self) -> tuple[type, tuple[str, int | None, tuple[int, int] | None, str, int | None]]:
+        return type(self), (self.queue, self.wanted, self.available, self.reason, self.end)
 
 
 class JavaNotFoundError(PipelineError):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from maxq.cli.options import OptionalNamesrv
+from maxq.cli.options import OptionalNamesrv, split_assignments
 from maxq.cli.pipeline_common import (
     BrokerName,
     Options,
@@ -73,9 +73,10 @@ def run(
     from maxq.pipeline.jobs.archive import ArchiveConfig, archive_once, archive_stream
 
     if store:
-        if pattern is not None or option or stream or every is not None:
-            raise ConfigError("--store goes with --topic and --broker-name only")
-        config = ArchiveConfig(archive, store=tuple(store), topics=tuple(topic or ()), broker_name=broker_name)
+        if pattern is not None or stream or every is not None:
+            raise ConfigError("--store goes with --topic, --broker-name and --option failOnDataLoss=false only")
+        given = split_assignments(option or (), option="--option")
+        config = ArchiveConfig(archive, given, tuple(store), tuple(topic or ()), broker_name)
         need_stores(store)
     else:
         config = ArchiveConfig(archive, {**reading(namesrv, option), **_selected(topic, pattern)})

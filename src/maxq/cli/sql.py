@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.options import OptionalNamesrv, usual_name_servers
-from maxq.cli.pipeline_common import need_stores
+from maxq.cli.options import OptionalNamesrv, split_assignments, usual_name_servers
+from maxq.cli.pipeline_common import Options, need_stores
 from maxq.cli.report import Report, Style, show
 from maxq.cli.spark_run import DRIVER_MEMORY, DriverMemory, Master, need_spark, spark_run
 from maxq.errors import ConfigError
@@ -45,6 +45,7 @@ def sql(
     namesrv: OptionalNamesrv = None,
     store: Stores = None,
     body_json: BodyJson = None,
+    option: Options = None,
     as_csv: AsCsv = False,
     as_json: AsJson = False,
     parquet: Parquet = None,
@@ -72,7 +73,7 @@ def sql(
         from maxq.pipeline.sql.views import Views
         from maxq.pipeline.transforms.json_body import declared_schema
 
-        views = Views(spark, namesrv, store or ())
+        views = Views(spark, namesrv, store or (), split_assignments(option or (), option="--option"))
         for declared in body_json or ():
             topic, _, schema = declared.partition("=")
             views.declare_json(topic.strip(), declared_schema(schema.strip()) if schema.strip() else None)

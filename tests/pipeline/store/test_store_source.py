@@ -72,10 +72,13 @@ def test_other_tables(spark: SparkSession, sent: Path) -> None:
 
 
 @needs_golden
-def test_damage_is_rows_and_not_a_dead_job(spark: SparkSession, tmp_path: Path) -> None:
+def test_damage_is_an_error_or_rows_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(STORES / "crashed-flip", store)
     reader = spark.read.format("rocketmq-store").option("columns", "physicalOffset")
+    with pytest.raises(Exception, match="failOnDataLoss"):
+        reader.load(str(store)).count()
+    reader = reader.option("failOnDataLoss", "false")
     found = {row.physicalOffset for row in reader.load(str(store)).collect()}
     assert found >= {record["physicalOffset"] for record in expected("crashed-flip")["records"]}
     (row,) = reader.option("table", "corruption").load(str(store)).filter("reason not like 'torn%'").collect()

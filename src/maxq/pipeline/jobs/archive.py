@@ -30,6 +30,7 @@ from maxq.pipeline.options.predicate import condition, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ReadOptions
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
+from maxq.pipeline.store.store_source import store_options
 from maxq.pipeline.transforms.archive import DATE, archive_rows, not_covered
 
 log: Final = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class ArchiveConfig:
     Attributes:
         path: the archive's folder; it may have other topics already.
         options: of format("rocketmq"): the connection, what to subscribe to, where to start and end.
-        store: store directories instead, broker up or down; then `options` is empty.
+        store: store directories instead, broker up or down; then `options` has failOnDataLoss at most.
         topics: of the store directories; none: all but the broker's own.
         broker_name: what the store's broker is called; archives of a topic and of its store files join if it is right.
         columns: of messages; those that prove coverage are always among them.
@@ -82,7 +83,7 @@ class ArchiveConfig:
     compression: str = "zstd"
 
     def __post_init__(self) -> None:
-        if bool(self.store) == bool(self.options):
+        if bool(self.store) == bool(self.options.keys() - store_options(self.options).keys()):
             raise ConfigError("an archive is made of topics (options) or of store directories (store), of one of them")
         given = {name.lower() for name in self.options}
         for name, reason in _REFUSED.items():
@@ -172,6 +173,7 @@ def store_messages(spark: SparkSession, config: ArchiveConfig) -> DataFrame:
     reader = spark.read.format(STORE_FORMAT).option("columns", ",".join(config.columns))
     if config.broker_name:
         reader = reader.option("brokerName", config.broker_name)
+    reader = reader.options(**store_options(config.options))
     reader = reader.options(**predicate_option((condition("topic", "in", config.topics),)))
     messages = reader.option("paths", json.dumps(list(config.store))).load()
     if config.topics:

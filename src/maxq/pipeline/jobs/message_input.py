@@ -15,6 +15,7 @@ from maxq.pipeline.options.predicate import condition, moment, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
 from maxq.pipeline.reports.quantities import time_text
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
+from maxq.pipeline.store.store_source import store_options
 
 _SYSTEM_TOPICS: Final = r"(?i)^(rmq_sys_|schedule_topic_xxxx)"
 
@@ -99,7 +100,7 @@ class MessageInput:
                 condition("storeTimestamp", "<", until),
             )
         )
-        options |= {"columns": ",".join(read), "paths": json.dumps(list(self.stores))}
+        options |= {**store_options(self.options), "columns": ",".join(read), "paths": json.dumps(list(self.stores))}
         frame = spark.read.format(STORE_FORMAT).options(**options).load()
         if self.topics:
             frame = frame.where(F.col("topic").isin(*self.topics))

@@ -26,6 +26,7 @@ from maxq.pipeline.archive.record import SentRecord, piece_name
 from maxq.pipeline.jobs.archive import ArchiveConfig, read_archive, store_messages
 from maxq.pipeline.options.read_options import FORMAT
 from maxq.pipeline.options.write_options import EXACTLY_ONCE
+from maxq.pipeline.store.store_source import store_options
 from maxq.pipeline.transforms.archive import QUEUE_KEY, only_covered
 from maxq.pipeline.transforms.pace import Pace, in_order, timed
 from maxq.pipeline.transforms.replay import COUNTS_SCHEMA, Chosen, Mapped, chosen_messages, sink_messages, target_counts
@@ -42,7 +43,8 @@ class ReplayConfig:
     """What is sent again.
 
     Attributes:
-        options: of the sink: the connection, and what write_options.py has besides.
+        options: of the sink: the connection, and what write_options.py has besides; of store directories
+            failOnDataLoss.
         archive: the archive's folder …
         store: … or store directories.
         record: file of what is done; None: nothing is recorded, and nothing passed over.
@@ -105,7 +107,9 @@ def replay(spark: SparkSession, config: ReplayConfig) -> SentResult:
     record = None if config.record is None else SentRecord(config.record, config.what)
     work = pieces(spark, config, record)
     form = partial(sink_messages, mapped=config.mapped)
-    return send_pieces(spark, work, config.options, form, record, pace=config.pace, exactly_once=config.exactly_once)
+    of_store = store_options(config.options)
+    sink = {name: value for name, value in config.options.items() if name not in of_store}
+    return send_pieces(spark, work, sink, form, record, pace=config.pace, exactly_once=config.exactly_once)
 
 
 def replay_counts(spark: SparkSession, config: ReplayConfig) -> DataFrame:
@@ -189,7 +193,8 @@ def _store_pieces(spark: SparkSession, config: ReplayConfig, done: Ranges) -> It
 
 
 def _store_source(config: ReplayConfig) -> ArchiveConfig:
-    return ArchiveConfig("", store=config.store, topics=config.chosen.topics, broker_name=config.broker_name)
+    options = store_options(config.options)
+    return ArchiveConfig("", options, config.store, config.chosen.topics, config.broker_name)
 
 
 def piece_of(messages: DataFrame, ranges: Ranges, done: Ranges, chosen: Chosen) -> Piece | None:

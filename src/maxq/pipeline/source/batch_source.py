@@ -59,8 +59,8 @@ def plan_batch(options: ReadOptions, conditions: Conditions) -> list[ScanPartiti
             start = {queue: max(offset, first[queue]) for queue, offset in start.items()}
         for last in _marks(client, queues, conditions.end_offset, conditions.end_time):
             end = {queue: min(offset, last[queue]) for queue, offset in end.items()}
-    ranges = [OffsetRange(queue, start[queue], end[queue]) for queue in sorted(queues) if end[queue] > start[queue]]
-    return partitions(ranges, options)
+        ranges = [OffsetRange(queue, start[queue], end[queue]) for queue in sorted(queues) if end[queue] > start[queue]]
+        return partitions(client, ranges, options)
 
 
 def _marks(client: WireClient, queues: list[MessageQueue], offset: int | None, time: int | None) -> Iterator[Offsets]:

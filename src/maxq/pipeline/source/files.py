@@ -2,12 +2,15 @@
 
 The ConsumeQueue says where the messages of a range lie. Where a read takes most of a stretch of the log, the stretch is
 cut into pieces and each record is looked at once, whichever of the queues it is of; where it takes little, each message
-is fetched from its own place. What the files do not hold for sure (the newest messages of a broker that is writing,
-what has expired, queues whose units are of another kind) is left to be read over the wire.
+is fetched from its own place. Every partition knows which queue offsets it is to give.
+
+What the files do not hold is read over the wire: what the plan sees (the newest messages of a broker that is writing,
+what has expired, log files that are missing or cut short, queues whose units are of another kind) and what a task finds
+missing when it reads (files that expired meanwhile, damaged records). So a message is lost only if its broker does not
+have it either, and whether that is an error is decided in one place, by the reader over the wire.
 """
 
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,20 +18,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from maxq.errors import ConfigError, DataLossError, PipelineError
+from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.records import arrow_cy as ac
 from maxq.pipeline.records.record_batches import MAX_ROWS, RecordBatches, Rows, scan_rows
 from maxq.pipeline.records.row_filter import topic_numbers, with_tags
 from maxq.pipeline.source.offsets import OffsetRange
 from maxq.pipeline.store.log_pieces import LogPiece, PieceReader, log_pieces, usual_piece_bytes
 from maxq.pipeline.store.store_folder import open_store
+from maxq.pipeline.wire.queue_range import QueueRange
+from maxq.pipeline.wire.wire_reader import runs
+from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
 from maxq.store import record_cy as rc
 from maxq.store.tools.offsets import TopicNames
-from maxq.store.tools.queue_files import UNIT_SIZE, QueueFiles
+from maxq.store.tools.queue_files import PRE_BLANK_SIZE, UNIT_SIZE, QueueFiles
 from maxq.store.tools.store_files import StoreFiles
-
-log: Final = logging.getLogger(__name__)
 
 _UNITS: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 _DENSE: Final = 0.2  # of a stretch; below it, fetching single records reads less
@@ -37,7 +41,7 @@ _QUEUES: Final = 1 << 20  # queue ids are below it
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Offsets first … last - 1 of a queue, whose records lie at physical offsets low … high - 1."""
+    """Offsets first … last - 1 of a queue, whose records begin at physical offsets low … high - 1."""
 
     topic: str
     queue_id: int
@@ -45,7 +49,6 @@ class FileRange:
     last: int
     low: int
     high: int
-    size: int  # bytes of all its records
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,42 @@ class FilesPlan:
     rest: list[OffsetRange]
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A range for which the ConsumeQueue has units that point into the log.
+
+    Attributes:
+        places: physical offsets of the records of `asked.first` and those behind it, ascending.
+        size: bytes of all these records.
+    """
+
+    asked: OffsetRange
+    places: NDArray[np.int64]
+    size: int
+
+    def within(self, low: int, high: int) -> FileRange | None:
+        """The part whose records begin at physical offsets [low, high); None if there is nothing."""
+        first, last = (int(place) for place in np.searchsorted(self.places, (low, high)))
+        if first == last:
+            return None
+        queue, base = self.asked.queue, self.asked.first
+        ends = int(self.places[first]), int(self.places[last - 1]) + 1
+        return FileRange(queue.topic, queue.queue_id, base + first, base + last, *ends)
+
+
 def plan_files(
-    path: str, broker_name: str, ranges: Sequence[OffsetRange], *, min_parts: int | None, max_records: int | None
+    path: str,
+    broker_name: str,
+    ranges: Sequence[OffsetRange],
+    *,
+    lows: Mapping[MessageQueue, int] | None = None,
+    min_parts: int | None,
+    max_records: int | None,
 ) -> FilesPlan:
     """Cut `ranges` of one broker, whose store is at `path`.
 
     Args:
+        lows: the first offset of queues that the broker shows: files are not asked for what lies before.
         min_parts, max_records: as scan.wire_partitions takes them; pieces are made smaller for them.
 
     Raises:
@@ -85,56 +118,90 @@ def plan_files(
     """
     files = open_store(path)
     special = TopicNames(files).special
-    held: list[FileRange] = []
-    rest: list[OffsetRange] = []
+    found: list[_Held] = []
     for one in ranges:
-        found = None if files.dledger else _held(files, one, special)
-        if found is None:
-            rest.append(one)
-            continue
-        held.append(found)
-        if found.last < one.last:
-            rest.append(OffsetRange(one.queue, found.last, one.last))
-    if not held:
-        return FilesPlan([], rest)
-    span = max(one.high for one in held) - min(one.low for one in held)
-    if sum(one.size for one in held) >= _DENSE * span:
-        spans = _stretches(files, held, _piece_bytes(held, span, min_parts, max_records))
-        return FilesPlan([FilesPartition(path, broker_name, piece, some) for piece, some in spans], rest)
-    rows = sum(one.last - one.first for one in held)
-    share = max_records or max(1, -(-rows // (min_parts or len(held))))
-    parts = [
-        replace(one, first=first, last=min(first + share, one.last))
-        for one in held
-        for first in range(one.first, one.last, share)
-    ]
-    return FilesPlan([FilesPartition(path, broker_name, None, (part,)) for part in parts], rest)
+        first = max(one.first, (lows or {}).get(one.queue, 0))
+        held = None if files.dledger or first >= one.last else _held(files, one._replace(first=first), special)
+        if held is not None:
+            found.append(held)
+    partitions: list[FilesPartition] = []
+    if found:
+        span = int(max(one.places[-1] for one in found) - min(one.places[0] for one in found))
+        if sum(one.size for one in found) >= _DENSE * span:
+            partitions = _pieces(files, path, broker_name, found, _piece_bytes(found, span, min_parts, max_records))
+        else:
+            partitions = _single_records(files, path, broker_name, found, min_parts, max_records)
+    return FilesPlan(partitions, _left(ranges, partitions))
 
 
-def _stretches(
-    files: StoreFiles, held: Sequence[FileRange], piece_bytes: int
-) -> Iterator[tuple[LogPiece, tuple[FileRange, ...]]]:
+def _pieces(
+    files: StoreFiles, path: str, broker_name: str, found: Sequence[_Held], piece_bytes: int
+) -> list[FilesPartition]:
     """Pieces of the log with the ranges that have something there."""
-    low, high = min(one.low for one in held), max(one.high for one in held)
+    low, high = min(int(one.places[0]) for one in found), max(int(one.places[-1]) for one in found) + 1
+    partitions = []
     for piece in log_pieces(files, piece_bytes=piece_bytes, low=low, high=high):
         start, end = piece.from_offset + piece.start, piece.from_offset + piece.end
-        some = tuple(one for one in held if one.low < end and start < one.high)
-        if some:
-            yield piece, some
+        inside = tuple(part for one in found if (part := one.within(start, end)) is not None)
+        if inside:
+            partitions.append(FilesPartition(path, broker_name, piece, inside))
+    return partitions
 
 
-def _piece_bytes(held: list[FileRange], span: int, min_parts: int | None, max_records: int | None) -> int:
+def _single_records(
+    files: StoreFiles,
+    path: str,
+    broker_name: str,
+    found: Sequence[_Held],
+    min_parts: int | None,
+    max_records: int | None,
+) -> list[FilesPartition]:
+    """Ranges whose messages are fetched one by one, each from one file of the log."""
+    inside = [
+        part
+        for one in found
+        for file in files.log
+        if (part := one.within(file.from_offset, file.from_offset + file.size)) is not None
+    ]
+    rows = sum(one.last - one.first for one in inside)
+    share = max_records or max(1, -(-rows // (min_parts or len(found))))
+    return [
+        FilesPartition(path, broker_name, None, (replace(one, first=first, last=min(first + share, one.last)),))
+        for one in inside
+        for first in range(one.first, one.last, share)
+    ]
+
+
+def _left(ranges: Sequence[OffsetRange], partitions: Sequence[FilesPartition]) -> list[OffsetRange]:
+    """What of `ranges` no partition has."""
+    taken: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for partition in partitions:
+        for part in partition.ranges:
+            taken.setdefault((part.topic, part.queue_id), []).append((part.first, part.last))
+    left = []
+    for one in ranges:
+        position = one.first
+        for first, last in sorted(taken.get((one.queue.topic, one.queue.queue_id), [])):
+            if position < first:
+                left.append(OffsetRange(one.queue, position, first))
+            position = last
+        if position < one.last:
+            left.append(OffsetRange(one.queue, position, one.last))
+    return left
+
+
+def _piece_bytes(found: Sequence[_Held], span: int, min_parts: int | None, max_records: int | None) -> int:
     size = usual_piece_bytes(span)
     if min_parts:
         size = min(size, -(-span // min_parts))
     if max_records:
-        rows = sum(one.last - one.first for one in held)
+        rows = sum(len(one.places) for one in found)
         size = min(size, max(1, span * max_records // max(rows, 1)))
     return max(size, 4096)
 
 
-def _held(files: StoreFiles, asked: OffsetRange, special: frozenset[str]) -> FileRange | None:
-    """The leading part of a range that the files hold for sure; None if it does not begin there."""
+def _held(files: StoreFiles, asked: OffsetRange, special: frozenset[str]) -> _Held | None:
+    """The leading part of a range for which there are units; None if there are none where it begins."""
     key = (asked.queue.topic, asked.queue.queue_id)
     if key not in files.queues or key[0] in special:
         return None
@@ -143,19 +210,14 @@ def _held(files: StoreFiles, asked: OffsetRange, special: frozenset[str]) -> Fil
         units = _units(queue, asked.first, asked.last)
     finally:
         queue.close()
-    good = (units["size"] > 0) & (units["offset"] >= 0)
+    places = units["offset"].astype(np.int64)
+    good = (units["size"] > 0) & (units["size"] != PRE_BLANK_SIZE) & (places >= 0) & (np.diff(places, prepend=-1) >= 0)
     count = len(units) if good.all() else int(np.argmin(good))
-    while count:
-        last = units[count - 1]
-        if _is_record(files, int(last["offset"])):
-            break
+    if count and not _is_record(files, int(places[count - 1])):
         count = _whole_files(files, units[:count])  # the newest bytes are not in the files yet
     if not count:
         return None
-    units = units[:count]
-    low, high = int(units["offset"].min()), int((units["offset"] + units["size"]).max())
-    size = int(units["size"].sum(dtype=np.int64))
-    return FileRange(*key, asked.first, asked.first + count, low, high, size)
+    return _Held(asked, places[:count], int(units["size"][:count].sum(dtype=np.int64)))
 
 
 def _units(queue: QueueFiles, first: int, last: int) -> NDArray[Any]:
@@ -194,45 +256,45 @@ def _whole_files(files: StoreFiles, units: NDArray[Any]) -> int:
 
 
 class FilesReader:
-    """Reads partitions of files."""
+    """Reads one partition of files.
 
-    def __init__(
-        self, columns: Sequence[str], *, tags: frozenset[str] = frozenset(), fail_on_data_loss: bool = True
-    ) -> None:
+    Attributes:
+        missing: once `read` is used up: offsets of the partition that the files do not give.
+    """
+
+    def __init__(self, columns: Sequence[str], *, tags: frozenset[str] = frozenset()) -> None:
         """
         Args:
             tags: rows have one of these; empty: any.
-            fail_on_data_loss: a file that expired after the plan was made is an error.
         """
         self._columns = tuple(columns)
         self._tags = tags
-        self._fail_on_data_loss = fail_on_data_loss
+        self.missing: list[QueueRange] = []
 
     def read(self, partition: FilesPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition.
 
         Raises:
             PipelineError: there is no store here, as there was where the plan was made.
-            DataLossError: see `fail_on_data_loss`.
         """
         batches = RecordBatches(self._columns, partition.broker_name)
-        for view, rows in self._rows(partition):
-            chosen = with_tags(view, rows, self._tags) if self._tags else rows
+        files = self._open(partition.path)
+        wanted = _Ranges(partition.ranges)
+        found = (
+            self._fetch(files, partition)
+            if partition.piece is None
+            else PieceReader(files.disk, partition.piece).rows()
+        )
+        for view, rows in found:
+            chosen = wanted.select(view, rows)
+            if self._tags:
+                chosen = with_tags(view, chosen, self._tags)
             if len(chosen):
                 yield from batches.batches(view, chosen)
-
-    def _rows(self, partition: FilesPartition) -> Iterator[tuple[memoryview, Rows]]:
-        files = self._open(partition.path)
-        if partition.piece is None:
-            for one in partition.ranges:
-                yield from self._fetch(files, partition.broker_name, one)
-            return
-        chosen = _Ranges(partition.ranges)
-        reader = PieceReader(files.disk, partition.piece)
-        for view, rows in reader.rows():
-            yield view, chosen.select(view, rows)
-        if reader.expired:
-            self._lost(partition.broker_name, partition.ranges[0])
+        self.missing = [
+            QueueRange(one.topic, partition.broker_name, one.queue_id, first, end)
+            for one, first, end in wanted.not_seen()
+        ]
 
     def _open(self, path: str) -> StoreFiles:
         try:
@@ -243,41 +305,33 @@ class FilesReader:
                 "every worker, or set readFrom to broker"
             ) from None
 
-    def _fetch(self, files: StoreFiles, broker: str, one: FileRange) -> Iterator[tuple[memoryview, Rows]]:
-        sequence = files.queues.get((one.topic, one.queue_id), [])
-        queue = QueueFiles(files, sequence)
-        units = _units(queue, one.first, one.last)
-        queue.close()
-        found = 0
-        for first in range(0, len(units), MAX_ROWS):
-            some = units[first : first + MAX_ROWS]
-            for file in files.log:
-                inside = some[(some["offset"] >= file.from_offset) & (some["offset"] < file.from_offset + file.size)]
-                if len(inside):
-                    found += len(inside)
+    def _fetch(self, files: StoreFiles, partition: FilesPartition) -> Iterator[tuple[memoryview, Rows]]:
+        for one in partition.ranges:
+            file = files.log_file_at(one.low)
+            queue = QueueFiles(files, files.queues.get((one.topic, one.queue_id), []))
+            units = _units(queue, one.first, one.last)
+            queue.close()
+            for first in range(0, len(units) if file is not None else 0, MAX_ROWS):
+                assert file is not None
+                try:
                     region = files.disk.map(file.path, file.size, read_only=True)
-                    view = _gathered(region.view, inside, file.from_offset)
-                    region.close()
-                    yield view, _all_rows(view)
-        if found < one.last - one.first:
-            self._lost(broker, one)
-
-    def _lost(self, broker: str, one: FileRange) -> None:
-        queue = f"{one.topic}/{broker}/{one.queue_id}"
-        reason = "files of the log expired while they were read"
-        if self._fail_on_data_loss:
-            raise DataLossError(queue, one.first, (one.first, one.last), reason)
-        log.warning("queue %s: messages before offset %d may be missing: %s", queue, one.last, reason)
+                except FileNotFoundError:
+                    break  # it expired
+                view = _gathered(region.view, units[first : first + MAX_ROWS], file.from_offset)
+                region.close()
+                yield view, _all_rows(view)
 
 
 def _gathered(view: memoryview, units: NDArray[Any], from_offset: int) -> memoryview:
     """The records of units, one behind the other; places that hold no good record are left out."""
     table = np.empty((len(units), 2), np.int64)
-    table[:, 0] = units["offset"] - from_offset
+    table[:, 0] = units["offset"].astype(np.int64) - from_offset
     table[:, 1] = units["size"]
     single = np.empty(rc.SCAN_WIDTH, np.int64)
     good = [
-        rc.scan(view, at, min(at + size, len(view)), from_offset, single)[0] == 1 and int(single[rc.C_SIZE]) == size
+        0 <= at <= at + size <= len(view)
+        and rc.scan(view, at, at + size, from_offset, single)[0] == 1
+        and int(single[rc.C_SIZE]) == size
         for at, size in table.tolist()
     ]
     table = np.ascontiguousarray(table[np.array(good, bool)])
@@ -293,13 +347,16 @@ def _all_rows(view: memoryview) -> Rows:
 
 
 class _Ranges:
-    """Which records of a stretch of the log belong to ranges of queues."""
+    """Which records belong to ranges of queues, and which of their offsets were seen."""
 
     def __init__(self, ranges: Sequence[FileRange]) -> None:
         self._topics = sorted({one.topic for one in ranges})
-        ordered = sorted(ranges, key=self._key)
-        self._keys = np.array([self._key(one) for one in ordered], np.int64)
-        self._bounds = np.array([(one.first, one.last, one.low, one.high) for one in ordered], np.int64)
+        self._ordered = sorted(ranges, key=self._key)
+        self._keys = np.array([self._key(one) for one in self._ordered], np.int64)
+        self._bounds = np.array([(one.first, one.last, one.low, one.high) for one in self._ordered], np.int64)
+        sizes = self._bounds[:, 1] - self._bounds[:, 0]
+        self._bases = np.cumsum(sizes) - sizes  # of each range in `_seen`
+        self._seen = np.zeros(int(sizes.sum()), np.bool_)
 
     def _key(self, one: FileRange) -> int:
         return self._topics.index(one.topic) * _QUEUES + one.queue_id
@@ -317,4 +374,14 @@ class _Ranges:
         mask &= (bounds[:, 0] <= offsets) & (offsets < bounds[:, 1])
         mask &= (bounds[:, 2] <= physical) & (physical < bounds[:, 3])
         chosen: Rows = rows[mask]
+        self._seen[(self._bases[places] + offsets - bounds[:, 0])[mask]] = True
         return chosen
+
+    def not_seen(self) -> Iterator[tuple[FileRange, int, int]]:
+        """Ranges with the parts [first, end) of them that `select` never saw."""
+        if self._seen.all():
+            return
+        for one, base in zip(self._ordered, self._bases.tolist(), strict=True):
+            missing = np.flatnonzero(~self._seen[base : base + one.last - one.first])
+            for first, end in runs(missing.tolist()):
+                yield one, one.first + first, one.first + end

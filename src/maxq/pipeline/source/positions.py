@@ -107,19 +107,19 @@ def resolve(client: WireClient, position: Position, queues: Iterable[MessageQueu
     """
     wanted = sorted(queues)
     if position.kind == "earliest":
-        return _offsets(ask_until_answered(client, client.min_offsets, wanted))
+        return offsets_of(ask_until_answered(client, client.min_offsets, wanted))
     if position.kind == "latest":
-        return _offsets(ask_until_answered(client, client.max_offsets, wanted))
+        return offsets_of(ask_until_answered(client, client.max_offsets, wanted))
     if position.kind == "group":
         committed = ask_until_answered(client, lambda some: client.group_offsets(position.group, some), wanted)
         without = [queue for queue, offset in committed.items() if offset is None]
-        lows = _offsets(ask_until_answered(client, client.min_offsets, without))
+        lows = offsets_of(ask_until_answered(client, client.min_offsets, without))
         return {queue: lows[queue] if offset is None else offset for queue, offset in committed.items()}
     if position.kind == "timestamp":
         return _by_time(client, position, wanted, option)
     told = _told(position, wanted, option)
     for mark, ask in ((EARLIEST, client.min_offsets), (LATEST, client.max_offsets)):
-        told |= _offsets(ask_until_answered(client, ask, [queue for queue in wanted if told[queue] == mark]))
+        told |= offsets_of(ask_until_answered(client, ask, [queue for queue in wanted if told[queue] == mark]))
     return told
 
 
@@ -137,9 +137,9 @@ def at_times(client: WireClient, times: Mapping[MessageQueue, int]) -> Offsets:
     def search(some: list[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
         return client.offsets_by_time({queue: times[queue] for queue in some})
 
-    found = _offsets(ask_until_answered(client, search, times))
-    lows = _offsets(ask_until_answered(client, client.min_offsets, times))
-    highs = _offsets(ask_until_answered(client, client.max_offsets, times))
+    found = offsets_of(ask_until_answered(client, search, times))
+    lows = offsets_of(ask_until_answered(client, client.min_offsets, times))
+    highs = offsets_of(ask_until_answered(client, client.max_offsets, times))
     return {queue: min(max(offset, lows[queue]), highs[queue]) for queue, offset in found.items()}
 
 
@@ -160,5 +160,6 @@ def _told(position: Position, wanted: list[MessageQueue], option: str) -> Offset
     return found
 
 
-def _offsets(seen: Mapping[MessageQueue, Seen]) -> Offsets:
+def offsets_of(seen: Mapping[MessageQueue, Seen]) -> Offsets:
+    """Without who told them."""
     return {queue: one.offset for queue, one in seen.items()}

@@ -12,13 +12,15 @@ from maxq.pipeline.wire.wire_reader import WireReader, exact_tags
 
 
 def read_scan(options: ReadOptions, scan: ScanPartition, hint: Hint | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of one partition.
+    """The rows of one partition. What files do not give comes over the wire, behind the rest.
 
     Args:
         hint: a condition that all wanted rows meet.
     """
     if scan.files is None:
-        return WireReader(options, hint=hint).read(scan.ranges)
-    tags = exact_tags(options.sub_expression, options.sub_expression_type)
-    reader = FilesReader(options.columns, tags=tags, fail_on_data_loss=options.fail_on_data_loss)
-    return reader.read(scan.files)
+        yield from WireReader(options, hint=hint).read(scan.ranges)
+        return
+    reader = FilesReader(options.columns, tags=exact_tags(options.sub_expression, options.sub_expression_type))
+    yield from reader.read(scan.files)
+    if reader.missing:
+        yield from WireReader(options, broker_selects=False).read(reader.missing)

@@ -12,7 +12,9 @@ from maxq.errors import ConfigError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source.files import FilesPartition, plan_files
 from maxq.pipeline.source.offsets import OffsetRange, group_small, split
+from maxq.pipeline.source.positions import ask_until_answered, offsets_of
 from maxq.pipeline.wire.queue_range import QueueRange
+from maxq.pipeline.wire.wire_client import WireClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +25,20 @@ class ScanPartition:
     files: FilesPartition | None = None
 
 
-def partitions(ranges: Sequence[OffsetRange], options: ReadOptions) -> list[ScanPartition]:
+def partitions(client: WireClient, ranges: Sequence[OffsetRange], options: ReadOptions) -> list[ScanPartition]:
     """The partitions of a read, or of one trigger.
 
     Raises:
         ConfigError: readFrom=files, and storePath names no store, or does not say which broker's it is.
+        PipelineError: brokers do not say where their queues begin.
     """
     limits = {"min_parts": options.min_partitions, "max_records": options.max_records_per_partition}
     rest = list(ranges)
     found: list[ScanPartition] = []
     for broker, path in stores_of(options, {one.queue.broker_name for one in ranges}).items():
-        plan = plan_files(path, broker, [one for one in rest if one.queue.broker_name == broker], **limits)
+        mine = [one for one in rest if one.queue.broker_name == broker]
+        lows = offsets_of(ask_until_answered(client, client.min_offsets, [one.queue for one in mine]))
+        plan = plan_files(path, broker, mine, lows=lows, **limits)
         found += [ScanPartition(files=part) for part in plan.partitions]
         rest = [one for one in rest if one.queue.broker_name != broker] + plan.rest
     return found + wire_partitions(sorted(rest), **limits)

@@ -179,7 +179,7 @@ class TopicStream:
         if new:
             lows = ask_until_answered(self._client, self._client.min_offsets, new)
             begun |= {queue: one.offset for queue, one in lows.items()}
-        return partitions(ranges_between(begun, ends), self._options)
+        return partitions(self._client, ranges_between(begun, ends), self._options)
 
     def report_latest(self) -> OffsetsJson:
         """The newest ends that were seen, for progress reports."""

@@ -121,7 +121,8 @@ class Views:
         options: Mapping[str, str] | None = None,
     ) -> None:
         self._spark = spark
-        self._paths = {"paths": json_text.dumps(list(store))} if store else {}
+        own = store_source.store_options(options or {})
+        self._paths = {**own, "paths": json_text.dumps(list(store))} if store else {}
         self._store = list(store)
         self._wire = {**(options or {}), "rocketmq.namesrv": namesrv} if namesrv else {}
         self._json: dict[str, str | StructType] = {}  # by topic

@@ -6,18 +6,22 @@ a body that looks like one is taken. Damage is passed over and noted by the piec
 of a broker that is writing are read up to the last whole record.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
 
 import numpy as np
 
+from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import MAX_ROWS, Rows, scan_rows
 from maxq.runtime.interfaces import Disk, MappedRegion
 from maxq.store import record_cy as rc
 from maxq.store.mapped_file import data_ranges, holds_data
 from maxq.store.tools.log_walk import REASONS, LogWalk
+from maxq.store.tools.queue_files import UNIT_SIZE, QueueFiles, Unit
 from maxq.store.tools.store_files import DataFile, StoreFiles
 
 #: A piece is a quarter of what is read, within these bounds: a task costs some 60 ms of CPU in Spark and its worker,
@@ -59,13 +63,20 @@ class LogPiece:
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """Bytes [position, end) of a file that hold no record."""
+    """Bytes [position, end) of a file that hold no record.
+
+    Attributes:
+        message: topic, queue id and queue offset of the one message it was, if that can still be read.
+        is_tail: no good record follows: a broker would cut the log here at its next start.
+    """
 
     file: str
     position: int
     end: int
     physical_offset: int
     reason: str
+    message: tuple[str, int, int] | None = None
+    is_tail: bool = False
 
 
 def usual_piece_bytes(total: int, *, narrow: bool = False) -> int:
@@ -189,16 +200,25 @@ class PieceReader:
             if piece.followed:
                 self._note(position, piece.size, REASONS[stop])
             elif stop != rc.STOP_ZERO and not piece.live:
-                self._note(position, piece.size, f"torn tail: {REASONS[stop]}")
+                self._note(position, piece.size, f"torn tail: {REASONS[stop]}", is_tail=True)
             return piece.size
-        self._note(position, good, REASONS[stop])
+        self._note(position, good, REASONS[stop], message=_message_at(view, position, good))
         return good
 
-    def _note(self, position: int, end: int, reason: str) -> None:
+    def _note(
+        self,
+        position: int,
+        end: int,
+        reason: str,
+        *,
+        message: tuple[str, int, int] | None = None,
+        is_tail: bool = False,
+    ) -> None:
         piece = self._piece
         name = PurePath(piece.path)
         shown = str(name.relative_to(piece.root)) if name.is_relative_to(piece.root) else str(name)
-        self.corruption.append(Corruption(shown, position, end, piece.from_offset + position, reason))
+        place = piece.from_offset + position
+        self.corruption.append(Corruption(shown, position, end, place, reason, message, is_tail))
 
     def _dledger_rows(self) -> Iterator[tuple[memoryview, Rows]]:
         files = StoreFiles(self._disk, PurePath(self._piece.root))
@@ -215,3 +235,84 @@ class PieceReader:
         for fault in walk.faults:
             place = self._piece.from_offset + fault.position
             self.corruption.append(Corruption(fault.file, fault.position, self._piece.size, place, fault.what))
+
+
+def _message_at(view: memoryview, position: int, end: int) -> tuple[str, int, int] | None:
+    """Topic, queue id and queue offset of a record whose body alone is not what was sent; None if it is another damage
+    than that."""
+    rows, stopped, _ = scan_rows(view, position, end, 0, 2, check_crc=False, check_offset=False)
+    if len(rows) != 1 or stopped != end:
+        return None
+    at, size = rows[0, (rc.C_TOPIC_POSITION, rc.C_TOPIC_SIZE)].tolist()
+    topic = bytes(view[at : at + size]).decode("utf-8", "replace")
+    return topic, int(rows[0, rc.C_QUEUE_ID]), int(rows[0, rc.C_QUEUE_OFFSET])
+
+
+# --- what is lost ----------------------------------------------------------------------------------------------------
+
+
+def tell_what_is_lost(
+    files: StoreFiles, name: str, losses: Losses, topics: Collection[str] | None = None, *, with_queues: bool = True
+) -> None:
+    """Tell `losses` what a store's files show to be gone: stretches of the log without a file, and messages of which
+    the ConsumeQueues of a store without a running broker have units behind the end of its log.
+
+    Args:
+        name: of the broker.
+        topics: only their queues are looked at; None: all.
+        with_queues: look at ConsumeQueues at all.
+
+    Raises:
+        DataLossError: see Losses.
+    """
+    for before, after in pairwise(files.log):
+        end = before.from_offset + before.size
+        if end != after.from_offset:
+            losses.bytes_of(
+                f"{files.root}: physical offsets {end} to {after.from_offset} (excluded) of the log",
+                "there is no file of the log that has them, or its size is wrong",
+            )
+    if not with_queues or files.is_live or files.dledger or not files.log:
+        return
+    newest = files.log[-1]
+    region = files.disk.map(newest.path, newest.size, read_only=True)
+    try:
+        for (topic, queue_id), sequence in files.queues.items():
+            if (topics is None or topic in topics) and sequence:
+                first, end = _behind_the_log(files, sequence, newest, region)
+                if first < end:
+                    reason = "the log ends before the records that the units of the ConsumeQueue point to"
+                    losses.offsets(f"{topic}/{name}/{queue_id}", first, end, None, reason)
+    finally:
+        region.close()
+
+
+def _behind_the_log(
+    files: StoreFiles, sequence: list[DataFile], newest: DataFile, region: MappedRegion
+) -> tuple[int, int]:
+    """The queue offset from which on units point behind the log's end, and the one behind the last unit."""
+
+    def is_gone(index: int) -> bool:
+        """Does the log end before this unit's record? Damage in front of good records is not meant."""
+        unit = queue.unit(index)
+        assert unit is not None, "the files have a unit here"
+        at = unit.physical_offset - newest.from_offset
+        if unit.is_pre_blank or at < 0:
+            return False
+        reach = min(newest.size, at + unit.size + MAX_RECORD)
+        return at >= newest.size or rc.find_record(region.view, at, reach, newest.from_offset) < 0
+
+    queue = QueueFiles(files, sequence)
+    try:
+        first = sequence[-1].from_offset // UNIT_SIZE
+        last = first + sequence[-1].size // UNIT_SIZE
+        end = first + bisect_left(range(first, last), True, key=lambda index: not _is_good(queue.unit(index)))
+        if end == first or not is_gone(end - 1):
+            return end, end
+        return first + bisect_left(range(first, end), True, key=is_gone), end
+    finally:
+        queue.close()
+
+
+def _is_good(unit: Unit | None) -> bool:
+    return unit is not None and unit.is_good

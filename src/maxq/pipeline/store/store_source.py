@@ -4,9 +4,11 @@ A thin adapter to Spark's data source classes; what is read is decided in log_pi
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
@@ -26,18 +28,27 @@ from pyspark.sql.types import StructType
 from maxq.errors import ConfigError
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.predicate import PREDICATE, PUSH_DOWN, given_conditions
-from maxq.pipeline.records.record_batches import RecordBatches, is_narrow
+from maxq.pipeline.records.losses import Losses
+from maxq.pipeline.records.record_batches import RecordBatches, Rows, is_narrow
 from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide
 from maxq.pipeline.records.schemas import message_columns, spark_schema
 from maxq.pipeline.spark.push_filters import PushFilters
 from maxq.pipeline.spark.worker import spare_collections, sparing_collections
-from maxq.pipeline.store.log_pieces import LogPiece, PieceReader, log_pieces
+from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, tell_what_is_lost
 from maxq.pipeline.store.store_folder import open_folder, open_store
 from maxq.pipeline.store.store_tables import TABLES, TableTask, read_table, table_ddl, table_tasks
+from maxq.protocol.message_sys_flag import TRANSACTION_MASK
+from maxq.store import record_cy as rc
+from maxq.store.damage_names import DAMAGED_TOPIC
+from maxq.store.tools.message_json import is_filler
 from maxq.store.tools.store_files import StoreFiles
 
+log: Final = logging.getLogger(__name__)
+
 FORMAT: Final = "rocketmq-store"
-OPTIONS: Final = ("path", "paths", "table", "columns", "brokerName", "splitBytes", PREDICATE, PUSH_DOWN)
+OPTIONS: Final = (
+    "path", "paths", "table", "columns", "brokerName", "splitBytes", "failOnDataLoss", PREDICATE, PUSH_DOWN,
+)  # fmt: skip
 _OPERATORS: Final[dict[type[Filter], str]] = {
     EqualTo: "=",
     LessThan: "<",
@@ -46,6 +57,11 @@ _OPERATORS: Final[dict[type[Filter], str]] = {
     GreaterThanOrEqual: ">=",
 }
 _MIN_PIECE: Final = 1024 * 1024
+
+
+def store_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Those of format("rocketmq") that mean the same for store directories."""
+    return {name: value for name, value in options.items() if name.lower() == "failondataloss"}
 
 
 def condition_of(pushed: Filter) -> Condition | None:
@@ -113,8 +129,15 @@ class RocketMQStoreDataSource(DataSource):
                     raise values.contradiction(f"option {name} is for the table messages, not for {table}")
             return _TableReader(_paths(values), table, split)
         columns, broker_name = message_columns(values.text("columns")), values.text("brokerName") or ""
-        given, push_down = given_conditions(values), values.flag(PUSH_DOWN, False)
-        return _MessageReader(_paths(values), columns, broker_name, split, given, push_down=push_down)
+        return _MessageReader(
+            _paths(values),
+            columns,
+            broker_name,
+            split,
+            given_conditions(values),
+            push_down=values.flag(PUSH_DOWN, False),
+            fail_on_data_loss=values.flag("failOnDataLoss", True),
+        )
 
 
 def _table(values: OptionValues) -> str:
@@ -144,6 +167,7 @@ class _MessageReader(DataSourceReader):
     Args:
         given: conditions that every wanted row meets (options/predicate.py).
         push_down: take over Spark's filters as well.
+        fail_on_data_loss: what the log should hold and does not is an error; else it is logged.
     """
 
     def __init__(
@@ -155,11 +179,13 @@ class _MessageReader(DataSourceReader):
         given: Iterable[Filter],
         *,
         push_down: bool,
+        fail_on_data_loss: bool,
     ) -> None:
         self._paths = paths
         self._columns = columns
         self._broker_name = broker_name
         self._split = split
+        self._fail_on_data_loss = fail_on_data_loss
         self._given, _ = _decided(given)
         self._filter = RowFilter(self._given)
         if push_down:
@@ -172,11 +198,15 @@ class _MessageReader(DataSourceReader):
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [
-            _Partition(path, piece)
-            for path in self._paths
-            for piece in log_pieces(open_store(path), piece_bytes=self._split, narrow=is_narrow(self._columns))
-        ]
+        return [_Partition(path, piece) for path in self._paths for piece in self._pieces(path)]
+
+    def _pieces(self, path: str) -> list[LogPiece]:
+        files, losses = open_store(path), Losses(fail=self._fail_on_data_loss)
+        is_near = "://" not in path  # elsewhere each look at a file is a copy of it
+        name = self._broker_name or files.root.name
+        tell_what_is_lost(files, name, losses, self._filter.topics, with_queues=is_near)
+        losses.tell()
+        return log_pieces(files, piece_bytes=self._split, narrow=is_narrow(self._columns))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Partition) and isinstance(partition.value, LogPiece)
@@ -184,11 +214,51 @@ class _MessageReader(DataSourceReader):
 
     def _batches(self, path: str, piece: LogPiece) -> Iterator[pa.RecordBatch]:
         disk, root = open_folder(path)
-        batches = RecordBatches(self._columns, self._broker_name or root.name)
-        for view, rows in PieceReader(disk, piece, max_rows=batches.max_rows).rows():
-            chosen = self._filter.select(view, rows)
-            if len(chosen):
-                yield from batches.batches(view, chosen)
+        name, losses = self._broker_name or root.name, Losses(fail=self._fail_on_data_loss)
+        batches = RecordBatches(self._columns, name)
+        reader = PieceReader(disk, piece, max_rows=batches.max_rows)
+        try:
+            for view, rows in reader.rows():
+                chosen = self._filter.select(view, self._without_fillers(view, rows, name, losses))
+                if len(chosen):
+                    yield from batches.batches(view, chosen)
+            for one in reader.corruption:
+                self._tell(one, path, name, losses)
+            if reader.expired:
+                losses.bytes_of(
+                    f"{piece.path}: bytes {piece.start} to {piece.end}", "the file expired while it was read"
+                )
+        finally:
+            losses.tell()
+
+    def _without_fillers(self, view: memoryview, rows: Rows, name: str, losses: Losses) -> Rows:
+        """The rows but for what a start of the broker has put over damaged records."""
+        rolled_back = np.flatnonzero((rows[:, rc.C_SYS_FLAG] & TRANSACTION_MASK) == TRANSACTION_MASK)
+        fillers = [row for row in rolled_back.tolist() if is_filler(view, rows[row].tolist())]
+        for row in fillers:
+            topic_at, size = rows[row, (rc.C_TOPIC_POSITION, rc.C_TOPIC_SIZE)].tolist()
+            topic = bytes(view[topic_at : topic_at + size]).decode("utf-8", "replace")
+            what = "the record was damaged when its broker started, which put a filler in its place"
+            if size and topic != DAMAGED_TOPIC:
+                queue_id, offset = rows[row, (rc.C_QUEUE_ID, rc.C_QUEUE_OFFSET)].tolist()
+                self._lose_message((topic, queue_id, offset), name, what, losses)
+            else:
+                losses.bytes_of(f"{name}: physical offset {rows[row, rc.C_PHYSICAL_OFFSET]}", what)
+        return np.delete(rows, fillers, 0) if fillers else rows
+
+    def _tell(self, found: Corruption, path: str, name: str, losses: Losses) -> None:
+        where = f"{path}: {found.file}: bytes {found.position} to {found.end} (excluded) are no record"
+        if found.is_tail:
+            log.warning("%s: %s; a broker that starts here cuts the log there", where, found.reason)
+        elif found.message is not None:
+            self._lose_message(found.message, name, f"{where}: {found.reason}", losses)
+        else:
+            losses.bytes_of(f"{where} (physical offset {found.physical_offset})", found.reason)
+
+    def _lose_message(self, message: tuple[str, int, int], name: str, reason: str, losses: Losses) -> None:
+        topic, queue_id, offset = message
+        if self._filter.topics is None or topic in self._filter.topics:
+            losses.offsets(f"{topic}/{name}/{queue_id}", offset, offset + 1, None, reason)
 
 
 class _TableReader(DataSourceReader):

@@ -7,7 +7,8 @@ thrown away.
 
     answer                      what it means here
     0 FOUND                     a chunk
-    19, 20 nothing, go on at n  a hole, or messages that the filter rejects: on at n; without progress wait, ask others
+    19, 20 nothing, go on at n  a chunk without records: a hole, or messages that the filter rejects; without progress
+                                wait, ask others
     21 offset moved             below the oldest: expired; at or behind the end: the topic was made again, the log was
                                 cut, or a slave lags; between: a reset of the group's offsets was told, ask again
     17, 29 no such topic, queue deleted
@@ -21,7 +22,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn
 
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import BrokerError, DataLossError, PipelineError, RemoteProtocolError, RemotingError
+from maxq.errors import BrokerError, PipelineError, RemoteProtocolError, RemotingError
+from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.wire.connection import Connection
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, WireClient
@@ -67,23 +69,29 @@ class PullSettings:
     hint: Hint | None = None
     omit: str = ""
     fetch_bytes: int = 4 << 20
-    fail_on_data_loss: bool = True
+
+    @property
+    def selects(self) -> bool:
+        """Does the broker leave out what nobody wants? Then nobody can tell that from what it does not have."""
+        return self.expression != "*" or self.hint is not None
 
 
 class Chunk(NamedTuple):
-    """Records from one answer.
+    """What one answer gives.
 
     Attributes:
-        view: whole records; valid until the next chunk is asked for.
+        view: whole records, or nothing; valid until the next chunk is asked for.
         first, next: offsets that the answer covers; records of `next` and behind may be in it only if `next` is past
             the end of the range.
         delta: added to the records' own queue offsets (static topics); None: they are right.
+        available: first and one past the last offset that the broker has.
     """
 
     view: memoryview
     first: int
     next: int
     delta: int | None
+    available: tuple[int, int]
 
 
 class _Moved(Exception):
@@ -103,12 +111,13 @@ class _Nothing(Exception):
 class RangePull:
     """Pulls one range.
 
-    Attributes:
-        lost: offsets that were in the range and are gone.
+    Args:
+        losses: is told which offsets of the range no broker has.
     """
 
-    def __init__(self, client: WireClient, settings: PullSettings, wanted: QueueRange) -> None:
+    def __init__(self, client: WireClient, settings: PullSettings, wanted: QueueRange, losses: Losses) -> None:
         self._client = client
+        self._losses = losses
         self._settings = settings
         self._wanted = wanted
         self._hint = settings.hint
@@ -117,7 +126,6 @@ class RangePull:
         self._since_ms: int | None = None  # when the last progress ended
         self._resets = 0
         self.position = wanted.first
-        self.lost = 0
 
     def chunks(self) -> Iterator[Chunk]:
         """The range's chunks, in order.
@@ -232,15 +240,7 @@ class RangePull:
         raise PipelineError(f"{self._wanted}: the broker refuses to be read: {error}{hint}") from error
 
     def _lose(self, end: int, low: int, high: int, reason: str) -> None:
-        queue = f"{self._wanted.topic}/{self._wanted.broker_name}/{self._wanted.queue_id}"
-        if self._settings.fail_on_data_loss:
-            raise DataLossError(queue, self.position, (low, high), reason)
-        count = end - self.position
-        self.lost += count
-        log.warning(
-            "queue %s: %d offsets from %d on are lost (available are %d to %d): %s",
-            queue, count, self.position, low, high, reason,
-        )  # fmt: skip
+        self._losses.offsets(self._wanted.name, self.position, end, (low, high), reason)
         self.position = end
 
     # --- one broker --------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class RangePull:
             if first in early:
                 command, body = early.pop(first)
                 view = memoryview(body)
-                next_offset = self._next_offset(command, first)
+                next_offset, available = self._next_offset(command, first)
             else:
                 command, size = connection.receive_head()
                 offset = asked.pop(command.opaque, None)
@@ -266,14 +266,13 @@ class RangePull:
                     if offset is not None and offset > first:
                         early[offset] = command, body
                     continue
-                next_offset = self._next_offset(command, first)
+                next_offset, available = self._next_offset(command, first)
                 if "maxqCount" in command.ext and next_offset < self._wanted.last:
                     self._send_ahead(connection, asked, early, next_offset, 0, 1)
                 view = connection.receive_body(size)
             self.position = next_offset
-            if len(view):
-                delta = command.ext.get("offsetDelta")
-                yield Chunk(view, first, next_offset, None if delta is None else int(delta))
+            delta = command.ext.get("offsetDelta")
+            yield Chunk(view, first, next_offset, None if delta is None else int(delta), available)
             if "maxqCount" not in command.ext:
                 step = self._send_ahead(connection, asked, early, next_offset, step, next_offset - first)
         if asked:  # what went out ahead in vain
@@ -324,8 +323,8 @@ class RangePull:
             ext["maxqOmit"] = settings.omit
         return connection.send(RequestCode.PULL_MESSAGE, ext)
 
-    def _next_offset(self, command: RemotingCommand, offset: int) -> int:
-        """Where the next pull begins. Raises what an answer without that means."""
+    def _next_offset(self, command: RemotingCommand, offset: int) -> tuple[int, tuple[int, int]]:
+        """Where the next pull begins, and which offsets there are. Raises what an answer without that means."""
         ext = command.ext
         if command.code != ResponseCode.SUCCESS and "nextBeginOffset" not in ext:
             raise BrokerError(command.code, command.remark)
@@ -341,4 +340,4 @@ class RangePull:
             raise BrokerError(command.code, command.remark)
         if following <= offset:
             raise RemoteProtocolError(f"a pull at {offset} goes on at {following}")
-        return following
+        return following, (low, high)

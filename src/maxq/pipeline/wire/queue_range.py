@@ -19,5 +19,10 @@ class QueueRange:
     def queue(self) -> MessageQueue:
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
+    @property
+    def name(self) -> str:
+        """The queue as messages for people have it."""
+        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
+
     def __str__(self) -> str:
-        return f"{self.topic}/{self.broker_name}/{self.queue_id} [{self.first}, {self.last})"
+        return f"{self.name} [{self.first}, {self.last})"

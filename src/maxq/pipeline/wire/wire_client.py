@@ -31,7 +31,7 @@ from maxq.pipeline.wire.connection import Connection
 from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData
 from maxq.protocol.body.route import MASTER_ID, ClusterInfo, TopicRouteData
 from maxq.protocol.body.static_topic import NO_BROKER, global_queues
-from maxq.protocol.body.topic_config import PERM_READ, TopicList
+from maxq.protocol.body.topic_config import PERM_READ, TopicConfigAndQueueMapping, TopicList
 from maxq.protocol.enums import ConsumeType
 from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION
 from maxq.protocol.message_queue import MessageQueue
@@ -119,6 +119,7 @@ class WireClient:
         self._silent: dict[str, int] = {}  # the same, of those that cost a timeout
         self._routes: dict[str, tuple[int, TopicRoute | None]] = {}
         self._topics: tuple[int, list[str]] | None = None
+        self._with_holes: dict[str, bool] = {}  # topic → may its queues have offsets without messages?
 
     def __enter__(self) -> Self:
         return self
@@ -446,6 +447,17 @@ class WireClient:
             else:
                 failed[queue] = BrokerError(command.code, command.remark)
         return found, failed
+
+    def may_have_holes(self, queue: MessageQueue) -> bool:
+        """May the queue have offsets at which there is nothing, though nothing was lost? Those of compaction topics."""
+        found = self._with_holes.get(queue.topic)
+        if found is None:
+            ask = Ask(queue, RequestCode.GET_TOPIC_CONFIG, {"topic": queue.topic, "lo": "true"})
+            answers, _ = self.ask_all([ask])
+            config = next((one.command for one in answers if one.command.code == ResponseCode.SUCCESS), None)
+            attributes = TopicConfigAndQueueMapping.decode(config.body_bytes).attributes if config else {}
+            found = self._with_holes[queue.topic] = attributes.get("cleanup.policy") == "COMPACTION"
+        return found
 
     def offsets_within(
         self, group: str, budgets: Mapping[MessageQueue, tuple[int, int]]

@@ -1,14 +1,14 @@
 """What a task over the wire yields: Arrow batches of the ranges of a partition."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from maxq.errors import RemoteProtocolError
 from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import RecordBatches, Rows, scan_rows
 from maxq.pipeline.records.row_filter import with_tags
 from maxq.pipeline.wire.pulls import Chunk, Hint, PullSettings, RangePull
@@ -20,6 +20,8 @@ from maxq.store import record_cy as rc
 
 _GATHER_BYTES: Final = 1 << 20  # chunks below it are put together: a batch costs as much as some hundred rows
 _SMALLEST_RECORD: Final = 91
+_MAGIC: Final = b"\xda\xa3\x20"
+_PASSED_OVER: Final = "the broker has no whole record at these offsets and passes over them"
 _FROM_PROPERTIES: Final = frozenset({"tags", "keys", "uniqKey", "properties"})
 _INNER_BATCH: Final = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
 
@@ -38,50 +40,77 @@ def pull_settings(options: ReadOptions, *, hint: Hint | None = None) -> PullSett
         hint,
         omit,
         options.fetch_bytes,
-        options.fail_on_data_loss,
     )
 
 
 class WireReader:
     """Reads ranges over the wire. Makes no connection before the first batch is asked for."""
 
-    def __init__(self, options: ReadOptions, *, hint: Hint | None = None) -> None:
+    def __init__(self, options: ReadOptions, *, hint: Hint | None = None, broker_selects: bool = True) -> None:
         """
         Args:
             options: of the read.
             hint: a condition that all wanted rows meet; brokers that can use it to send less.
+            broker_selects: put the tags of `subExpression` to the broker; else only this side looks at them.
         """
         self._options = options
-        self._settings = pull_settings(options, hint=hint)
         self._tags = exact_tags(options.sub_expression, options.sub_expression_type)
+        self._settings = pull_settings(options, hint=hint)
+        if not broker_selects and self._tags:
+            self._settings = replace(self._settings, expression="*", hint=None)
 
     def read(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
         """The rows of all ranges, each once, in their order.
 
         Raises:
-            DataLossError, PipelineError: see RangePull.chunks.
+            DataLossError: messages of a range are gone or damaged, and that is to be an error (failOnDataLoss).
+            PipelineError, BrokerError: see RangePull.chunks.
         """
-        with WireClient(self._options.connection, prefer_slave=self._options.read_from == "slave") as client:
-            batches: dict[str, RecordBatches] = {}
-            kept, broker = bytearray(), ""
-            for one in ranges:
-                if one.broker_name != broker and kept:
-                    yield from self._batches(batches[broker], memoryview(kept))
-                    kept = bytearray()
-                broker = one.broker_name
-                made = batches.setdefault(broker, RecordBatches(self._options.columns, broker))
-                for chunk in RangePull(client, self._settings, one).chunks():
-                    view, rows = _of_range(chunk, one)
-                    is_small = len(view) < _GATHER_BYTES
-                    if is_small:
-                        kept += view
-                    if kept and not (is_small and len(kept) < _GATHER_BYTES):
-                        yield from self._batches(made, memoryview(kept))
-                        kept = bytearray()
-                    if not is_small:
-                        yield from self._batches(made, view, rows)
-            if kept:
+        losses = Losses(fail=self._options.fail_on_data_loss)
+        try:
+            with WireClient(self._options.connection, prefer_slave=self._options.read_from == "slave") as client:
+                yield from self._read(client, ranges, losses)
+        finally:
+            losses.tell()
+
+    def _read(self, client: WireClient, ranges: Sequence[QueueRange], losses: Losses) -> Iterator[pa.RecordBatch]:
+        batches: dict[str, RecordBatches] = {}
+        kept, broker = bytearray(), ""
+        for one in ranges:
+            if one.broker_name != broker and kept:
                 yield from self._batches(batches[broker], memoryview(kept))
+                kept = bytearray()
+            broker = one.broker_name
+            made = batches.setdefault(broker, RecordBatches(self._options.columns, broker))
+            for chunk in RangePull(client, self._settings, one, losses).chunks():
+                view, rows = self._whole(client, chunk, one, losses)
+                is_small = len(view) < _GATHER_BYTES
+                if is_small:
+                    kept += view
+                if kept and not (is_small and len(kept) < _GATHER_BYTES):
+                    yield from self._batches(made, memoryview(kept))
+                    kept = bytearray()
+                if not is_small:
+                    yield from self._batches(made, view, rows)
+        if kept:
+            yield from self._batches(batches[broker], memoryview(kept))
+
+    def _whole(self, client: WireClient, chunk: Chunk, wanted: QueueRange, losses: Losses) -> tuple[memoryview, Rows]:
+        """The chunk's messages that belong to the range; what is missing among them is lost."""
+        view, rows, damage = _of_range(chunk, wanted, check_crc=not self._settings.omit)
+        first, end = max(chunk.first, wanted.first), min(chunk.next, wanted.last)
+        if len(rows) == end - first:
+            return view, rows
+        if damage:  # also where a filter leaves the rest out
+            for offset, reason in damage:
+                if first <= offset < end:
+                    losses.offsets(wanted.name, offset, offset + 1, chunk.available, reason)
+        if not self._settings.selects and chunk.delta is None and not client.may_have_holes(wanted.queue):
+            known = {offset for offset, _ in damage}
+            there = {*rows[:, rc.C_QUEUE_OFFSET].tolist(), *known}
+            for start, stop in runs(offset for offset in range(first, end) if offset not in there):
+                losses.offsets(wanted.name, start, stop, chunk.available, _PASSED_OVER)
+        return view, rows
 
     def _batches(self, made: RecordBatches, view: memoryview, rows: Rows | None = None) -> Iterator[pa.RecordBatch]:
         if rows is None:
@@ -89,6 +118,19 @@ class WireReader:
         if self._tags:
             rows = with_tags(view, rows, self._tags)
         yield from made.batches(view, rows)
+
+
+def runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Ascending numbers as ranges [first, end)."""
+    first = end = None
+    for number in numbers:
+        if first is None or end is None or number != end:
+            if first is not None and end is not None:
+                yield first, end
+            first = number
+        end = number + 1
+    if first is not None and end is not None:
+        yield first, end
 
 
 def exact_tags(expression: str, kind: str) -> frozenset[str]:
@@ -99,35 +141,73 @@ def exact_tags(expression: str, kind: str) -> frozenset[str]:
 
 
 def _rows(view: memoryview) -> Rows:
-    rows, position, reason = scan_rows(
-        view, 0, len(view), 0, len(view) // _SMALLEST_RECORD + 1, check_crc=False, check_offset=False
-    )
-    if position != len(view):
-        raise RemoteProtocolError(
-            f"what a broker sent is no record {position} bytes into {len(view)} (reason {reason})"
+    """The records of bytes that hold nothing else."""
+    return _good_rows(view, check_crc=False)[0]
+
+
+#: A damaged record's queue offset (-1: not even that is known), and what is wrong with it.
+_Damage = list[tuple[int, str]]
+
+
+def _good_rows(view: memoryview, *, check_crc: bool) -> tuple[Rows, _Damage]:
+    """The good records, and what is wrong with the others."""
+    rows, position, stop = scan_rows(view, 0, len(view), 0, _room(view), check_crc=check_crc, check_offset=False)
+    if position == len(view):
+        return rows, []
+    parts, damage = [rows], _Damage()
+    while position < len(view):
+        offset = int.from_bytes(view[position + 20 : position + 28], "big") if stop == rc.STOP_BAD_CRC else -1
+        what = "the CRC of its body is wrong" if stop == rc.STOP_BAD_CRC else "its bytes are none"
+        damage.append((offset, f"the record that the broker sent is damaged: {what}"))
+        position = _next_record(view, position, stop)
+        rows, position, stop = scan_rows(
+            view, position, len(view), 0, _room(view[position:]), check_crc=check_crc, check_offset=False
         )
-    return rows
+        parts.append(rows)
+    return np.concatenate(parts), damage
 
 
-def _of_range(chunk: Chunk, wanted: QueueRange) -> tuple[memoryview, Rows]:
-    """The chunk's messages as consumers get them, those behind the range left out: the bytes and their rows."""
+def _room(view: memoryview) -> int:
+    return len(view) // _SMALLEST_RECORD + 1
+
+
+def _next_record(view: memoryview, position: int, stop: int) -> int:
+    """Where a good record begins behind a damaged one; the end if there is none."""
+    if stop == rc.STOP_BAD_CRC:
+        return position + int.from_bytes(view[position : position + 4], "big")
+    data = bytes(view)
+    at = data.find(_MAGIC, position + 5)
+    while at >= 4:
+        if len(scan_rows(view, at - 4, len(view), 0, 1, check_offset=False)[0]):
+            return at - 4
+        at = data.find(_MAGIC, at + 1)
+    return len(view)
+
+
+def _of_range(chunk: Chunk, wanted: QueueRange, *, check_crc: bool) -> tuple[memoryview, Rows, _Damage]:
+    """The chunk's messages as consumers get them, those outside of the range left out: the bytes, their rows, and what
+    is wrong with others."""
     view = chunk.view
-    rows = _rows(view)
+    rows, damage = _good_rows(view, check_crc=check_crc)
+    if damage:
+        view = memoryview(b"".join(view[at : at + size] for at, size in rows[:, (rc.C_POSITION, rc.C_SIZE)].tolist()))
+        rows = _rows(view)
     flags = rows[:, rc.C_SYS_FLAG]
     if chunk.delta is not None:
         view = _moved(view, rows, chunk.delta, wanted.queue_id)
         rows = _rows(view)
+        damage = [(offset + chunk.delta, reason) for offset, reason in damage]
     elif np.any((flags & _INNER_BATCH) == _INNER_BATCH):
         view = _unpacked(view, rows)
         rows = _rows(view)
     offsets = rows[:, rc.C_QUEUE_OFFSET]  # they ascend
     first, end = (int(place) for place in np.searchsorted(offsets, (chunk.first, wanted.last)))
     if first == 0 and end == len(rows):
-        return view, rows
+        return view, rows, damage
     start_position = int(rows[first, rc.C_POSITION]) if first < len(rows) else len(view)
     end_position = int(rows[end, rc.C_POSITION]) if end < len(rows) else len(view)
     view = view[start_position:end_position]
-    return view, _rows(view)
+    return view, _rows(view), damage
 
 
 def _moved(view: memoryview, rows: Rows, delta: int, queue_id: int) -> memoryview:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from maxq.errors import DataLossError, PipelineError
+from maxq.errors import PipelineError
 from maxq.pipeline.source import files as files_module
 from maxq.pipeline.source.files import FilesReader, plan_files
 from maxq.pipeline.source.offsets import OffsetRange
@@ -50,6 +50,20 @@ def rows_of(partitions: list[Any]) -> list[tuple[Any, ...]]:
     reader = FilesReader(COLUMNS)
     found = [row for part in partitions for batch in reader.read(part) for row in batch.to_pylist()]
     return sorted(tuple(row.values()) for row in found)
+
+
+def read_all(partitions: list[Any]) -> tuple[list[tuple[Any, ...]], set[tuple[str, int, int]]]:
+    """Rows, and the places that the readers did not find."""
+    found, missing = [], set()
+    for part in partitions:
+        reader = FilesReader(COLUMNS)
+        found += [tuple(row.values()) for batch in reader.read(part) for row in batch.to_pylist()]
+        missing |= {(one.topic, one.queue_id, n) for one in reader.missing for n in range(one.first, one.last)}
+    return found, missing
+
+
+def place(row: tuple[Any, ...]) -> tuple[str, int, int]:
+    return row[0], row[1], row[2]
 
 
 def expected_of(queues: dict[MessageQueue, list[dict[str, Any]]]) -> list[tuple[Any, ...]]:
@@ -109,7 +123,7 @@ def test_messages_that_are_not_in_the_log_file_yet_are_left(disk: SimDisk) -> No
     assert read == expected_of({queue: rows[: rest.first]})
 
 
-def test_a_damaged_record_is_passed_over(disk: SimDisk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_damaged_record_is_told_as_missing(disk: SimDisk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     files = open_files(disk)
     queues = plain(files)
     queue = next(queue for queue in queues if queue.topic == "Gd_Keys")
@@ -123,10 +137,12 @@ def test_a_damaged_record_is_passed_over(disk: SimDisk, monkeypatch: pytest.Monk
     for dense in (0.0, 1.1):
         monkeypatch.setattr(files_module, "_DENSE", dense)
         plan = plan_files("x", "b", [OffsetRange(queue, 0, len(queues[queue]))], min_parts=None, max_records=None)
-        assert rows_of(plan.partitions) == expected_of({queue: expected})
+        found, missing = read_all(plan.partitions)
+        assert sorted(found) == expected_of({queue: expected})
+        assert missing == {(queue.topic, queue.queue_id, struck["queueOffset"])}
 
 
-def test_files_that_expire_after_the_plan_are_an_error(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_expires_after_the_plan_is_told_as_missing(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     files = open_files(disk)
     queues = plain(files)
     for dense in (0.0, 1.1):
@@ -134,12 +150,29 @@ def test_files_that_expire_after_the_plan_are_an_error(disk: SimDisk, monkeypatc
         plan = plan_files("x", "b", ranges_of(queues), min_parts=None, max_records=None)
         content = disk.read(files.log[-2].path)
         disk.delete(files.log[-2].path)
-        with pytest.raises(DataLossError, match="expired while they were read"):
-            rows_of(plan.partitions)
-        reader = FilesReader(COLUMNS, fail_on_data_loss=False)
-        left = sum(batch.num_rows for part in plan.partitions for batch in reader.read(part))
-        assert 0 < left < sum(len(rows) for rows in queues.values())
+        found, missing = read_all(plan.partitions)
+        assert found and missing
+        assert {place(row) for row in found} | missing == {place(row) for row in expected_of(queues)}
+        assert not {place(row) for row in found} & missing
         disk.put(files.log[-2].path, content)
+
+
+def test_log_files_that_are_not_there_when_planning_are_left(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention has freed the first file, the second is missing, and the units of both are still there."""
+    files = open_files(disk)
+    queues = plain(files)
+    used = [one for one in files.log if any(files.log_file_at(row[3]) == one for row in expected_of(queues))]
+    for dense in (0.0, 1.1):
+        monkeypatch.setattr(files_module, "_DENSE", dense)
+        for gone in used[:2]:
+            content = disk.read(gone.path)
+            disk.delete(gone.path)
+            plan = plan_files("x", "b", ranges_of(queues), min_parts=None, max_records=None)
+            found, missing = read_all(plan.partitions)
+            left = {(one.queue.topic, one.queue.queue_id, n) for one in plan.rest for n in range(one.first, one.last)}
+            assert missing == set() and left
+            assert {place(row) for row in found} | left == {place(row) for row in expected_of(queues)}
+            disk.put(gone.path, content)
 
 
 def test_a_worker_without_the_folder_says_so(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:

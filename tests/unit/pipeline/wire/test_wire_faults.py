@@ -13,6 +13,7 @@ import pytest
 from maxq.api import Admin, Message, MessageQueue, Producer
 from maxq.errors import DataLossError, PipelineError, RemotingConnectError
 from maxq.pipeline.options.read_options import ConnectionOptions, ReadOptions
+from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.wire.connection import signed
 from maxq.pipeline.wire.pulls import RangePull
@@ -48,7 +49,8 @@ def test_a_reader_waits_for_a_broker_that_starts_again(tmp_path: Path) -> None:
     fill_one(server, 60)
     wanted = options(server.namesrv_address, fetchBytes="4k")
     with WireClient(wanted.connection) as client:
-        pull = RangePull(client, pull_settings(wanted), QueueRange("T", "broker-a", 0, 0, 60))
+        losses = Losses(fail=True)
+        pull = RangePull(client, pull_settings(wanted), QueueRange("T", "broker-a", 0, 0, 60), losses)
         chunks = pull.chunks()
         offsets = [next(chunks).first]
         server.stop()
@@ -63,7 +65,7 @@ def test_a_reader_waits_for_a_broker_that_starts_again(tmp_path: Path) -> None:
     assert offsets == [0]
     assert seen[-1][1] == 60
     assert all(before[1] == after[0] for before, after in pairwise(seen))
-    assert pull.lost == 0
+    assert losses.count == 0
 
 
 def test_a_broker_that_does_not_come_back_is_an_error_that_says_where(tmp_path: Path) -> None:
@@ -72,7 +74,7 @@ def test_a_broker_that_does_not_come_back_is_an_error_that_says_where(tmp_path: 
         wanted = options(server.namesrv_address, **{"rocketmq.brokerWait": "300ms"})
         client = WireClient(wanted.connection)
         assert client.candidates(QUEUE)
-    pull = RangePull(client, pull_settings(wanted), QueueRange("T", "broker-a", 0, 1, 3))
+    pull = RangePull(client, pull_settings(wanted), QueueRange("T", "broker-a", 0, 1, 3), Losses(fail=True))
     with pytest.raises(PipelineError, match=r"T/broker-a/0 \[1, 3\): offset 1 could not be read within 300 ms"):
         list(pull.chunks())
 

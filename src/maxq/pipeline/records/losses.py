@@ -1,0 +1,77 @@
+"""One rule for loss: what a read was to give and does not is an error that names it, or is counted and told.
+
+Every way of reading ends here: pulls over the wire, files of a store (what they do not give is asked over the wire),
+tables of store directories, and the offsets that a batch or a trigger plans with. Each of them knows which offsets of a
+queue it was to give; those that nobody has any more, and records whose bytes are not what was sent, are lost.
+"""
+
+import logging
+from typing import Final
+
+from maxq.errors import DataLossError
+
+log: Final = logging.getLogger(__name__)
+
+_NAMED: Final = 20  # of a log line: a task may have passed over thousands of places
+
+
+class Losses:
+    """What one task, batch or trigger lost.
+
+    Attributes:
+        count: messages, as far as their number is known.
+    """
+
+    def __init__(self, *, fail: bool) -> None:
+        """
+        Args:
+            fail: the option `failOnDataLoss`: the first loss is an error.
+        """
+        self._fail = fail
+        self._places: list[str] = []
+        self._more = 0
+        self.count = 0
+
+    def offsets(self, queue: str, first: int, end: int | None, available: tuple[int, int] | None, reason: str) -> None:
+        """Queue offsets `first` … `end` - 1 are lost.
+
+        Args:
+            queue: topic/broker/queue.
+            end: None: nobody knows how many.
+            available: first offset that is there, and one past the last; None: it is not known.
+
+        Raises:
+            DataLossError: if a loss is to be an error.
+        """
+        error = DataLossError(queue, first, available, reason, end)
+        if self._fail:
+            raise error
+        self._note(error.what, 0 if end is None else end - first)
+
+    def bytes_of(self, place: str, reason: str) -> None:
+        """Bytes of a store's log that should be records, and are none, are lost; how many messages it was is not known.
+
+        Raises:
+            DataLossError: if a loss is to be an error.
+        """
+        error = DataLossError(place, None, None, reason)
+        if self._fail:
+            raise error
+        self._note(error.what, 1)
+
+    def _note(self, what: str, count: int) -> None:
+        self.count += count
+        if len(self._places) < _NAMED:
+            self._places.append(what)
+        else:
+            self._more += 1
+
+    def tell(self) -> None:
+        """Log what was lost since this was called last, in one line."""
+        if not self._places:
+            return
+        more = f"; and {self._more} more places" if self._more else ""
+        log.warning("%d messages are lost and passed over (failOnDataLoss is false): %s%s",
+                    self.count, "; ".join(self._places), more)  # fmt: skip
+        self._places.clear()
+        self._more = self.count = 0
