@@ -57,6 +57,11 @@ class DiskUsage:
     free: int
 
 
+class SyncFailedError(OSError):
+    """A sync failed, now or before: nothing that it covered is durable, though the system shows it and a later sync
+    might succeed. It is final until the bytes were written again (`MappedRegion.write_again`)."""
+
+
 class MappedRegion(Protocol):
     """One fixed-size file in memory: of CommitLog, ConsumeQueue, IndexFile, checkpoint.
 
@@ -71,13 +76,24 @@ class MappedRegion(Protocol):
         ...
 
     def flush(self, start: int, end: int) -> None:
-        """Make bytes [start, end) durable before returning, and the file's directory entry if it is new. OSError if
-        the device refuses."""
+        """Make bytes [start, end) durable before returning, and the file's directory entry if it is new.
+
+        Raises:
+            SyncFailedError: the device refuses, or has refused a sync of this file before, through whichever mapping.
+            OSError: a folder could not be synced; that may be tried again.
+        """
         ...
 
     def write(self, position: int, data: memoryview) -> None:
         """Put bytes where `view` shows them, as an assignment to it would, without a page fault for every page. OSError
         if the device refuses."""
+        ...
+
+    def write_again(self, start: int, end: int) -> None:
+        """Have the device get bytes [start, end) again, as `view` shows them, at the next flush: who says so does not
+        know whether a sync of them failed once, here or in a process before, and knows that all the rest of the file
+        is durable. A failed sync is forgiven by it. Holes stay holes. Nobody else may write there meanwhile. Blocks.
+        OSError if the device refuses."""
         ...
 
     def populate(self, start: int, end: int) -> None:

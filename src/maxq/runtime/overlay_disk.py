@@ -8,10 +8,10 @@ writing, holes staying holes. Flushes and syncs are real for copies and pointles
 import contextlib
 import mmap
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
+from maxq.runtime.durable_files import write_all
 from maxq.runtime.file_holes import HoledMemory, data_ranges, holes_take_room
 from maxq.runtime.interfaces import DiskLock, DiskUsage, FileInfo, MappedRegion
 from maxq.runtime.system import SystemDisk
@@ -47,6 +47,9 @@ class PrivateRegion:
     def write(self, position: int, data: memoryview) -> None:
         self._view[position : position + len(data)] = data
         self._written.append((position, position + len(data)))
+
+    def write_again(self, start: int, end: int) -> None:
+        pass
 
     def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of [start, end) that are no holes of the file, or were given to `write`."""
@@ -160,11 +163,11 @@ class OverlayDisk:
         if not self._real(path).exists():
             raise FileNotFoundError(2, "No such file or directory", str(path))
         with contextlib.suppress(FileNotFoundError):
-            above.unlink()
+            self._disk.delete(above)
         self._forget(path)
 
     def delete_tree(self, path: PurePath) -> None:
-        shutil.rmtree(self._above(path), ignore_errors=True)
+        self._disk.delete_tree(self._above(path))
         self._forget(path)
 
     def make_dirs(self, path: PurePath) -> None:
@@ -211,5 +214,5 @@ def _copy_sparse(source: Path, target: Path) -> None:
                 data = os.pread(reading.fileno(), min(_COPY_STEP, end - at), at)
                 if not data:
                     return
-                os.pwrite(writing.fileno(), data, at)
+                write_all(writing.fileno(), memoryview(data), at)
                 at += len(data)

@@ -8,21 +8,20 @@ import mmap
 import os
 import random
 import resource
-import shutil
 import struct
 import time
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import ClassVar
 
+from maxq.runtime.durable_files import DurableFiles, write_all
 from maxq.runtime.file_holes import HoledMemory, data_ranges, holes_take_room
 from maxq.runtime.interfaces import DiskUsage, FileInfo
 from maxq.runtime.kernel_sync import Done
-from maxq.runtime.loop_syncs import LoopSyncs
-from maxq.runtime.new_files import NewFiles, sync_folder
 from maxq.runtime.ring_memory import ring_memory
 
 _PAGE = mmap.PAGESIZE
+_COPY_STEP = 1 << 20  # bytes
 _POPULATE_READ = 22  # MADV_POPULATE_READ and …WRITE, Linux 5.14
 _POPULATE_WRITE = 23
 _HUGEPAGE = 14  # MADV_HUGEPAGE
@@ -63,32 +62,23 @@ class SystemRng:
 
 
 class SystemMappedRegion:
-    """A shared mmap and the descriptor that `fdatasync` needs."""
+    """A shared mmap of a file, and the file."""
 
-    def __init__(self, path: Path, size: int, *, read_only: bool, syncs: LoopSyncs, new_files: NewFiles) -> None:
-        """`syncs`: for `flush_at_once` and `flush_soon`; `new_files`: of the disk."""
-        self._syncs = syncs
-        self._new_files = new_files
+    def __init__(self, path: Path, size: int, *, read_only: bool, files: DurableFiles) -> None:
         _check_descriptors(path)
-        try:  # most files are there already: folders are only looked at for those that are not
-            self._fd = os.open(path, (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC)
-        except FileNotFoundError:
-            if read_only:
-                raise
-            self._fd = new_files.create(path)
-        self._unnamed = path if path in new_files else None  # while its folder may not hold its name durably
+        self._file = files.open(path, read_only=read_only)
+        self._fd = self._file.fd
         try:
-            length = os.fstat(self._fd).st_size
+            length = self._file.size
             if length == 0 and not read_only:
-                os.ftruncate(self._fd, size)
+                self._file.set_size(size)
             elif length != size:
                 raise ValueError(f"{path}: {length} bytes, expected {size}")
             self._holed = HoledMemory(self._fd, size) if read_only and holes_take_room(self._fd, size) else None
             access = mmap.ACCESS_READ if read_only else mmap.ACCESS_WRITE
             self._map = mmap.mmap(self._fd, size, access=access) if self._holed is None else self._holed.memory
         except BaseException:
-            os.close(self._fd)
-            self._fd = -1
+            self._file.close()
             raise
         if size < _READ_AROUND_FROM:
             # a fault in a sparse file would otherwise zero the pages around it, up to megabytes for one queue unit
@@ -107,27 +97,26 @@ class SystemMappedRegion:
         return self._view
 
     def flush(self, start: int, end: int) -> None:
-        # fdatasync writes the dirty pages of the shared mapping too, and one call covers the size change.
-        if start < end:
-            os.fdatasync(self._fd)
-            path = self._unnamed
-            if path is not None:
-                self._new_files.settle(path)
-                self._unnamed = None
+        if start < end:  # a sync writes the dirty pages of the mapping too, and covers the file's length
+            self._file.sync()
 
     def flush_at_once(self) -> bool:
         """See SyncingRegion (store/mapped_file.py)."""
-        return self._unnamed is None and self._syncs.at_once(self._fd)
+        return self._file.sync_at_once()
 
     def flush_soon(self, done: Done) -> bool:
         """See SyncingRegion (store/mapped_file.py)."""
-        return self._unnamed is None and self._syncs.begin(self._fd, done)
+        return self._file.sync_soon(done)
 
     def write(self, position: int, data: memoryview) -> None:
-        while len(data):
-            written = os.pwrite(self._fd, data, position)
-            position += written
-            data = data[written:]
+        write_all(self._fd, data, position)
+
+    def write_again(self, start: int, end: int) -> None:
+        first, last = start - start % _PAGE, min(len(self._view), -(-end // _PAGE) * _PAGE)
+        for begin, stop in self.data_ranges(first, last):
+            for position in range(begin, stop, _COPY_STEP):
+                self.write(position, memoryview(bytes(self._view[position : min(position + _COPY_STEP, stop)])))
+        self._file.written_again()
 
     def populate(self, start: int, end: int) -> None:
         # On ext4, a KiB of fresh pages costs 3.2 µs touched one by one, 0.2 µs populated 4 MiB at a time if blocks
@@ -211,17 +200,12 @@ class SystemMappedRegion:
     def close(self) -> None:
         if self._fd < 0:
             return
-        os.close(self._fd)
+        self._file.close()
         self._fd = -1
         self._holed = None
         self._view = memoryview(b"")
         with contextlib.suppress(BufferError):  # readers hold slices: the mapping goes with the last of them
             self._map.close()
-
-    def __del__(self) -> None:
-        # Whoever embeds a broker may drop it without shutting it down; select() in the same process ends at 1024.
-        if getattr(self, "_fd", -1) >= 0:
-            os.close(self._fd)
 
 
 def _check_descriptors(path: Path) -> None:
@@ -260,7 +244,7 @@ class SystemDiskLock:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-            os.pwrite(self._fd, content, 0)
+            write_all(self._fd, memoryview(content), 0)
         except BaseException:
             os.close(self._fd)
             raise
@@ -291,22 +275,14 @@ class SystemDiskLock:
             os.close(fd)
 
 
-def _write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 class SystemDisk:
     """The file system."""
 
     def __init__(self) -> None:
-        self._syncs = LoopSyncs()
-        self._new_files = NewFiles()
+        self._files = DurableFiles()
 
     def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
-        return SystemMappedRegion(Path(path), size, read_only=read_only, syncs=self._syncs, new_files=self._new_files)
+        return SystemMappedRegion(Path(path), size, read_only=read_only, files=self._files)
 
     def ring(self, size: int, window: int) -> memoryview:
         return ring_memory(size, window)
@@ -315,36 +291,19 @@ class SystemDisk:
         return Path(path).read_bytes()
 
     def write(self, path: PurePath, data: bytes) -> None:
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _write_synced(target, data)
-        sync_folder(target.parent)
+        self._files.write(Path(path), data)
 
     def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(target.name + ".tmp")
-        if private:
-            temporary.unlink(missing_ok=True)  # what a crash left behind may be open to all
-        _write_synced(temporary, data, 0o600 if private else 0o666)
-        os.replace(temporary, target)
-        sync_folder(target.parent)
+        self._files.replace(Path(path), data, private=private)
 
     def rename(self, source: PurePath, target: PurePath) -> None:
-        os.replace(source, target)
-        sync_folder(Path(target).parent)
-        self._new_files.forget(Path(source))
+        self._files.rename(Path(source), Path(target))
 
     def delete(self, path: PurePath) -> None:
-        os.unlink(path)
-        sync_folder(Path(path).parent)
-        self._new_files.forget(Path(path))
+        self._files.delete(Path(path))
 
     def delete_tree(self, path: PurePath) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
-            sync_folder(Path(path).parent)
-        self._new_files.forget_below(Path(path))
+        self._files.delete_tree(Path(path))
 
     def make_dirs(self, path: PurePath) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)

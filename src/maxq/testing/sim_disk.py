@@ -11,6 +11,11 @@ kernel may write pages back on its own, so that a file can also hold a mixture o
 
 `flush` of a region also makes the file's own directory entries durable, as `SystemDisk` does.
 
+A sync that fails (`fail_flush`) is what it is on Linux: the kernel takes the pages that it could not write for clean
+ones. Who reads goes on seeing them, the process that asked and the next ones on this machine; no later sync writes
+them, unless they were written again; and a loss of power shows what was there before. The process itself is refused
+every later sync of the file (`SyncFailedError`), as `SystemDisk` refuses it; the next process knows nothing of it.
+
 Power can be cut from outside (`cut_power`) or after a number of disk operations (`cut_power_after`): then the
 operation in which the countdown ends raises `PowerLoss`, half done. From there on every call raises `PowerLoss`; the
 process is dead. `boot` returns the survivors as a disk for the next process.
@@ -29,7 +34,7 @@ from pathlib import PurePath
 from threading import RLock
 from typing import Concatenate, ParamSpec, TypeVar
 
-from maxq.runtime.interfaces import Clock, DiskUsage, FileInfo
+from maxq.runtime.interfaces import Clock, DiskUsage, FileInfo, SyncFailedError
 from maxq.testing.sim_directory import SimDirectory, parent
 from maxq.testing.sim_file import PAGE, SimFile
 from maxq.testing.sim_region import SimDiskLock, SimMappedRegion
@@ -82,7 +87,8 @@ class SimDisk:
         write_back: probability per operation that some dirty pages reach the platters on their own.
         metadata_in_order: False lets a crash keep any subset of the waiting directory changes.
         kill_keeps_cache: what a killed process had not flushed is in the system's memory, and no safer than before: the
-            next process sees it, a loss of power may take it. Else it counts as flushed.
+            next process sees it, a loss of power may take it. Else it counts as flushed, but for what a failed sync
+            dropped.
     """
 
     def __init__(
@@ -114,7 +120,7 @@ class SimDisk:
         self._countdown = -1
         self._countdown_kills = False
         self.lost_process_only = False  # what ended this disk's use was a kill, not a loss of power
-        self._survivors: dict[str, bytearray] | None = None
+        self._survivors: dict[str, SimFile] | None = None
         self._kept: SimDirectory | None = None  # by the system, of a killed process
         self._operating: AbstractContextManager[object] = RLock()
 
@@ -162,16 +168,13 @@ class SimDisk:
             successor._files = successor._directory.live
             return successor
         survivors = self._all_live() if self._survivors is None else self._survivors
-        for path, content in survivors.items():
-            old = self._files.get(path) or self._directory.durable.get(path)
-            modified_ms = old.modified_ms if old else self.clock.wall_ms()
-            inode = SimFile(content, bytearray(content), modified_ms)
+        for path, inode in survivors.items():
             inode.allocated = inode.used_pages() if self._sparse else None
             successor._directory.put(path, inode)
         return successor
 
-    def _all_live(self) -> dict[str, bytearray]:
-        return {path: bytearray(inode.live) for path, inode in self._files.items()}
+    def _all_live(self) -> dict[str, SimFile]:
+        return {path: inode.written_back() for path, inode in self._files.items()}
 
     def fail_flush(self, pattern: str, times: int = 1) -> None:
         """The next `times` syncs of files whose path matches the pattern fail with EIO.
@@ -352,19 +355,29 @@ class SimDisk:
     def flush_inode(self, path: str, inode: SimFile, start: int, end: int) -> None:
         """fdatasync of a range, with the file's length and its directory entries."""
         self._step("flush", path)
+        if inode.sync_failed:
+            raise SyncFailedError(errno.EIO, f"{os.strerror(errno.EIO)}: a sync of this file has failed before", path)
         if self.read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
         pages = range(start // PAGE, -(-end // PAGE))
         if self._flush_fails(path):
-            for page in pages:
+            for page in inode.dirty_pages():  # the kernel writes all of the file, whoever asks for a part
                 inode.lose_page(page)
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            inode.sync_failed = True
+            raise SyncFailedError(errno.EIO, os.strerror(errno.EIO), path)
         inode.make_length_durable()
         for page in pages:
             inode.store_page(page)
         self._directory.sync_file(inode)
         inode.modified_ms = self.clock.wall_ms()
         self._step("flush", path)
+
+    @_alone
+    def write_again_inode(self, inode: SimFile, start: int, end: int) -> None:
+        """Pages of a mapped file are dirty again."""
+        self.check_alive()
+        inode.modified(start, end)
+        inode.sync_failed = False
 
     @_alone
     def allocate_inode(self, path: str, inode: SimFile, start: int, end: int) -> None:
@@ -479,14 +492,15 @@ class SimDisk:
 
     # -- the crash --
 
-    def _draw_survivors(self) -> dict[str, bytearray]:
+    def _draw_survivors(self) -> dict[str, SimFile]:
         names = self._directory.after_crash(self.rng)
         torn: dict[int, bytearray] = {}
         survivors = {}
         for path, inode in names.items():
             if id(inode) not in torn:
                 torn[id(inode)] = inode.torn(self.rng, length_in_journal=self._directory.in_order)
-            survivors[path] = torn[id(inode)]
+            content = torn[id(inode)]
+            survivors[path] = SimFile(content, bytearray(content), inode.modified_ms)
         return survivors
 
 

@@ -17,6 +17,7 @@ class SimFile:
         live: what the process sees.
         durable: what the platters hold; shorter than `live` until the length is durable.
         lost_pages: dropped by a failed sync, by number; not written until they are modified again.
+        sync_failed: this process has failed to sync the file, and may not believe a later success.
         allocated: numbers of the pages that have blocks; None for a file that takes its full length.
     """
 
@@ -25,13 +26,26 @@ class SimFile:
     modified_ms: int
     lost_pages: dict[int, bytes] = field(default_factory=dict)
     allocated: set[int] | None = None
+    sync_failed: bool = False
 
     def copy(self) -> "SimFile":
-        """As it is, for another process."""
+        """As it is, for another process, which knows nothing of failed syncs."""
         allocated = None if self.allocated is None else set(self.allocated)
         return SimFile(
             bytearray(self.live), bytearray(self.durable), self.modified_ms, dict(self.lost_pages), allocated
         )
+
+    def written_back(self) -> "SimFile":
+        """As it is for another process when the kernel has written all that it takes for dirty."""
+        durable = bytearray(self.live)
+        lost: dict[int, bytes] = {}
+        for page, content in self.lost_pages.items():
+            begin = page * PAGE
+            if self.live[begin : begin + PAGE] == content:
+                before = self.durable[begin : begin + len(content)]
+                durable[begin : begin + len(content)] = before + bytes(len(content) - len(before))
+                lost[page] = content
+        return SimFile(bytearray(self.live), durable, self.modified_ms, lost)
 
     @property
     def blocks_bytes(self) -> int:

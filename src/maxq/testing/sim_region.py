@@ -12,6 +12,8 @@ class RegionDisk(Protocol):
 
     def flush_inode(self, path: str, inode: SimFile, start: int, end: int) -> None: ...
 
+    def write_again_inode(self, inode: SimFile, start: int, end: int) -> None: ...
+
     def allocate_inode(self, path: str, inode: SimFile, start: int, end: int) -> None: ...
 
     def unlock(self, path: str) -> None: ...
@@ -39,6 +41,9 @@ class SimMappedRegion:
         self._disk.check_alive()
         self._view[position : position + len(data)] = data
         self._inode.modified(position, position + len(data))
+
+    def write_again(self, start: int, end: int) -> None:
+        self._disk.write_again_inode(self._inode, start, end)
 
     def forget(self, start: int, end: int) -> None:
         self._disk.check_alive()

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from maxq.runtime import new_files
+from maxq.runtime import durable_files
 from maxq.runtime.interfaces import Disk
 from maxq.runtime.system import SystemDisk, SystemMappedRegion
 from maxq.testing.sim_clock import SimClock
@@ -74,7 +74,7 @@ def test_first_flush_of_a_new_file_syncs_every_folder_that_got_an_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(new_files, "sync_folder", synced.append)
+    monkeypatch.setattr(durable_files, "sync_folder", synced.append)
     path = tmp_path / "consumequeue" / "topic" / "0" / "00000000000000000000"
     region = SystemDisk().map(path, 4096)
     region.flush(0, 10)
@@ -91,7 +91,7 @@ def test_a_new_file_is_named_durably_by_whichever_mapping_of_it_is_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(new_files, "sync_folder", synced.append)
+    monkeypatch.setattr(durable_files, "sync_folder", synced.append)
     disk, path = SystemDisk(), tmp_path / "commitlog" / "00000000000000000000"
     ahead = disk.map(path, 4096)  # on a thread, which came too late
     own = disk.map(path, 4096)
@@ -106,7 +106,7 @@ def test_a_new_file_that_was_unmapped_unflushed_is_still_new_when_it_is_mapped_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(new_files, "sync_folder", synced.append)
+    monkeypatch.setattr(durable_files, "sync_folder", synced.append)
     disk, path = SystemDisk(), tmp_path / "0"
     disk.map(path, 4096).close()
     again = disk.map(path, 4096)
@@ -224,7 +224,7 @@ def test_mappings_leave_descriptors_for_what_makes_them_durable(tmp_path: Path) 
 
 def test_two_threads_may_make_a_new_file_durable_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2, timeout=10)
-    monkeypatch.setattr(new_files, "sync_folder", lambda folder: both.wait())
+    monkeypatch.setattr(durable_files, "sync_folder", lambda folder: both.wait())
     region = SystemDisk().map(tmp_path / "0", 4096)
     with ThreadPoolExecutor(2) as threads:
         for done in [threads.submit(region.flush, 0, 4096) for _ in range(2)]:
@@ -244,7 +244,7 @@ def test_a_folder_that_could_not_be_synced_is_synced_by_the_next_flush(
             raise OSError(errno.EMFILE, "none left")
 
     region = SystemDisk().map(tmp_path / "new" / "0", 4096)
-    monkeypatch.setattr(new_files, "sync_folder", sync)
+    monkeypatch.setattr(durable_files, "sync_folder", sync)
     with pytest.raises(OSError, match="none left"):
         region.flush(0, 1)
     region.flush(0, 1)

@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from maxq.runtime.interfaces import Disk
+from maxq.runtime.interfaces import Disk, SyncFailedError
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_file import PAGE, SECTOR
@@ -194,12 +194,47 @@ def test_a_failed_sync_forgets_the_dirty_pages() -> None:
     with pytest.raises(OSError) as failure:
         region.flush(0, 4)
     assert failure.value.errno == errno.EIO
-    region.flush(0, 4)  # succeeds and writes nothing
-    region.view[PAGE : PAGE + 4] = b"kept"
-    region.flush(PAGE, PAGE + 4)
+    with pytest.raises(SyncFailedError):  # the process knows better than to believe the next one
+        disk.map(P("log"), 2 * PAGE).flush(PAGE, 2 * PAGE)
+
+
+@pytest.mark.parametrize("keeps_cache", [False, True])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_restart_without_reboot_shows_what_a_failed_sync_dropped_and_a_loss_of_power_takes_it(
+    *, keeps_cache: bool, is_killed: bool
+) -> None:
+    disk = new_disk(write_back=0, kill_keeps_cache=keeps_cache)
+    region = disk.map(P("log"), 3 * PAGE)
+    region.flush(0, 1)
+    for begin, text in ((0, b"lost"), (PAGE, b"also"), (2 * PAGE, b"here")):
+        region.view[begin : begin + 4] = text
+    disk.fail_flush("log")
+    with pytest.raises(SyncFailedError):
+        region.flush(0, 1)  # drops all dirty pages of the file
+    if is_killed:
+        disk.kill_process()
+    disk = disk.boot()
+    region = disk.map(P("log"), 3 * PAGE)
+    assert [bytes(region.view[begin : begin + 4]) for begin in (0, PAGE, 2 * PAGE)] == [b"lost", b"also", b"here"]
+    region.write_again(PAGE, PAGE + 4)
+    region.write(2 * PAGE, memoryview(b"here"))
+    region.flush(0, 3 * PAGE)  # succeeds, and does not write what it takes for clean
     disk.cut_power()
     after = disk.boot().read(P("log"))
-    assert (after[0:4], after[PAGE : PAGE + 4]) == (bytes(4), b"kept")
+    assert (after[0:4], after[PAGE : PAGE + 4], after[2 * PAGE : 2 * PAGE + 4]) == (bytes(4), b"also", b"here")
+
+
+def test_what_was_written_again_after_a_failed_sync_may_be_synced() -> None:
+    disk = new_disk(write_back=0)
+    region = disk.map(P("log"), PAGE)
+    region.view[0:4] = b"text"
+    disk.fail_flush("log")
+    with pytest.raises(SyncFailedError):
+        region.flush(0, 4)
+    region.write_again(0, PAGE)
+    region.flush(0, 4)
+    disk.cut_power()
+    assert disk.boot().read(P("log"))[0:4] == b"text"
 
 
 def test_full_disk_and_read_only_disk_refuse_with_the_kernels_error() -> None:

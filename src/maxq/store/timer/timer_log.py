@@ -170,6 +170,7 @@ class TimerLog:
         try:
             if file.file_from_offset + start < self._suspect_end:
                 file.region.write(start, memoryview(data))
+                file.region.write_again(start, start + len(data))
             file.region.flush(start, start + len(data))
         except OSError:
             self._suspect_end = self.max_offset
@@ -306,7 +307,7 @@ class TimerLog:
 
 
 def _write_again(file: MappedFile, start: int, end: int) -> None:
-    file.region.write(start, memoryview(bytes(file.view[start:end])))
+    file.region.write_again(start, end)
     file.region.flush(start, end)
 
 

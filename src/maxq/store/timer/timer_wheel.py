@@ -87,10 +87,7 @@ class TimerWheel:
     def _make_durable(self) -> None:
         """A process that was killed in `write` has left pages that no sync has seen, or that one which failed has made
         clean: they are written again."""
-        for start, end in data_ranges(self._region, 0, WHEEL_SIZE):
-            for piece in range(start, end, _PIECE):
-                stop = min(piece + _PIECE, end)
-                self._region.write(piece, memoryview(bytes(self._region.view[piece:stop])))
+        self._region.write_again(0, WHEEL_SIZE)
         self._region.flush(0, WHEEL_SIZE)
 
     def slot_index(self, time_ms: int) -> int:

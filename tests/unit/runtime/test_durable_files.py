@@ -1,21 +1,24 @@
-"""Syncing a file by somebody who runs on a loop: at once, by the kernel, or not without a thread."""
+"""Durable files: what a failed sync means, and who syncs a file for a loop: the loop, the kernel, or a thread."""
 
 import asyncio
 import errno
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from maxq.runtime import kernel_sync
+from maxq.runtime.durable_files import DurableFiles, LoopSyncs
+from maxq.runtime.interfaces import SyncFailedError
 from maxq.runtime.kernel_sync import KernelSync
-from maxq.runtime.loop_syncs import LoopSyncs
 from maxq.runtime.system import SystemDisk
 
 pytestmark = pytest.mark.skipif(not kernel_sync.IS_POSSIBLE, reason="Linux AIO is a matter of Linux")
+
+DURABLE = "maxq.runtime.durable_files"
 
 
 @pytest.fixture
@@ -144,8 +147,8 @@ class Time:
         self.now_ns = 10**15
         self.takes_ns = 200_000
         self.syncs = 0
-        monkeypatch.setattr("maxq.runtime.loop_syncs.time.monotonic_ns", lambda: self.now_ns)
-        monkeypatch.setattr("maxq.runtime.loop_syncs.os.fdatasync", self._sync)
+        monkeypatch.setattr("maxq.runtime.durable_files.time.monotonic_ns", lambda: self.now_ns)
+        monkeypatch.setattr("maxq.runtime.durable_files.os.fdatasync", self._sync)
 
     def _sync(self, fd: int) -> None:
         self.syncs += 1
@@ -213,3 +216,149 @@ async def test_a_new_file_whose_name_is_not_durable_yet_needs_a_thread(tmp_path:
     if region.flush_soon(ends):
         await ends.wait(1)
     region.close()
+
+
+class Device:
+    """Refuses syncs while it is `broken`; counts those it did."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.broken = False
+        self.syncs = 0
+        monkeypatch.setattr(f"{DURABLE}.os.fdatasync", self._sync)
+
+    def _sync(self, fd: int) -> None:
+        if self.broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.syncs += 1
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    return Device(monkeypatch)
+
+
+def test_a_failed_sync_stays_failed_through_every_mapping_of_the_file(tmp_path: Path, device: Device) -> None:
+    disk, path = SystemDisk(), tmp_path / "log"
+    asked, beside = disk.map(path, 8192), disk.map(path, 8192)
+    asked.flush(0, 1)
+    device.broken = True
+    with pytest.raises(SyncFailedError, match="Input/output error"):
+        asked.flush(0, 1)
+    device.broken = False
+    asked.close()
+    for region in (beside, disk.map(path, 8192)):
+        with pytest.raises(SyncFailedError, match="has failed before"):
+            region.flush(4096, 4097)
+        with pytest.raises(SyncFailedError, match="has failed before"):
+            region.flush_at_once()
+        assert not region.flush_soon(lambda error: None)
+    disk.map(tmp_path / "other", 4096).flush(0, 1)
+
+
+def test_what_was_written_again_is_synced_again(tmp_path: Path, device: Device) -> None:
+    disk = SystemDisk()
+    region = disk.map(tmp_path / "log", 3 << 20)
+    region.view[5000:5004] = b"data"
+    region.view[-4:] = b"last"
+    device.broken = True
+    with pytest.raises(SyncFailedError):
+        region.flush(0, 1)
+    device.broken = False
+    region.write_again(5000, 3 << 20)
+    region.flush(0, 1)
+    assert (bytes(region.view[5000:5004]), bytes(region.view[-4:])) == (b"data", b"last")
+    assert region.data_ranges(0, 3 << 20) == [(4096, 8192), ((3 << 20) - 4096, 3 << 20)], "holes stay holes"
+    region.close()
+
+
+async def test_a_sync_by_the_kernel_that_fails_is_as_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: KernelSync, fd: int, done: Callable[[OSError | None], None]) -> bool:
+        asyncio.get_running_loop().call_soon(done, OSError(errno.EIO, os.strerror(errno.EIO)))
+        return True
+
+    region, ends = SystemDisk().map(tmp_path / "log", 4096), Ends()
+    region.flush(0, 1)
+    monkeypatch.setattr(KernelSync, "begin", refuse)
+    assert region.flush_soon(ends)
+    assert region.flush_soon(ends)
+    await ends.wait(2)
+    assert [type(error) for error in ends.heard] == [SyncFailedError, SyncFailedError]
+    with pytest.raises(SyncFailedError):
+        region.flush(0, 1)
+
+
+def test_a_file_that_was_deleted_takes_its_failure_with_it(tmp_path: Path, device: Device) -> None:
+    disk, path = SystemDisk(), tmp_path / "log"
+    region = disk.map(path, 4096)
+    device.broken = True
+    with pytest.raises(SyncFailedError):
+        region.flush(0, 1)
+    device.broken = False
+    disk.delete(path)
+    disk.map(path, 4096).flush(0, 1)
+
+
+def test_a_table_whose_sync_failed_may_be_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replacement is written as a whole each time."""
+    disk, path, real = SystemDisk(), tmp_path / "table", os.fsync
+
+    def refuse(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    disk.replace(path, b"old")
+    monkeypatch.setattr(f"{DURABLE}.os.fsync", refuse)
+    with pytest.raises(OSError):
+        disk.replace(path, b"new")
+    assert disk.read(path) == b"old"
+    monkeypatch.setattr(f"{DURABLE}.os.fsync", real)
+    disk.replace(path, b"new")
+    assert disk.read(path) == b"new"
+
+
+def test_a_rename_syncs_both_folders_and_a_new_file_all_folders_that_were_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(f"{DURABLE}.sync_folder", synced.append)
+    files = DurableFiles()
+    files.replace(tmp_path / "a" / "b" / "file", b"1")
+    assert set(synced) == {tmp_path, tmp_path / "a", tmp_path / "a" / "b"}
+    synced.clear()
+    files.rename(tmp_path / "a" / "b" / "file", tmp_path / "file")
+    assert set(synced) == {tmp_path, tmp_path / "a" / "b"}
+
+
+def test_a_partial_write_is_gone_on_with_and_one_that_takes_nothing_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, most = os.pwrite, 3
+    monkeypatch.setattr(f"{DURABLE}.os.pwrite", lambda fd, data, at: real(fd, data[:most], at))
+    region = SystemDisk().map(tmp_path / "log", 4096)
+    region.write(10, memoryview(b"0123456789"))
+    assert bytes(region.view[10:20]) == b"0123456789"
+    most = 0
+    with pytest.raises(OSError, match="took nothing of 10 bytes"):
+        region.write(10, memoryview(b"0123456789"))
+    region.close()
+
+
+def test_a_table_is_whole_after_partial_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    monkeypatch.setattr(f"{DURABLE}.os.write", lambda fd, data: real(fd, data[:2]))
+    SystemDisk().replace(tmp_path / "table", b"0123456789")
+    assert (tmp_path / "table").read_bytes() == b"0123456789"
+
+
+def test_only_one_of_two_makes_a_new_file(tmp_path: Path) -> None:
+    files, path = DurableFiles(), tmp_path / "manifest"
+    assert files.put_new(path, b"first", temporary=tmp_path / "1.tmp")
+    assert not files.put_new(path, b"second", temporary=tmp_path / "2.tmp")
+    assert [file.name for file in tmp_path.iterdir()] == ["manifest"]
+    assert path.read_bytes() == b"first"
+
+
+def test_what_is_appended_follows_what_was_there(tmp_path: Path) -> None:
+    files = DurableFiles()
+    files.append(tmp_path / "new" / "journal", b"1")
+    files.append(tmp_path / "new" / "journal", b"2")
+    assert (tmp_path / "new" / "journal").read_bytes() == b"12"
