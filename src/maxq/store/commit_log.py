@@ -5,9 +5,9 @@ one comes, reading by physical offset, and what is durable.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from maxq.runtime.interfaces import FileInfo, MappedRegion
+from maxq.runtime.interfaces import FileInfo, MappedRegion, SyncFailedError
 from maxq.store.block_reserve import BlockReserve
 from maxq.store.file_allocator import FileAllocator
 from maxq.store.log_cy import LogTail
@@ -37,6 +37,8 @@ class CommitLog:
 
     Attributes:
         tail_view: what the newest records were written to: the current file, or the memory in front of it.
+        on_sync_failed: called, on the loop's thread, when a sync of a file of the log failed that the flusher has not
+            asked for; it covered what the flusher relies on.
     """
 
     def __init__(self, context: StoreContext, allocator: FileAllocator) -> None:
@@ -51,6 +53,7 @@ class CommitLog:
         self._staging: LogStaging | None = None
         self.flushed_offset = 0
         self._current: MappedFile | None = None
+        self.on_sync_failed: Callable[[SyncFailedError], None] = lambda error: None
         self._recent: MappedFile | None = None  # of the last read: the next one is most often in the same file
 
     def load(self) -> None:
@@ -299,7 +302,20 @@ class CommitLog:
         position = physical_offset - file.file_from_offset + 20
         file.region.allocate(position, position + 8)
         _LONG.pack_into(file.view, position, queue_offset)
-        file.region.flush(position, position + 8)
+        self.sync(file, position, position + 8)
+
+    def sync(self, file: MappedFile, start: int, end: int) -> None:
+        """Make bytes [start, end) of a file of the log durable, for somebody who is not the flusher. Blocks; on the
+        loop's thread, or before a loop runs.
+
+        Raises:
+            SyncFailedError: the device refuses. The flusher has heard of it: the same sync was one of its bytes.
+        """
+        try:
+            file.region.flush(start, end)
+        except SyncFailedError as error:
+            self.on_sync_failed(error)
+            raise
 
     def record_offset(self, offset: int) -> int:
         """Where the record is that begins at or, in an entry of DLedger's, behind `offset`."""

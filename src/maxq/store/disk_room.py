@@ -9,6 +9,7 @@ import errno
 import logging
 from collections.abc import Callable
 
+from maxq.runtime.interfaces import SyncFailedError
 from maxq.store.running_flags import LOGICS_ERROR, NO_ROOM
 from maxq.store.store_context import StoreContext
 
@@ -72,5 +73,6 @@ class DiskRoom:
 
 
 def lacks_room(error: OSError) -> bool:
-    """Did the file system, or the user's quota on it, have no room?"""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    """Did the file system, or the user's quota on it, have no room for what was to be written, so that it may be tried
+    again? Not so if a sync failed for want of room: that is final, as any failed sync."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT) and not isinstance(error, SyncFailedError)

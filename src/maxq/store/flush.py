@@ -54,6 +54,7 @@ class CommitLogFlusher:
     ) -> None:
         self._context = context
         self._commit_log = commit_log
+        commit_log.on_sync_failed = self.fail
         self._checkpoint = checkpoint
         self._on_durable = on_durable
         self._waiters: deque[_Waiter] = deque()

@@ -9,11 +9,12 @@ Everything runs on the loop's thread; what blocks leaves it through `run_in_exec
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVarTuple
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message import MessageExt, decode_record
-from maxq.runtime.interfaces import Clock, Disk
+from maxq.runtime.interfaces import Clock, Disk, SyncFailedError
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.dispatch import DispatchRequest
 from maxq.store.log_search import records_with
@@ -31,6 +32,8 @@ from maxq.store.store_role import StoreRole
 from maxq.store.store_stats import StoreStats
 from maxq.store.tails_cy import QueueTail, TopicTail
 from maxq.store.topic_reader import TopicReader
+
+Ts = TypeVarTuple("Ts")
 
 _MAX_PULL_BYTES = 128 << 20
 #: Default of `populate_ahead`.
@@ -271,6 +274,19 @@ class MessageStore:
         if self.config.message_index_enable and physical_offset + size <= dispatcher.dispatched_offset:
             restore_keys(self.commit_log, self.index, dispatcher.index_tags, physical_offset, size)
         return written
+
+    async def sync_log(self, work: Callable[[*Ts], None], *args: *Ts) -> None:
+        """Run `work(*args)`, which writes to a file of the log and syncs it, off the loop.
+
+        Raises:
+            OSError: of `work`. If its sync failed, the flusher has heard of it: the same sync covered what was appended
+                meanwhile.
+        """
+        try:
+            await self._context.jobs.run(work, *args)
+        except SyncFailedError as error:
+            self.commit_log.on_sync_failed(error)
+            raise
 
     def log_bytes(self, offset: int, limit: int) -> memoryview | None:
         """At most `limit` bytes of the mapped log from physical offset `offset` on, within one file; None if the log

@@ -149,8 +149,12 @@ class ReplicaAppender:
         piece = data[: size - position]
         stop = position + len(piece)
         self._make_room(stop)
-        log_.put(position, piece)
         self._pending += len(piece)
+        try:
+            log_.put(position, piece)
+        except OSError:  # a part of it may be there, and must not be found there by a start
+            self.drop_pending()
+            raise
         self._verify()
         return data[len(piece) :]
 

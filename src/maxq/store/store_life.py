@@ -152,7 +152,7 @@ class StoreLife:
         if not complete:
             behind = f"dispatch is at {parts.dispatch.dispatcher.dispatched_offset} of {end}"
             log.error("the abort file stays, the next start recovers: %s; %s", behind, parts.context.flags.why())
-        parts.compaction.close()
+        complete = parts.compaction.close() and complete
         if parts.ledger is not None:
             complete = parts.ledger.close() and complete
         parts.checkpoint.release()

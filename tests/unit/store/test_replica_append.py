@@ -343,3 +343,32 @@ def test_what_comes_late_is_flushed_in_steps_and_leaves_memory(
         ends = [end for _, end in forgotten]
         assert ends[-1] == copy.flushed_offset and len(ends) == 2 and 20_000 <= ends[0] < 27_000
     copy.close()
+
+
+def test_a_write_that_the_device_takes_a_part_of_leaves_no_bytes_behind_the_end(
+    tmp_path: Path, log: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole records in that part would be found by the next start, though nobody has verified or acknowledged them."""
+    store = slave(tmp_path / "slave")
+    store.append_from_master(0, memoryview(log)[:3000])
+    end = store.max_physical_offset
+    real = SystemMappedRegion.write
+    refuses = True
+
+    def write(region: SystemMappedRegion, position: int, data: memoryview) -> None:
+        nonlocal refuses
+        if refuses:
+            refuses = False
+            real(region, position, data[:5000])
+            raise OSError(5, "Input/output error")
+        real(region, position, data)
+
+    monkeypatch.setattr(SystemMappedRegion, "write", write)
+    with pytest.raises(OSError, match="Input/output error"):
+        store.append_from_master(3000, memoryview(log)[3000:20_000])
+    assert store.max_physical_offset == end
+    file = store.commit_log.files.files[0]
+    assert not any(file.view[end:])
+    store.append_from_master(end, memoryview(log)[end:20_000])
+    assert stored(store) == log[: store.max_physical_offset]
+    store.close()

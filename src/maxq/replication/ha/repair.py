@@ -230,7 +230,7 @@ class LogRepair:
         file.region.allocate(position, stop)
         file.view[position:stop] = data
         self._store.restore_places(start, end - start)
-        await run_blocking(file.region.flush, position, stop)
+        await self._store.sync_log(file.region.flush, position, stop)
         return ""
 
     @property
@@ -242,7 +242,7 @@ class LogRepair:
         file = self._store.commit_log.files.find(start)
         if file is None:
             raise LogRangeNotServedError("this part of the log was deleted meanwhile")
-        await run_blocking(_write_durably, file.region, start - file.file_from_offset, data)
+        await self._store.sync_log(_write_durably, file.region, start - file.file_from_offset, data)
 
 
 def _good_prefix(data: bytes, start: int) -> tuple[int, int]:

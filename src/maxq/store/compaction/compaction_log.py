@@ -201,6 +201,11 @@ class CompactionLog:
         self._unflushed.clear()
         return segments
 
+    def give_back_unflushed(self, segments: list[Segment]) -> None:
+        """These were taken, and it is not known that they were flushed: the next call gives those again that there
+        are still."""
+        self._unflushed.update(segment for segment in segments if segment in self._segments)
+
     # --- reading ---
 
     @property

@@ -103,13 +103,23 @@ class CompactionStore:
             self._logs[topic, queue_id] = found
         return found
 
-    def close(self) -> None:
-        """Flush and give up everything. Blocks."""
+    def close(self) -> bool:
+        """Flush and give up everything. Blocks.
+
+        Returns:
+            False: the disk refused, the next start has to look at what there is.
+        """
+        try:
+            for found in self._logs.values():
+                _flush_all(found.take_unflushed())
+            is_durable = True
+        except OSError as error:
+            log.error("compacted queues could not be flushed at shutdown: %s", error)
+            is_durable = False
         for found in self._logs.values():
-            for segment in found.take_unflushed():
-                segment.flush()
             found.release()
         self._logs.clear()
+        return is_durable
 
     async def run(self) -> None:
         """Copy, flush and compact until cancelled."""
@@ -141,9 +151,13 @@ class CompactionStore:
     async def _flush(self, topic: str, queue_id: int) -> None:
         found = self._logs.get((topic, queue_id))
         segments = [] if found is None else found.take_unflushed()
-        if segments:
-            async with self._lock:
-                await self._context.jobs.run(_flush_all, segments)
+        if found is not None and segments:
+            try:
+                async with self._lock:
+                    await self._context.jobs.run(_flush_all, segments)
+            except BaseException:  # a cancellation, too: nobody knows how far it came
+                found.give_back_unflushed(segments)
+                raise
 
     # --- copying ---
 

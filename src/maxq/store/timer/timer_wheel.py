@@ -83,6 +83,7 @@ class TimerWheel:
         self._view = self._region.view
         self._changed: dict[int, bytearray] = {}
         self._frozen: dict[int, bytearray] = {}
+        self._is_suspect = False  # a sync failed, and none has succeeded since
 
     def _make_durable(self) -> None:
         """A process that was killed in `write` has left pages that no sync has seen, or that one which failed has made
@@ -198,7 +199,12 @@ class TimerWheel:
         for page in sorted(pages):
             self._region.write(page * OS_PAGE_SIZE, memoryview(pages[page]))
         if pages:
-            self._region.flush(min(pages) * OS_PAGE_SIZE, (max(pages) + 1) * OS_PAGE_SIZE)
+            start, end = min(pages) * OS_PAGE_SIZE, (max(pages) + 1) * OS_PAGE_SIZE
+            if self._is_suspect:  # what a sync covered that failed is among these pages
+                self._region.write_again(start, end)
+            self._is_suspect = True
+            self._region.flush(start, end)
+            self._is_suspect = False
 
     def thaw(self, *, written: bool) -> None:
         """`write` has ended. What it could not write is tried again with the next one."""

@@ -447,3 +447,46 @@ def test_a_segment_takes_no_more_than_fits(tmp_path: Path) -> None:
     segment.close()
     assert segment._log.view[452:460] == (8).to_bytes(4, "big") + 0xCBD43194.to_bytes(4, "big")
     segment.release()
+
+
+async def test_segments_whose_flush_failed_are_flushed_by_the_next_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = compacting(tmp_path)
+    fill(store, rounds=3)
+    store.compaction.current("T", 0)
+    tried: list[int] = []
+    real = Segment.flush
+
+    def flush(segment: Segment) -> None:
+        tried.append(segment.base)
+        if len(tried) == 1:
+            raise OSError(28, "No space left on device")
+        real(segment)
+
+    monkeypatch.setattr(Segment, "flush", flush)
+    with pytest.raises(OSError, match="No space"):
+        await store.compaction._round()
+    await store.compaction._round()
+    assert tried[0] in tried[1:] and len(tried[1:]) == len(set(tried)) > 1
+    store.close()
+
+
+@pytest.mark.parametrize("refused", [5, 28])
+def test_a_shutdown_that_could_not_flush_segments_is_no_clean_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    store = compacting(tmp_path)
+    sent = fill(store, rounds=3)
+    store.compaction.current("T", 0)
+
+    def refuse(segment: Segment) -> None:
+        raise OSError(refused, "refused")
+
+    with monkeypatch.context() as device:
+        device.setattr(Segment, "flush", refuse)
+        store.close()
+    again = compacting(tmp_path)
+    assert not again.report.clean_exit
+    assert kept(again) == sent
+    again.close()
