@@ -453,7 +453,7 @@ async def test_segments_whose_flush_failed_are_flushed_by_the_next_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = compacting(tmp_path)
-    fill(store, rounds=3)
+    fill(store, rounds=12)
     store.compaction.current("T", 0)
     tried: list[int] = []
     real = Segment.flush
