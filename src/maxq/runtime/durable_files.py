@@ -96,6 +96,11 @@ class DurableFiles:
             os.close(fd)
         _sync_folders(folders)
 
+    def cut(self, path: Path, size: int) -> None:
+        """Let a file end after `size` bytes, as it was before a write that did not end."""
+        os.truncate(path, size)
+        self.sync(path)
+
     def replace(self, path: Path, data: bytes, *, private: bool = False) -> None:
         """See Disk.replace."""
         folders = _make_folders(path.parent)
@@ -124,6 +129,15 @@ class DurableFiles:
         return True
 
     # --- names ---
+
+    def add_name(self, source: Path, target: Path) -> None:
+        """Let a file have another name, or be copied where the file system gives it none."""
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copyfile(source, target)
+            self.sync(target)
+        sync_folder(target.parent)
 
     def rename(self, source: Path, target: Path) -> None:
         """Give a file or folder another name, in place of what has that name. The folders of both are synced."""

@@ -376,7 +376,7 @@ class StuckDisk(SystemDisk):
         self.let_go.set()
 
     def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
-        region = StuckRegion(Path(path), size, read_only=read_only, syncs=self._syncs, new_files=self._new_files)
+        region = StuckRegion(Path(path), size, read_only=read_only, files=self._files)
         region.let_go = self.let_go
         return region
 

@@ -18,6 +18,7 @@ from maxq.errors import BrokerError, ClientError, ConfigError, RemotingError
 from maxq.protocol.body.broker_stats import BrokerStatsData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.runtime.durable_files import DurableFiles
 from maxq.runtime.system import SystemClock
 
 app = typer.Typer(rich_markup_mode=None)
@@ -48,11 +49,8 @@ def _write(folder: Path, name: str, value: Any) -> Path:
         ConfigError: it cannot be written.
     """
     path = folder / name
-    scratch = folder / f".{name}.new"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        scratch.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
-        scratch.replace(path)
+        DurableFiles().replace(path, orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}; say where with -f/--filePath") from None
     return path

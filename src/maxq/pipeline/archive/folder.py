@@ -14,7 +14,6 @@ is free. On others (`s3://…`, what pyarrow.fs opens) only one run may write at
 """
 
 import contextlib
-import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -26,7 +25,8 @@ from pyarrow import fs
 
 from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.archive.manifest import FileEntry, Manifest
-from maxq.runtime.system import SystemClock, SystemDisk, SystemDiskLock, SystemRng
+from maxq.runtime.durable_files import DurableFiles
+from maxq.runtime.system import SystemClock, SystemDiskLock, SystemRng
 
 _MANIFESTS: Final = "_manifest"
 _RUNS: Final = "_runs"
@@ -133,15 +133,7 @@ class ArchiveFolder:
                 file.write(data)
             return True
         temporary = Path(f"{full}.{SystemRng().bytes(6).hex()}.tmp")
-        SystemDisk().write(temporary, data)
-        try:
-            os.link(temporary, full)
-        except FileExistsError:
-            return False
-        finally:
-            temporary.unlink()
-        _sync(os.path.dirname(full))
-        return True
+        return DurableFiles().put_new(Path(full), data, temporary=temporary)
 
     # --- runs --------------------------------------------------------------------------------------------------------
 
@@ -230,11 +222,12 @@ class ArchiveFolder:
         """Give a data file its place; durable where the file system lets us say so."""
         full = self._full(target)
         self.filesystem.create_dir(os.path.dirname(full), recursive=True)
-        if self.is_local:
-            _sync(self._full(source))
-        self.filesystem.move(self._full(source), full)
-        if self.is_local:
-            _sync(os.path.dirname(full))
+        if not self.is_local:
+            self.filesystem.move(self._full(source), full)
+            return
+        files, staged = DurableFiles(), Path(self._full(source))
+        files.sync(staged)
+        files.rename(staged, Path(full))
 
     def _full(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root
@@ -298,14 +291,3 @@ def _run_of(path: str) -> str:
 
 def _lock_name(run: str) -> str:
     return f"{_RUNS}/{run}.lock"
-
-
-def _sync(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    except OSError as error:  # some mounts cannot
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(fd)

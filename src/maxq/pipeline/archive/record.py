@@ -11,7 +11,6 @@ it once (delivery=exactly-once), however often it is sent.
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from maxq.errors import ConfigError
 from maxq.pipeline.archive.coverage import name_of
 from maxq.pipeline.archive.ranges import Range, union
 from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.durable_files import DurableFiles
 from maxq.runtime.system import SystemClock, SystemRng
 
 VERSION: Final = 1
@@ -47,8 +47,7 @@ class SentRecord:
         self._is_new = not lines
         for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):  # a run died while it wrote it
-                with open(path, "r+b") as file:
-                    file.truncate(sum(map(len, lines[: number - 1])))
+                DurableFiles().cut(path, sum(map(len, lines[: number - 1])))
                 self._is_new = number == 1
                 break
             try:
@@ -102,11 +101,7 @@ class SentRecord:
         self._count(rows, ranges)
 
     def _append(self, value: Mapping[str, Any]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self._path, "ab") as file:
-            file.write(json.dumps(value).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        DurableFiles().append(self._path, json.dumps(value).encode() + b"\n")
 
 
 def piece_name(record_id: str, ranges: Mapping[MessageQueue, Sequence[Range]]) -> str:

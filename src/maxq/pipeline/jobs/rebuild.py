@@ -16,10 +16,9 @@ Queues that have no message in the log any more keep their files: numbering must
 
 import dataclasses
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 import pyarrow as pa
@@ -44,7 +43,7 @@ from maxq.pipeline.jobs.rebuild_files import (
 from maxq.pipeline.jobs.rebuild_plan import PIECE_SCHEMA, LogSummary, QueueBounds, summary_batch
 from maxq.pipeline.jobs.task_frame import Runner, spark_runner
 from maxq.pipeline.store.log_pieces import LogPiece, log_pieces
-from maxq.runtime.new_files import sync_folder
+from maxq.runtime.durable_files import DurableFiles, sync_folder
 from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE
 from maxq.store.index_file import HEADER, HEADER_SIZE
@@ -393,7 +392,7 @@ class Rebuild:
             self._clear(root)
             for name in _FOLDERS:
                 if disk.exists(self._folder / name):
-                    os.rename(self._folder / name, root / name)
+                    disk.rename(self._folder / name, root / name)
             sync_folder(root)
             disk.delete_tree(self._folder)
         else:
@@ -406,9 +405,9 @@ class Rebuild:
 
     def _sync_log(self) -> None:
         """The files will say that all of it was durable."""
+        files = DurableFiles()
         for file in self._files.log:
-            with open(file.path, "rb") as opened:
-                os.fdatasync(opened.fileno())
+            files.sync(Path(file.path))
 
     def _write_state(self, context: StoreContext, summary: LogSummary, before: tuple[int, int]) -> None:
         """Checkpoint and inventory as a clean exit leaves them."""
@@ -444,10 +443,7 @@ def _end_of(files: StoreFiles, sequence: list[DataFile]) -> int:
 
 def _link(source: PurePath, target: PurePath) -> None:
     """The same file under another name, or a copy where that cannot be."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
+    DurableFiles().add_name(Path(source), Path(target))
 
 
 def _index_header(path: PurePath) -> tuple[int, ...]:

@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from itertools import groupby
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from operator import itemgetter
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from struct import Struct
 from typing import Final
 
 from maxq.pipeline.jobs.log_dispatch import ENTRY_SIZE, UnitRun
-from maxq.runtime.new_files import sync_folder
+from maxq.runtime.durable_files import DurableFiles, SyncedFile, sync_folder, write_all
 from maxq.store.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit
 from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT
 from maxq.store.index_file import ENTRY_SIZE as INDEX_ENTRY_SIZE
@@ -65,12 +65,12 @@ def batch_file_size(size: int) -> int:
 def write_at(folder: PurePath, file_size: int, position: int, chunks: Iterable[memoryview]) -> None:
     """Write chunks, one behind the other, from a logical byte position into the files of a folder."""
     for number, pieces in groupby(_by_file(file_size, position, chunks), itemgetter(0)):
-        descriptor = _open_sized(folder / offset_to_file_name(number * file_size), file_size)
+        file = _open_sized(folder / offset_to_file_name(number * file_size), file_size)
         try:
             for _, place, piece in pieces:
-                _write_whole(descriptor, place, piece)
+                write_all(file.fd, piece, place)
         finally:
-            os.close(descriptor)
+            file.close()
 
 
 def _by_file(file_size: int, position: int, chunks: Iterable[memoryview]) -> Iterator[tuple[int, int, memoryview]]:
@@ -84,22 +84,11 @@ def _by_file(file_size: int, position: int, chunks: Iterable[memoryview]) -> Ite
             chunk = chunk[len(piece) :]
 
 
-def _write_whole(descriptor: int, place: int, data: memoryview) -> None:
-    while data:
-        written = os.pwrite(descriptor, data, place)
-        place, data = place + written, data[written:]
-
-
-def _open_sized(path: PurePath, size: int) -> int:
+def _open_sized(path: PurePath, size: int) -> SyncedFile:
     """Open for writing; the file is made if missing, by whoever comes first."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags, 0o644)
-    except FileNotFoundError:
-        os.makedirs(path.parent, exist_ok=True)
-        descriptor = os.open(path, flags, 0o644)
-    os.ftruncate(descriptor, size)
-    return descriptor
+    file = DurableFiles().open(Path(path), read_only=False)
+    file.set_size(size)
+    return file
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +195,13 @@ def write_index(path: PurePath, geometry: Geometry, plan: IndexPlan) -> None:
             assert taken == part.end - part.first, f"{path}: {taken} of {part} found room"
         tail.attach(None, 0, 0)
         used = HEADER_SIZE + SLOT_SIZE * geometry.slots + INDEX_ENTRY_SIZE * tail.index_count
-        descriptor = _open_sized(path, geometry.file_size)
+        file = _open_sized(path, geometry.file_size)
         try:
             for start, end in _used_pages(view, used):
-                while start < end:
-                    start += os.pwrite(descriptor, view[start:end], start)
-            os.fdatasync(descriptor)
+                write_all(file.fd, view[start:end], start)
+            file.sync()
         finally:
-            os.close(descriptor)
+            file.close()
             view.release()
 
 
@@ -237,10 +225,7 @@ def _used_pages(view: memoryview, end: int) -> Iterator[tuple[int, int]]:
 
 def sync_queue(folder: PurePath) -> None:
     """Make one queue's files durable, and their names."""
+    files = DurableFiles()
     for name in os.listdir(folder):
-        descriptor = os.open(folder / name, os.O_RDWR)
-        try:
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+        files.sync(Path(folder, name))
     sync_folder(folder)

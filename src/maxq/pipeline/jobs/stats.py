@@ -52,6 +52,7 @@ from maxq.pipeline.transforms.message_stats import (
     topic_stats,
 )
 from maxq.pipeline.transforms.time_steps import time_step_ms
+from maxq.runtime.durable_files import DurableFiles
 from maxq.store.tools.offsets import known_queues
 
 _SAMPLE: Final = "groups-{}.parquet"
@@ -197,7 +198,9 @@ def _course_of_lag(spark: SparkSession, settings: StatsSettings, now_ms: int) ->
     path = folder / _SAMPLE.format(now_ms)
     unfinished = path.with_suffix(".tmp")
     pq.write_table(pa.Table.from_batches([cluster_table(_connection(settings.source), "groups")]), unfinished)
-    unfinished.replace(path)
+    files = DurableFiles()
+    files.sync(unfinished)
+    files.rename(unfinished, path)
     name = F.regexp_extract(F.input_file_name(), r"groups-(\d+)\.parquet$", 1)
     samples = spark.read.parquet(*(str(one) for one in sorted(folder.glob(_SAMPLE.format("*")))))
     if settings.source.topics:
