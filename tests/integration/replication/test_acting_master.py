@@ -11,6 +11,7 @@ import pytest
 
 from maxq.api import async_push_consumer
 from maxq.broker.acting.offset_authority import VERSION_JUMP
+from maxq.broker.pop import hand_back
 from maxq.codes import RequestCode, ResponseCode
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
@@ -22,7 +23,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageStatus
 from tests.integration.broker.harness import RunningBroker, until
-from tests.integration.broker.pop_world import batch_ack, bodies, popped
+from tests.integration.broker.pop_world import ack, batch_ack, bodies, pop, popped
 from tests.integration.client.helpers import FROM_FIRST, Collector
 from tests.integration.namesrv.harness import asking_route, name_server
 
@@ -303,22 +304,68 @@ async def test_what_an_acting_master_must_write_escapes_to_another_group(make_gr
     assert one.controller.store.max_offset(TOPIC, 0) == MESSAGES
 
 
-async def test_pops_go_on_at_the_acting_master_and_nothing_acknowledged_comes_back(make_group: Make) -> None:
-    """What is open there when the master comes back is given again: a slave keeps it in memory alone."""
-    group = await make_group()
+async def _take_over(group: Group) -> RunningBroker:
+    """The master goes, and pops go on at the slave with id 1."""
     master, one = group.brokers["master"], group.brokers["one"]
-    assert (await batch_ack(master, await popped(master, max_msg_nums=4))).code == ResponseCode.SUCCESS
     await until(lambda: one.controller.store.max_physical_offset == master.controller.store.max_physical_offset)
     await group.stop("master")
     await until(lambda: one.controller.member.acting.is_acting_master)
     await until(lambda: one.controller.popping.service.not_ready() is None)
-    there = await popped(one, max_msg_nums=3)
-    assert bodies(there) == _numbers(11, 14)
-    assert (await batch_ack(one, there)).code == ResponseCode.SUCCESS
-    assert bodies(await popped(one, max_msg_nums=2)) == _numbers(14, 16)
+    return one
+
+
+async def _come_back(group: Group) -> RunningBroker:
     master = await group.start("master")
     await until(lambda: master.controller.popping.service.not_ready() is None)
-    assert bodies(await popped(master)) == _numbers(14, MESSAGES)
+    return master
+
+
+async def test_pops_and_acks_at_the_acting_master_are_the_masters_when_it_is_back(make_group: Make) -> None:
+    group = await make_group()
+    master = group.brokers["master"]
+    before = await popped(master, max_msg_nums=4)
+    assert bodies(before) == _numbers(7, 11)  # the group of the fixture has read the first seven
+    assert (await batch_ack(master, before[:3])).code == ResponseCode.SUCCESS
+    one = await _take_over(group)
+    there = await popped(one, max_msg_nums=3)
+    assert bodies(there) == _numbers(11, 14)
+    assert (await batch_ack(one, [before[3], *there[:2]])).code == ResponseCode.SUCCESS
+    open_there = [there[2], *await popped(one, max_msg_nums=2)]
+    master = await _come_back(group)
+    rest = await popped(master)
+    assert bodies(rest) == _numbers(16, MESSAGES), "what is open at the slave is not given again before its time"
+    assert (await batch_ack(master, [*open_there, *rest])).code == ResponseCode.SUCCESS
+    await until(lambda: master.controller.offsets.query_offset(GROUP, TOPIC, 0) == MESSAGES)
+
+
+async def test_acks_in_order_at_the_acting_master_are_the_masters_when_it_is_back(make_group: Make) -> None:
+    group = await make_group()
+    one = await _take_over(group)
+    there = await popped(one, max_msg_nums=3, order=True, queue_id=0)
+    assert len(there) == 3
+    assert (await ack(one, there[0])).code == ResponseCode.SUCCESS
+    master = await _come_back(group)
+    assert (await pop(master, order=True, queue_id=0)).messages == [], "two of them are still open"
+    for message in there[1:]:
+        assert (await ack(master, message)).code == ResponseCode.SUCCESS
+    following = await popped(master, max_msg_nums=1, order=True, queue_id=0)
+    assert [int(message.body) for message in following] == [int(there[-1].body) + 1]
+
+
+async def test_a_slave_whose_master_asks_and_does_not_come_goes_on_with_what_was_popped(
+    make_group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hand_back, "HELD_MS", 100)
+    group = await make_group()
+    one = await _take_over(group)
+    there = await popped(one, max_msg_nums=2)
+    told = await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))
+    assert told.code == ResponseCode.SUCCESS and told.body_length
+    assert (await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))).body_length == 0
+    await until(lambda: one.controller.popping.service.not_ready() is None)
+    assert (await batch_ack(one, there)).code == ResponseCode.SUCCESS
+    (following,) = await popped(one, max_msg_nums=1)
+    assert int(following.body) == int(there[-1].body) + 1
 
 
 def _numbers(first: int, end: int) -> list[bytes]:

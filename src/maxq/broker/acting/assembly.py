@@ -54,6 +54,7 @@ class GroupMember:
         acting: brings the broker online and follows who speaks for the group.
         services: what only one broker of a group does; later parts register here.
         escape: takes writes that cannot wait for the master.
+        metadata: what slaves kept for this master while it was away.
         processor: answers 905, 906 and 908.
     """
 
@@ -65,17 +66,18 @@ class GroupMember:
         self.services = SpecialServices()
         self.services.register("queue locks", parts.locks)
         self.services.register("consumer offsets", OffsetAuthority(parts.offsets, own, parts.clock))
+        self.metadata = MetadataReverse(
+            MasterApi(parts.client),
+            parts.offsets,
+            parts.carried_files,
+            timer_wheel=lambda: settings.store.timer_wheel_enable,
+        )
         pre_online = PreOnline(
             own=own,
             api=api,
             ha=parts.ha,
             sync=parts.sync,
-            metadata=MetadataReverse(
-                MasterApi(parts.client),
-                parts.offsets,
-                parts.carried_files,
-                timer_wheel=lambda: settings.store.timer_wheel_enable,
-            ),
+            metadata=self.metadata,
             flush_offset=flush_offset,
             init_max_offset=init_max_offset,
             clock=parts.clock,

@@ -2,10 +2,11 @@
 
     consumer offsets 43    the larger offset of each queue
     delay offsets 45, timer checkpoint 60    the files (see CarriedFiles)
+    messages given to consumers 30091        see broker/pop/hand_back.py
 
-each only if the slave's data version is not older than ours. Offsets never go back: where our own is the larger one, a
-commit that the slave had not copied before this master died, that one stays. (Java takes the slave's table of a group
-and topic whole, and a queue that the slave does not know is forgotten.)
+the first three only if the slave's data version is not older than ours. Offsets never go back: where our own is the
+larger one, a commit that the slave had not copied before this master died, that one stays. (Java takes the slave's
+table of a group and topic whole, and a queue that the slave does not know is forgotten.)
 
 Source:
     broker/BrokerPreOnlineService.java syncMetadataReverse; ha.md §8.
@@ -45,6 +46,12 @@ class MetadataReverse:
         self._offsets = offsets
         self._files = files
         self._timer_wheel = timer_wheel
+        self._pops: list[bytes] = []
+
+    def take_pops(self) -> list[bytes]:
+        """What slaves said of messages given to consumers, once; pop consumption takes it in when it starts."""
+        taken, self._pops = self._pops, []
+        return taken
 
     async def take_back(self, address: str) -> None:
         """Take everything that the slave at `address` has.
@@ -53,6 +60,7 @@ class MetadataReverse:
             MaxQError: it did not answer, or not as it should.
             OSError: the disk refuses.
         """
+        await self._take_pops(address)  # before the offsets: from here on the slave moves none of them by itself
         await self._take_consumer_offsets(address)
         await self._take_delay_offsets(address)
         if self._timer_wheel():
@@ -68,6 +76,13 @@ class MetadataReverse:
         moved = self._offsets.take_back_from_slave(value)
         self._offsets.request_persist()
         log.info("took the consumer offsets of slave %s: %d queues moved on", address, moved)
+
+    async def _take_pops(self, address: str) -> None:
+        try:
+            self._pops.append(await self._api.hand_back_pops(address))
+        except BrokerError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Java's
+                raise
 
     async def _take_delay_offsets(self, address: str) -> None:
         text = await self._api.delay_offsets(address)

@@ -328,13 +328,9 @@ class CheckPointBuffer:
             offset: queue offset of the record.
         """
         for row in entries.get("p", ()):
-            number, topic, group, queue_id, pop_time, invisible, revive_qid, start, diffs, next_begin, *rest = row
-            suspend, name = rest
+            number, revive_qid, next_begin = row[0], row[6], row[9]
             self._next_number = max(self._next_number, number)
-            point = PopCheckPoint(
-                topic, group, queue_id, start, pop_time, invisible, name, diffs, len(diffs), suspend=bool(suspend)
-            )
-            self._insert(number, point, revive_qid, next_begin).journal_offset = offset
+            self._insert(number, _point_of(row), revive_qid, next_begin).journal_offset = offset
         for number, mask in entries.get("a", ()):
             self._next_number = max(self._next_number, number)
             live = self._by_number.get(number)
@@ -352,6 +348,50 @@ class CheckPointBuffer:
 
     def _replay_ack(self, live: LiveCheckPoint, mask: int) -> None:
         self._mark(live, mask & live.full & ~live.point.bit_map)
+
+    # --- a slave that acted as master --------------------------------------------------------------------------------
+
+    def hand_back(self) -> list[list[Any]]:
+        """All check points that have not ended: the journal's rows, with the bits of acknowledged messages at the
+        end."""
+        return [[*_entry(live), live.point.bit_map] for live in self._live.values()]
+
+    def take_back(self, known_end: int, rows: list[list[Any]]) -> None:
+        """Take in what `hand_back` of a slave said.
+
+        Args:
+            known_end: the slave had read the journal before this queue offset. Check points told of there that it does
+                not name have ended: all their messages were acknowledged, or revived.
+        """
+        theirs: dict[tuple[str, str, int, int, int, str], list[Any]] = {}
+        for row in rows:
+            theirs[_point_of(row).key] = row
+        own = self._live.items()
+        self.finish([live for key, live in own if 0 <= live.journal_offset < known_end and key not in theirs])
+        added: list[LiveCheckPoint] = []
+        bits: dict[LiveCheckPoint, int] = {}
+        for key, row in theirs.items():
+            live = self._live.get(key)
+            if live is None:
+                live = self._insert(self._number(), _point_of(row), row[6], row[9])
+                added.append(live)
+            bits[live] = row[12] & live.full & ~live.point.bit_map
+        for queue in {live.queue for live in added} & self._cursors.keys():
+            self._cursors[queue] = deque(sorted(self._cursors[queue], key=lambda live: live.next_begin))
+        bits = {live: mask for live, mask in bits.items() if mask}
+        if added or bits:
+            acks = [[live.number, mask] for live, mask in bits.items()]
+            self._noted(added, self._journal.write({"p": [_entry(live) for live in added], "a": acks})[0])
+        for live, mask in bits.items():
+            self._mark(live, mask)
+
+
+def _point_of(row: list[Any]) -> PopCheckPoint:
+    """Of the journal's row."""
+    _, topic, group, queue_id, pop_time, invisible, _, start, diffs, _, suspend, name = row[:12]
+    return PopCheckPoint(
+        topic, group, queue_id, start, pop_time, invisible, name, diffs, len(diffs), suspend=bool(suspend)
+    )
 
 
 def _entry(live: LiveCheckPoint) -> list[Any]:

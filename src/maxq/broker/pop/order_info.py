@@ -10,7 +10,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from pathlib import PurePath
 from typing import Any, Final
@@ -124,6 +124,13 @@ class ConsumerOrderInfoManager(PersistentManager):
     def get(self, topic: str, group: str, queue_id: int) -> OrderInfo | None:
         table = self._table.get(f"{topic}@{group}")
         return None if table is None else table.get(queue_id)
+
+    def rows(self) -> Iterator[tuple[str, str, int, OrderInfo]]:
+        """Every delivery with its topic, group and queue id."""
+        for name, queues in self._table.items():
+            topic, _, group = name.partition("@")
+            for queue_id, info in queues.items():
+                yield topic, group, queue_id, info
 
     def delivered(
         self,

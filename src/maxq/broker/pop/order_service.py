@@ -127,6 +127,26 @@ class OrderService:
             if self.unsaved < 0:
                 self.unsaved = offset
 
+    def hand_back(self) -> list[list[Any]]:
+        """All deliveries, in the form of the journal's rows."""
+        return [
+            [topic, group, queue_id, self._offsets.query_offset(group, topic, queue_id), info.to_json()]
+            for topic, group, queue_id, info in self.table.rows()
+        ]
+
+    def take_back(self, rows: list[list[Any]]) -> None:
+        """Deliveries of a slave that acted as master, and the acks that it was told."""
+        for topic, group, queue_id, committed, row in rows:
+            info, own = OrderInfo.from_json(row), self.table.get(topic, group, queue_id)
+            if own is not None and own.pop_time > info.pop_time:
+                continue  # given here, before the slave had the record of it
+            if own is not None and own.pop_time == info.pop_time:
+                info.committed |= own.committed
+            self.table.put(topic, group, queue_id, info)
+            if committed > self._offsets.query_offset(group, topic, queue_id):
+                self._offsets.commit_offset("pop hand-back", group, topic, queue_id, committed)
+            self._note(topic, group, queue_id)
+
     # --- when a queue may be read again ------------------------------------------------------------------------------
 
     def start(self) -> None:

@@ -17,6 +17,7 @@ from maxq.broker.periodic import PeriodicTasks
 from maxq.broker.pop.ack_message import AckMessageProcessor
 from maxq.broker.pop.ack_path import AckPath
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, QueueKey
+from maxq.broker.pop.hand_back import HandBackProcessor
 from maxq.broker.pop.notification import NotificationProcessor
 from maxq.broker.pop.order_info import FILE_NAME as ORDER_FILE
 from maxq.broker.pop.order_info import ConsumerOrderInfoManager
@@ -180,6 +181,7 @@ class PopMessages:
                 is_there=lambda topic, group: self._queues_for(topic, group) > 0,
                 find_group=parts.groups.find_subscription_group_config,
                 speaks=lambda: parts.member.services.is_running,
+                handed_back=parts.member.metadata.take_pops,
                 on_failure=parts.on_failure,
             )
         )
@@ -246,7 +248,8 @@ class PopMessages:
 
     def register(self, server: RemotingServer) -> None:
         """The codes of pop, acks and notifications."""
-        for processor in (self._pops, self._acks, self._notifications):
+        hand_back = HandBackProcessor(self.service.hand_back)
+        for processor in (self._pops, self._acks, self._notifications, hand_back):
             processor.register(server)
 
     async def load(self) -> None:

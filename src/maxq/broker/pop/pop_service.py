@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from maxq.broker.pop import hand_back
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.interrupted_work import InterruptedWork
 from maxq.broker.pop.order_service import OrderService
@@ -57,6 +58,7 @@ class PopServiceParts:
         is_there: are topic and group still there?
         find_group: looks a group up, which makes it where groups are made on first use.
         speaks: does this broker speak for its group?
+        handed_back: gives, once, what slaves that acted as master answered (hand_back.py).
         on_failure: told when its task ends by an error.
     """
 
@@ -73,6 +75,7 @@ class PopServiceParts:
     is_there: Callable[[str, str], bool]
     find_group: Callable[[str], object]
     speaks: Callable[[], bool]
+    handed_back: Callable[[], list[bytes]]
     on_failure: Callable[[str, BaseException], None]
 
 
@@ -91,6 +94,8 @@ class PopService:
         self._revived_ms = 0
         self._again_ms = 0
         self._needed = -1
+        self._read_end = 0  # of the journal, by queue offset
+        self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
 
     def not_ready(self) -> Refusal | None:
         """Why this broker gives no messages now; None if it does."""
@@ -102,7 +107,7 @@ class PopService:
         if not self._ready.is_set():
             return Refusal(
                 ResponseCode.SYSTEM_BUSY,
-                "this broker is reading what was popped before it started: ask again in a moment",
+                "this broker reads what was popped before it started, or hands it to its master: ask again in a moment",
             )
         if self._parts.journal.takes_nothing():
             return Refusal(ResponseCode.SYSTEM_BUSY, NOTHING_NOTED)
@@ -120,6 +125,16 @@ class PopService:
         refusal = self.not_ready()
         if refusal is not None:
             raise RequestRefusedError(refusal.code, refusal.remark)
+
+    def hand_back(self) -> bytes:
+        """A slave that acts as master is asked by its master, which comes back (hand_back.py)."""
+        parts = self._parts
+        if not self._ready.is_set():
+            return b""
+        self._ready.clear()
+        parts.buffer.is_open = False
+        self._held_until_ms = parts.clock.monotonic_ms() + hand_back.HELD_MS
+        return hand_back.encode(self._read_end, parts.buffer, parts.orders)
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -165,17 +180,31 @@ class PopService:
         parts.journal.forget_late()
         await self._replay()
         self._finish_interrupted()
+        for body in parts.handed_back():
+            hand_back.take_in(body, parts.buffer, parts.orders)
         self._knows = True
         parts.orders.start()
         parts.revive.start()
-        parts.buffer.is_open = True
-        self._ready.set()
+        self._open()
         while True:
             try:
-                await self._tick()
+                if not self._is_held():
+                    await self._tick()
             except OSError:
                 log.exception("pop consumption: the disk refuses; tried again")
             await self._pause()
+
+    def _open(self) -> None:
+        self._held_until_ms = 0
+        self._parts.buffer.is_open = True
+        self._ready.set()
+
+    def _is_held(self) -> bool:
+        """Does it wait for a master to take over what it handed back?"""
+        if self._held_until_ms and self._parts.clock.monotonic_ms() >= self._held_until_ms:
+            log.warning("the master that asked for what was popped here did not come: going on")
+            self._open()
+        return self._held_until_ms > 0
 
     async def _pause(self) -> None:
         """A tenth of a second while check points are open; else until one comes, or the revive topic is looked at."""
@@ -190,6 +219,7 @@ class PopService:
     async def _replay(self) -> None:
         parts = self._parts
         count = 0
+        self._read_end = parts.journal.end
         for batch in parts.journal.read():
             for offset, entries in batch:
                 self._take(offset, entries)

@@ -37,6 +37,12 @@ class FakeSlave:
         self.timer: TimerCheckpoint | None = None
         self.timer_refusal = BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
         self.timer_asked = 0
+        self.pops: bytes | None = None  # a Java broker does not know the question
+
+    async def hand_back_pops(self, address: str) -> bytes:
+        if self.pops is None:
+            raise BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
+        return self.pops
 
     async def consumer_offsets(self, address: str) -> dict[str, Any]:
         return self.offsets
@@ -185,3 +191,19 @@ async def test_without_a_wheel_no_timer_is_asked_for() -> None:
     slave = FakeSlave({}, 5)
     await reverse(BrokerWorld(), slave, timer_wheel=False).take_back(SLAVE_1)
     assert slave.timer_asked == 0
+
+
+async def test_what_slaves_say_of_pops_is_kept_for_pop_consumption_and_given_once() -> None:
+    slave = FakeSlave({}, 1)
+    slave.pops = b"{}"
+    taking = reverse(BrokerWorld(), slave, timer_wheel=False)
+    await taking.take_back(SLAVE_1)
+    assert (taking.take_pops(), taking.take_pops()) == ([b"{}"], [])
+
+
+async def test_a_java_slave_says_nothing_of_pops_and_its_offsets_are_taken() -> None:
+    world = BrokerWorld()
+    taking = reverse(world, FakeSlave({"T@G": {"0": 5}}, 1), timer_wheel=False)
+    await taking.take_back(SLAVE_1)
+    assert taking.take_pops() == []
+    assert world.offsets.query_offset("G", "T", 0) == 5

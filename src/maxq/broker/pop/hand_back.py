@@ -1,0 +1,67 @@
+"""HandBack: what a slave that acted as master knows of messages given to consumers, for the master that comes back.
+
+While its master was away the slave gave messages away and was told acks, and kept both in memory, for it may not write
+the log that it copies. Before the master registers again it asks each slave (MAXQ_HAND_BACK_POPS, 30091). A slave that
+acts as master answers, and gives nothing away and takes no ack from then on: a client's ack fails, and may be given to
+the master a moment later. If no master registers within HELD_MS, the slave goes on as before.
+
+The answer's body is a JSON object; empty from a slave that did not act as master:
+
+    end      the slave knows what the journal says before this queue offset
+    live     check points that have not ended (CheckPointBuffer.hand_back)
+    orders   queues consumed in order (OrderService.hand_back)
+
+RocketMQ's brokers do not know the question. A master that gets no answer gives again what was open at the slave.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker.pop.order_service import OrderService
+from maxq.broker.processors.support import RequestProcessor
+from maxq.codes import RequestCode
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection, Processor
+
+log = logging.getLogger(__name__)
+
+#: So long a slave that handed back waits for its master to register, in ms.
+HELD_MS: Final = 10_000
+
+
+def encode(end: int, buffer: CheckPointBuffer, orders: OrderService) -> bytes:
+    """The answer of a slave that has read the journal before queue offset `end`."""
+    return orjson.dumps({"end": end, "live": buffer.hand_back(), "orders": orders.hand_back()})
+
+
+def take_in(body: bytes, buffer: CheckPointBuffer, orders: OrderService) -> None:
+    """Take in what a slave answered. The journal was read before. What is malformed is logged and left out."""
+    try:
+        told: dict[str, Any] = orjson.loads(body or b"{}")
+        if told:
+            buffer.take_back(told["end"], told["live"])
+            orders.take_back(told["orders"])
+            log.info("pop consumption: %d check points and %d queues in order were handed back by a slave",
+                     len(told["live"]), len(told["orders"]))  # fmt: skip
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RemoteProtocolError):
+        log.exception("what a slave handed back of pop consumption is not taken in: its open messages come again")
+
+
+class HandBackProcessor(RequestProcessor):
+    """The slave's end."""
+
+    def __init__(self, hand_back: Callable[[], bytes]) -> None:
+        """`hand_back` gives the answer's body, and has the slave wait for its master."""
+        self._hand_back = hand_back
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {RequestCode.MAXQ_HAND_BACK_POPS: self.answer}
+
+    async def answer(self, connection: Connection, request: RemotingCommand) -> None:
+        """Answers at once."""
+        connection.send(request.reply(body=self._hand_back()))
