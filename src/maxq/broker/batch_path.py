@@ -1,6 +1,7 @@
 """What a broker takes from an arrival before frames are decoded one by one: plain sends, pulls it knows, commits, what
 consumers give back, acks of what was popped."""
 
+from maxq.broker.authority import Authority
 from maxq.broker.pop.ack_path import AckPath
 from maxq.broker.pull_path import PullPath
 from maxq.broker.send_back_path import SendBackPath
@@ -11,9 +12,20 @@ from maxq.remoting.server import Connection
 
 
 class BatchPath:
-    """`RemotingServer.batch_path` of a broker: all paths in turn, as long as one of them gets on."""
+    """`RemotingServer.batch_path` of a broker: all paths in turn, as long as one of them gets on. A broker that is not
+    sure of its role takes nothing here: each request comes before Authority then, which knows what it promises."""
 
-    def __init__(self, sends: SendPath, pulls: PullPath, ends: EndPath, backs: SendBackPath, acks: AckPath) -> None:
+    def __init__(
+        self,
+        authority: Authority,
+        *,
+        sends: SendPath,
+        pulls: PullPath,
+        ends: EndPath,
+        backs: SendBackPath,
+        acks: AckPath,
+    ) -> None:
+        self._authority = authority
         self._sends = sends
         self._pulls = pulls
         self._ends = ends
@@ -22,11 +34,14 @@ class BatchPath:
 
     def take(self, arrivals: Arrivals) -> None:
         """`Arrivals.path` of a broker: the leading plain sends of all arrivals of a turn together, then pulls."""
-        self._sends.take(arrivals)
-        self._pulls.take(arrivals)
+        if self._authority.doubt() is None:
+            self._sends.take(arrivals)
+            self._pulls.take(arrivals)
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """The position behind the leading frames of buffer[start:end] that were answered."""
+        if self._authority.doubt() is not None:
+            return start
         while True:
             position = self._sends(connection, buffer, start, end)
             if position == end:

@@ -6,6 +6,7 @@ Source:
 
 from maxq.broker.access import register_access
 from maxq.broker.acting.assembly import GroupMember, GroupParts
+from maxq.broker.authority import Authority
 from maxq.broker.batch_path import BatchPath
 from maxq.broker.broker_base import BrokerBase
 from maxq.broker.metrics.broker_metrics import MetricsParts
@@ -49,12 +50,18 @@ class BrokerParts(BrokerBase):
         backs = self._send_back_parts()
         SendBackProcessor(backs).register(self.server)
         self._build_operations(sends, pulls)
+        self.authority = self.server.authority = Authority(
+            self.address,
+            speaks=lambda: self.member.services.is_running,
+            doubt=self.member.acting.doubt if self.dledger is None else self.dledger.doubt,
+        )
         self.server.batch_path = batches = BatchPath(
-            sends,
-            pulls,
-            self.transactions.ends,
-            SendBackPath(backs, self.access.guard),
-            self.popping.acks,
+            self.authority,
+            sends=sends,
+            pulls=pulls,
+            ends=self.transactions.ends,
+            backs=SendBackPath(backs, self.access.guard),
+            acks=self.popping.acks,
         )
         self.server.arrivals.path = batches.take
         self.server.arrivals.may_rest = self.store.joins_next_flush

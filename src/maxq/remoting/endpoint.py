@@ -34,6 +34,18 @@ AnswerListener = Callable[[RemotingCommand, RemotingCommand, int], None]
 Guard = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 
 
+class Authority(Protocol):
+    """Says what this process may promise, before and after a request is worked off (broker/authority.py)."""
+
+    def before(self, request: RemotingCommand) -> RemotingCommand | None:
+        """The answer that refuses it, or None."""
+        ...
+
+    def after(self, request: RemotingCommand, response: RemotingCommand) -> RemotingCommand:
+        """What is answered when `response` was not there at once."""
+        ...
+
+
 class ConnectionListener(Protocol):
     """Hears what happens to connections. A connection that falls silent is closed after `on_idle`; `on_close` comes
     last, whatever the reason."""
@@ -74,6 +86,7 @@ class RemotingEndpoint:
         self.arrivals = Arrivals()
         self.gate: Gate | None = None
         self.guard: Guard | None = None
+        self.authority: Authority | None = None
         self.on_answer: AnswerListener | None = None  # told of what processors answer at once or by a coroutine
         self.connections: set[Connection] = set()
         self._processors: dict[int, Processor] = {}
@@ -94,6 +107,10 @@ class RemotingEndpoint:
     def processor(self, code: int) -> Processor:
         """Who answers requests with this code; KeyError if nobody does. For one who wants to stand before him."""
         return self._processors[int(code)]
+
+    def codes(self) -> set[int]:
+        """The request codes that somebody answers."""
+        return set(self._processors)
 
     def register_default(self, processor: Processor) -> None:
         """`processor` answers what no other does."""
@@ -207,6 +224,9 @@ class RemotingEndpoint:
         if self.gate is not None and (refusal := self.gate(connection, command)) is not None:
             self._reply(connection, command, command.reply(ResponseCode.SYSTEM_BUSY, refusal))
             return
+        if self.authority is not None and (refused := self.authority.before(command)) is not None:
+            self._reply(connection, command, refused)
+            return
         try:
             result = processor(connection, command)
         except Exception as error:
@@ -231,6 +251,8 @@ class RemotingEndpoint:
         except Exception as error:
             response = self._failure(command, error)
         if response is not None:
+            if self.authority is not None:
+                response = self.authority.after(command, response)
             self._answer(connection, command, response, began_ms)
 
     def _answer(

@@ -12,9 +12,16 @@ from maxq.api import Message, async_producer, async_push_consumer
 from maxq.cli.load.request import RefusedError, Target
 from maxq.client.producer import Producer
 from maxq.client.send_result import SendStatus
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
+from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
 from maxq.protocol.body.route import BrokerData, TopicRouteData
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
+from maxq.runtime.system import SystemClock, SystemRng
 from tests.integration.client.helpers import FROM_FIRST, Collector, eventually
 from tests.integration.ha_torture_cluster import MASTER, SLAVE, BrokerProcess
 from tests.integration.maxq_process import Process
@@ -124,3 +131,94 @@ async def test_a_slave_stands_in_for_a_frozen_master_and_for_one_killed_while_fr
         await broker.stop()
         assert broker.faults() == []
     assert group.slave.log() == group.master.log()
+
+
+class Asker:
+    """A client that has a connection to one broker, and asks it for a lock and takes its word on offsets."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._address = f"127.0.0.1:{broker.port}"
+        self._client = RemotingClient(NettyClientConfig(), clock=SystemClock(), rng=SystemRng())
+
+    async def ask(self, code: int, ext: dict[str, str], body: bytes = b"") -> RemotingCommand:
+        return await self._client.invoke(self._address, RemotingCommand(code, ext, body), 60_000)
+
+    async def lock(self, client_id: str) -> RemotingCommand:
+        body = LockBatchRequestBody("G", client_id, mq_set=[MessageQueue(TOPIC, "broker-a", 0)])
+        return await self.ask(RequestCode.LOCK_BATCH_MQ, {}, body.encode())
+
+    async def commit(self, offset: int) -> RemotingCommand:
+        ext = {"consumerGroup": "G", "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
+        return await self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+async def granted(asker: Asker, client_id: str) -> bool:
+    """Does this client hold the queue now, as the broker says?"""
+    try:
+        reply = await asker.lock(client_id)
+    except MaxQError:
+        return False
+    return reply.code == ResponseCode.SUCCESS and bool(LockBatchResponseBody.decode(reply.body_bytes).lock_ok_mq_set)
+
+
+async def until_granted(asker: Asker, client_id: str) -> None:
+    async with asyncio.timeout(SILENCE_S):
+        while not await granted(asker, client_id):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def has_topic_and_group(group: Group) -> None:
+    target = Target("127.0.0.1", group.master.port)
+    ext = {"topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+           "topicFilterType": "SINGLE_TAG", "order": "false"}  # fmt: skip
+    target.call(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+    target.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, SubscriptionGroupConfig("G").encode())
+    await group.until_route_is(group.master, group.slave)
+    at_slave = Asker(group.slave)
+    async with asyncio.timeout(SILENCE_S):
+        while (await at_slave.commit(0)).code != ResponseCode.SUCCESS:  # not copied yet  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    await at_slave.close()
+
+
+async def test_a_master_that_was_replaced_while_it_stood_still_promises_nothing(group: Group) -> None:
+    await has_topic_and_group(group)
+    at_master, at_slave = Asker(group.master), Asker(group.slave)
+    await until_granted(at_master, "one")
+    group.master.pause()
+    await group.until_route_is(group.slave)
+    await until_granted(at_slave, "two")
+    assert (await at_slave.commit(2)).code == ResponseCode.SUCCESS
+    late = [asyncio.ensure_future(work) for work in (at_master.lock("one"), at_master.commit(1))]
+    await asyncio.sleep(0)  # they are on their way
+    group.master.go_on()
+    assert [(await answer).code for answer in late] == [ResponseCode.SYSTEM_BUSY] * 2
+    await group.until_route_is(group.master, group.slave)
+    await until_granted(at_master, "two")
+    ext = {"consumerGroup": "G", "topic": TOPIC, "queueId": "0"}
+    offset = await at_master.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext)
+    assert offset.ext["offset"] == "2"
+    await at_master.close()
+    await at_slave.close()
+
+
+async def test_a_stand_in_that_was_replaced_while_it_stood_still_promises_nothing(group: Group) -> None:
+    await has_topic_and_group(group)
+    await group.master.kill()
+    await group.until_route_is(group.slave)
+    at_slave = Asker(group.slave)
+    await until_granted(at_slave, "one")
+    group.slave.pause()
+    await group.master.start()
+    at_master = Asker(group.master)
+    await until_granted(at_master, "two")
+    late = [asyncio.ensure_future(work) for work in (at_slave.lock("one"), at_slave.commit(1))]
+    await asyncio.sleep(0)
+    group.slave.go_on()
+    answers = [await answer for answer in late]
+    assert not any(reply.code == ResponseCode.SUCCESS for reply in answers)
+    await at_master.close()
+    await at_slave.close()

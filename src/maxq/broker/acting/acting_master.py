@@ -4,6 +4,12 @@ It brings the broker online, keeps name servers told that it lives, watches who 
 stops this broker's special services with that. Without enableSlaveActingMaster only the first remains: a master runs
 the special services, a slave does not.
 
+A member of a group in which slaves stand in may have been given up and replaced while it stood still (a virtual machine
+that is moved, SIGSTOP). From three quarters of brokerNotActiveTimeoutMillis without a look at the group on it is not
+sure of its role and promises nothing (Authority), until it has looked. A master then comes back as if it had started:
+it takes back what its stand-in kept. Who reaches no name server goes on as it was: nobody could tell it, and in a group
+whose name servers all are gone nobody is replaced.
+
 Slave: a smaller id appears → its special services stop. The master is gone → its address and HA address are forgotten.
 The master is back → both are set, and parked pulls are looked at again, so that consumers return to the master.
 
@@ -27,6 +33,7 @@ from maxq.broker.registration import BrokerRegistration
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError
 from maxq.protocol.body.route import MASTER_ID
+from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +56,7 @@ class ActingMasterService:
         name_servers: Callable[[], list[str]],
         is_outdated: Callable[[str, int], Awaitable[bool]],
         notify_held: Callable[[], None],
+        clock: Clock,
     ) -> None:
         """
         Args:
@@ -67,6 +75,8 @@ class ActingMasterService:
         self._name_servers = name_servers
         self._is_outdated = is_outdated
         self._notify_held = notify_held
+        self._clock = clock
+        self._looked_ms = clock.monotonic_ms()  # when the last look at the group began that has ended
         self._tasks = PeriodicTasks()
         self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
         self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
@@ -86,6 +96,16 @@ class ActingMasterService:
     def min_broker_id(self) -> int | None:
         """The id that speaks for the group; None while no name server told, or without enableSlaveActingMaster."""
         return self._group.min_broker_id if self._group.min_broker_addr else None
+
+    def doubt(self) -> str | None:
+        """Why this broker cannot be sure that it still speaks for its group; None: it can."""
+        broker = self._settings.broker
+        if not broker.enable_slave_acting_master:
+            return None
+        silent_ms = self._clock.monotonic_ms() - self._looked_ms
+        if silent_ms <= broker.broker_not_active_timeout_millis * 3 // 4:
+            return None
+        return f"it did not look at its group for {silent_ms} ms, and another broker may stand in for it"
 
     @property
     def alive_replicas(self) -> int:
@@ -107,6 +127,7 @@ class ActingMasterService:
             smallest = seen.min_broker_id
             self._group.on_online(*seen)
         self._services.change(own_id == smallest)
+        self._looked_ms = self._clock.monotonic_ms()
         self._registration.set_isolated(False)
         await self._registration.register_now()
 
@@ -116,7 +137,7 @@ class ActingMasterService:
         if not broker.enable_slave_acting_master:
             return
         every = self._tasks.every
-        every("broker heartbeat", broker.broker_heartbeat_interval / 1000, self.send_heartbeat)
+        every("broker heartbeat", broker.broker_heartbeat_interval / 1000, self.look)
         every("member group", broker.sync_broker_member_group_period / 1000, self.sync_member_group)
 
     async def shutdown(self) -> None:
@@ -129,6 +150,25 @@ class ActingMasterService:
         self._services.change(self._group.own_id == MASTER_ID)
 
     # --- signs of life ----------------------------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Give a sign of life; before it, if this broker stood still for long, find out who speaks for the group."""
+        began_ms = self._clock.monotonic_ms()
+        why = self.doubt()
+        if why is not None and not self.is_isolated:
+            log.warning("who speaks for the group is asked: %s", why)
+            await self._look_again()
+        await self.send_heartbeat()
+        self._looked_ms = began_ms if why is None else self._clock.monotonic_ms()
+
+    async def _look_again(self) -> None:
+        if self._group.own_id != MASTER_ID:
+            await self.sync_member_group()
+            return
+        self._services.change(False)
+        if not self._settings.broker.skip_pre_online:
+            await self._pre_online.run()
+        self._services.change(self._group.own_id == MASTER_ID)
 
     async def send_heartbeat(self) -> None:
         """Tell every name server that this broker lives, at the same time."""

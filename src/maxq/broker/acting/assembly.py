@@ -102,6 +102,7 @@ class GroupMember:
             name_servers=lambda: parts.client.name_servers,
             is_outdated=is_outdated,
             notify_held=parts.hold_service.notify_all,
+            clock=parts.clock,
         )
         self.escape = EscapeBridge(
             settings=settings,

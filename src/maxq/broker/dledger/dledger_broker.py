@@ -17,6 +17,7 @@ from maxq.broker.dledger.role_changes import DLedgerRoleChangeHandler
 from maxq.broker.role import SLAVE
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
+from maxq.protocol.dledger_messages import DLedgerResponseCode
 from maxq.remoting.client import split_address
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.replication.raft.outputs import RoleChange
@@ -109,6 +110,15 @@ class DLedgerBroker:
             await self._roles.stop()
         if self.member is not None:
             await self.member.shutdown()
+
+    def doubt(self) -> str | None:
+        """Why a broker that takes itself for the leader's cannot be sure of it (see Authority)."""
+        code = DLedgerResponseCode.NOT_LEADER if self.member is None else self.member.promise_refusal()
+        if code is None:
+            return None
+        if code is DLedgerResponseCode.LEADER_TRANSFERRING:
+            return "the leadership of its DLedger group is being handed over"
+        return "no majority of its DLedger group takes it for the leader now, and another one may lead"
 
     def _leader_changed(self, change: RoleChange) -> None:
         self._leader_changed_ms = self._clock.monotonic_ms()

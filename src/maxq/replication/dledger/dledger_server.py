@@ -179,6 +179,10 @@ class DLedgerServer:
         """Who leads, as far as this member knows."""
         return self.node.leader_id
 
+    def promise_refusal(self) -> DLedgerResponseCode | None:
+        """Why this member may not speak as the group's leader now; None: it may."""
+        return self.node.promise_refusal(self._clock.monotonic_ms())
+
     def append_refusal(self) -> DLedgerResponseCode | None:
         """Why nothing may be appended here now; None: go on."""
         return self.node.append_refusal(self._clock.monotonic_ms())

@@ -137,13 +137,19 @@ class RaftNode:
                 status[f"live.{peer}"] = str(self._is_live(peer)).lower()
         return status
 
-    def append_refusal(self, now: int) -> DLedgerResponseCode | None:
-        """Why a client's append cannot be taken now; None if it can."""
-        leading, state = self._leading, self._state
+    def promise_refusal(self, now: int) -> DLedgerResponseCode | None:
+        """Why this member may not speak as the leader now; None if it may. Its lease says so: by the rules of its own
+        members nobody else can have been elected before that is over, unless the leadership is being handed over."""
+        leading = self._leading
         if leading is None or not leading.beats.has_lease(now):
             return DLedgerResponseCode.NOT_LEADER
-        if self._transfer.transferee is not None:
-            return DLedgerResponseCode.LEADER_TRANSFERRING
+        return DLedgerResponseCode.LEADER_TRANSFERRING if self._transfer.transferee is not None else None
+
+    def append_refusal(self, now: int) -> DLedgerResponseCode | None:
+        """Why a client's append cannot be taken now; None if it can."""
+        state, refusal = self._state, self.promise_refusal(now)
+        if refusal is not None:
+            return refusal
         if self._ledger.end_index - state.committed_index >= self._config.max_pending_requests_num:
             return DLedgerResponseCode.LEADER_PENDING_FULL
         return None

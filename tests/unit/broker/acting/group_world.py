@@ -217,6 +217,7 @@ class Member:
             name_servers=lambda: self.name_servers,
             is_outdated=self._is_outdated,
             notify_held=self._notify_held,
+            clock=clock or SimClock(),
         )
 
     async def _is_outdated(self, name_server: str, timeout_ms: int) -> bool:
