@@ -20,6 +20,9 @@ Power can be cut from outside (`cut_power`) or after a number of disk operations
 operation in which the countdown ends raises `PowerLoss`, half done. From there on every call raises `PowerLoss`; the
 process is dead. `boot` returns the survivors as a disk for the next process.
 
+Any call can be told to fail (`faults`). A call that does several things (`replace`: write, sync, rename, sync of the
+folder) fails before one of them, and the ones before it are done; a write may have put a part of its bytes.
+
 A store on a real loop makes files ahead on threads; every operation is a whole one for those.
 """
 
@@ -39,6 +42,10 @@ from maxq.testing.sim_directory import SimDirectory, parent
 from maxq.testing.sim_file import PAGE, SimFile
 from maxq.testing.sim_region import SimDiskLock, SimMappedRegion
 from maxq.testing.sim_rng import SimRng
+
+#: The errno with which one step of a call fails, 0 for none, from what it does and the path it does it to: read, list,
+#: usage, make_dirs, open, create, write, replace, rename, delete, lock, put (bytes of a region), allocate, flush.
+DiskFaults = Callable[[str, str], int]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -108,6 +115,7 @@ class SimDisk:
         self.other_bytes = 0  # taken by somebody else on the same partition
         self.read_only = False
         self.operations = 0  # mutating steps so far: the scale of cut_power_after
+        self.faults: DiskFaults = lambda kind, path: 0
         self.lost_at = ""  # the operation, and its path, in which cut_power_after let the power go
         self._write_back = write_back
         self._sparse = sparse
@@ -216,6 +224,8 @@ class SimDisk:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
             self._step("create", key)
             inode = self._create(key, size, sparse=self._sparse)
+        else:
+            self._fail("open", key)
         if len(inode.live) != size:
             raise ValueError(f"{path}: {len(inode.live)} bytes, expected {size}")
         return SimMappedRegion(self, key, inode, read_only=read_only)
@@ -227,7 +237,9 @@ class SimDisk:
     def read(self, path: PurePath) -> bytes:
         self.check_alive()
         key = _key(path)
-        return bytes(self._inode(key).live)
+        inode = self._inode(key)
+        self._fail("read", key)
+        return bytes(inode.live)
 
     @_alone
     def write(self, path: PurePath, data: bytes) -> None:
@@ -298,6 +310,7 @@ class SimDisk:
         self.check_alive()
         if _key(path) not in self._folders:
             self._check_writable(_key(path))
+            self._fail("make_dirs", _key(path))
             self._add_folders(path)
 
     @_alone
@@ -317,6 +330,7 @@ class SimDisk:
     def list(self, path: PurePath) -> Sequence[FileInfo]:
         self.check_alive()
         folder = _key(path)
+        self._fail("list", folder)
         files = [self._info(key) for key in self._files if parent(key) == folder]
         below = [key for key in self._folders if key != folder and parent(key) == folder]
         folders = [FileInfo(PurePath(key).name, 0, 0, True) for key in below]
@@ -325,6 +339,7 @@ class SimDisk:
     @_alone
     def usage(self, path: PurePath) -> DiskUsage:
         self.check_alive()
+        self._fail("usage", _key(path))
         used = min(self.total_bytes, self._used())
         return DiskUsage(self.total_bytes, used, self.total_bytes - used)
 
@@ -360,11 +375,7 @@ class SimDisk:
         if self.read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
         pages = range(start // PAGE, -(-end // PAGE))
-        if self._flush_fails(path):
-            for page in inode.dirty_pages():  # the kernel writes all of the file, whoever asks for a part
-                inode.lose_page(page)
-            inode.sync_failed = True
-            raise SyncFailedError(errno.EIO, os.strerror(errno.EIO), path)
+        self._sync_may_fail(path, inode)
         inode.make_length_durable()
         for page in pages:
             inode.store_page(page)
@@ -380,9 +391,22 @@ class SimDisk:
         inode.sync_failed = False
 
     @_alone
+    def put_bytes(self, path: str, inode: SimFile, position: int, data: memoryview) -> None:
+        """Write to a mapped file by a call; one that fails may have put a part."""
+        self.check_alive()
+        number = self.faults("put", path)
+        if number:
+            data = data[: self.rng.below(len(data) + 1)]
+        inode.live[position : position + len(data)] = data
+        inode.modified(position, position + len(data))
+        if number:
+            raise OSError(number, os.strerror(number), path)
+
+    @_alone
     def allocate_inode(self, path: str, inode: SimFile, start: int, end: int) -> None:
         """Blocks for a range of a mapped file."""
         self.check_alive()
+        self._fail("allocate", path)
         if inode.allocated is None:
             return
         missing = set(range(start // PAGE, -(-end // PAGE))) - inode.allocated
@@ -420,6 +444,13 @@ class SimDisk:
                 else:
                     self.cut_power()
                 raise PowerLoss("power lost")
+        if kind != "flush":  # see _sync_may_fail
+            self._fail(kind, path)
+
+    def _fail(self, kind: str, path: str) -> None:
+        number = self.faults(kind, path)
+        if number:
+            raise OSError(number, os.strerror(number), path)
 
     def _check_writable(self, key: str) -> None:
         if self.read_only:
@@ -432,12 +463,21 @@ class SimDisk:
         if self._used() + size > self.total_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), key)
 
-    def _flush_fails(self, path: str) -> bool:
+    def _sync_may_fail(self, path: str, inode: SimFile) -> None:
+        """A sync that fails has lost all that was dirty, not only the part that it was asked for."""
+        number = self._flush_error(path)
+        if number:
+            for page in inode.dirty_pages():
+                inode.lose_page(page)
+            inode.sync_failed = True
+            raise SyncFailedError(number, os.strerror(number), path)
+
+    def _flush_error(self, path: str) -> int:
         for place, (pattern, times) in enumerate(self._failing_flushes):
             if times > 0 and fnmatch.fnmatch(path, pattern):
                 self._failing_flushes[place] = (pattern, times - 1)
-                return True
-        return False
+                return errno.EIO
+        return self.faults("flush", path)
 
     def _inode(self, key: str) -> SimFile:
         inode = self._files.get(key)
@@ -475,8 +515,7 @@ class SimDisk:
 
     def _sync_whole(self, key: str) -> None:
         inode = self._files[key]
-        if self._flush_fails(key):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), key)
+        self._sync_may_fail(key, inode)
         inode.make_durable()
 
     def _write_back_some(self) -> None:

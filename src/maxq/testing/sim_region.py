@@ -14,6 +14,8 @@ class RegionDisk(Protocol):
 
     def write_again_inode(self, inode: SimFile, start: int, end: int) -> None: ...
 
+    def put_bytes(self, path: str, inode: SimFile, position: int, data: memoryview) -> None: ...
+
     def allocate_inode(self, path: str, inode: SimFile, start: int, end: int) -> None: ...
 
     def unlock(self, path: str) -> None: ...
@@ -38,9 +40,7 @@ class SimMappedRegion:
             self._disk.flush_inode(self._path, self._inode, start, end)
 
     def write(self, position: int, data: memoryview) -> None:
-        self._disk.check_alive()
-        self._view[position : position + len(data)] = data
-        self._inode.modified(position, position + len(data))
+        self._disk.put_bytes(self._path, self._inode, position, data)
 
     def write_again(self, start: int, end: int) -> None:
         self._disk.write_again_inode(self._inode, start, end)
