@@ -8,17 +8,16 @@ Source:
     store/kv/CompactionLog.java.
 """
 
-import errno
 import logging
 from collections.abc import Callable, Collection, Iterator
 from hashlib import md5
 from typing import NamedTuple
 
-from maxq.errors import StoreRefusedError
+from maxq.errors import RemoteProtocolError, StoreRefusedError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.message import decode_record
+from maxq.protocol.message import MessageExt, decode_record
 from maxq.protocol.message_const import PROPERTY_KEYS
-from maxq.store.compaction.replacement import COMPACTING, QueueFolders, Replacement, committed
+from maxq.store.compaction.replacement import QueueFolders, Replacement, committed, folder_of
 from maxq.store.compaction.segment import UNIT_SIZE, CompactUnit, Segment
 from maxq.store.mapped_file_queue import is_offset_name
 from maxq.store.store_context import StoreContext
@@ -49,6 +48,15 @@ class _Wanted(NamedTuple):
     test: Callable[[memoryview], bool] | None
 
 
+@dataclass(slots=True)
+class _Replacing:
+    """A replacement that has begun; `is_taken`: readers have the new segments."""
+
+    closed: list[Segment]
+    replacement: Replacement
+    is_taken: bool = False
+
+
 class CompactionLog:
     """One queue.
 
@@ -65,6 +73,7 @@ class CompactionLog:
         self._sizes = SegmentSizes.of(config.compaction_mapped_file_size, config.compaction_cq_mapped_file_size)
         self._segments: list[Segment] = []
         self._unflushed: set[Segment] = set()
+        self._replacing: _Replacing | None = None
         self.next_offset = 0
 
     # --- loading ---
@@ -81,11 +90,11 @@ class CompactionLog:
         disk = self._context.disk
         interrupted = committed(disk, self.folders)
         if interrupted is not None:
+            interrupted.commit(disk)  # a process that was killed may have left it in the system's memory only
             interrupted.finish(disk)
             self.position = max(self.position, interrupted.position)
             interrupted.forget(disk)
-        for folder in (self.folders.log, self.folders.units):
-            disk.delete_tree(folder / COMPACTING)
+        self.folders.delete_uncommitted(disk)
         is_whole = True
         for base in self._bases():
             segment = self._existing(base)
@@ -109,6 +118,7 @@ class CompactionLog:
     def _verify(self, segment: Segment) -> bool:
         before = segment.count
         segment.load(verify=True)
+        self._unflushed.add(segment)
         if segment.count < before:
             log.warning(
                 "%s: %d of %d messages are whole, the others are copied again", segment.log_path, segment.count, before
@@ -119,10 +129,12 @@ class CompactionLog:
         if segment.count:
             self._segments.append(segment)
         else:
+            self._unflushed.discard(segment)
             self._drop(segment)
 
     def _set_end(self) -> None:
         self.next_offset = self._segments[-1].last_offset + 1 if self._segments else 0
+        self.position = min(self.position, self.next_offset - 1)  # what comes again is compacted again
 
     def cut(self, offset: int) -> None:
         """Forget messages at or behind `offset`: a crash took them from the log they were copied from. Blocks."""
@@ -168,19 +180,27 @@ class CompactionLog:
     # --- writing ---
 
     def append(self, record: memoryview, tags_code: int, queue_offset: int) -> None:
-        """Copy the record at `next_offset` or behind it. A record without keys is passed over: nothing could replace
-        it.
+        """Copy the record at `next_offset` or behind it. A record without keys is passed over, for nothing could
+        replace it, and so is one that cannot be read.
 
         Raises:
             OSError: no room; the same record comes again.
         """
-        message = decode_record(record)
-        if message.properties.get(PROPERTY_KEYS):
+        message = self._decoded(record, queue_offset)
+        if message is not None and message.properties.get(PROPERTY_KEYS):
             if len(record) > self._sizes.log - 8:
                 log.error("a message of %d bytes of %s does not fit a segment", len(record), self.folders.topic)
             else:
                 self._writable(len(record)).append(record, tags_code, message.store_timestamp)
         self.next_offset = queue_offset + 1
+
+    def _decoded(self, record: memoryview, queue_offset: int) -> MessageExt | None:
+        try:
+            return decode_record(record)
+        except RemoteProtocolError as error:
+            log.error("%s-%d: message %d cannot be read and is left out: %s",
+                      self.folders.topic, self.folders.queue_id, queue_offset, error)  # fmt: skip
+            return None
 
     def _writable(self, size: int) -> Segment:
         last = self._segments[-1] if self._segments else None
@@ -211,7 +231,7 @@ class CompactionLog:
     @property
     def min_offset(self) -> int:
         """Of the oldest message that is kept; `next_offset` without one."""
-        return self._segments[0].first_offset if self._segments else self.next_offset
+        return next((segment.first_offset for segment in self._segments if segment.count), self.next_offset)
 
     def get_message(
         self,
@@ -291,21 +311,26 @@ class CompactionLog:
 
     # --- compaction ---
 
+    @property
+    def is_replacing(self) -> bool:
+        """A replacement has begun and is not at its end: call `finish`, `take_over`, `forget`, in this order."""
+        return self._replacing is not None
+
     def plan(self) -> list[Segment]:
         """The segments to compact; empty if there is nothing new in those that are closed."""
         closed = self._segments[:-1]
         return closed if closed and closed[-1].last_offset > self.position else []
 
-    def rewrite(self, closed: list[Segment]) -> tuple[Replacement, list[Segment]]:
-        """Write what stays of closed segments beside them, durably, and commit to it. Blocks; touches nothing that
-        the loop uses.
+    def rewrite(self, closed: list[Segment]) -> Replacement:
+        """Write what stays of closed segments beside them, durably. Blocks; touches nothing that the loop uses.
 
         Returns:
-            What `take_over` needs.
+            What `begin` needs.
         """
+        assert not self.is_replacing, "one replacement at a time: the last one's folder may count already"
         disk = self._context.disk
-        for folder in (self.folders.log, self.folders.units):
-            disk.delete_tree(folder / COMPACTING)
+        self.folders.delete_uncommitted(disk)
+        position = closed[-1].last_offset
         newest = self._newest(closed)
         made: list[Segment] = []
         for segment in closed:
@@ -316,29 +341,14 @@ class CompactionLog:
                 if not made or not made[-1].has_room(unit.size):
                     if made:
                         made[-1].close()
-                    made.append(self._segment(len(made) * self._sizes.log, COMPACTING))
+                    made.append(self._segment(len(made) * self._sizes.log, folder_of(position)))
                 made[-1].append(record, unit.tags_code, unit.store_timestamp)
         for segment in made:
             segment.close()
             segment.flush()
             segment.release()
-        bases = tuple(segment.base for segment in made)
-        replacement = Replacement(
-            self.folders, tuple(segment.base for segment in closed), bases, closed[-1].last_offset
-        )
-        replacement.commit(disk)
-        try:
-            replacement.finish(disk)
-        except OSError as error:
-            raise OSError(
-                errno.EIO, f"the files of {self.folders.log} are half replaced, a start ends it: {error}"
-            ) from error
-        fresh = []
-        for base in bases:
-            segment = self._segment(base)
-            segment.load(verify=False)
-            fresh.append(segment)
-        return replacement, fresh
+        old, new = tuple(segment.base for segment in closed), tuple(segment.base for segment in made)
+        return Replacement.of_written(disk, self.folders, old, new, position)
 
     def _newest(self, closed: list[Segment]) -> dict[bytes, int]:
         """Of each key in what was not compacted yet, the newest message offset."""
@@ -346,22 +356,55 @@ class CompactionLog:
         for segment in closed:
             for unit in segment.units(segment.find(self.position + 1)):
                 record = segment.record(unit)
-                if record is not None:
-                    newest[_key(decode_record(record).properties[PROPERTY_KEYS])] = unit.offset
+                message = None if record is None else self._decoded(record, unit.offset)
+                if message is not None:
+                    newest[_key(message)] = unit.offset
         return newest
 
-    @staticmethod
-    def _stays(record: memoryview, unit: CompactUnit, newest: dict[bytes, int]) -> bool:
-        message = decode_record(record)
-        return len(message.body) > 0 and unit.offset >= newest.get(_key(message.properties[PROPERTY_KEYS]), -1)
+    def _stays(self, record: memoryview, unit: CompactUnit, newest: dict[bytes, int]) -> bool:
+        message = self._decoded(record, unit.offset)
+        return message is not None and len(message.body) > 0 and unit.offset >= newest.get(_key(message), -1)
 
-    def take_over(self, closed: list[Segment], replacement: Replacement, fresh: list[Segment]) -> None:
-        """Read the rewritten segments from now on."""
-        self._segments[: len(closed)] = fresh
-        self._unflushed.difference_update(closed)
-        self.position = replacement.position
-        for segment in closed:
-            segment.release()
+    def begin(self, closed: list[Segment], replacement: Replacement) -> None:
+        """What `rewrite` wrote takes the place of closed segments."""
+        self._replacing = _Replacing(closed, replacement)
+
+    def finish(self) -> list[Segment]:
+        """Replace the files. Blocks; readers go on in the old ones. Call it again if it raises OSError.
+
+        Returns:
+            The new segments; none if `take_over` has them already.
+        """
+        replacing = self._replacing
+        assert replacing is not None
+        if replacing.is_taken:
+            return []
+        disk = self._context.disk
+        replacing.replacement.commit(disk)
+        replacing.replacement.finish(disk)
+        fresh = [self._segment(base) for base, _, _ in replacing.replacement.new]
+        for segment in fresh:
+            segment.load(verify=False)
+        return fresh
+
+    def take_over(self, fresh: list[Segment]) -> int:
+        """Read the rewritten segments from now on. Returns the position to be stored before `forget`."""
+        replacing = self._replacing
+        assert replacing is not None
+        if not replacing.is_taken:
+            replacing.is_taken = True
+            self._segments[: len(replacing.closed)] = fresh
+            self._unflushed.difference_update(replacing.closed)
+            self.position = replacing.replacement.position
+            for segment in replacing.closed:
+                segment.release()
+        return replacing.replacement.position
+
+    def forget(self) -> None:
+        """The replacement is at its end. Blocks. Call it again if it raises OSError."""
+        assert self._replacing is not None
+        self._replacing.replacement.forget(self._context.disk)
+        self._replacing = None
 
     # --- the end ---
 
@@ -375,12 +418,12 @@ class CompactionLog:
         """Delete everything. Blocks."""
         self.release()
         disk = self._context.disk
+        if disk.exists(self.folders.replacing):  # first: it would speak of the files of a topic of the same name
+            disk.delete(self.folders.replacing)
         for folder in (self.folders.log, self.folders.units):
             disk.delete_tree(folder)
-        if disk.exists(self.folders.replacing):
-            disk.delete(self.folders.replacing)
 
 
-def _key(keys: str) -> bytes:
+def _key(message: MessageExt) -> bytes:
     """Keys may be long, and there may be millions of them."""
-    return md5(keys.encode(), usedforsecurity=False).digest()
+    return md5(message.properties[PROPERTY_KEYS].encode(), usedforsecurity=False).digest()

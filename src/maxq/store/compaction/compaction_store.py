@@ -16,13 +16,13 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
+from maxq.errors import StoreRefusedError
 from maxq.protocol.message import decode_record
 from maxq.store.commit_log import CommitLog
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.replacement import QueueFolders
 from maxq.store.compaction.segment import Segment
 from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.disk_room import lacks_room
 from maxq.store.store_context import StoreContext
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 from maxq.store.tails_cy import jhash
@@ -51,6 +51,7 @@ class CompactionStore:
     Attributes:
         topics: the compaction topics there are; the broker keeps it.
         compactions: compactions done since start.
+        failures: topic and queue id → why a queue waits.
     """
 
     def __init__(self, context: StoreContext, commit_log: CommitLog, queues: ConsumeQueueStore) -> None:
@@ -67,6 +68,7 @@ class CompactionStore:
         self._lock = asyncio.Lock()  # flushing, compaction and deletion exclude each other
         self.topics: set[str] = set()
         self.compactions = 0
+        self.failures: dict[tuple[str, int], str] = {}
 
     # --- life ---
 
@@ -104,45 +106,41 @@ class CompactionStore:
         return found
 
     def close(self) -> bool:
-        """Flush and give up everything. Blocks.
-
-        Returns:
-            False: the disk refused, the next start has to look at what there is.
-        """
-        try:
-            for found in self._logs.values():
-                _flush_all(found.take_unflushed())
-            is_durable = True
-        except OSError as error:
-            log.error("compacted queues could not be flushed at shutdown: %s", error)
-            is_durable = False
+        """Flush and give up everything. Blocks. False if a queue could not be flushed: the exit is not a clean one."""
+        complete = True
         for found in self._logs.values():
+            try:
+                _flush_all(found.take_unflushed())
+            except OSError as error:
+                complete = False
+                log.error("%s cannot be flushed: %s", found.folders.log, error)
             found.release()
         self._logs.clear()
-        return is_durable
+        return complete
 
     async def run(self) -> None:
-        """Copy, flush and compact until cancelled."""
+        """Copy, flush and compact until cancelled. A queue whose files the disk refuses waits; the others go on."""
         while True:
             await asyncio.sleep(_ROUND_MS / 1000)
-            try:
-                await self._round()
-            except OSError as error:
-                if not lacks_room(error):
-                    raise
-                log.warning("compaction topics wait for room on the disk: %s", error)
+            for topic in sorted(self.topics):
+                for queue in self._queues.of_topic(topic):
+                    await self._serve(topic, queue.queue_id)
 
-    async def _round(self) -> None:
-        now_ms = self._context.clock.monotonic_ms()
-        interval_ms = self._context.config.compaction_schedule_internal
-        for topic in sorted(self.topics):
-            for queue in self._queues.of_topic(topic):
-                key = (topic, queue.queue_id)
-                await self._catch_up_slowly(*key)
-                await self._flush(*key)
-                if now_ms >= self._due_ms.setdefault(key, now_ms + interval_ms):
-                    self._due_ms[key] = now_ms + interval_ms
-                    await self.compact(*key)
+    async def _serve(self, topic: str, queue_id: int) -> None:
+        key = (topic, queue_id)
+        try:
+            await self._catch_up_slowly(*key)
+            await self._flush(*key)
+            now_ms, interval_ms = self._context.clock.monotonic_ms(), self._context.config.compaction_schedule_internal
+            if now_ms >= self._due_ms.setdefault(key, now_ms + interval_ms):
+                self._due_ms[key] = now_ms + interval_ms
+                await self.compact(*key)
+        except (OSError, StoreRefusedError) as error:
+            if self.failures.get(key) != str(error):
+                log.error("compaction of %s-%d waits and is tried again: %s", *key, error)
+            self.failures[key] = str(error)
+        else:
+            self.failures.pop(key, None)
 
     async def _catch_up_slowly(self, topic: str, queue_id: int) -> None:
         for _ in iter(lambda: self.catch_up(topic, queue_id), False):
@@ -268,24 +266,33 @@ class CompactionStore:
     # --- compaction ---
 
     async def compact(self, topic: str, queue_id: int) -> bool:
-        """Compact one queue now; False if there was nothing to gain."""
+        """Compact one queue now, after a replacement that could not be finished has been; False if there was nothing
+        to gain. OSError or StoreRefusedError if the disk refuses: what is kept is kept, and it is tried again."""
         async with self._lock:
             found = self._logs.get((topic, queue_id))
+            if found is not None and found.is_replacing:
+                await self._replace(found)
             closed = [] if found is None else found.plan()
             if found is None or not closed:
                 return False
             began_ms, before = self._context.clock.monotonic_ms(), sum(segment.count for segment in closed)
-            replacement, fresh = await self._context.jobs.run(found.rewrite, closed)
-            found.take_over(closed, replacement, fresh)
-            self._positions[f"{topic}_{queue_id}"] = replacement.position
-            await self._context.jobs.run(self._write_positions)
-            await self._context.jobs.run(replacement.forget, self._context.disk)
+            found.begin(closed, await self._context.jobs.run(found.rewrite, closed))
+            after = await self._replace(found)
         self.compactions += 1
         log.info(
-            "%s-%d compacted: %d messages became %d within %d ms", topic, queue_id, before,
-            sum(segment.count for segment in fresh), self._context.clock.monotonic_ms() - began_ms,
+            "%s-%d compacted: %d messages became %d within %d ms", topic, queue_id, before, after,
+            self._context.clock.monotonic_ms() - began_ms,
         )  # fmt: skip
         return True
+
+    async def _replace(self, found: CompactionLog) -> int:
+        """Bring a replacement that has begun to its end; how many messages the new segments have."""
+        fresh = await self._context.jobs.run(found.finish)
+        position = found.take_over(fresh)
+        self._positions[f"{found.folders.topic}_{found.folders.queue_id}"] = position
+        await self._context.jobs.run(self._write_positions)
+        await self._context.jobs.run(found.forget)
+        return sum(segment.count for segment in fresh)
 
     def _write_positions(self) -> None:
         body = json.dumps({"queueOffsetMap": dict(self._positions)})

@@ -66,6 +66,9 @@ class Segment:
         self._log_size = log_size
         self._most = unit_size // UNIT_SIZE - 1  # the last place is for the closing unit
         self._allocated = 0
+        self._is_closed = False
+        self._durable = (0, 0)  # wrote and count of the last flush
+        self._is_suspect = False  # what lies behind may be shown by the system and be lost all the same
         self.wrote = 0
         self.count = 0
 
@@ -74,7 +77,7 @@ class Segment:
 
         Args:
             verify: compare each with its record and the record with its CRC; the first that does not fit, and all
-                behind it, are forgotten.
+                behind it, are forgotten. What is left is durable when `flush` has written it again.
         """
         view = self._units.view
         self.count = self.wrote = 0
@@ -87,6 +90,9 @@ class Segment:
             self.count += 1
             self.wrote += size
         self._allocated = self.wrote
+        self._is_suspect = verify
+        if not verify:
+            self._durable = (self.wrote, self.count)
         place = self.count * UNIT_SIZE
         if verify and bytes(view[place : place + UNIT_SIZE]) not in (_END_UNIT, bytes(UNIT_SIZE)):
             clear(self._units, place, len(view))
@@ -96,6 +102,7 @@ class Segment:
         self.count = self.find(offset)
         last = self._unit(self.count - 1) if self.count else None
         self.wrote = self._allocated = 0 if last is None else last.position + last.size
+        self._durable = (min(self._durable[0], self.wrote), min(self._durable[1], self.count))
         clear(self._units, self.count * UNIT_SIZE, len(self._units.view))
 
     def _is_whole(self, position: int, size: int, offset: int) -> bool:
@@ -149,6 +156,7 @@ class Segment:
             _BLANK.pack_into(self._log.view, self.wrote, self._log_size - self.wrote, BLANK_MAGIC)
         place = self.count * UNIT_SIZE
         self._units.view[place : place + UNIT_SIZE] = _END_UNIT
+        self._is_closed = True
 
     def find(self, offset: int) -> int:
         """Index of the first unit at or behind a message offset; `count` if there is none."""
@@ -190,9 +198,22 @@ class Segment:
         return view if _OFFSET.unpack_from(view, _QUEUE_OFFSET_AT)[0] == unit.offset else None
 
     def flush(self) -> None:
-        """Make all of it durable. Blocks."""
-        self._log.flush(0, min(self._log_size, self.wrote + _BLANK.size))
-        self._units.flush(0, (self.count + 1) * UNIT_SIZE)
+        """Make all of it durable. Blocks; may run in another thread than the appends.
+
+        Raises:
+            OSError: the disk refuses. The next call writes again what this one did not make durable.
+        """
+        wrote, count, is_closed = self.wrote, self.count, self._is_closed
+        log_end = min(self._log_size, wrote + _BLANK.size) if is_closed else wrote
+        unit_end = (count + is_closed) * UNIT_SIZE
+        if self._is_suspect:
+            self._log.write_again(self._durable[0], log_end)
+            self._units.write_again(self._durable[1] * UNIT_SIZE, unit_end)
+        self._is_suspect = True
+        self._log.flush(0, log_end)
+        self._units.flush(0, unit_end)
+        self._is_suspect = False
+        self._durable = (wrote, count)
 
     def release(self) -> None:
         """Give up the mappings; slices that readers hold stay valid."""

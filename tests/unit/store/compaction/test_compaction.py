@@ -255,55 +255,6 @@ def test_messages_the_log_has_lost_are_forgotten(tmp_path: Path) -> None:
     store.close()
 
 
-class Crash(Exception):
-    """The process dies here."""
-
-
-@pytest.mark.parametrize("step", range(12))
-async def test_a_crash_at_any_step_of_a_replacement_loses_nothing(
-    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = compacting(tmp_path)
-    fill(store)
-    rows = kept(store)
-    found = store.compaction.current("T", 0)
-    assert found is not None
-    last = found.plan()[-1].last_offset
-    steps = 0
-
-    def dying(method: str) -> None:
-        disk = store._context.disk
-        real = getattr(disk, method)
-
-        def call(*args: Any) -> Any:
-            nonlocal steps
-            steps += 1
-            if steps > step:
-                raise Crash
-            return real(*args)
-
-        monkeypatch.setattr(disk, method, call)
-
-    for method in ("replace", "rename", "delete", "delete_tree"):
-        dying(method)
-    died = False
-    try:
-        found.rewrite(found.plan())
-    except Crash:
-        died = True
-    monkeypatch.undo()
-    crash(store)
-    again = compacting(tmp_path)
-    after = kept(again)
-    assert newest(after) == newest(rows)
-    if (tmp_path / "compaction").joinpath("position-checkpoint").exists() or not died:
-        assert len(after) < len(rows)
-    assert [row for row in after if row[0] > last] == [row for row in rows if row[0] > last]
-    assert not list((tmp_path / "compaction").glob("replacing-*"))
-    assert not list((tmp_path / "compaction").rglob("compacting"))
-    again.close()
-
-
 async def test_tags_and_property_tests_filter(tmp_path: Path) -> None:
     store = compacting(tmp_path)
     for number in range(6):
@@ -424,18 +375,6 @@ def test_unreadable_positions_only_cost_work(tmp_path: Path) -> None:
     again = compacting(tmp_path)
     assert kept(again) == rows
     again.close()
-
-
-def test_a_replacement_says_what_it_replaces(tmp_path: Path) -> None:
-    store = new_store(config_at(tmp_path))
-    folders = QueueFolders(store._context.root / "compaction", "T", 3)
-    Replacement(folders, (0, 4_600), (0,), 17).commit(store._context.disk)
-    text = (tmp_path / "compaction/replacing-T-3.json").read_text()
-    assert json.loads(text) == {"old": [0, 4_600], "new": [0], "position": 17}
-    log = CompactionLog(store._context, folders, -1)
-    log.load(clean_exit=True)
-    assert log.position == 17
-    assert not (tmp_path / "compaction/replacing-T-3.json").exists()
 
 
 def test_a_segment_takes_no_more_than_fits(tmp_path: Path) -> None:
