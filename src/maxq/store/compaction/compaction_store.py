@@ -122,9 +122,12 @@ class CompactionStore:
         """Copy, flush and compact until cancelled. A queue whose files the disk refuses waits; the others go on."""
         while True:
             await asyncio.sleep(_ROUND_MS / 1000)
-            for topic in sorted(self.topics):
-                for queue in self._queues.of_topic(topic):
-                    await self._serve(topic, queue.queue_id)
+            await self._round()
+
+    async def _round(self) -> None:
+        for topic in sorted(self.topics):
+            for queue in self._queues.of_topic(topic):
+                await self._serve(topic, queue.queue_id)
 
     async def _serve(self, topic: str, queue_id: int) -> None:
         key = (topic, queue_id)

@@ -1,10 +1,10 @@
 """Replacement: segments of a queue give way to what compaction made of them, all at once, whatever fails or crashes.
 
 The new segments are written beside the old ones, in a folder of their own, `compacting-<position>`, and made durable.
-Then one file says that they count, `compaction/replacing-<topic>-<queue id>.json`: it names the folder and the check sums
-of its files. From that moment this process, or the next start, brings the replacement to its end before another one
-begins: files are renamed, old ones deleted, the file goes. (Java renames file by file, and refuses to load when that was
-interrupted.)
+Then one file says that they count, `compaction/replacing-<topic>-<queue id>.json`: it names the folder and the check
+sums of its files. From that moment this process, or the next start, brings the replacement to its end before another
+one begins: files are renamed, old ones deleted, the file goes. (Java renames file by file, and refuses to load when
+that was interrupted.)
 
 Each step may be done again, and is when a later one failed: one that raised may have happened all the same.
 """

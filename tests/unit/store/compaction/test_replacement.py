@@ -37,9 +37,9 @@ def opened(world: SimWorld) -> MessageStore:
     return store
 
 
-def fill(store: MessageStore, rounds: int) -> None:
+def fill(store: MessageStore, rounds: int, first_key: int = 0) -> None:
     for number in range(rounds):
-        for key in range(KEYS):
+        for key in range(first_key, first_key + KEYS):
             assert store.put_message(message(body=b"%d-%d-%s" % (key, number, b"x" * 100), KEYS=f"key-{key}")).ok
 
 
@@ -81,6 +81,26 @@ class FailsOnce:
         return self._number if fails else 0
 
 
+class DiesAt:
+    """The process dies, or the machine, at the call of this number to files of compaction."""
+
+    def __init__(self, disk: SimDisk, call: int, *, kills: bool) -> None:
+        self._disk = disk
+        self._left = call
+        self._kills = kills
+
+    def __call__(self, kind: str, path: str) -> int:
+        if is_compaction(path):
+            self._left -= 1
+            if self._left < 0:
+                if self._kills:
+                    self._disk.kill_process()
+                else:
+                    self._disk.cut_power()
+                raise PowerLoss
+        return 0
+
+
 def prepared(clock: SimClock) -> tuple[SimDisk, Kept]:
     """A store with something to compact, and what a reader gets of it."""
     disk = SimDisk(SimRng(1), clock, write_back=0.0, kill_keeps_cache=True)
@@ -117,13 +137,13 @@ def after_a_start(disk: SimDisk, clock: SimClock, rows: Kept, **expected: Any) -
         store = opened(world)
         found = kept(store)
         assert newest(found) == newest(rows)
-        assert not world.disk.paths("*replacing-*") and not world.disk.paths("*compacting-*")
+        assert not world.disk.paths("*replacing-*.json") and not world.disk.paths("*compacting-*")
         await compacts(store)
         again = kept(store)
         assert newest(again) == newest(rows)
         assert len(again) < len(rows)
         fill(store, 1)
-        assert len(newest(kept(store))) == KEYS
+        assert newest(kept(store)).keys() == newest(rows).keys()
         await store.shutdown()
 
     run_simulation(main, seed=2, disk=disk, clock=clock)
@@ -142,9 +162,8 @@ def test_whichever_call_is_the_last_one_no_key_is_lost(kills: bool) -> None:
             nonlocal ended
             store = opened(world)
             store.compaction.current("T", 0)
-            world.disk.cut_power_after(number, process_only=kills)
+            world.disk.faults = DiesAt(world.disk, number, kills=kills)
             assert await store.compaction.compact("T", 0)
-            world.disk.cut_power_after(0)
             ended = True
             world.disk.cut_power()
             raise PowerLoss
@@ -176,6 +195,7 @@ def test_whichever_call_fails_no_key_is_lost(number: int, ending: str) -> None:
             except OSError:
                 assert newest(kept(store)) == newest(rows)
             if ending == "goes on":
+                world.disk.faults = lambda kind, path: 0
                 fill(store, ROUNDS)
                 await compacts(store)  # what was begun is finished, then the rest
                 assert newest(kept(store)) == {key: (offset + ROUNDS * KEYS, body)
@@ -199,7 +219,8 @@ def test_whichever_call_fails_no_key_is_lost(number: int, ending: str) -> None:
     assert until_the_last_call(life) > 20
 
 
-def test_a_replacement_that_could_not_be_forgotten_is_not_mixed_with_the_next_one() -> None:
+@pytest.mark.parametrize("kills", [True, False], ids=["kill", "power loss"])
+def test_a_replacement_that_could_not_be_forgotten_is_not_mixed_with_the_next_one(kills: bool) -> None:
     """The disk is full while positions are written, has room again, and the next compaction is killed at any call."""
     clock = SimClock()
     start, rows = prepared(clock)
@@ -217,10 +238,10 @@ def test_a_replacement_that_could_not_be_forgotten_is_not_mixed_with_the_next_on
             with pytest.raises(OSError, match="No space"):
                 await store.compaction.compact("T", 0)
             world.disk.faults = lambda kind, path: 0
-            fill(store, ROUNDS)
+            fill(store, ROUNDS, first_key=KEYS)
             after.extend(kept(store))
             await store.flush()
-            world.disk.cut_power_after(number, process_only=True)
+            world.disk.faults = DiesAt(world.disk, number, kills=kills)
             await store.compaction.compact("T", 0)
             ended = True
             world.disk.kill_process()
