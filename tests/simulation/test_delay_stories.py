@@ -1,11 +1,15 @@
 """Stories of messages that wait while clocks jump and brokers die, and every seed that ever failed."""
 
+import contextlib
 from collections import Counter
+from functools import partial
+from typing import Any
 
 import pytest
 
 from maxq.protocol import message_const as const
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.store_results import PutMessageResult
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
@@ -74,6 +78,60 @@ def test_a_delivered_message_that_was_lost_comes_again_though_later_ones_are_the
             run_simulation(goes_on, seed=2, disk=disk, clock=clock)
         disk = disk.boot()
         assert sorted(came) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("ending", ["shutdown", "kill"])
+def test_a_message_that_a_failure_of_ours_keeps_back_delays_no_other_and_comes_once_when_that_is_over(
+    ending: str,
+) -> None:
+    clock = SimClock()
+    disk = SimDisk(SimRng(1), clock, kill_keeps_cache=True)
+    came: list[list[bytes]] = []
+
+    def fails(node: DelayNode) -> None:
+        plainly, put = node.store.plain_writer.append_copy, node.store.put_message
+
+        def append_copy(record: memoryview, *others: Any) -> int:
+            if b"bad" in bytes(record):
+                raise RuntimeError("a bug of ours")
+            return plainly(record, *others)
+
+        def put_message(message: MessageExtBrokerInner) -> PutMessageResult:
+            if message.topic == TOPIC and message.body == b"bad":
+                raise RuntimeError("a bug of ours")
+            return put(message)
+
+        node.store.plain_writer.append_copy = append_copy  # type: ignore[method-assign]
+        node.store.put_message = put_message  # type: ignore[method-assign]
+
+    async def life(world: SimWorld, bodies: tuple[bytes, ...], *, is_mended: bool) -> None:
+        node = DelayNode(world, world.disk, message_delay_level="1s", flush_disk_type="SYNC_FLUSH")
+        await node.open()
+        if not is_mended:
+            fails(node)
+        for body in bodies:
+            properties = {const.PROPERTY_DELAY_TIME_LEVEL: "1", const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: "K"}
+            message = MessageExtBrokerInner(
+                TOPIC, 0, body, properties, born_timestamp=clock.wall_ms(), born_host=bytes(8)
+            )
+            result = node.put(message)
+            assert result is not None and result.ok
+        await node.sleep_ms(75_000)
+        came.append([message.body for message in node.delivered()])
+        if ending == "shutdown":
+            await node.close()
+        else:
+            world.disk.kill_process()
+            raise PowerLoss
+
+    with small_wheel():
+        for bodies, is_mended in (((b"1", b"bad", b"2"), False), ((b"3",), False), ((b"4",), True), ((b"5",), True)):
+            with contextlib.suppress(PowerLoss):
+                run_simulation(partial(life, bodies=bodies, is_mended=is_mended), seed=1, disk=disk, clock=clock)
+            disk = disk.boot()
+    assert came[:2] == [[b"1", b"2"], [b"1", b"2", b"3"]]
+    assert sorted(came[2]) == [b"1", b"2", b"3", b"4", b"bad"]
+    assert sorted(came[3]) == [b"1", b"2", b"3", b"4", b"5", b"bad"]
 
 
 def test_the_clock_did_everything() -> None:

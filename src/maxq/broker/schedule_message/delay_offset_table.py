@@ -20,6 +20,7 @@ class DelayOffsetTable:
     Attributes:
         physical_offset: what the file said: deliveries below this place of the log are in the table; None if it did
             not say.
+        postponed: (level, queue offset) below the level's offset of what could not be delivered yet.
     """
 
     def __init__(self, clock: Clock, version_step: Callable[[], int]) -> None:
@@ -30,6 +31,7 @@ class DelayOffsetTable:
         self._version = DataVersion()
         self._changes = 0
         self.physical_offset: int | None = None
+        self.postponed: set[tuple[int, int]] = set()
 
     def offset(self, level: int) -> int:
         return self._offsets.get(level, 0)
@@ -38,11 +40,27 @@ class DelayOffsetTable:
         """Level → offset, of levels that have one."""
         return dict(self._offsets)
 
+    def state(self) -> tuple[dict[int, int], set[tuple[int, int]]]:
+        """What the file would say: offsets, and what is postponed."""
+        return dict(self._offsets), set(self.postponed)
+
     def update(self, level: int, offset: int) -> None:
-        """Everything of this level below `offset` is delivered."""
-        if self._offsets.get(level) == offset:
-            return
-        self._offsets[level] = offset
+        """Everything of this level below `offset` is delivered, or postponed."""
+        if self._offsets.get(level) != offset:
+            self._offsets[level] = offset
+            self._changed()
+
+    def postpone(self, level: int, offset: int) -> None:
+        """This one could not be delivered, and others go before it."""
+        self.postponed.add((level, offset))
+        self._changed()
+
+    def settle(self, level: int, offset: int) -> None:
+        """It is delivered now, or given up."""
+        self.postponed.discard((level, offset))
+        self._changed()
+
+    def _changed(self) -> None:
         self._changes += 1
         if self._changes % max(1, self._version_step()) == 0:
             self._version = next_version(self._version, self._clock.wall_ms())
@@ -56,9 +74,14 @@ class DelayOffsetTable:
         read = DelayOffsetSerializeWrapper.decode(text)
         self._offsets = {level: max(0, offset) for level, offset in read.offset_table.items()}
         self.physical_offset = read.physical_offset
+        self.postponed = {(level, offset) for level, offsets in (read.postponed or {}).items() for offset in offsets}
         if read.data_version is not None:
             self._version = read.data_version
 
     def encode(self, physical_offset: int) -> bytes:
         """The file's text; every delivery below `physical_offset` is in the table."""
-        return DelayOffsetSerializeWrapper(dict(self._offsets), self._version, physical_offset).encode()
+        postponed: dict[int, list[int]] = {}
+        for level, offset in sorted(self.postponed):
+            postponed.setdefault(level, []).append(offset)
+        table = DelayOffsetSerializeWrapper(dict(self._offsets), self._version, physical_offset, postponed or None)
+        return table.encode()

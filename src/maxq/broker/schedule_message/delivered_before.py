@@ -33,8 +33,8 @@ class DeliveredBefore:
     """Brings a DelayOffsetTable up to what the log says.
 
     Attributes:
-        missed: (level, unit) of messages below the table's offsets whose delivery is not in the log. Each is due, for
-            one that was stored after it was delivered.
+        missed: (level, unit) of messages below the table's offsets whose delivery is not in the log: postponed ones,
+            and some that are due, for one that was stored after them was delivered.
     """
 
     def __init__(
@@ -56,6 +56,10 @@ class DeliveredBefore:
         Returns:
             How many deliveries were found that the table did not know.
         """
+        for level, offset in sorted(self._table.postponed):
+            found_unit = self._queue_of(level).unit(offset)
+            if found_unit is not None:
+                self.missed.append((level, DelayedUnit(offset, *found_unit)))
         start = self._start()
         if start is None:
             return 0
@@ -80,6 +84,7 @@ class DeliveredBefore:
             for level in self._levels
             if (unit := self._queue_of(level).unit(self._table.offset(level))) is not None
         ]
+        first += [unit.physical_offset for _, unit in self.missed]
         if not first or self._table.physical_offset is None:
             return min(first, default=None)
         return self._table.physical_offset

@@ -4,10 +4,10 @@
     store busy, full, slave, unreachable tried again, after 100 ms, 200 ms … 5 s; the level waits, as every other would
     the message itself is refused        given up: logged with its place in the log, where it stays readable
     record gone or unreadable            given up
-    a failure of ours                    tried three times, 10 s apart, then given up
+    a failure of ours                    postponed: the level goes on, and the message is tried again and again
 
-So one message that cannot be delivered harms only itself. (Java tries a refused message for ever, and its level stands
-still; one that raises is passed over in silence.)
+So one message that cannot be delivered harms only itself, and none is given up for a failure of ours. (Java tries a
+refused message for ever, and its level stands still; one that raises is passed over in silence.)
 
 Source:
     broker/schedule/ScheduleMessageService.java (syncDeliver, deliverMessage, PutResultProcess).
@@ -16,7 +16,7 @@ Source:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit
 from maxq.broker.schedule_message.delayed_message import time_up
@@ -32,22 +32,28 @@ Put = Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
 
 _AGAIN_STEP: Final = 0.1  # seconds
 _AGAIN_MOST: Final = 5.0
-_AFTER_FAILURE: Final = 10.0
-_FAILURES_MOST: Final = 3
 #: The store has the message, whatever it says about disk and replicas.
 _STORED: Final = (PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT)
 _NEVER: Final = (
     PutMessageStatus.MESSAGE_ILLEGAL,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
-    PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
 )
+#: Others can be stored, and this one when an operator has changed something.
+_LATER: Final = (PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,)
+
+
+class Undelivered(NamedTuple):
+    """A message was not delivered: `is_final`, given up for what it is; else it is to be tried again later."""
+
+    reason: str
+    is_final: bool
 
 
 class Delivery:
     """One message of one level.
 
     Attributes:
-        tries: how often it failed so far.
+        tries: how often the store could not take it so far.
     """
 
     def __init__(self, level: int, unit: DelayedUnit, look: Callable[[int], MessageExt | None], put: Put) -> None:
@@ -58,34 +64,28 @@ class Delivery:
         self._put = put
         self.tries = 0
 
-    async def run(self) -> PutMessageResult | None:
+    async def run(self) -> PutMessageResult | Undelivered:
         """Deliver it. It suspends only where the put does, or to wait before another try.
 
         Returns:
-            What the store said; None if the message was given up.
+            What the store said, if it has the message.
         """
         while True:
             try:
-                message = self._message()
-                result = await self._put(message)
+                result = await self._put(self._message())
             except (MessageIllegalError, RemoteProtocolError) as error:
-                self._give_up(str(error))
-                return None
+                return self._given_up(str(error))
             except Exception as error:
-                self.tries += 1
                 log.exception("delivering %s failed", self)
-                if self.tries >= _FAILURES_MOST:
-                    self._give_up(f"{type(error).__name__}: {error}")
-                    return None
-                await asyncio.sleep(_AFTER_FAILURE)
-                continue
+                return Undelivered(f"{type(error).__name__}: {error}", is_final=False)
             if result.status in _STORED:
                 if self.tries:
                     log.info("%s is delivered, after %d tries", self, self.tries)
                 return result
             if result.status in _NEVER:
-                self._give_up(f"{result.status.name} {result.remark}")
-                return None
+                return self._given_up(f"{result.status.name} {result.remark}")
+            if result.status in _LATER:
+                return Undelivered(f"{result.status.name} {result.remark}", is_final=False)
             await self._wait(result)
 
     def _message(self) -> MessageExtBrokerInner:
@@ -102,8 +102,9 @@ class Delivery:
         self.tries += 1
         await asyncio.sleep(min(self.tries * _AGAIN_STEP, _AGAIN_MOST))
 
-    def _give_up(self, reason: str) -> None:
+    def _given_up(self, reason: str) -> Undelivered:
         log.error("%s is not delivered: %s", self, reason)
+        return Undelivered(reason, is_final=True)
 
     def __str__(self) -> str:
         unit = self._unit

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
-from maxq.broker.schedule_message.delivery import Delivery, Put
+from maxq.broker.schedule_message.delivery import Delivery, Put, Undelivered
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message import MessageExt
 from maxq.store.store_results import PutMessageResult
@@ -52,7 +52,8 @@ class DeliveryPorts(NamedTuple):
         look: decodes the record at a physical offset.
         put: stores here, or at another broker group.
         is_local: are messages stored here?
-        delivered: (level, next queue offset, result or None if given up); called in order.
+        delivered: (level, unit, result); called in order. What is not final it postpones.
+        has_room: can one more be postponed?
         plain: delivers plain ones of a slice; they are told to `delivered_together`.
         delivered_together: (level, next queue offset, messages, bytes).
     """
@@ -61,7 +62,8 @@ class DeliveryPorts(NamedTuple):
     look: Callable[[int], MessageExt | None]
     put: Put
     is_local: Callable[[], bool]
-    delivered: Callable[[int, int, PutMessageResult | None], None]
+    delivered: Callable[[int, DelayedUnit, PutMessageResult | Undelivered], None]
+    has_room: Callable[[], bool]
     plain: PlainWay
     delivered_together: Callable[[int, int, int, int], None]
 
@@ -69,7 +71,7 @@ class DeliveryPorts(NamedTuple):
 class _Pending(NamedTuple):
     unit: DelayedUnit
     delivery: Delivery
-    task: "asyncio.Task[PutMessageResult | None]"
+    task: "asyncio.Task[PutMessageResult | Undelivered]"
 
 
 class LevelDelivery:
@@ -119,14 +121,32 @@ class LevelDelivery:
             unit = self._queue.take_due()
             if unit is None:
                 break
-            stored = plain.deliver(unit.physical_offset) if is_possible else 0
+            stored = self._deliver_plainly(unit) if is_possible else 0
             if not stored:
                 self._tell(next_offset, count, size)
-                self._done(unit, await Delivery(self._level, unit, self._ports.look, self._ports.put).run())
+                self._done(unit, await self._deliver(self._delivery(unit)))
                 return True
             count, size, next_offset = count + 1, size + stored, unit.queue_offset + 1
         self._tell(next_offset, count, size)
         return count > 0
+
+    def _deliver_plainly(self, unit: DelayedUnit) -> int:
+        try:
+            return self._ports.plain.deliver(unit.physical_offset)
+        except Exception:  # a failure of ours may be one of this way only
+            log.exception("delayed message %d of level %d cannot be delivered plainly", unit.queue_offset, self._level)
+            return 0
+
+    def _delivery(self, unit: DelayedUnit) -> Delivery:
+        return Delivery(self._level, unit, self._ports.look, self._ports.put)
+
+    async def _deliver(self, delivery: Delivery) -> PutMessageResult | Undelivered:
+        """When it returns, the level may go on."""
+        while True:
+            result = await delivery.run()
+            if not isinstance(result, Undelivered) or result.is_final or self._ports.has_room():
+                return result
+            await asyncio.sleep(_AFTER_FAILURE)
 
     def _tell(self, next_offset: int, count: int, size: int) -> None:
         if count:
@@ -139,12 +159,12 @@ class LevelDelivery:
             unit = None if self._is_blocked() else self._queue.take_due()
             if unit is None:
                 return count > 0
-            delivery = Delivery(self._level, unit, self._ports.look, self._ports.put)
+            delivery = self._delivery(unit)
             if self._ports.config().enable_schedule_async_deliver:
-                self._pending.append(_Pending(unit, delivery, asyncio.create_task(delivery.run())))
+                self._pending.append(_Pending(unit, delivery, asyncio.create_task(self._deliver(delivery))))
             else:
                 await self._settle_all()
-                self._done(unit, await delivery.run())
+                self._done(unit, await self._deliver(delivery))
         return True
 
     def _is_blocked(self) -> bool:
@@ -168,8 +188,8 @@ class LevelDelivery:
             await asyncio.wait([self._pending[0].task])
             self._settle()
 
-    def _done(self, unit: DelayedUnit, result: PutMessageResult | None) -> None:
-        self._ports.delivered(self._level, unit.queue_offset + 1, result)
+    def _done(self, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:
+        self._ports.delivered(self._level, unit, result)
 
     async def _wait(self) -> None:
         """Until something may be due, or under way no longer."""

@@ -1,9 +1,11 @@
 """ScheduleMessageService: delivers what waits in SCHEDULE_TOPIC_XXXX, while this broker speaks for its group.
 
 A start reads delayOffset.json, moves its offsets into the queues, looks in the log for what was delivered since, and
-then lets every level run. The file is written every flushDelayOffsetInterval and at the end, never ahead of the log: a
-table that says "delivered" is written when the delivered messages are durable, and in a DLedger group, where slaves
-take over what was written last, when they are committed.
+then lets every level run. What a failure of ours kept from being delivered is postponed: tried again after 10 s, then
+twice as long each time, 10 minutes at most, and named in the file until it is delivered. The file is written every
+flushDelayOffsetInterval and at the end, never ahead of the log: a table that says "delivered" is written when the
+delivered messages are durable, and in a DLedger group, where slaves take over what was written last, when they are
+committed.
 
 Source:
     broker/schedule/ScheduleMessageService.java; store-format.md §15.
@@ -12,13 +14,13 @@ Source:
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
 from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
 from maxq.broker.schedule_message.delivered_before import DeliveredBefore
-from maxq.broker.schedule_message.delivery import Delivery, Put
+from maxq.broker.schedule_message.delivery import Delivery, Put, Undelivered
 from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
 from maxq.broker.schedule_message.plain_delivery import PlainDelivery
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
@@ -35,6 +37,10 @@ from maxq.store.store_results import PutMessageResult
 log = logging.getLogger(__name__)
 
 SERVICE_NAME: Final = "ScheduleMessageService"
+_POSTPONED_MOST: Final = 1_000  # then levels wait
+_POSTPONED_MS: Final = 10_000
+_POSTPONED_MOST_MS: Final = 600_000
+_POSTPONED_LOOK: Final = 1.0  # seconds
 _SEARCHED_MOST: Final = 256 * 1024 * 1024  # bytes of log that a start after a crash looks through, about
 
 
@@ -60,6 +66,14 @@ class ScheduleParts:
     on_failure: Callable[[str, BaseException], None]
 
 
+class _Postponed(NamedTuple):
+    """A message that could not be delivered: how often it was tried, and when it is again (monotonic clock)."""
+
+    unit: DelayedUnit
+    tries: int
+    due_ms: int
+
+
 class ScheduleMessageService:
     """A special service: `start` when this broker speaks for its group, `stop` when it no longer does.
 
@@ -75,7 +89,8 @@ class ScheduleMessageService:
         self._task: asyncio.Task[None] | None = None
         self._is_wanted = False
         self._is_loaded = False
-        self._written_offsets: dict[int, int] | None = None
+        self._written_state: tuple[object, object] | None = None
+        self._postponed: dict[tuple[int, int], _Postponed] = {}  # by level and queue offset
         self._written_end = 0
         self._written = b""
         self._term = 0  # of the leadership that delivers (LogMark)
@@ -130,11 +145,12 @@ class ScheduleMessageService:
     async def _run(self, before: "asyncio.Task[None] | None") -> None:
         if before is not None:
             await asyncio.wait([before])
-        self._is_loaded, self._written_offsets = False, None
+        self._is_loaded, self._written_state = False, None
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._load()
             tasks = [asyncio.create_task(level.run(), name=f"delay level {n}") for n, level in self._levels.items()]
+            tasks.append(asyncio.create_task(self._try_again_and_again(), name="postponed delayed messages"))
             await self._persist_again_and_again()
         finally:
             await _cancelled(tasks)
@@ -157,8 +173,11 @@ class ScheduleMessageService:
                 self._table.update(level, corrected)
         delivered = DeliveredBefore(self._parts.store, levels, self._queue, self._table)
         await delivered.find()
+        self._postponed, self._table.postponed = {}, set()
         for level, unit in delivered.missed:
-            await self._deliver_missed(level, unit)
+            log.warning("delayed message %d of level %d is delivered now: the log has what was delivered after it, and "
+                        "not the message", unit.queue_offset, level)  # fmt: skip
+            self._postpone(level, unit, "")
         ports = self._ports()
         for level in levels:
             queue = DelayLevelQueue(
@@ -168,13 +187,6 @@ class ScheduleMessageService:
         self._is_loaded = True
         self._written = self._table.encode(self._parts.store.max_physical_offset)
         self._parts.files.set_delay_offsets(self._encode)
-
-    async def _deliver_missed(self, level: int, unit: DelayedUnit) -> None:
-        """The table passes over this message: nothing may be written before it is delivered."""
-        log.warning("delayed message %d of level %d is delivered again: the log has what was delivered after it, and "
-                    "not the message", unit.queue_offset, level)  # fmt: skip
-        result = await Delivery(level, unit, self._parts.store.look_message_by_offset, self._parts.put).run()
-        self._delivered(level, self._table.offset(level), result)
 
     async def _read(self) -> None:
         """The file, else its backup; without either the log alone tells what was delivered."""
@@ -205,15 +217,51 @@ class ScheduleMessageService:
         parts = self._parts
         return DeliveryPorts(
             lambda: parts.settings.store, parts.store.look_message_by_offset, parts.put, parts.is_local,
-            self._delivered, PlainDelivery(parts.store), self._delivered_together,
+            self._delivered, lambda: len(self._postponed) < _POSTPONED_MOST, PlainDelivery(parts.store),
+            self._delivered_together,
         )  # fmt: skip
 
-    def _delivered(self, level: int, next_offset: int, result: PutMessageResult | None) -> None:
-        self._table.update(level, next_offset)
-        if result is None:
+    def _delivered(self, level: int, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:
+        self._table.update(level, unit.queue_offset + 1)
+        if isinstance(result, Undelivered) and not result.is_final:
+            self._postpone(level, unit, result.reason)
+        else:
+            self._count(level, result)
+
+    def _count(self, level: int, result: PutMessageResult | Undelivered) -> None:
+        if isinstance(result, Undelivered):
             self.given_up += 1
         elif result.physical_offset >= 0:
             self._parts.on_delivered(level, result.message_count, result.size)
+
+    # ---- what is postponed ---------------------------------------------------------------------------------------
+
+    def _postpone(self, level: int, unit: DelayedUnit, reason: str) -> None:
+        """`reason`: why it could not be delivered; empty: it was not tried."""
+        key = level, unit.queue_offset
+        tries = self._postponed[key].tries + 1 if key in self._postponed else bool(reason)
+        wait_ms = min(_POSTPONED_MS << min(tries - 1, 20), _POSTPONED_MOST_MS) if tries else 0
+        self._postponed[key] = _Postponed(unit, tries, self._parts.clock.monotonic_ms() + wait_ms)
+        self._table.postpone(*key)
+        if reason:
+            log.error("delayed message %d of level %d (physical offset %d) could not be delivered %d times, and is "
+                      "tried again: %s", unit.queue_offset, level, unit.physical_offset, tries, reason)  # fmt: skip
+
+    async def _try_again_and_again(self) -> None:
+        while True:
+            for (level, offset), postponed in list(self._postponed.items()):
+                if postponed.due_ms <= self._parts.clock.monotonic_ms():
+                    await self._try_again(level, offset, postponed.unit)
+            await asyncio.sleep(_POSTPONED_LOOK)
+
+    async def _try_again(self, level: int, offset: int, unit: DelayedUnit) -> None:
+        result = await Delivery(level, unit, self._parts.store.look_message_by_offset, self._parts.put).run()
+        if isinstance(result, Undelivered) and not result.is_final:
+            self._postpone(level, unit, result.reason)
+            return
+        del self._postponed[level, offset]
+        self._table.settle(level, offset)
+        self._count(level, result)
 
     def _delivered_together(self, level: int, next_offset: int, messages: int, size: int) -> None:
         self._table.update(level, next_offset)
@@ -234,9 +282,9 @@ class ScheduleMessageService:
     async def _persist(self) -> None:
         """Write the table as it is now, once what it calls delivered can be lost no more."""
         store = self._parts.store
-        offsets, end, mark = self._table.offsets(), store.max_physical_offset, store.marks.mark()
+        state, end, mark = self._table.state(), store.max_physical_offset, store.marks.mark()
         text = self._table.encode(end)
-        if offsets == self._written_offsets and end - self._written_end < _SEARCHED_MOST:
+        if state == self._written_state and end - self._written_end < _SEARCHED_MOST:
             return
         if mark.term != self._term or not await store.marks.make_final(mark):
             return
@@ -246,7 +294,7 @@ class ScheduleMessageService:
         except OSError as error:
             log.error("delayOffset.json cannot be written, it is tried again: %s", error)
             return
-        self._written_offsets, self._written_end = offsets, end
+        self._written_state, self._written_end = state, end
 
     # ---- looking -------------------------------------------------------------------------------------------------
 

@@ -29,13 +29,15 @@ class ConsumerOffsetSerializeWrapper(JsonBody):
 class DelayOffsetSerializeWrapper(JsonBody):
     """Answer of 45 and `delayOffset.json`: level → offset.
 
-    `physical_offset` is ours; Java passes over it. What was delivered below that place of the log is in the table, so
-    only what lies above need be looked at to tell what was delivered since.
+    `physical_offset` and `postponed` are ours; Java passes over them. What was delivered below that place of the log is
+    in the table, so only what lies above need be looked at to tell what was delivered since. `postponed`: level → queue
+    offsets below the level's that were not delivered.
     """
 
     offset_table: dict[int, int] = field(default_factory=dict)
     data_version: DataVersion | None = None
     physical_offset: int | None = None
+    postponed: dict[int, list[int]] | None = None
 
 
 @json_body

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
-from maxq.broker.schedule_message.delivery import Delivery
+from maxq.broker.schedule_message.delivery import Delivery, Undelivered
 from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message import MessageExt
@@ -20,8 +20,8 @@ OK = PutMessageResult(PutMessageStatus.PUT_OK)
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_AGAIN_STEP", "_AFTER_FAILURE"):
-        monkeypatch.setattr(f"maxq.broker.schedule_message.delivery.{name}", 0.0)
+    monkeypatch.setattr("maxq.broker.schedule_message.delivery._AGAIN_STEP", 0.0)
+    monkeypatch.setattr("maxq.broker.schedule_message.level_delivery._AFTER_FAILURE", 0.0)
 
 
 def _delayed(number: int = 0, **properties: str) -> MessageExt:
@@ -66,7 +66,8 @@ async def test_what_the_store_will_never_take_is_given_up_at_once(
     status: PutMessageStatus, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = _Store(PutMessageResult(status, remark="too large"))
-    assert await Delivery(4, UNIT, lambda _: _delayed(), store.put).run() is None
+    given_up = await Delivery(4, UNIT, lambda _: _delayed(), store.put).run()
+    assert given_up == Undelivered(f"{status.name} too large", is_final=True)
     assert "delayed message 0 of level 4 (physical offset 0, 100 bytes) is not delivered" in caplog.text
 
 
@@ -83,13 +84,43 @@ async def test_what_the_store_will_never_take_is_given_up_at_once(
     ],
 )
 async def test_record_that_does_not_say_where_to_is_given_up(record: MessageExt | None) -> None:
-    assert await Delivery(1, UNIT, lambda _: record, _Store().put).run() is None
+    result = await Delivery(1, UNIT, lambda _: record, _Store().put).run()
+    assert isinstance(result, Undelivered) and result.is_final
 
 
-async def test_failure_of_ours_is_tried_three_times() -> None:
-    store = _Store(*[RuntimeError("bug")] * 5)
-    assert await Delivery(1, UNIT, lambda _: _delayed(), store.put).run() is None
-    assert len(store.given) == 3
+@pytest.mark.parametrize("busy", [0, 2, 7])
+async def test_a_failure_of_ours_gives_nothing_up_however_often_the_store_was_busy_before(busy: int) -> None:
+    store = _Store(*[PutMessageResult(PutMessageStatus.OS_PAGE_CACHE_BUSY)] * busy, RuntimeError("bug"))
+    result = await Delivery(1, UNIT, lambda _: _delayed(), store.put).run()
+    assert result == Undelivered("RuntimeError: bug", is_final=False)
+
+
+async def test_a_level_goes_on_without_what_is_postponed_and_waits_when_no_more_can_be() -> None:
+    done: list[tuple[int, bool]] = []
+    room = 1
+
+    async def put(message: MessageExtBrokerInner) -> PutMessageResult:
+        if message.body in (b"0", b"2") and room:
+            raise RuntimeError("bug")
+        return OK
+
+    def delivered(level: int, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:
+        nonlocal room
+        done.append((unit.queue_offset, result is OK))
+        room -= result is not OK
+
+    config = MessageStoreConfig()
+    ports = DeliveryPorts(
+        lambda: config, _delayed, put, lambda: True, delivered, lambda: room > 0, NeverPlain(), lambda *_: None
+    )
+    level = LevelDelivery(1, DelayLevelQueue(_Queue(4), 1000, SystemClock(), 0), ports)
+    task = asyncio.create_task(level.run())
+    async with asyncio.timeout(20):
+        while len(done) < 4:  # noqa: ASYNC110 - turns of the loop
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert done == [(0, False), (1, True), (2, True), (3, True)]
 
 
 class _Queue:
@@ -130,8 +161,8 @@ class _Remote:
         self.changed.set()
         return await future
 
-    def delivered(self, level: int, next_offset: int, result: PutMessageResult | None) -> None:
-        self.done.append(next_offset)
+    def delivered(self, level: int, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:
+        self.done.append(unit.queue_offset + 1)
         self.changed.set()
 
     async def until_waiting(self, *numbers: int) -> None:
@@ -154,7 +185,14 @@ async def test_messages_under_way_to_another_broker(together: bool) -> None:
     )
     remote = _Remote()
     ports = DeliveryPorts(
-        lambda: config, _delayed, remote.put, lambda: False, remote.delivered, NeverPlain(), lambda *_: None
+        lambda: config,
+        _delayed,
+        remote.put,
+        lambda: False,
+        remote.delivered,
+        lambda: True,
+        NeverPlain(),
+        lambda *_: None,
     )
     level = LevelDelivery(1, DelayLevelQueue(_Queue(5), 1000, SystemClock(), 0), ports)
     task = asyncio.create_task(level.run())
@@ -184,7 +222,14 @@ async def test_what_comes_while_another_is_delivered_is_not_overlooked_until_the
     remote, queue = _Remote(), _Queue(1)
     config = MessageStoreConfig()
     ports = DeliveryPorts(
-        lambda: config, _delayed, remote.put, lambda: True, remote.delivered, NeverPlain(), lambda *_: None
+        lambda: config,
+        _delayed,
+        remote.put,
+        lambda: True,
+        remote.delivered,
+        lambda: True,
+        NeverPlain(),
+        lambda *_: None,
     )
     level = LevelDelivery(1, DelayLevelQueue(queue, 1000, SystemClock(), 0), ports)
     task = asyncio.create_task(level.run())
