@@ -155,6 +155,7 @@ class PushConsumerConfig(ConsumerConfig):
     consume_message_batch_max_size: int = 1  # messages given to one listener call
     max_reconsume_times: int = -1  # −1: 16 when concurrent, without limit when orderly
     consume_timeout_minutes: int = 15
+    await_termination_when_shutdown: int = 10_000  # how long a shutdown waits for listener calls under way
     suspend_current_queue_time: int = 1_000  # orderly, after SUSPEND_CURRENT_QUEUE_A_MOMENT
     pull_interval: int = 0
     pull_threshold_for_topic: int = -1  # messages, divided among the queues we have; −1 off

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Literal
 
 from maxq.client.client_config import PushConsumerConfig
@@ -76,14 +77,21 @@ class ConsumeMessageOrderlyService:
         if self._clustering:
             self._lock_task = asyncio.create_task(self._lock_loop(), name="maxq-lock-queues")
 
-    async def shutdown(self, await_termination_ms: int = 0) -> None:
-        """Stop; listener calls under way get `await_termination_ms` to end."""
+    def stop(self) -> None:
+        """Begin no more calls."""
         self._stopped = True
         for shrinking in self._shrinking:
             shrinking.cancel()
+
+    async def wait_for_calls(self) -> None:
+        """Until those under way have ended, and what came of them is settled."""
+        for lock in list(self._consume_locks.values()):
+            async with lock:
+                pass
+
+    async def shutdown(self) -> None:
+        """End the runners; coroutines that still run are cancelled."""
         tasks = list(self._runners.values())
-        if tasks and await_termination_ms > 0:
-            await asyncio.wait(tasks, timeout=await_termination_ms / 1000)
         if self._lock_task is not None:
             tasks.append(self._lock_task)
         for task in tasks:
@@ -163,7 +171,7 @@ class ConsumeMessageOrderlyService:
     async def _one_call(self, process_queue: ProcessQueue, queue: MessageQueue, lock: asyncio.Lock) -> int:
         """Returns the pause in ms before the next call."""
         async with self._slots, lock:
-            if process_queue.dropped:
+            if not self._is_wanted(process_queue):
                 return 0
             now_ms = self._clock.monotonic_ms()
             messages = process_queue.take_messages(self._config.consume_message_batch_max_size, now_ms)
@@ -171,19 +179,28 @@ class ConsumeMessageOrderlyService:
                 return 0
             reset_retry_topic(messages, self._retry_topic)
             context = ConsumeContext(queue)
-            result = await self._caller.call(messages, context)
-            took_ms = self._clock.monotonic_ms() - now_ms
-            if result is ConsumeResult.SUCCESS:
-                self._stats.on_consume(queue.topic, len(messages), 0, took_ms)
-                self._commit(process_queue, queue)
+            is_done = False
+            try:
+                result = await self._caller.call(messages, context, partial(self._is_wanted, process_queue))
+                if result is None:
+                    return 0
+                took_ms = self._clock.monotonic_ms() - now_ms
+                ok = len(messages) if result is ConsumeResult.SUCCESS else 0
+                self._stats.on_consume(queue.topic, ok, len(messages) - ok, took_ms)
+                is_done = ok > 0 or await self._gave_up(messages)
+            finally:
+                # Whatever happened: what stays at the listener would be committed with the next messages.
+                if is_done:
+                    self._commit(process_queue, queue)
+                else:
+                    process_queue.rollback()
+            if is_done:
                 return 0
-            self._stats.on_consume(queue.topic, 0, len(messages), took_ms)
-            if await self._gave_up(messages):
-                self._commit(process_queue, queue)
-                return 0
-            process_queue.rollback()
             pause_ms = self._config.suspend_current_queue_time if context.suspend_ms is None else context.suspend_ms
             return max(SUSPEND_MIN_MS, min(pause_ms, SUSPEND_MAX_MS))
+
+    def _is_wanted(self, process_queue: ProcessQueue) -> bool:
+        return not (process_queue.dropped or self._stopped)
 
     def _commit(self, process_queue: ProcessQueue, queue: MessageQueue) -> None:
         offset = process_queue.commit()

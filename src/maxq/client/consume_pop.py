@@ -141,17 +141,19 @@ class ConsumeMessagePopService:
             for queue, held in self._queues.items()
         }
 
-    async def shutdown(self, await_termination_ms: int) -> None:
-        """Pop no more; listener calls under way get so long to end."""
+    def stop(self) -> None:
+        """Pop no more, and begin no more calls."""
         for queue in list(self._queues):
             self._drop(queue)
-        if self._busy and await_termination_ms > 0:
+
+    async def wait_for_calls(self) -> None:
+        """Until those under way have ended, and were answered."""
+        if self._busy:
             self._idle.clear()
-            try:
-                async with asyncio.timeout(await_termination_ms / 1000):
-                    await self._idle.wait()
-            except TimeoutError:
-                log.warning("%d listener calls are still under way", self._busy)
+            await self._idle.wait()
+
+    async def shutdown(self) -> None:
+        """End the workers; coroutines that still run are cancelled."""
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
@@ -213,19 +215,23 @@ class ConsumeMessagePopService:
                 if not self._busy:
                     self._idle.set()
 
+    def _is_wanted(self, batch: _Batch) -> bool:
+        return not batch.process_queue.dropped and self._clock.monotonic_ms() < batch.ends_ms
+
     async def _consume(self, batch: _Batch) -> None:
         started_ms = self._clock.monotonic_ms()
-        if batch.process_queue.dropped or started_ms >= batch.ends_ms:
+        if not self._is_wanted(batch):
             return
         reset_retry_topic(batch.messages, self._retry_topic)
         started = str(self._clock.wall_ms())
         for message in batch.messages:
             message.properties[const.PROPERTY_CONSUME_START_TIMESTAMP] = started
         context = ConsumeContext(batch.process_queue.queue)
-        result = await self._caller.call(batch.messages, context)
-        count, ok = len(batch.messages), 0
-        if result is ConsumeResult.SUCCESS:
-            ok = count if context.ack_index is None else max(0, min(context.ack_index + 1, count))
+        result = await self._caller.call(batch.messages, context, lambda: self._is_wanted(batch))
+        if result is None:
+            return
+        count = len(batch.messages)
+        ok = context.done_of(count) if result is ConsumeResult.SUCCESS else 0
         now_ms = self._clock.monotonic_ms()
         self._stats.on_consume(batch.process_queue.queue.topic, ok, count - ok, now_ms - started_ms)
         if now_ms >= batch.ends_ms + _MARGIN_MS:

@@ -6,12 +6,15 @@ success. An exception means: try again.
 Source: apache/rocketmq client/consumer/listener/*.java.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_queue import MessageQueue
+
+log = logging.getLogger(__name__)
 
 
 class ConsumeResult(Enum):
@@ -38,6 +41,15 @@ class ConsumeContext:
     delay_level_when_next_consume: int = 0
     ack_index: int | None = None
     suspend_ms: int | None = None
+
+    def done_of(self, count: int) -> int:
+        """How many of the `count` messages a successful call has done."""
+        if self.ack_index is None:
+            return count
+        if not isinstance(self.ack_index, int):
+            log.error("ack_index is a number, not %r: the whole batch comes again", self.ack_index)
+            return 0
+        return max(0, min(self.ack_index + 1, count))
 
 
 ListenerAnswer = ConsumeResult | None

@@ -7,11 +7,13 @@ DefaultLitePullConsumerImpl.java repeat of each other.
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePath
 from types import TracebackType
 from typing import ClassVar, Generic, Self, TypeVar
 
 from maxq.client.client_config import ClientSeams, ConsumerConfig
+from maxq.client.ending import Ending, in_turn
 from maxq.client.errors import NotRunningError
 from maxq.client.moved_offsets import MovedOffsets
 from maxq.client.mq_client import MQClientInstance
@@ -58,6 +60,7 @@ class GroupConsumer(ABC, Generic[Config]):
         self._rebalance: RebalanceImpl
         self._pull_api: PullAPIWrapper
         self._moved_offsets = MovedOffsets(self.group)
+        self._ending = Ending()
         self._trace: AsyncTraceDispatcher | None = None
         if config.enable_trace:
             self._trace = AsyncTraceDispatcher(config, config.consumer_group, TraceSide.CONSUME, seams)
@@ -68,9 +71,14 @@ class GroupConsumer(ABC, Generic[Config]):
     async def start(self) -> None:
         """Join the group."""
 
-    @abstractmethod
     async def shutdown(self) -> None:
-        """Leave the group."""
+        """Leave the group. It is completed even if whoever waits for it is cancelled, who is cancelled then; a second
+        call waits for the first. The consumer may be started again."""
+        await self._ending.run(self._shut_down)
+
+    @abstractmethod
+    async def _shut_down(self) -> None:
+        """What `shutdown` does; nothing if the consumer does not run."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -87,6 +95,7 @@ class GroupConsumer(ABC, Generic[Config]):
         Raises:
             ClientError: already started, no name server given, or stored offsets that cannot be read.
         """
+        await self._ending.wait()
         if self._instance is not None:
             raise ClientError(f"consumer of group {self.group} is already started")
         client_id = self._manager.client_id(self._config, keep_default_name=self._broadcasting)
@@ -134,10 +143,10 @@ class GroupConsumer(ABC, Generic[Config]):
 
     async def _quit(self, instance: MQClientInstance) -> None:
         """Give the place up; brokers are told."""
-        if self._trace is not None:
-            await self._trace.shutdown()
-        await instance.unregister_consumer(self.group)
-        await self._manager.release(instance)
+        trace = [] if self._trace is None else [self._trace.shutdown]
+        await in_turn(
+            *trace, partial(instance.unregister_consumer, self.group), partial(self._manager.release, instance)
+        )
 
     # --- subscriptions ---
 

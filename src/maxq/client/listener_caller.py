@@ -3,7 +3,8 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
@@ -13,10 +14,6 @@ from maxq.protocol.enums import CMResult
 from maxq.protocol.message import MessageExt
 
 log = logging.getLogger(__name__)
-
-#: One listener call that is due: its messages and what it is told.
-Call = tuple[list[MessageExt], ConsumeContext]
-
 
 class ListenerCaller:
     """One listener.
@@ -47,53 +44,64 @@ class ListenerCaller:
         self._hooks = hooks
 
     @property
-    def uses_executor(self) -> bool:
-        """Do calls leave the loop?"""
-        return self._executor is not None
+    def executor(self) -> Executor | None:
+        """Where calls are made; None: on the loop."""
+        return self._executor
 
     def replace_executor(self, executor: Executor) -> None:
         """Later calls run there."""
         if self._executor is not None:
             self._executor = executor
 
-    async def call(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult:
-        """One call."""
+    async def call(
+        self, messages: list[MessageExt], context: ConsumeContext, is_wanted: Callable[[], bool] = lambda: True
+    ) -> ConsumeResult | None:
+        """One call.
+
+        Args:
+            is_wanted: asked right before it if it has to wait for a thread.
+
+        Returns:
+            What it came to; None: it was not wanted any more, and was not made.
+        """
         if self._executor is not None:
-            return (await self.call_many([(messages, context)]))[0]
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._executor, self._call_if, is_wanted, messages, context)
         hooked = self._hooks.before(messages, context.message_queue)
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
             answer = self._listener(messages, context)
             if answer is not None and not isinstance(answer, ConsumeResult):
                 answer = await answer
             result = self._checked(answer)
-        except Exception as error:
+        except BaseException as error:
+            if _is_for_us(error):
+                raise
             failure, result = error, self._failed(error, messages)
         if hooked is not None:
             self._hooks.after(hooked, result, raised=failure is not None)
         return result
 
-    async def call_many(self, calls: Sequence[Call]) -> list[ConsumeResult]:
-        """Several calls, one after the other, in one hop to the executor."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, self._run_blocking, calls)
+    def _call_if(
+        self, is_wanted: Callable[[], bool], messages: list[MessageExt], context: ConsumeContext
+    ) -> ConsumeResult | None:
+        return self.call_blocking(messages, context) if is_wanted() else None
 
-    def _run_blocking(self, calls: Sequence[Call]) -> list[ConsumeResult]:
-        results = []
-        for messages, context in calls:
-            hooked = self._hooks.before(messages, context.message_queue)
-            failure: Exception | None = None
-            try:
-                answer = self._listener(messages, context)
-                if inspect.isawaitable(answer):
-                    raise TypeError("a plain listener must not return an awaitable; declare it with `async def`")
-                result = self._checked(answer)
-            except Exception as error:
-                failure, result = error, self._failed(error, messages)
-            if hooked is not None:
-                self._hooks.after(hooked, result, raised=failure is not None)
-            results.append(result)
-        return results
+    def call_blocking(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult:
+        """One call of a plain listener, in the thread that asks for it. Whatever it raises is a failed try: `sys.exit`
+        in a listener ends neither that thread nor the process."""
+        hooked = self._hooks.before(messages, context.message_queue)
+        failure: BaseException | None = None
+        try:
+            answer = self._listener(messages, context)
+            if inspect.isawaitable(answer):
+                raise TypeError("a plain listener must not return an awaitable; declare it with `async def`")
+            result = self._checked(answer)
+        except BaseException as error:
+            failure, result = error, self._failed(error, messages)
+        if hooked is not None:
+            self._hooks.after(hooked, result, raised=failure is not None)
+        return result
 
     def _checked(self, answer: object) -> ConsumeResult:
         if answer is None:
@@ -102,7 +110,7 @@ class ListenerCaller:
             return answer
         raise TypeError(f"a listener returns a ConsumeResult or None, not {answer!r:.80}")
 
-    def _failed(self, error: Exception, messages: list[MessageExt]) -> ConsumeResult:
+    def _failed(self, error: BaseException, messages: list[MessageExt]) -> ConsumeResult:
         first = messages[0]
         log.warning(
             "listener of group %s failed on %d messages, the first is %s of topic %s queue %d offset %d",
@@ -120,9 +128,20 @@ class ListenerCaller:
                 answer = self._listener([message], context)
                 if inspect.isawaitable(answer):
                     answer = await answer
-        except Exception as error:
+        except BaseException as error:
+            if _is_for_us(error):
+                raise
             return CMResult.CR_THROW_EXCEPTION, f"{type(error).__name__}: {error}"
         return (CMResult.CR_SUCCESS if answer in (None, ConsumeResult.SUCCESS) else CMResult.CR_LATER), None
+
+
+def _is_for_us(error: BaseException) -> bool:
+    """Does an exception that came out of a call on the loop mean the loop: Ctrl-C of the program's main thread, or the
+    cancellation of the task that called? Anything else, `sys.exit` among it, is a failed try."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def reset_retry_topic(messages: Sequence[MessageExt], retry_topic: str) -> None:

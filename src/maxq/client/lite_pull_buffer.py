@@ -53,6 +53,12 @@ class FetchBuffer:
         self.message_count += len(fetched.messages)
         self._arrival.set()
 
+    def put_back(self, fetched: Fetched) -> None:
+        """What was taken last is to be taken again."""
+        self._fetched.appendleft(fetched)
+        self.message_count += len(fetched.messages)
+        self._arrival.set()
+
     def wake(self) -> None:
         """Something else changed: let whoever waits look again."""
         self._arrival.set()

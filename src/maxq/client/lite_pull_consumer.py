@@ -3,7 +3,8 @@
 
 Either `subscribe` (queues are shared with the other members of the group, and may come and go) or `assign` (these
 queues, whoever else reads them). One task per queue pulls ahead into a buffer; `poll` takes from it. What `poll` gave
-out counts as done when `poll` is called again, and is committed by the timer (auto_commit) or by `commit`.
+out counts as done when the same task (or thread, of the blocking client) calls `poll` again, and is committed by the
+timer (auto_commit) or by `commit`.
 
 Source: apache/rocketmq client/consumer/DefaultLitePullConsumer.java, client/impl/consumer/
 {DefaultLitePullConsumerImpl,AssignedMessageQueue}.java.
@@ -13,9 +14,11 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from types import TracebackType
 
 from maxq.client.client_config import ClientSeams, LitePullConsumerConfig
 from maxq.client.consume_result import ConsumeResult
+from maxq.client.ending import in_turn
 from maxq.client.group_consumer import GroupConsumer
 from maxq.client.hooks import ConsumeHooks
 from maxq.client.lite_pull_buffer import AssignedQueue, FetchBuffer, Fetched
@@ -62,7 +65,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         self._manual: set[MessageQueue] | None = None  # assign: these queues
         self._assigned: dict[MessageQueue, AssignedQueue] = {}
         self._buffer = FetchBuffer()
-        self._given_out: Fetched | None = None  # by the last poll; done when the next one is called
+        self._given_out: dict[object, Fetched] = {}  # whose last poll gave it out → what; done with the next one
         self._next_auto_commit_ms = 0
         traces = () if self._trace is None else (ConsumeMessageTraceHook(self._trace),)
         self._hooks = ConsumeHooks(traces, self.group, config.namespace, self._clock, _NO_TIMEOUT_MS)
@@ -76,6 +79,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
             ClientError: already started, or no name server given.
             NoRouteError, RemotingError, BrokerError: an assigned queue cannot be read; the group was left again.
         """
+        self._buffer = FetchBuffer()  # of this loop
         await self._join()
         self._next_auto_commit_ms = self._clock.monotonic_ms() + self._config.auto_commit_interval
         try:
@@ -90,26 +94,50 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
     def _build(self, instance: MQClientInstance) -> None:
         self._rebalance = RebalanceImpl(instance, self._config, self.group, self._offsets, self)
 
-    async def shutdown(self) -> None:
-        """Leave the group; with auto_commit what was given out is committed first."""
+    async def shutdown(self, *, is_finished: bool = True) -> None:
+        """Leave the group; with auto_commit, what is done is committed first. It is completed even if whoever waits for
+        it is cancelled, who is cancelled then; a second call waits for the first. The consumer may be started again.
+
+        Args:
+            is_finished: what the last poll gave out is done. Who leaves `async with` by an exception has not done it.
+        """
+        if not is_finished:
+            self._given_out.clear()
+        await self._ending.run(self._shut_down)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown(is_finished=kind is None)
+
+    async def _shut_down(self) -> None:
         instance = self._instance
         if instance is None:
             return
-        await self._rebalance.close()
+        await in_turn(
+            self._rebalance.close,
+            self._stop_pulling,
+            self._commit_what_is_done,
+            self._rebalance.destroy,
+            lambda: self._quit(instance),
+        )
+
+    async def _stop_pulling(self) -> None:
         tasks = [assigned.task for assigned in self._assigned.values() if assigned.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._finish_given_out()
+
+    async def _commit_what_is_done(self) -> None:
+        for owner in list(self._given_out):
+            self._finish(owner)
         if self._config.auto_commit:
             self._commit_to_memory()
-        await self._offsets.persist_all(list(self._assigned), certain=True)
         self._instance = None
-        await self._rebalance.destroy()
-        await self._quit(instance)
+        held = list(self._assigned)
         self._assigned.clear()
         self._buffer.clear()
-        self._given_out = None
+        await self._offsets.persist_all(held, certain=True)
 
     # --- what to read ---
 
@@ -189,7 +217,8 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
     # --- poll ---
 
     async def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
-        """The next messages of one queue, in order; those of the last poll count as done.
+        """The next messages of one queue, in order; those of this task's last poll count as done. Several tasks may
+        poll: what each got is done when it polls again, or has returned.
 
         Args:
             timeout_ms: how long to wait for some; None: poll_timeout. 0: what is there.
@@ -197,8 +226,12 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         Returns:
             Messages of one pull; empty if nothing came in time.
         """
+        return await self.poll_for(asyncio.current_task(), timeout_ms)
+
+    async def poll_for(self, owner: object, timeout_ms: int | None = None) -> list[MessageExt]:
+        """`poll` for one of several who poll, a thread say: what `owner` got last counts as done."""
         self._running()
-        self._finish_given_out()
+        self._finish_for(owner)
         self._auto_commit()
         wait_ms = self._config.poll_timeout if timeout_ms is None else timeout_ms
         deadline_ms = self._clock.monotonic_ms() + wait_ms
@@ -206,14 +239,35 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0 or not await self._buffer.wait(left_ms / 1000):
                 return []
-        self._given_out = fetched
+            self._running()
+        self._given_out[owner] = fetched
         hooked = self._hooks.before(fetched.messages, fetched.assigned.queue)
         if hooked is not None:  # what the application does with them nobody knows: they count as consumed here
             self._hooks.after(hooked, ConsumeResult.SUCCESS, raised=False)
         return fetched.messages
 
-    def _finish_given_out(self) -> None:
-        given_out, self._given_out = self._given_out, None
+    def take_back(self, owner: object) -> None:
+        """What the last poll gave out never reached `owner`, who was interrupted: the next poll gives it out again."""
+        fetched = self._given_out.pop(owner, None)
+        if fetched is not None:
+            self._buffer.put_back(fetched)
+
+    def _finish_for(self, owner: object) -> None:
+        """What `owner` got last is done, and what tasks got that have ended since (`asyncio.wait_for` makes a task of
+        each poll). What a task got that failed is not, and comes again to somebody some time."""
+        for other in list(self._given_out):
+            if other is owner:
+                self._finish(other)
+            elif isinstance(other, asyncio.Task) and other.done():
+                if not other.cancelled() and (error := other.exception()) is None:
+                    self._finish(other)
+                    continue
+                why = None if other.cancelled() else error
+                log.error("a task of group %s ended before what it had polled was done", self.group, exc_info=why)
+                del self._given_out[other]
+
+    def _finish(self, owner: object) -> None:
+        given_out = self._given_out.pop(owner, None)
         if given_out is None or not given_out.is_current:
             return
         assigned = given_out.assigned
@@ -235,14 +289,19 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
                 self._offsets.update(queue, assigned.consume_offset, increase_only=False)
 
     async def commit(self, offsets: dict[MessageQueue, int] | None = None) -> None:
-        """Make progress last: the given queue offsets, or everything `poll` has given out.
+        """Make progress last: the given queue offsets, or everything that `poll` has given out to this task, and to
+        others who have done it.
 
         Raises:
             RemotingError, BrokerError, ClientError: an offset is not committed.
         """
+        await self.commit_for(asyncio.current_task(), offsets)
+
+    async def commit_for(self, owner: object, offsets: dict[MessageQueue, int] | None = None) -> None:
+        """`commit` for one of several who poll; see `poll_for`."""
         self._running()
         if offsets is None:
-            self._finish_given_out()
+            self._finish_for(owner)
             table = {
                 queue: assigned.consume_offset
                 for queue, assigned in self._assigned.items()

@@ -3,11 +3,20 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from maxq.client.errors import NotRunningError
+from maxq.errors import ClientError
+
+log = logging.getLogger(__name__)
+
+_FORKED: Final = (
+    "the client was started before this process was forked, and belongs to the parent: make and start one of your own "
+    "here"
+)
 
 Result = TypeVar("Result")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -26,29 +35,45 @@ class LoopThread:
         self._name = name
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._is_stopping = False
+
+    @property
+    def is_running(self) -> bool:
+        """Does the thread run in this process? After a fork it does in the parent alone."""
+        return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread; nothing happens if it runs."""
+        """Start the thread.
+
+        Raises:
+            ClientError: it runs, here or in the process that this one was forked from.
+        """
         if self._thread is not None:
-            return
+            raise ClientError("the client is already started" if self.is_running else _FORKED)
         loop = self._loop_factory()
         self._loop = loop
+        self._is_stopping = False
         self._thread = threading.Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Cancel what still runs and end the thread."""
-        loop, thread = self._loop, self._thread
+        """Cancel what still runs and end the thread. In a process that was forked, forget what is the parent's."""
+        was_running, loop, thread = self.is_running, self._loop, self._thread
         self._loop = self._thread = None
-        if loop is None or thread is None:
+        if not was_running or loop is None or thread is None:
             return
+        self._is_stopping = True
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            while not self._is_stopping:
+                try:
+                    loop.run_forever()
+                except BaseException:  # a callback raised SystemExit, say: others wait for this loop
+                    log.exception("a callback of the client's loop raised what ends loops; it goes on")
         finally:
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
@@ -65,10 +90,12 @@ class LoopThread:
         Raises:
             NotRunningError: the thread does not run.
         """
-        if self._loop is None or threading.current_thread() is self._thread:
+        if self._loop is None or threading.current_thread() is self._thread or not self.is_running:
             work.close()
             if self._loop is None:
                 raise NotRunningError("the client is not running: start it first")
+            if not self.is_running:
+                raise NotRunningError(_FORKED)
             raise NotRunningError("a blocking client must not be called from its own event loop")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
@@ -83,6 +110,6 @@ class LoopThread:
 
     def post(self, work: Callable[[], object]) -> None:
         """Have a plain function called on the loop."""
-        if self._loop is not None:
+        if self._loop is not None and self.is_running:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 self._loop.call_soon_threadsafe(work)

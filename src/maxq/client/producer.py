@@ -12,10 +12,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
 from maxq.client.client_config import ClientSeams, ProducerConfig
+from maxq.client.ending import Ending, in_turn
 from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError
 from maxq.client.message_preparer import PreparedMessage
 from maxq.client.message_sender import MessageSender
@@ -99,6 +101,7 @@ class Producer:
         self._instance: MQClientInstance | None = None
         self._sender: MessageSender
         self._detector: asyncio.Task[None] | None = None
+        self._ending = Ending()
         self._accumulator = ProduceAccumulator(config, self._send_gathered) if config.auto_batch else None
         self._trace: AsyncTraceDispatcher | None = None
         if config.enable_trace:
@@ -112,6 +115,7 @@ class Producer:
         Raises:
             ClientError: already started, or no name server given.
         """
+        await self._ending.wait()
         if self._instance is not None:
             raise ClientError(f"producer of group {self.group} is already started")
         config = self._config
@@ -136,19 +140,31 @@ class Producer:
         return replace(config, send_message_hooks=(*config.send_message_hooks, hook))
 
     async def shutdown(self) -> None:
-        """Leave: what waits for a batch is sent, brokers are told, connections closed."""
-        if self._accumulator is not None:
-            await self._accumulator.flush()
-        instance, self._instance = self._instance, None
+        """Leave: what waits for a batch is sent, brokers are told, connections closed. It is completed even if whoever
+        waits for it is cancelled, who is cancelled then; a second call waits for the first. The producer may be started
+        again."""
+        await self._ending.run(self._shut_down)
+
+    async def _shut_down(self) -> None:
+        instance = self._instance
         if instance is None:
             return
-        if self._detector is not None:
-            self._detector.cancel()
-            await asyncio.gather(self._detector, return_exceptions=True)
-        if self._trace is not None:
-            await self._trace.shutdown()
-        await instance.unregister_producer(self.group)
-        await self._manager.release(instance)
+
+        async def stop() -> None:
+            self._instance = None
+            if self._detector is not None:
+                self._detector.cancel()
+                await asyncio.gather(self._detector, return_exceptions=True)
+
+        gathered = [] if self._accumulator is None else [self._accumulator.flush]
+        trace = [] if self._trace is None else [self._trace.shutdown]
+        await in_turn(
+            *gathered,
+            stop,
+            *trace,
+            partial(instance.unregister_producer, self.group),
+            partial(self._manager.release, instance),
+        )
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -18,6 +18,7 @@ from maxq.client.consume_orderly import ConsumeMessageOrderlyService
 from maxq.client.consume_pop import ConsumeMessagePopService
 from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.client.consumer_stats import SAMPLE_INTERVAL_MS, ConsumerStats
+from maxq.client.ending import in_turn
 from maxq.client.flow_control import FlowControl
 from maxq.client.group_consumer import GroupConsumer
 from maxq.client.hooks import ConsumeHooks
@@ -97,6 +98,8 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         self._pullers: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._paused = False
+        self._await_termination_ms = config.await_termination_when_shutdown
+        self._calls: asyncio.Task[None] | None = None  # listener calls that a shutdown waits for
         self.flow_control = FlowControl(
             config.pull_threshold_for_queue,
             config.pull_threshold_size_for_queue << 20,
@@ -230,23 +233,64 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
                 namespace = self._config.namespace
                 await instance.api.check_client_config(address, instance.client_id, self.group, namespace, data)
 
-    async def shutdown(self, await_termination_ms: int = 0) -> None:
-        """Leave the group: stop pulling, let listener calls end for up to `await_termination_ms`, commit,
-        unregister."""
+    async def shutdown(self, await_termination_ms: int | None = None) -> None:
+        """Leave the group: begin no more listener calls, wait for those under way, commit what they did, unregister.
+
+        It is completed even if whoever waits for it is cancelled (who is cancelled then, and no more calls are waited
+        for); a second call waits for the first. The consumer may be started again.
+
+        Args:
+            await_termination_ms: how long calls under way are waited for; None: await_termination_when_shutdown. After
+                that time coroutine listeners are cancelled. Threads cannot be: their calls run on to their end, nothing
+                of theirs is committed, and their messages come again.
+        """
+        if await_termination_ms is not None:
+            self._await_termination_ms = await_termination_ms
+        await self._ending.run(self._shut_down, hurry=self._stop_waiting)
+
+    async def _shut_down(self) -> None:
         instance, self._instance = self._instance, None
         if instance is None:
             return
-        await self._rebalance.close()
+        services = [self._service] if self._pops is None else [self._service, self._pops]
+        for service in services:
+            service.stop()
+
+        async def all_calls() -> None:
+            for service in services:
+                await service.wait_for_calls()
+
+        self._calls = asyncio.create_task(all_calls(), name="maxq-last-calls")
+        await in_turn(
+            self._rebalance.close,
+            self._stop_pulling,
+            self._wait_for_calls,
+            *(service.shutdown for service in services),
+            lambda: self._offsets.persist_all(list(self._rebalance.process_queues), certain=True),
+            self._rebalance.destroy,
+            lambda: self._quit(instance),
+        )
+
+    async def _stop_pulling(self) -> None:
         tasks = [*self._pullers.values(), *self._background]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._pops is not None:
-            await self._pops.shutdown(await_termination_ms)
-        await self._service.shutdown(await_termination_ms)
-        await self._offsets.persist_all(list(self._rebalance.process_queues), certain=True)
-        await self._rebalance.destroy()
-        await self._quit(instance)
+
+    async def _wait_for_calls(self) -> None:
+        limit_ms, self._await_termination_ms = self._await_termination_ms, self._config.await_termination_when_shutdown
+        assert self._calls is not None, "the shutdown has made it"
+        done, _ = await asyncio.wait([self._calls], timeout=limit_ms / 1000)
+        if not done or self._calls.cancelled():
+            log.warning(
+                "listener calls of group %s had not ended %d ms after the shutdown began; their messages come again",
+                self.group, limit_ms,
+            )  # fmt: skip
+            self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
+        if self._calls is not None:
+            self._calls.cancel()
 
     def suspend(self) -> None:
         """Stop pulling; what is here is still consumed."""

@@ -79,8 +79,8 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
     def _pull_what_is_wanted(self, instance: MQClientInstance) -> None:
         """Nothing is pulled ahead."""
 
-    async def shutdown(self) -> None:
-        """Leave the group. What was received and not acknowledged comes again when its invisible time is over."""
+    async def _shut_down(self) -> None:
+        """What was received and not acknowledged comes again when its invisible time is over."""
         instance, self._instance = self._instance, None
         if instance is not None:
             await self._quit(instance)

@@ -7,6 +7,7 @@ the same classes with the machine's own clock, disk and chance filled in."""
 
 import concurrent.futures
 import logging
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,8 +51,10 @@ class Blocking:
             raise
 
     def _stop(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """End client and thread; nothing in a process that was forked, for both are the parent's."""
         try:
-            self._thread.run(end())
+            if self._thread.is_running:
+                self._thread.run(end())
         finally:
             self._thread.stop()
 
@@ -177,9 +180,10 @@ class TransactionProducer(Producer):
     ) -> None:
         super().__init__(config, seams, loop_factory=loop_factory)
         self._listener = listener
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="maxq-check")
+        self._pool: ThreadPoolExecutor | None = None
 
     def _make(self) -> transaction_producer.TransactionProducer:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="maxq-check")
         self._transactional = transaction_producer.TransactionProducer(
             self._config, self._seams, self._listener, executor=self._pool
         )
@@ -188,7 +192,8 @@ class TransactionProducer(Producer):
     def shutdown(self) -> None:
         """Leave and end the threads."""
         super().shutdown()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
 
     def send_message_in_transaction(
         self, message: Message, arg: Any = None, *, timeout_ms: int | None = None
@@ -222,10 +227,15 @@ class PushConsumer(_Started):
         loop_factory: LoopFactory | None = None,
     ) -> None:
         super().__init__(loop_factory)
-        self._pool = ThreadPoolExecutor(config.consume_thread_nums, thread_name_prefix="maxq-consume")
+        self._width = config.consume_thread_nums
+        self._pool = self._make_pool()
         # The constructor only keeps things: it needs no loop, and subscribe may be called before start.
         self._client = push_consumer.PushConsumer(config, seams, listener, orderly=orderly, executor=self._pool)
         self._is_started = False
+        self._is_pool_over = False
+
+    def _make_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._width, thread_name_prefix="maxq-consume")
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
         """Take messages of a topic."""
@@ -246,16 +256,25 @@ class PushConsumer(_Started):
         self._thread.run(call())
 
     def start(self) -> None:
-        """Join the group."""
-        self._start(self._client.start)
+        """Join the group; also again, after a shutdown."""
+
+        async def begin() -> None:
+            if self._is_pool_over:
+                self._pool, self._is_pool_over = self._make_pool(), False
+                self._client.set_consume_thread_nums(self._width, self._pool)
+            await self._client.start()
+
+        self._start(begin)
         self._is_started = True
 
-    def shutdown(self, await_termination_ms: int = 0) -> None:
-        """Leave the group; listener calls under way get that long to end."""
+    def shutdown(self, await_termination_ms: int | None = None) -> None:
+        """Leave the group; listener calls under way get that long to end (None: await_termination_when_shutdown). No
+        call begins afterwards. What then still runs, runs on to its end; its messages come again."""
         if self._is_started:
             self._is_started = False
             self._stop(lambda: self._client.shutdown(await_termination_ms))
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._is_pool_over = True
 
     def suspend(self) -> None:
         """Stop pulling."""
@@ -269,7 +288,7 @@ class PushConsumer(_Started):
         """Change how many threads call the listener, also while running. Calls under way end where they are."""
         pool, old = ThreadPoolExecutor(max(count, 1), thread_name_prefix="maxq-consume"), self._pool
         self._on_loop(lambda: self._client.set_consume_thread_nums(count, pool))
-        self._pool = pool
+        self._width, self._pool = count, pool
         old.shutdown(wait=False)
 
     @property
@@ -293,41 +312,47 @@ class LitePullConsumer(_Started):
         self, config: LitePullConsumerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None
     ) -> None:
         super().__init__(loop_factory)
-        self._config = config
-        self._seams = seams
-        self._client: lite_pull_consumer.LitePullConsumer | None = None
+        # The constructor only keeps things: it needs no loop.
+        self._client = lite_pull_consumer.LitePullConsumer(config, seams)
         self._before: list[Callable[[lite_pull_consumer.LitePullConsumer], Coroutine[Any, Any, None]]] = []
+        self._is_started = False
 
     def start(self) -> None:
-        """Join the group."""
+        """Join the group; also again, after a shutdown, with the same topics or queues."""
 
         async def begin() -> None:
-            self._client = lite_pull_consumer.LitePullConsumer(self._config, self._seams)
-            for work in self._before:
-                await work(self._client)
+            while self._before:
+                await self._before[0](self._client)
+                del self._before[0]
             await self._client.start()
 
         self._start(begin)
+        self._is_started = True
 
-    def shutdown(self) -> None:
-        """Leave the group and end the thread."""
-        client, self._client = self._client, None
-        if client is not None:
-            self._stop(client.shutdown)
+    def shutdown(self, *, is_finished: bool = True) -> None:
+        """Leave the group and end the thread; `is_finished`: what `poll` gave out last is done."""
+        if self._is_started:
+            self._is_started = False
+            self._stop(lambda: self._client.shutdown(is_finished=is_finished))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown(is_finished=kind is None)
 
     @property
     def _running(self) -> lite_pull_consumer.LitePullConsumer:
-        if self._client is None:
+        if not self._is_started:
             raise NotRunningError("the consumer is not running: start it first")
         return self._client
 
     def _now_or_at_start(
         self, work: Callable[[lite_pull_consumer.LitePullConsumer], Coroutine[Any, Any, None]]
     ) -> None:
-        if self._client is None:
-            self._before.append(work)
-        else:
+        if self._is_started:
             self._thread.run(work(self._client))
+        else:
+            self._before.append(work)
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
         """Share a topic's queues with the group; before or after `start`."""
@@ -343,12 +368,18 @@ class LitePullConsumer(_Started):
         self._now_or_at_start(lambda client: client.assign(wanted))
 
     def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
-        """The next messages."""
-        return self._thread.run(self._running.poll(timeout_ms))
+        """The next messages; those of this thread's last poll count as done. Several threads may poll."""
+        client, owner = self._running, threading.current_thread()
+        try:
+            return self._thread.run(client.poll_for(owner, timeout_ms))
+        except BaseException:  # an interrupt may have come when there were messages already
+            self._thread.post(lambda: client.take_back(owner))
+            raise
 
     def commit(self, offsets: dict[MessageQueue, int] | None = None) -> None:
-        """Make progress last."""
-        self._thread.run(self._running.commit(offsets))
+        """Make progress last: these queue offsets, or everything that `poll` has given out to this thread, and to
+        others who have polled again."""
+        self._thread.run(self._running.commit_for(threading.current_thread(), offsets))
 
     def committed(self, queue: MessageQueue) -> int:
         """The group's committed queue offset, -1 if there is none."""
@@ -410,8 +441,9 @@ class SimpleConsumer(_Started):
         """Join the group."""
 
         async def begin() -> None:
-            for work in self._before:
-                await work()
+            while self._before:
+                await self._before[0]()
+                del self._before[0]
             await self._client.start()
 
         self._start(begin)

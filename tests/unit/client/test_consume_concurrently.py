@@ -133,3 +133,79 @@ def test_broadcasting_drops_failures_and_keeps_its_offsets_in_a_file() -> None:
         assert again.bodies == [b"3"]
 
     simulate(story)
+
+
+@pytest.mark.parametrize("is_taken", [False, True], ids=["nobody takes it back", "taken back"])
+def test_what_expired_is_committed_only_if_somebody_took_it(is_taken: bool) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        if not is_taken:
+            cluster.broker.scripts[SEND_BACK] = lambda request: request.reply(1, "as scripted")
+            cluster.broker.scripts[RequestCode.SEND_MESSAGE_V2] = lambda request: request.reply(1, "as scripted")
+        go_on = asyncio.Event()
+
+        async def hang(messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult | None:
+            if messages[0].body == b"1":
+                await go_on.wait()
+                return ConsumeResult.RECONSUME_LATER
+            return None
+
+        async with make(cluster, hang, consume_timeout_minutes=1):
+            await asyncio.sleep(3 * 60)
+            go_on.set()
+            await asyncio.sleep(1)
+        assert cluster.broker.committed["G", Q0] == (3 if is_taken else 1)
+
+    simulate(story)
+
+
+def test_what_has_ended_does_not_expire() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 64)
+        never = asyncio.Event()
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            if messages[0].body == b"63" and not messages[0].reconsume_times:
+                await never.wait()
+            await asyncio.sleep(20)
+
+        async with make(cluster, listen, consume_timeout_minutes=1, consume_thread_nums=4):
+            await asyncio.sleep(10 * 60)
+        backs = [int(request.ext["offset"]) for request in cluster.broker.requests(SEND_BACK)]
+        assert backs == [cluster.broker.log[63].physical_offset]
+
+    simulate(story)
+
+
+def test_an_answer_that_makes_no_sense_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 40)
+
+        def answer(message: MessageExt, context: ConsumeContext) -> None:
+            if message.reconsume_times == 0 and int(message.body) < 30:
+                context.ack_index = "all"  # type: ignore[assignment]
+
+        got = Got(answer)
+        async with make(cluster, got, consume_thread_nums=2):
+            await until(lambda: len(got.bodies) == 70, "those came again")
+
+    simulate(story)
+    assert "ack_index is a number" in caplog.text
+
+
+def test_a_listener_that_waits_for_something_cancelled_is_a_failed_try() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 30)
+        done: list[bytes] = []
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            if messages[0].reconsume_times == 0:
+                gone = asyncio.get_running_loop().create_future()
+                gone.cancel()
+                await gone
+            done.append(messages[0].body)
+
+        async with make(cluster, listen, consume_thread_nums=2):
+            await until(lambda: len(done) == 30, "all of them, at the second try")
+
+    simulate(story)

@@ -14,6 +14,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel
 from maxq.protocol.message import MessageExt, encode_record
+from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 from tests.unit.client.push_consumers import COMMIT, FIRST, PULL, Q0, Got, make, start
@@ -422,5 +423,56 @@ def test_pulls_never_carry_a_newer_subscription_than_the_broker_knows() -> None:
                 )
             elif request.code == PULL and request.ext["topic"] == "T":
                 assert int(request.ext["subVersion"]) <= known
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("when_ms", range(0, 40, 4))
+def test_a_shutdown_that_is_cancelled_leaves_no_ghost(when_ms: int) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 8, queues=4)
+        got = Got()
+        consumer = make(cluster, got)
+        await consumer.start()
+        await until(lambda: len(got.bodies) == 8, "all of them")
+        ending = asyncio.create_task(consumer.shutdown())
+        await asyncio.sleep(when_ms / 1000)
+        ending.cancel()
+        joining = asyncio.create_task(consumer.shutdown())
+        await asyncio.wait([ending, joining])
+        assert not cluster.broker.members["G"]
+        assert sum(cluster.broker.committed["G", MessageQueue("T", "broker-a", n)] for n in range(4)) == 8
+        other = make(cluster, got)
+        async with other:
+            await until(lambda: len(other.assigned_queues()) >= 4, "all queues")
+        await consumer.start()  # again
+        await until(lambda: len(consumer.assigned_queues()) >= 4, "all queues")
+        await consumer.shutdown()
+
+    simulate(story)
+
+
+def test_a_cancelled_shutdown_waits_for_no_more_calls_and_commits_nothing_of_them() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        running: list[bytes] = []
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            if messages[0].body != b"0":
+                running.append(messages[0].body)
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    running.remove(messages[0].body)
+
+        consumer = make(cluster, listen)
+        await consumer.start()
+        await until(lambda: len(running) == 2, "two calls under way")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await consumer.shutdown(60_000)
+        assert not running
+        assert cluster.broker.committed["G", Q0] == 1
+        assert not cluster.broker.members["G"]
 
     simulate(story)

@@ -93,6 +93,7 @@ class AsyncTraceDispatcher:
         self._sender = MessageSender(instance, config, self._group)
         instance.register_producer(self._group)
         self._loop = asyncio.get_running_loop()
+        self._wanted = asyncio.Event()  # of this loop: a client may be started again on another
         self._task = asyncio.create_task(self._run(), name=f"maxq-trace-{self._group}")
 
     async def shutdown(self) -> None:
