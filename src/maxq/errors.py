@@ -159,6 +159,8 @@ class RemotingConnectError(RemotingError):
 class RemotingTimeoutError(RemotingError):
     """No answer within `timeout_ms`."""
 
+    refresh_route = True
+
     def __init__(self, message: str, *, address: str = "", timeout_ms: int = 0) -> None:
         super().__init__(message, address=address)
         self.timeout_ms = timeout_ms

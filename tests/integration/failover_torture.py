@@ -192,7 +192,7 @@ class Failover:
 
     async def repeat(self, event: Callable[[], Awaitable[None]], times: int) -> Felt:
         """Let `event` happen so often; what was felt of it."""
-        name = event.__name__.replace("_", " ")  # type: ignore[attr-defined]
+        name = event.__name__.replace("_", " ")
         self._now = felt = self.felt.setdefault(name, Felt())
         for _ in range(times):
             await self._until_calm()

@@ -16,7 +16,9 @@ a reader the whole timeout of a pull each time.
 Source: apache/rocketmq client/impl/factory/MQClientInstance.java (brokerAddrTable, findBrokerAddressInSubscribe).
 """
 
-from collections.abc import Iterable, Mapping
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from maxq.protocol.body.route import MASTER_ID, TopicRouteData
@@ -43,17 +45,33 @@ class BrokerTable:
         versions: host:port → version, as the last heartbeat was answered.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, on_move: Callable[[], None] = lambda: None) -> None:
+        """`on_move` is called when the master of a group is at another address than before."""
         self._clock = clock
+        self._on_move = on_move
         self.addresses: dict[str, dict[int, str]] = {}
         self.versions: dict[str, int] = {}
         self._suspects: dict[str, tuple[int, int]] = {}  # by address: until (monotonic ms), how long
+        self._replaced = asyncio.Event()
 
     # --- who is there ---
 
     def replace(self, broker_name: str, addresses: Mapping[int, str]) -> None:
         """A route names these brokers of a group."""
+        before = self.addresses.get(broker_name)
+        if before == addresses:
+            return
         self.addresses[broker_name] = dict(addresses)
+        if before is not None and before.get(MASTER_ID) != addresses.get(MASTER_ID):
+            self._on_move()
+        self._replaced.set()
+        self._replaced = asyncio.Event()
+
+    async def wait_for_change(self, limit_ms: int) -> None:
+        """Return as soon as a route names other brokers than before, or after `limit_ms`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_ms / 1000):
+                await self._replaced.wait()
 
     def forget_offline(self, routes: Iterable[TopicRouteData]) -> None:
         """Forget the brokers that no route mentions."""
@@ -80,6 +98,15 @@ class BrokerTable:
         return BrokerAddress(address, broker_id != MASTER_ID, self.versions.get(address, 0))
 
     # --- whom to ask ---
+
+    def name_of_master(self, address: str, port_of: Callable[[str], str]) -> str | None:
+        """The group whose master is at this address, or has the port there that `port_of` gives for its own; None if
+        there is none."""
+        for name, addresses in self.addresses.items():
+            master = addresses.get(MASTER_ID)
+            if master is not None and address in (master, port_of(master)):
+                return name
+        return None
 
     def master(self, broker_name: str) -> str | None:
         """Address of the master of a group."""

@@ -135,7 +135,7 @@ class ConsumeMessageOrderlyService:
         while True:
             with contextlib.suppress(MaxQError):
                 await self._rebalance.lock_all()
-            await asyncio.sleep(self._config.lock_interval / 1000)
+            await self._rebalance.wait_for_next_locks(self._config.lock_interval)
 
     # --- one queue ---
 

@@ -21,6 +21,13 @@ class MessageRefusedError(ClientError):
         self.limit = limit
 
 
+class NoMasterError(ClientError):
+    """The route of a topic names no master that takes messages: one may be elected, or starting, just now."""
+
+    retriable = True
+    refresh_route = True
+
+
 class SendFailedError(ClientError):
     """All attempts to send failed. `attempts` lists (broker name, error) in order; the last one is the `__cause__`."""
 

@@ -1,18 +1,30 @@
 """MessageSender: from a prepared message to a stored one. Choice of queue, the request, retries.
 
 A message is prepared once (message_preparer.py) and may then be tried on several brokers; the timeout is for all tries
-together.
+together. What a failed try leads to:
+
+| the try ended by | then |
+|---|---|
+| no connection; a route without a master; name servers that do not answer | tried again until the timeout |
+| a refusal of one that is not the master, or cannot write just now (_MOVING_CODES) | the same |
+| a connection that broke: the message may be stored | the same, but raised if `retries` is 0 |
+| another refusal of RETRY_RESPONSE_CODES | tried again, `retries` times |
+| anything else | raised |
+
+Before a broker that failed is asked again there is a pause, of 10 ms at first and 100 ms at most, unless the name
+servers tell of another master by then. A message that is stored by two tries is there twice, with one UNIQ_KEY.
 
 Source: apache/rocketmq client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl),
 client/impl/MQClientAPIImpl.java (processSendResponse).
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from maxq.client.client_config import ProducerConfig
-from maxq.client.errors import SendFailedError
+from maxq.client.errors import NoMasterError, SendFailedError
 from maxq.client.hooks import CommunicationMode, SendHooks, SendMessageContext
 from maxq.client.latency_fault import LatencyFaultTolerance
 from maxq.client.message_preparer import MessagePreparer, PreparedMessage, property_text
@@ -20,10 +32,21 @@ from maxq.client.mq_client import MQClientInstance
 from maxq.client.send_result import STATUS_OF_CODE, SendResult, SendStatus
 from maxq.client.topic_publish_info import TopicPublishInfo
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError, RemotingTimeoutError
+from maxq.errors import (
+    BrokerError,
+    ClientError,
+    NoRouteError,
+    RemoteProtocolError,
+    RemotingConnectError,
+    RemotingError,
+    RemotingTimeoutError,
+)
 from maxq.protocol.body.static_topic import NO_BROKER, is_mock_broker
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.runtime.refusals import Cause, cause_of
+
+Result = TypeVar("Result")
 
 #: Answers after which another try may help (DefaultMQProducer.retryResponseCodes).
 RETRY_RESPONSE_CODES = frozenset(
@@ -39,6 +62,64 @@ RETRY_RESPONSE_CODES = frozenset(
         ResponseCode.NOT_LEADER_FOR_QUEUE,  # the queue of a static topic has moved
     }
 )
+
+#: Answers of a broker that is not, not yet, or no longer the one to ask: nothing was stored.
+_MOVING_CODES = frozenset(
+    {ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY, ResponseCode.NOT_LEADER_FOR_QUEUE}
+)
+#: Answers of a name server that will answer in a moment.
+_NOT_NOW_CODES = _MOVING_CODES | {ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY}
+_PAUSE_MS = (10, 100)  # before a broker that failed is asked again: at first, and at most
+_ROUTE_WAIT_MS = 300  # so long a try waits for a new route
+
+#: One try on one queue, within so many milliseconds.
+Try = Callable[[PreparedMessage, MessageQueue, int], Coroutine[Any, Any, Result]]
+
+
+class _Failures:
+    """What the tries of one send ended by.
+
+    Attributes:
+        tries: (broker name, error), in order.
+        newest: the last error, which may be one of the name servers.
+        at: addresses that failed; None among them: the master of a group was unknown.
+        is_final: another try would not help, or is not allowed.
+    """
+
+    def __init__(self, retries: int) -> None:
+        self.tries: list[tuple[str, Exception]] = []
+        self.newest: Exception = ClientError("nothing was tried")
+        self.at: set[str | None] = set()
+        self.is_final = False
+        self._retries = retries
+        self._pause_ms, self._longest_ms = _PAUSE_MS
+
+    def add(self, error: Exception, broker_name: str | None) -> None:
+        """A try ended so; `broker_name` None: before a broker was asked."""
+        self.newest = error
+        self.at.add(getattr(error, "address", None) or None)
+        if broker_name is not None:
+            self.tries.append((broker_name, error))
+        if isinstance(error, (RemotingConnectError, NoMasterError)):
+            self.is_final = False
+        elif isinstance(error, NoRouteError):
+            self.is_final = broker_name is None and cause_of(error.remark) != Cause.NO_BROKER
+        elif isinstance(error, RemotingError):
+            self.is_final = broker_name is not None and self._retries == 0
+        elif not isinstance(error, BrokerError):
+            self.is_final = True
+        elif broker_name is None:
+            self.is_final = error.code not in _NOT_NOW_CODES
+        elif error.code not in _MOVING_CODES:
+            self._retries -= 1
+            self.is_final = self._retries < 0 or error.code not in RETRY_RESPONSE_CODES
+
+    def pause_ms(self, address: str | None) -> int:
+        """How long to wait before this address is asked."""
+        if address not in self.at:
+            return 0
+        pause_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, self._longest_ms)
+        return pause_ms
 
 
 class MessageSender:
@@ -133,7 +214,7 @@ class MessageSender:
         """The same, asking the name server once more.
 
         Raises:
-            ClientError: still unknown.
+            NoMasterError: still unknown.
         """
         address = self.address(queue)
         if address is None:
@@ -141,7 +222,7 @@ class MessageSender:
             address = self.address(queue)
         if address is None:
             broker_name = self.instance.routes.broker_of(queue)
-            raise ClientError(f"broker {broker_name} has no master in the name server's routes")
+            raise NoMasterError(f"broker {broker_name} has no master in the name server's routes")
         return address
 
     def send_kernel(
@@ -187,10 +268,8 @@ class MessageSender:
         except RemotingError:
             self._note(queue, started_ms, isolation=True, reachable=not self._config.start_detector_enable)
             raise
-        except BrokerError as error:
+        except BrokerError:
             self._note(queue, started_ms, isolation=True, reachable=False)
-            if error.code == ResponseCode.SERVICE_NOT_AVAILABLE:  # a slave's answer: it is the master of an old route
-                self.instance.refresh_route_soon(queue.topic)
             raise
         if self.faults.enabled:
             self._note(queue, started_ms, isolation=False, reachable=True)
@@ -234,103 +313,165 @@ class MessageSender:
 
     # --- all tries ---
 
-    async def send(
+    def send(
         self,
         prepared: PreparedMessage,
         timeout_ms: int,
         retries: int,
         *,
+        queue: MessageQueue | None = None,
         choose: Callable[[TopicPublishInfo], MessageQueue] | None = None,
-    ) -> SendResult:
-        """Send, trying other brokers if it helps.
+    ) -> Coroutine[Any, Any, SendResult]:
+        """Send, and try again as the table of the module says.
 
         Args:
             timeout_ms: for everything together.
-            retries: further tries after the first; without effect if `choose` names the queue.
-            choose: picks the queue (ordered sends).
+            retries: further tries after refusals that another broker may not repeat.
+            queue: this queue and no other.
+            choose: picks the queue (ordered sends), once.
 
         Raises:
             NoRouteError: nobody knows the topic.
-            SendFailedError: all tries failed.
-            RemotingTimeoutError: the time was up before the tries were.
+            SendFailedError: all tries failed. Of a send to one queue: what its last try failed with.
+            RemotingTimeoutError: the time was up while a try was under way.
             BrokerError: refused, and another try would not help.
         """
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        info = await self.publish_info(prepared.topic)
-        if choose is not None:
-            return await self.send_kernel(prepared, choose(info), self._left(deadline_ms, prepared, timeout_ms))
-        attempts: list[tuple[str, Exception]] = []
-        last_broker: str | None = None
-        not_ok: SendResult | None = None
-        for _ in range(1 + retries):
-            queue = self.select_queue(info, last_broker)
-            last_broker = queue.broker_name
-            try:
-                left_ms = self._left(deadline_ms, prepared, timeout_ms)
-            except RemotingTimeoutError as error:
-                if not attempts:
-                    raise
-                errors = [failed for _, failed in reversed(attempts)]
-                cause = next((one for one in errors if not isinstance(one, RemotingTimeoutError)), errors[0])
-                raise RemotingTimeoutError(f"{error}; a try before failed: {cause}", timeout_ms=timeout_ms) from cause
-            try:
-                result = await self.send_kernel(prepared, queue, left_ms)
-            except (RemotingError, BrokerError) as error:
-                if isinstance(error, BrokerError) and error.code not in RETRY_RESPONSE_CODES:
-                    raise
-                attempts.append((queue.broker_name, error))
-                # The broker may have moved: brokers that died are gone from the name server within a second.
-                info = await self._refreshed(prepared.topic, info, error)
-                continue
-            if result.send_status is SendStatus.SEND_OK or not self._config.retry_another_broker_when_not_store_ok:
+        if self._config.retry_another_broker_when_not_store_ok and queue is None and choose is None:
+            return self._send_until_ok(prepared, timeout_ms, retries)
+        return self.over_tries(prepared, self.send_kernel, timeout_ms, retries, queue=queue, choose=choose)
+
+    async def _send_until_ok(self, prepared: PreparedMessage, timeout_ms: int, retries: int) -> SendResult:
+        """A message that is stored, but not as safely as it should be, is sent to another broker as well."""
+        not_ok: list[SendResult] = []
+
+        async def one_try(prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
+            result = await self.send_kernel(prepared, queue, timeout_ms)
+            if result.send_status is SendStatus.SEND_OK or len(not_ok) >= retries:
                 return result
-            not_ok = result
-        if not_ok is not None:
-            return not_ok
-        raise self._failure(prepared, attempts) from attempts[-1][1]
+            not_ok.append(result)
+            raise BrokerError(ResponseCode.SYSTEM_ERROR, f"stored, but {result.send_status.name}")
 
-    async def _refreshed(self, topic: str, info: TopicPublishInfo, error: Exception) -> TopicPublishInfo:
-        is_moved = isinstance(error, BrokerError) and error.code == ResponseCode.NOT_LEADER_FOR_QUEUE
-        if not is_moved and not getattr(error, "refresh_route", False):
-            return info
         try:
-            await self.instance.routes.update_route(topic)
-        except (RemotingError, BrokerError):
-            return info
-        fresh = self.instance.routes.known_publish_info(topic)
-        return fresh if fresh is not None and fresh.queues else info
+            return await self.over_tries(prepared, one_try, timeout_ms, retries)
+        except (RemotingError, BrokerError, ClientError):
+            if not_ok:
+                return not_ok[-1]
+            raise
 
-    def _left(self, deadline_ms: int, prepared: PreparedMessage, timeout_ms: int) -> int:
-        left_ms = deadline_ms - self._clock.monotonic_ms()
-        if left_ms <= 0:
-            raise RemotingTimeoutError(
-                f"sending to topic {prepared.topic} took longer than {timeout_ms} ms", timeout_ms=timeout_ms
-            )
-        return left_ms
+    async def send_oneway(self, prepared: PreparedMessage, timeout_ms: int, queue: MessageQueue | None = None) -> None:
+        """Send without waiting for anything but a connection."""
+        await self.over_tries(prepared, self._oneway_kernel, timeout_ms, 0, queue=queue)
 
-    def _failure(self, prepared: PreparedMessage, attempts: list[tuple[str, Exception]]) -> SendFailedError:
-        brokers = ", ".join(name for name, _ in attempts)
-        return SendFailedError(
-            f"sending to topic {prepared.topic} failed {len(attempts)} times (brokers {brokers}): {attempts[-1][1]}",
-            attempts,
-        )
-
-    async def send_oneway(self, prepared: PreparedMessage, queue: MessageQueue | None = None) -> None:
-        """Send without waiting for anything."""
-        if queue is None:
-            queue = self.select_queue(await self.publish_info(prepared.topic))
+    async def _oneway_kernel(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> None:
         address = await self.address_of(queue)
-        if not self._has_hooks:
-            await self._remoting.invoke_oneway(address, self.request(prepared, queue))
-            return
-        context = self._before(prepared, queue, address, CommunicationMode.ONEWAY)
+        context = None
+        if self._has_hooks:
+            context = self._before(prepared, queue, address, CommunicationMode.ONEWAY)
         try:
-            await self._remoting.invoke_oneway(address, self.request(prepared, queue))
+            await self._remoting.invoke_oneway(address, self.request(prepared, queue), timeout_ms)
         except Exception as error:
-            context.exception = error
+            if context is not None:
+                context.exception = error
             raise
         finally:
-            self._hooks.after(context)
+            if context is not None:
+                self._hooks.after(context)
+
+    async def over_tries(
+        self,
+        prepared: PreparedMessage,
+        one_try: "Try[Result]",
+        timeout_ms: int,
+        retries: int,
+        *,
+        queue: MessageQueue | None = None,
+        choose: Callable[[TopicPublishInfo], MessageQueue] | None = None,
+    ) -> Result:
+        """The first success of `one_try`, on queues of the topic's brokers or on one. Arguments and errors as of
+        `send`."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        failures: _Failures | None = None
+        target: MessageQueue | None = None
+        while True:
+            name = None
+            try:
+                info = self.instance.routes.known_publish_info(prepared.topic)
+                if info is None or not info.queues:
+                    info = await self._ask_for(prepared.topic, deadline_ms)
+                if queue is None and choose is not None:
+                    queue = choose(info)
+                target = queue or self.select_queue(info, None if target is None else target.broker_name)
+                if failures is not None:
+                    await self._pause(failures, target, deadline_ms)
+                name = target.broker_name
+                left_ms = deadline_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    break
+                return await one_try(prepared, target, left_ms)
+            except (RemotingError, BrokerError, ClientError) as error:
+                failures = failures or _Failures(retries)
+                failures.add(error, name)
+                is_over = self._clock.monotonic_ms() >= deadline_ms or not self.instance.started_at_ms
+                is_moved = getattr(error, "refresh_route", False) or getattr(error, "code", None) in _MOVING_CODES
+                if failures.is_final or is_over:
+                    if is_moved:
+                        self.instance.refresh_route_soon(prepared.topic)  # for the next send
+                    break
+                if is_moved:
+                    await self._ask_again(prepared.topic, deadline_ms)
+        raise self._outcome(prepared, failures, timeout_ms, is_one_queue=queue is not None)
+
+    async def _ask_for(self, topic: str, deadline_ms: int) -> TopicPublishInfo:
+        """The publish queues of a topic that is not known yet."""
+        try:
+            async with asyncio.timeout(self._left_seconds(deadline_ms)):
+                return await self.publish_info(topic)
+        except TimeoutError:
+            asked = ", ".join(self._remoting.name_servers)
+            raise RemotingTimeoutError(f"the route of topic {topic} did not come in time from {asked}") from None
+
+    async def _ask_again(self, topic: str, deadline_ms: int) -> None:
+        """Ask for the route after a failure that makes it suspect; its answer is waited for, but not long."""
+        with contextlib.suppress(RemotingError, BrokerError, TimeoutError):
+            async with asyncio.timeout(min(_ROUTE_WAIT_MS / 1000, self._left_seconds(deadline_ms))):
+                await self.instance.routes.update_route(topic)
+
+    async def _pause(self, failures: _Failures, target: MessageQueue, deadline_ms: int) -> None:
+        pause_ms = failures.pause_ms(self.address(target))
+        if pause_ms:
+            await self.instance.brokers.wait_for_change(
+                min(pause_ms, max(deadline_ms - self._clock.monotonic_ms(), 0))
+            )
+
+    def _left_seconds(self, deadline_ms: int) -> float:
+        return max(deadline_ms - self._clock.monotonic_ms(), 0) / 1000
+
+    def _outcome(
+        self, prepared: PreparedMessage, failures: _Failures | None, timeout_ms: int, *, is_one_queue: bool
+    ) -> Exception:
+        """What to raise when no try is left."""
+        text = f"sending to topic {prepared.topic} took longer than {timeout_ms} ms"
+        if failures is None:
+            return RemotingTimeoutError(text, timeout_ms=timeout_ms)
+        newest, tries = failures.newest, failures.tries
+        is_refused = isinstance(newest, BrokerError) and newest.code not in RETRY_RESPONSE_CODES
+        if not tries or is_refused or isinstance(newest, NoRouteError):
+            return newest
+        if isinstance(newest, RemotingTimeoutError):
+            others = [error for _, error in reversed(tries) if not isinstance(error, RemotingTimeoutError)]
+            if not others:
+                return newest
+            timeout = RemotingTimeoutError(f"{text}; a try before failed: {others[0]}", timeout_ms=timeout_ms)
+            timeout.__cause__ = others[0]
+            return timeout
+        if is_one_queue:
+            return newest
+        brokers = ", ".join(dict.fromkeys(name for name, _ in tries))
+        failed = SendFailedError(
+            f"sending to topic {prepared.topic} failed {len(tries)} times (brokers {brokers}): {tries[-1][1]}", tries
+        )
+        failed.__cause__ = newest
+        return failed
 
     async def probe_faulty(self) -> None:
         """Detector round: ask brokers that failed for an offset of a queue of theirs; an answer makes them

@@ -10,14 +10,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from functools import partial
 from typing import Protocol, TypeVar
 
 from maxq.client.broker_table import BrokerAddress, BrokerTable
+from maxq.client.broker_watch import BrokerWatch
 from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.request_reply import PendingRequests
 from maxq.client.topic_routes import TopicRoutes
+from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, ClientError, MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from maxq.protocol.body.route import MASTER_ID
@@ -31,7 +32,21 @@ log = logging.getLogger(__name__)
 
 REBALANCE_MIN_INTERVAL_MS = 1_000  # after a round that left something undone
 HEARTBEAT_MIN_INTERVAL_MS = 1_000
-ROUTE_REFRESH_MIN_INTERVAL_MS = 5_000  # of a topic whose brokers are not where the route says
+ROUTE_REFRESH_MS = 50  # between two questions for the route of a topic whose brokers are not where it says; doubled
+_ROUTE_QUESTIONS = 5  # that are asked after one report, unless the route changes
+_PROBE_TOPIC = "TBW102"  # every broker answers something about it
+
+#: Answers of brokers that are not, not yet or no longer the ones to ask; and of overloaded ones, which cannot be told
+#: apart everywhere.
+NOT_HERE_CODES = frozenset(
+    {
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.GO_AWAY,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SYSTEM_ERROR,
+    }
+)
 
 Result = TypeVar("Result")
 
@@ -79,10 +94,11 @@ class MQClientInstance:
             timeout_ms=config.mq_client_api_timeout,
         )
         self.ids = UniqIdGenerator(seams.pid, seams.host_ip, seams.clock, seams.rng)
-        self.brokers = BrokerTable(seams.clock)
+        self.brokers = BrokerTable(seams.clock, on_move=self.heartbeat_soon)
         self.routes = TopicRoutes(self.api, self.brokers, seams.rng)
-        self._refreshed_ms: dict[str, int] = {}  # topic → when refresh_route_soon last asked; monotonic
-        self._refreshing: set[asyncio.Task[None]] = set()
+        self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._wrong_routes: set[str] = set()  # topics that refresh_route_soon heard of since they were asked for
+        self._watch = BrokerWatch(self.api, self.brokers, seams.clock, self._refresh_group, _PROBE_TOPIC)
         self._producer_groups: set[str] = set()
         self._consumers: dict[str, ConsumerInner] = {}
         self._transaction_checkers: dict[str, TransactionChecker] = {}
@@ -105,10 +121,11 @@ class MQClientInstance:
         self._tasks.append(asyncio.create_task(self._heartbeat_loop(), name=f"maxq-heartbeat-{self.client_id}"))
         self._every("offsets", 10_000, config.persist_consumer_offset_interval, self.persist_all_offsets)
         self._tasks.append(asyncio.create_task(self._rebalance_loop(), name=f"maxq-rebalance-{self.client_id}"))
+        self._tasks.append(asyncio.create_task(self._watch_loop(), name=f"maxq-watch-{self.client_id}"))
 
     async def shutdown(self) -> None:
         """Stop the timers and close all connections. Clients have been unregistered before."""
-        tasks = [*self._tasks, *self._refreshing]
+        tasks = [*self._tasks, *self._refreshing.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -210,18 +227,36 @@ class MQClientInstance:
         await self.routes.update_all({topic for consumer in self._consumers.values() for topic in consumer.topics()})
 
     def refresh_route_soon(self, topic: str) -> None:
-        """Its brokers are not where the route says: do not let readers wait for the timer."""
-        if not self.started_at_ms:
-            return
-        now_ms = self.seams.clock.monotonic_ms()
-        last_ms = self._refreshed_ms.get(topic)
-        if last_ms is not None and now_ms - last_ms < ROUTE_REFRESH_MIN_INTERVAL_MS:
-            return
-        self._refreshed_ms[topic] = now_ms
-        work = self._survive(f"route of {topic}", partial(self.routes.update_route, topic))
-        task = asyncio.create_task(work, name=f"maxq-route-{topic}")
-        self._refreshing.add(task)
-        task.add_done_callback(self._refreshing.discard)
+        """Its brokers are not where the route says: ask for it now, and again and again while this is called."""
+        self._wrong_routes.add(topic)
+        if self.started_at_ms and topic not in self._refreshing:
+            task = asyncio.create_task(self._refresh_while_wrong(topic), name=f"maxq-route-{topic}")
+            self._refreshing[topic] = task
+            task.add_done_callback(lambda ended: self._refreshing.pop(topic, None))
+
+    async def _refresh_while_wrong(self, topic: str) -> None:
+        asked = 0
+        while asked < _ROUTE_QUESTIONS or topic in self._wrong_routes:
+            self._wrong_routes.discard(topic)
+            changed = False
+            try:
+                changed = await self.routes.update_route(topic)
+            except (RemotingError, BrokerError) as error:
+                log.info("route of %s is still the old one: %s", topic, error)
+            await asyncio.sleep((ROUTE_REFRESH_MS << min(asked, _ROUTE_QUESTIONS - 1)) / 1000)
+            asked = _ROUTE_QUESTIONS if changed else asked + 1
+
+    def _refresh_group(self, broker_name: str) -> None:
+        """A broker of this group is silent: one topic's route tells who its master is."""
+        for topic, route in self.routes.table.items():
+            if any(data.broker_name == broker_name for data in route.broker_datas):
+                self.refresh_route_soon(topic)
+                return
+
+    async def _watch_loop(self) -> None:
+        while True:
+            pause_ms = self._watch.look()
+            await asyncio.sleep(pause_ms / 1000)
 
     # --- brokers ---
 
@@ -240,6 +275,14 @@ class MQClientInstance:
         name server what it knows."""
         self.brokers.suspect(address)
         self.refresh_route_soon(topic)
+
+    def note_failure(self, address: str, topic: str, error: Exception) -> None:
+        """A request to a broker of `topic` failed: if it could not be reached, or is not the one to ask, others may be.
+        """
+        if isinstance(error, RemotingError):
+            self.broker_failed(address, topic)
+        elif isinstance(error, BrokerError) and error.code in NOT_HERE_CODES:
+            self.refresh_route_soon(topic)
 
     async def broker_address(self, queue: MessageQueue) -> str:
         """Master of a queue's broker, any other broker of the group if there is none; asks for the route once if
@@ -340,23 +383,27 @@ class MQClientInstance:
         )
 
     async def introduce(self) -> None:
-        """Make sure that every broker we know has had a heartbeat of all our producer groups."""
-        if any(address not in self._introduced for _, _, address in self.brokers.all()):
+        """Make sure that every master we know has had a heartbeat of all our producer groups."""
+        if any(address not in self._introduced for _, address in self._whom_to_tell()):
             await self.heartbeat_all()
 
+    def _whom_to_tell(self) -> list[tuple[str, str]]:
+        """(name, address) of the brokers that get heartbeats: slaves only when there are consumers."""
+        return [
+            (name, address)
+            for name, broker_id, address in self.brokers.all()
+            if broker_id == MASTER_ID or self._consumers
+        ]
+
     async def heartbeat_all(self) -> None:
-        """Tell every broker (slaves only when there are consumers). Failures are logged: the next round comes."""
+        """Tell every broker of `_whom_to_tell`. Failures are logged: the next round comes."""
         if self.is_idle:
             return
         async with self._heartbeat_lock:
             groups = set(self._producer_groups)
             data = self.heartbeat_data()
             await asyncio.gather(
-                *(
-                    self._heartbeat_one(name, address, data, groups)
-                    for name, broker_id, address in self.brokers.all()
-                    if broker_id == MASTER_ID or self._consumers
-                )
+                *(self._heartbeat_one(name, address, data, groups) for name, address in self._whom_to_tell())
             )
 
     async def _heartbeat_one(self, name: str, address: str, data: HeartbeatData, groups: set[str]) -> None:

@@ -6,7 +6,7 @@ Source:
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.namespace import unwrap, wrap
@@ -25,6 +25,7 @@ from maxq.protocol.header.pull import (
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.pop_extra_info import ExtraInfo, real_topic
+from maxq.protocol.remoting_command import RemotingCommand
 
 log = logging.getLogger(__name__)
 
@@ -73,14 +74,9 @@ class PopAPI:
             order, attempt_id,
         )  # fmt: skip
         ext = header.encode() | {"bname": queue.broker_name}
-        address = await self._address(queue)
-        try:
-            reply = await self._instance.api.call(
-                address, RequestCode.POP_MESSAGE, ext, timeout_ms=poll_ms + _ANSWERED_LATE_MS, expect=_POPPED
-            )
-        except RemotingError:
-            self._instance.broker_failed(address, queue.topic)
-            raise
+        reply = await self._call(
+            queue, RequestCode.POP_MESSAGE, ext, timeout_ms=poll_ms + _ANSWERED_LATE_MS, expect=_POPPED
+        )
         result = decode_pop_answer(reply, queue.topic, queue.broker_name, order=order)
         assert result is not None, "the codes were checked"
         for message in result.messages:
@@ -108,7 +104,7 @@ class PopAPI:
             self._group, queue.topic, queue.queue_id, str(handle), handle.queue_offset or 0
         )
         ext = header.encode() | {"bname": queue.broker_name}
-        await self._instance.api.call(await self._address(queue), RequestCode.ACK_MESSAGE, ext)
+        await self._call(queue, RequestCode.ACK_MESSAGE, ext)
 
     async def ack_all(self, messages: Sequence[MessageExt]) -> None:
         """These messages are done: one request for each broker."""
@@ -131,10 +127,7 @@ class PopAPI:
             batch.bits.append((handle.queue_offset or 0) - handle.start_offset)
         for broker_name, batches in by_broker.items():
             body = encode_batch_acks(broker_name, batches.values())
-            address = await self._address(queues[broker_name])
-            await self._instance.api.call(
-                address, RequestCode.BATCH_ACK_MESSAGE, {"bname": broker_name}, body
-            )
+            await self._call(queues[broker_name], RequestCode.BATCH_ACK_MESSAGE, {"bname": broker_name}, body)
 
     async def change_invisible_time(self, message: MessageExt, invisible_ms: int, *, suspend: bool = False) -> None:
         """Others may have the message so long from now; its receipt handle is a new one afterwards.
@@ -149,9 +142,7 @@ class PopAPI:
             suspend=suspend,
         )  # fmt: skip
         ext = header.encode() | {"bname": queue.broker_name}
-        reply = await self._instance.api.call(
-            await self._address(queue), RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext
-        )
+        reply = await self._call(queue, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext)
         changed = ChangeInvisibleTimeResponseHeader.decode(reply.ext)
         message.properties[const.PROPERTY_POP_CK] = str(
             handle._replace(
@@ -164,6 +155,28 @@ class PopAPI:
         """Where the message really is."""
         topic = real_topic(wrap(self._instance.config.namespace, message.topic), self._group, handle.retry)
         return MessageQueue(topic, handle.broker_name, handle.queue_id or 0)
+
+    async def pause(self, limit_ms: int) -> None:
+        """Wait after a failure: until a route leads to other brokers, but not longer than `limit_ms`."""
+        await self._instance.brokers.wait_for_change(limit_ms)
+
+    async def _call(
+        self,
+        queue: MessageQueue,
+        code: RequestCode,
+        ext: dict[str, str],
+        body: bytes | None = None,
+        *,
+        timeout_ms: int | None = None,
+        expect: Collection[int] = (ResponseCode.SUCCESS,),
+    ) -> RemotingCommand:
+        """Ask the master of a queue's broker; a failure that makes its route suspect has it asked for."""
+        address = await self._address(queue)
+        try:
+            return await self._instance.api.call(address, code, ext, body, timeout_ms=timeout_ms, expect=expect)
+        except (RemotingError, BrokerError) as error:
+            self._instance.note_failure(address, queue.topic, error)
+            raise
 
     async def _address(self, queue: MessageQueue) -> str:
         address = self._instance.find_broker_address_in_publish(queue.broker_name)

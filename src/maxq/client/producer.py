@@ -10,11 +10,11 @@ Source: apache/rocketmq client/producer/DefaultMQProducer.java, client/impl/prod
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from maxq.client.client_config import ClientSeams, ProducerConfig
 from maxq.client.ending import Ending, in_turn
@@ -202,7 +202,7 @@ class Producer:
 
         Args:
             message: gets its UNIQ_KEY property here.
-            queue: this queue and no other (no retries then).
+            queue: this queue and no other.
             timeout_ms: for all tries together; None: send_msg_timeout.
 
         Returns:
@@ -218,11 +218,17 @@ class Producer:
         gathered = self._gather(message, queue)
         if gathered is not None:
             return await gathered
-        prepared = sender.preparer.prepare(message)
-        timeout_ms = timeout_ms or self._config.send_msg_timeout
-        if queue is not None:
-            return await self._send_to(prepared, queue, timeout_ms)
-        return await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
+        return await self._send(sender, sender.preparer.prepare(message), queue, timeout_ms)
+
+    def _send(
+        self, sender: MessageSender, prepared: PreparedMessage, queue: MessageQueue | None, timeout_ms: int | None
+    ) -> Coroutine[Any, Any, SendResult]:
+        return sender.send(
+            prepared,
+            timeout_ms or self._config.send_msg_timeout,
+            self._config.retry_times_when_send_failed,
+            queue=None if queue is None else self._on_wire(queue),
+        )
 
     def _gather(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult] | None:
         """Let a message wait for others (`auto_batch`); None: it is to be sent by itself."""
@@ -236,17 +242,13 @@ class Producer:
         if len(messages) > 1:
             return await self.send_batch(messages, queue=queue)
         sender = self._running()
-        timeout_ms, prepared = self._config.send_msg_timeout, sender.preparer.prepare(messages[0])
-        if queue is not None:
-            return await self._send_to(prepared, queue, timeout_ms)
-        return await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
+        return await self._send(sender, sender.preparer.prepare(messages[0]), queue, None)
 
     async def send_orderly(
         self, message: Message, selector: QueueSelector[Arg], arg: Arg, *, timeout_ms: int | None = None
     ) -> SendResult:
         """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in
-        order. No
-        retries: another queue would break the order. Raises as `send`."""
+        order. Another try goes to the same queue. Raises as `send`."""
         sender = self._running()
         prepared = sender.preparer.prepare(message)
         namespace = self._config.namespace
@@ -255,12 +257,14 @@ class Producer:
             queues = [MessageQueue(unwrap(namespace, q.topic), q.broker_name, q.queue_id) for q in info.queues]
             return self._on_wire(selector(queues, message, arg))
 
-        return await sender.send(prepared, timeout_ms or self._config.send_msg_timeout, 0, choose=choose)
+        timeout_ms, retries = timeout_ms or self._config.send_msg_timeout, self._config.retry_times_when_send_failed
+        return await sender.send(prepared, timeout_ms, retries, choose=choose)
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send without an answer: no result, no retries, no certainty."""
-        sender = self._running()
-        await sender.send_oneway(sender.preparer.prepare(message), None if queue is None else self._on_wire(queue))
+        """Send without an answer: no result, no certainty. Waits up to send_msg_timeout for a connection."""
+        sender, prepared = self._running(), self._running().preparer.prepare(message)
+        wire = None if queue is None else self._on_wire(queue)
+        await sender.send_oneway(prepared, self._config.send_msg_timeout, wire)
 
     async def request(self, message: Message, *, timeout_ms: int | None = None) -> MessageExt:
         """Send a message and wait for the reply that its consumer makes with `create_reply_message`.
@@ -285,6 +289,7 @@ class Producer:
         reply = instance.pending_requests.open(correlation_id)
         try:
             await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
+            await instance.introduce()  # there may be another master by now
             left_ms = max(1, deadline_ms - self._clock.monotonic_ms())
             return await asyncio.wait_for(reply, left_ms / 1000)
         except TimeoutError:
@@ -303,11 +308,7 @@ class Producer:
         queue, or none. Not for delayed messages. `msg_id` of the result joins their ids by commas. Raises as
         `send`."""
         sender = self._running()
-        prepared = sender.preparer.prepare_batch(messages)
-        timeout_ms = timeout_ms or self._config.send_msg_timeout
-        if queue is not None:
-            return await self._send_to(prepared, queue, timeout_ms)
-        return await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
+        return await self._send(sender, sender.preparer.prepare_batch(messages), queue, timeout_ms)
 
     async def send_many(
         self,
@@ -394,11 +395,6 @@ class Producer:
 
             future.add_done_callback(done)
         return future
-
-    async def _send_to(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        sender = self._running()
-        await sender.publish_info(prepared.topic)
-        return await sender.send_kernel(prepared, self._on_wire(queue), timeout_ms)
 
     def _on_wire(self, queue: MessageQueue) -> MessageQueue:
         namespace = self._config.namespace

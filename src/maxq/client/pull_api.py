@@ -151,6 +151,10 @@ class PullAPIWrapper:
             await self._pause_without_progress(queue, broker)
         return result
 
+    async def pause(self, limit_ms: int) -> None:
+        """Wait after a failure: until a route leads to other brokers, but not longer than `limit_ms`."""
+        await self._instance.brokers.wait_for_change(limit_ms)
+
     async def _broker_for(self, queue: MessageQueue) -> BrokerAddress:
         brokers, wanted_id = self._instance.brokers, self.recalculate_pull_from_which_node(queue)
         broker = brokers.reader(self._instance.routes.broker_of(queue), wanted_id)
@@ -169,11 +173,9 @@ class PullAPIWrapper:
     def _note_failure(self, queue: MessageQueue, broker: BrokerAddress, error: RemotingError | BrokerError) -> None:
         """Should another of the group be asked for a while? A slave that does not serve readers is left, too: Java's
         client asks it for ever, because only answers change where it pulls from."""
-        if isinstance(error, RemotingError):
-            self._instance.broker_failed(broker.address, queue.topic)
-        elif error.code == ResponseCode.NOT_LEADER_FOR_QUEUE:
-            self._instance.refresh_route_soon(queue.topic)
-        elif broker.is_slave and error.code not in _KNOWS_US_NOT:
+        is_moved = isinstance(error, BrokerError) and error.code == ResponseCode.NOT_LEADER_FOR_QUEUE
+        self._instance.note_failure(broker.address, queue.topic, error)
+        if isinstance(error, BrokerError) and broker.is_slave and error.code not in _KNOWS_US_NOT and not is_moved:
             self._instance.broker_failed(broker.address, queue.topic)
             self.update_pull_from_which_node(queue, MASTER_ID)
 

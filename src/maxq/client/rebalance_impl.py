@@ -274,6 +274,11 @@ class RebalanceImpl:
             by_broker.setdefault(self._instance.routes.broker_of(queue), []).append(queue)
         await asyncio.gather(*(self._lock_at(name, queues) for name, queues in by_broker.items()))
 
+    async def wait_for_next_locks(self, limit_ms: int) -> None:
+        """Return when locks should be renewed: after `limit_ms`, or when a route leads to other brokers, for a new
+        master knows none."""
+        await self._instance.brokers.wait_for_change(limit_ms)
+
     async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue]:
         broker = self._instance.find_broker_address_in_subscribe(broker_name, MASTER_ID, True)
         if broker is None:
@@ -282,8 +287,7 @@ class RebalanceImpl:
             ours = await self._instance.api.lock_batch(broker.address, self._group, self._instance.client_id, queues)
         except (RemotingError, BrokerError) as error:
             log.warning("locking queues of broker %s failed: %s", broker_name, error)
-            if isinstance(error, RemotingError):
-                self._instance.broker_failed(broker.address, queues[0].topic)
+            self._instance.note_failure(broker.address, queues[0].topic, error)
             return set()
         self._instance.brokers.trust(broker.address)
         now_ms = self._clock.monotonic_ms()

@@ -9,7 +9,6 @@ Source:
     client/impl/consumer/DefaultMQPushConsumerImpl.java (popAsync).
 """
 
-import asyncio
 import itertools
 import logging
 from collections.abc import Sequence
@@ -34,7 +33,7 @@ log = logging.getLogger(__name__)
 
 MAX_MESSAGES = 32  # of one receive
 _SLICE_MS = 1_000  # of waiting at one of several brokers
-_PAUSE_SECONDS = 0.5  # when no broker could be asked
+_PAUSE_MS = 500  # when no broker could be asked
 
 Place = tuple[MessageQueue, SubscriptionData]
 
@@ -191,7 +190,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         if failure is not None and len(places) == 1 and wait_ms <= 0:
             raise failure
         if (failure is not None or is_full) and len(places) == 1:
-            await asyncio.sleep(min(_PAUSE_SECONDS, wait_ms / 1000))  # the broker does not hold the request
+            await self._pops.pause(min(_PAUSE_MS, wait_ms))  # the broker does not hold the request
         return []
 
     # --- what becomes of them ---

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from maxq.client.broker_table import BrokerTable
 from maxq.client.client_api import MQClientAPI
+from maxq.client.errors import NoMasterError
 from maxq.client.shared_lookups import SharedLookups
 from maxq.client.topic_publish_info import (
     TopicPublishInfo,
@@ -15,6 +16,7 @@ from maxq.client.topic_publish_info import (
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
 from maxq.protocol.body.route import TopicRouteData
 from maxq.protocol.body.static_topic import NO_BROKER, global_queues, is_mock_broker
+from maxq.protocol.body.topic_config import PERM_WRITE
 from maxq.protocol.message_queue import MessageQueue
 from maxq.runtime.interfaces import Rng
 
@@ -82,10 +84,10 @@ class TopicRoutes:
 
     def _take_route(self, topic: str, route: TopicRouteData) -> bool:
         changed = is_route_changed(self.table.get(topic), route)
+        for data in route.broker_datas:  # even if it is the route of before: that of another topic may have been older
+            self._brokers.replace(data.broker_name, data.broker_addrs)
         if changed:
             log.info("route of %s changed: %s", topic, route)
-            for data in route.broker_datas:
-                self._brokers.replace(data.broker_name, data.broker_addrs)
             self.table[topic] = route
             self._leaders[topic] = global_queues(topic, route.topic_queue_mapping_by_broker or {})
         if topic in self._publish and (changed or not self._publish[topic].queues):
@@ -112,7 +114,8 @@ class TopicRoutes:
 
         Raises:
             NoRouteError: no such topic, and no way to create it.
-            ClientError: the topic is there but no broker takes messages for it.
+            NoMasterError: those that may take its messages have no master just now.
+            ClientError: nobody may send to the topic.
         """
         info = self._publish.get(topic)
         if info is None or not info.queues:
@@ -120,10 +123,10 @@ class TopicRoutes:
                 topic, lambda: self._find_publish_info(topic, create_topic_key, queue_nums)
             )
         if not info.queues:
-            raise ClientError(
-                f"topic {topic} has a route but no queue that takes messages: no broker of it has write permission "
-                "and a master online"
-            )
+            text = f"topic {topic} has a route but no queue that takes messages: no broker of it has "
+            if any(data.perm & PERM_WRITE for data in self.table[topic].queue_datas):
+                raise NoMasterError(f"{text}write permission and a master online")
+            raise ClientError(f"{text}write permission")
         return info
 
     async def _find_publish_info(self, topic: str, create_topic_key: str | None, queue_nums: int) -> TopicPublishInfo:

@@ -12,6 +12,7 @@ from maxq.namesrv.zone_route import filter_by_zone
 from maxq.protocol.header.namesrv import ZONE_MODE, ZONE_NAME, GetRouteInfoRequestHeader
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.refusals import Cause
 
 _FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
@@ -36,6 +37,8 @@ class ClientRequestProcessor:
         route = self._routes.pickup_topic_route_data(topic)
         if route is None:
             remark = f"No topic route info in name server for the topic: {topic}{_FAQ}"
+            if not self._routes.has_brokers:  # it has just been started: who asks may ask again in a moment
+                remark = f"[{Cause.NO_BROKER}]{remark}"
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
         if self._settings.namesrv.order_message_enable:
             route.order_topic_conf = self._kv_configs.get(NAMESPACE_ORDER_TOPIC_CONFIG, topic)

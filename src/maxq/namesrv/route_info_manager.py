@@ -137,6 +137,11 @@ class RouteInfoManager:
         if live is not None:
             live.last_update_ms = now_ms
 
+    @property
+    def has_brokers(self) -> bool:
+        """Is any broker registered?"""
+        return bool(self._groups)
+
     def data_version(self, cluster_name: str, broker_addr: str) -> DataVersion | None:
         """The version of the topic table that this broker registered last."""
         live = self._live.get(BrokerAddrInfo(cluster_name, broker_addr))

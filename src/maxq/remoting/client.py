@@ -184,6 +184,10 @@ class RemotingClient(RemotingEndpoint):
                 del self._by_address[address]
         super().closed(connection, error)
 
+    def open_connections(self) -> list[tuple[str, Connection]]:
+        """The address and connection of every server that there is a connection to."""
+        return list(self._by_address.items())
+
     def close_connection(self, address: str, reason: str = "closed by us") -> None:
         """Close the connection to `address` if there is one."""
         connection = self._by_address.pop(address, None)

@@ -128,6 +128,16 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- using it ----------------------------------------------------------------------------------------------------
 
+    @property
+    def waiting(self) -> int:
+        """How many requests of ours wait for their answers."""
+        return len(self._pending)
+
+    @property
+    def requests(self) -> int:
+        """How many requests of ours there were on this connection, but for one-way ones."""
+        return self._pending.count
+
     def write(self, buffers: Sequence[bytes | memoryview]) -> None:
         """Send whole frames given in pieces. During an arrival they leave together at its end. Nothing happens on a
         closed connection."""

@@ -26,13 +26,18 @@ class ReplySlot:
 
 
 class PendingRequests:
-    """By opaque."""
+    """By opaque.
 
-    __slots__ = ("_limit", "_waiters")
+    Attributes:
+        count: how many there ever were.
+    """
+
+    __slots__ = ("_limit", "_waiters", "count")
 
     def __init__(self, limit: int) -> None:
         """`limit`: so many may wait."""
         self._limit = limit
+        self.count = 0
         self._waiters: dict[int, asyncio.Future[RemotingCommand] | ReplySlot] = {}
 
     def __len__(self) -> int:
@@ -46,6 +51,7 @@ class PendingRequests:
 
     def add(self, opaque: int, waiter: "asyncio.Future[RemotingCommand] | ReplySlot") -> None:
         """`waiter` gets the answer to this request."""
+        self.count += 1
         self._waiters[opaque] = waiter
 
     def forget(self, opaque: int) -> None:

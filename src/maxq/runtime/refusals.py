@@ -41,6 +41,7 @@ class Cause(StrEnum):
     QUOTA = "QUOTA"  # a topic, group or user is above its quota
     CONSUMER_BEHIND = "CONSUMER_BEHIND"  # a group was shut out for lagging
     UNREAD_ANSWERS = "UNREAD_ANSWERS"  # a client does not read: disconnected
+    NO_BROKER = "NO_BROKER"  # a name server that no broker has registered with yet
     CONNECTIONS = "CONNECTIONS"  # one more would take what files need: disconnected
 
 

@@ -41,24 +41,32 @@ Result = TypeVar("Result")
 
 
 class MockNameServer:
-    """Answers routes."""
+    """Answers routes. `remark` begins what it says of a topic that it does not know."""
 
     def __init__(self, world: SimWorld) -> None:
+        self._world = world
+        self.remark = "No topic route info"
         self.routes: dict[str, TopicRouteData] = {}
         self.seen: list[RemotingCommand] = []
         self.server = RemotingServer(NettyServerConfig(), clock=world.clock)
+
+    async def start(self) -> None:
+        self.server = RemotingServer(NettyServerConfig(), clock=self._world.clock)
         self.server.register(RequestCode.GET_ROUTEINFO_BY_TOPIC, self._route)
+        with self._world.network.on_host(NAME_SERVER):
+            await self.server.start(NAME_SERVER, 9876)
 
     def _route(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         self.seen.append(request)
         route = self.routes.get(request.ext["topic"])
         if route is None:
-            return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info: {request.ext['topic']}")
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"{self.remark}: {request.ext['topic']}")
         return request.reply(body=route.encode())
 
 
 class MockBroker:
-    """One broker process. `seen` holds every request; `scripts[code]` answers in place of the normal handler."""
+    """One broker process. `seen` holds every request; `scripts[code]` answers in place of the normal handler; while it
+    `is_paused` nothing is answered."""
 
     def __init__(self, world: SimWorld, name: str, broker_id: int, host: str) -> None:
         self.world = world
@@ -75,6 +83,7 @@ class MockBroker:
         self.members: dict[str, dict[str, Connection]] = defaultdict(dict)  # group → client id → connection
         self.heartbeats: list[HeartbeatData] = []
         self.suggest_which_broker_id = 0
+        self.is_paused = False
         self._arrival = asyncio.Event()
         self.server = self._make_server()
 
@@ -123,6 +132,8 @@ class MockBroker:
 
     async def _process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         self.seen.append((self.world.clock.monotonic_ms() - 1_000_000, request))
+        if self.is_paused:
+            return None
         script = self.scripts.get(request.code)
         if script is not None:
             answer = script(request)
@@ -283,8 +294,7 @@ class MockCluster:
 
     async def start(self, *groups: str, slaves: int = 0) -> None:
         """Start the name server and a master, and `slaves` slaves, for each broker name."""
-        with self.world.network.on_host(NAME_SERVER):
-            await self.names.server.start(NAME_SERVER, 9876)
+        await self.names.start()
         for number, name in enumerate(groups or ("broker-a",)):
             for broker_id in range(1 + slaves):
                 broker = MockBroker(self.world, name, broker_id, f"10.0.1.{10 * number + broker_id + 1}")

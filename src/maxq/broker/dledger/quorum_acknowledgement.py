@@ -4,8 +4,10 @@
 |---|---|
 | committed | SUCCESS |
 | no quorum within 2.5 s (502), another term (501) | SYSTEM_ERROR (1): it may still be committed |
-| not now: a transfer runs, no quorum answers, too many wait (before anything is stored) | SYSTEM_BUSY (2) |
-| not the leader (before anything is stored) | SERVICE_NOT_AVAILABLE (14), which the store says itself |
+| not now: a transfer runs, no quorum answers, too many wait (before anything is stored) | SERVICE_NOT_AVAILABLE (14) |
+| not the leader (before anything is stored) | the same, which the store says itself |
+
+Producers of every version try again after 14; before 5.0 they do not after SYSTEM_BUSY.
 
 Source:
     store/dledger/DLedgerCommitLog.java (asyncPutMessage); dledger.md §13.1.
@@ -50,7 +52,7 @@ class Quorum(Protocol):
 class QuorumAcknowledgement(Acknowledgement):
     """One per broker. Nothing is asked before the member has joined its group."""
 
-    refusal_code = ResponseCode.SYSTEM_BUSY
+    refusal_code = ResponseCode.SERVICE_NOT_AVAILABLE
 
     def __init__(self, store: MessageStore) -> None:
         super().__init__(store)

@@ -69,7 +69,7 @@ def test_what_is_committed_is_not_waited_for() -> None:
 def test_a_leader_refuses_with_system_busy_while_it_cannot_lead() -> None:
     quorum = Quorum()
     acknowledgement = acknowledgement_of(quorum)
-    assert acknowledgement.refusal() is None and acknowledgement.refusal_code == ResponseCode.SYSTEM_BUSY
+    assert acknowledgement.refusal() is None and acknowledgement.refusal_code == ResponseCode.SERVICE_NOT_AVAILABLE
     quorum.refusal = DLedgerResponseCode.LEADER_TRANSFERRING
     assert "handed over" in (acknowledgement.refusal() or "")
     quorum.refusal = DLedgerResponseCode.NOT_LEADER  # its lease has ended
