@@ -92,7 +92,7 @@ class Group:
         self.world.network.heal()
         await _until(lambda: not old.is_leader)
         (self.leader,) = [server for server in self.brokers if server.is_leader]
-        await _until(lambda: self.leader.broker.address.broker_id == 0)
+        await _until(lambda: self.leader.broker.member.services.is_running)
 
 
 async def _until(condition: Callable[[], bool]) -> None:

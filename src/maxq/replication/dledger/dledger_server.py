@@ -18,7 +18,7 @@ Source:
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar, TypeVarTuple
 
 from maxq.config.netty_client_config import NettyClientConfig
@@ -33,6 +33,7 @@ from maxq.protocol.dledger_messages import (
     TransferRequest,
 )
 from maxq.remoting.client import RemotingClient
+from maxq.remoting.connection import Connection
 from maxq.remoting.server import RemotingServer
 from maxq.replication.dledger.commit_waiters import Done
 from maxq.replication.dledger.committer import Committer
@@ -98,10 +99,11 @@ class DLedgerServer:
         self._links = {
             peer: PeerLink(
                 peer, config.peers[peer], self.client, clock,
-                timeout_ms=raft.rpc_timeout_ms, on_reply=self._replied, on_lost=self.peer_lost,
+                timeout_ms=raft.rpc_timeout_ms, on_reply=self._replied, on_lost=self._peer_lost,
             )
             for peer in raft.others
         }  # fmt: skip
+        self.client.add_listener(_OwnConnections(self._links.values()))
         self._committer = Committer(store, self._fail)
         self.waiters = self._committer.waiters
         self._reads: dict[object, Callable[[DLedgerResponseCode, int], None]] = {}
@@ -251,8 +253,8 @@ class DLedgerServer:
         if self._is_running:
             self._hear(self.node.reply, request_id, reply)
 
-    def peer_lost(self, peer: str) -> None:
-        """See Member; or this member's connection to another one broke."""
+    def _peer_lost(self, peer: str) -> None:
+        """This member's connection to another one broke."""
         if self._is_running:
             self._hear(self.node.peer_lost, peer)
 
@@ -337,12 +339,19 @@ class DLedgerServer:
             "DLedger: %s of group %s is %s in term %d; leader %s", self.config.self_id, self.config.group, role.value,
             change.term, change.leader_id or "unknown",
         )  # fmt: skip
+        self._keep_leader()
         if role is not Role.LEADER:
             self._lacks_barrier = False
             self.store.end_leading()
             self.waiters.fail(DLedgerResponseCode.TERM_CHANGED)
         for listener in self._role_listeners:
             listener(change)
+
+    def _keep_leader(self) -> None:
+        """Have a connection to the leader that is followed: its end is a hint that the leader's process ended."""
+        link = self._links.get(self.node.leader_id or "")
+        if link is not None and self.node.role is Role.FOLLOWER and self._is_running:
+            link.keep(self.config.group, self.config.self_id)
 
     def _append_barrier(self) -> None:
         """The first entry of a leader's term. Without room on the disk it is appended later, unless another member
@@ -401,6 +410,7 @@ class DLedgerServer:
         now_ms = self._clock.monotonic_ms()
         for link in self._links.values():
             link.expire(now_ms)
+        self._keep_leader()
         self.waiters.expire(now_ms)
         self.store.retain_from(self.node.retain_index)
         if self._is_running:
@@ -414,6 +424,23 @@ class DLedgerServer:
                 self._append_barrier()
             except (MaxQError, OSError) as error:
                 self._fail(error)
+
+
+class _OwnConnections:
+    """Tells links which of the connections that this member made ended (ConnectionListener)."""
+
+    def __init__(self, links: Iterable[PeerLink]) -> None:
+        self._links = links
+
+    def on_connect(self, connection: Connection) -> None: ...
+
+    def on_close(self, connection: Connection) -> None:
+        for link in self._links:
+            link.closed(connection)
+
+    def on_idle(self, connection: Connection) -> None: ...
+
+    def on_exception(self, connection: Connection) -> None: ...
 
 
 def _settle(future: "asyncio.Future[_T]", value: _T) -> None:

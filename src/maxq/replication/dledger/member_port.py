@@ -1,5 +1,4 @@
-"""MemberPort: what comes to a member over connections: requests of other members and of operators, and the ends of
-connections, which say that a member's process may have ended.
+"""MemberPort: what comes to a member over connections: requests of other members and of operators.
 
 Source:
     openmessaging/dledger DLedgerRpcNettyService.java; dledger.md §3.
@@ -7,7 +6,6 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from maxq.errors import RemoteProtocolError
@@ -35,7 +33,6 @@ _CORE_CODES: Final = (
     DLedgerRequestCode.PUSH,
     DLedgerRequestCode.LEADERSHIP_TRANSFER,
 )
-_MEMBER: Final = "dledger member"  # attribute of a connection: the id its requests carry
 
 
 class _Remote(NamedTuple):
@@ -56,9 +53,6 @@ class Member(Protocol):
     def requested(self, token: object, request: Request) -> None:
         """A request for the core; it is answered by `answer_token`."""
 
-    def peer_lost(self, peer: str) -> None:
-        """The connection that another member made to this one broke."""
-
 
 class MemberPort:
     """Registers itself with the member's server."""
@@ -69,7 +63,6 @@ class MemberPort:
         for code in _CORE_CODES:
             server.register(code, self._requested)
         server.register(DLedgerRequestCode.METADATA, self._metadata)
-        server.add_listener(_LostMembers(member.peer_lost))
 
     def _requested(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         try:
@@ -77,8 +70,6 @@ class MemberPort:
         except RemoteProtocolError as error:
             log.warning("%s sent a request %d that is refused: %s", connection.remote_address, command.code, error)
             return answer(command, TransferReply(group=self._config.group, code=DLedgerResponseCode.UNSUPPORTED))
-        if command.code != DLedgerRequestCode.LEADERSHIP_TRANSFER and request.local_id in self._config.peers:
-            connection.attributes[_MEMBER] = request.local_id
         self._member.requested(_Remote(connection, command), request)
         return None
 
@@ -115,21 +106,3 @@ def answer_token(token: object, reply: Reply) -> None:
         token.connection.send(answer(token.command, reply))
     elif isinstance(token, asyncio.Future) and not token.done():
         token.set_result(reply)
-
-
-class _LostMembers:
-    """Tells which member's connection to this one broke (ConnectionListener)."""
-
-    def __init__(self, lost: Callable[[str], None]) -> None:
-        self._lost = lost
-
-    def on_connect(self, connection: Connection) -> None: ...
-
-    def on_close(self, connection: Connection) -> None:
-        member = connection.attributes.get(_MEMBER)
-        if member is not None:
-            self._lost(member)
-
-    def on_idle(self, connection: Connection) -> None: ...
-
-    def on_exception(self, connection: Connection) -> None: ...

@@ -2,6 +2,10 @@
 
 One connection, made when there is something to send and made anew by the next request after it broke. Requests are
 pipelined; each is answered exactly once, with None if the connection could not be made or broke, or time ran out.
+
+A follower keeps such a connection to its leader, though it asks it nothing: that it breaks says that the leader's
+process has probably ended. Only this one counts, to the leader's address as it is configured: what comes in may name
+any member, and the leader closes connections of its own when it makes others.
 """
 
 import asyncio
@@ -13,7 +17,7 @@ from typing import Final
 
 from maxq.errors import LocalProtocolError, RemoteProtocolError, RemotingError
 from maxq.protocol.dledger_codec import decode_reply, encode_request, request_code
-from maxq.protocol.dledger_messages import Reply, Request
+from maxq.protocol.dledger_messages import MetadataRequest, Reply, Request
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
@@ -22,6 +26,8 @@ from maxq.runtime.interfaces import Clock
 log: Final = logging.getLogger(__name__)
 
 _CONNECT_MS: Final = 1000
+#: A connection that is kept moves some bytes so often: both ends close one that is silent for 120 s.
+_KEEP_MS: Final = 30_000
 
 
 class PeerLink:
@@ -56,6 +62,7 @@ class PeerLink:
         self._queued: deque[tuple[int, Request, int]] = deque()  # until there is a connection: id, request, deadline
         self._sent: dict[int, tuple[int, int, int]] = {}  # request id → opaque, deadline, arrivals before; oldest first
         self._is_closed = False
+        self._kept_ms = 0  # when something was sent for the connection's sake
 
     @property
     def is_connected(self) -> bool:
@@ -72,6 +79,27 @@ class PeerLink:
             self._send_on(connection, request_id, request, deadline_ms)
             return
         self._queued.append((request_id, request, deadline_ms))
+        self._connect_soon()
+
+    def keep(self, group: str, own_id: str) -> None:
+        """Have a connection, and have it live. Call it now and then while this peer leads."""
+        connection, now_ms = self._connection, self._clock.monotonic_ms()
+        if self._is_closed:
+            return
+        if connection is None or connection.is_closed:
+            self._kept_ms = now_ms
+            self._connect_soon()
+        elif now_ms - self._kept_ms >= _KEEP_MS:
+            self._kept_ms = now_ms
+            question = MetadataRequest(group=group, remote_id=self.peer, local_id=own_id)
+            connection.send_oneway(RemotingCommand(request_code(question), body=encode_request(question)))
+
+    def closed(self, connection: Connection) -> None:
+        """A connection of this member ended, perhaps this link's."""
+        if connection is self._connection:
+            self._lost()
+
+    def _connect_soon(self) -> None:
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect(), name=f"DLedger to {self.peer}")
 

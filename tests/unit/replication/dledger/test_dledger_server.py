@@ -6,14 +6,19 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from maxq.client.dledger_client import DLedgerClient
+from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import DLedgerError, RemotingError
-from maxq.protocol.dledger_messages import DLedgerResponseCode
+from maxq.protocol.dledger_codec import encode_request, request_code
+from maxq.protocol.dledger_messages import DLedgerResponseCode, VoteRequest
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
 from maxq.replication.dledger.client_requests import ClientRequests
 from maxq.replication.dledger.config import dledger_config, parse_peers
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.replication.raft.outputs import Role
 from maxq.store.dledger.interfaces import TermState
 from maxq.testing.sim_machine import SimMachine
+from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.replication.dledger.memory_ledger import MemoryLedger
 
@@ -273,3 +278,48 @@ def test_a_member_that_does_not_lead_sends_clients_to_the_leader() -> None:
         assert await group.append(b"two") == 2
 
     simulate(story)
+
+
+def test_whoever_names_the_leader_and_goes_changes_nothing() -> None:
+    """Only the connection that a follower itself has of its leader says that the leader may have ended."""
+
+    async def story(group: Group) -> None:
+        await group.start()
+        await group.append(b"before")
+        leader = await group.leader()
+        term = leader.server.node.term
+        followers = [member for member in group.members.values() if member is not leader]
+
+        async def name_the_leader(address: str) -> None:
+            client = RemotingClient(NettyClientConfig(), clock=group.client_machine.clock, rng=SimRng(1))
+            request = VoteRequest(group="g", remote_id="", local_id=leader.name, leader_id=leader.name, term=0)
+            command = RemotingCommand(request_code(request), body=encode_request(request))
+            await client.invoke(address, command, 3_000)
+            await client.close()
+
+        seen = set[tuple[str | None, int]]()
+        for member in followers:
+            await group.client_machine.call(lambda member=member: name_the_leader(ADDRESSES[member.name]))
+        for _ in range(100):
+            await asyncio.sleep(0.001)
+            seen |= {(member.server.leader_id, member.server.node.term) for member in followers}
+        assert seen == {(leader.name, term)}
+
+    simulate(story)
+
+
+def test_a_follower_keeps_its_connection_to_a_leader_for_hours() -> None:
+    """Silent connections are closed after two minutes; this one is not silent, and the leader goes on leading."""
+
+    async def story(group: Group) -> None:
+        await group.start()
+        await group.append(b"before")
+        leader = await group.leader()
+        term = leader.server.node.term
+        await asyncio.sleep(1_000)
+        assert (await group.leader(), leader.server.node.term) == (leader, term)
+
+    async def main(world: SimWorld) -> None:
+        await story(Group(world))
+
+    run_simulation(main, seed=7, time_limit_s=2_000)
