@@ -10,6 +10,7 @@ from typing import Final
 from maxq.errors import PipelineError
 from maxq.pipeline.archive.ranges import Range, size, subtract
 from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import OffsetRange, to_json
 from maxq.pipeline.source.positions import resolve, selected_queues
 from maxq.pipeline.wire.wire_client import WireClient
@@ -62,8 +63,10 @@ def broker_ranges(options: ReadOptions) -> dict[MessageQueue, tuple[int, int]]:
     """
     with WireClient(options.connection) as client:
         queues = list(selected_queues(client, options.selection))
-        start = resolve(client, options.starting, queues, "startingOffsets")
-        end = resolve(client, options.ending, queues, "endingOffsets")
+        losses = Losses(fail=options.fail_on_data_loss)
+        start = resolve(client, options.starting, queues, "startingOffsets", losses)
+        end = resolve(client, options.ending, queues, "endingOffsets", losses)
+        losses.tell()
     return {queue: (start[queue], max(start[queue], end[queue])) for queue in sorted(queues)}
 
 

@@ -14,10 +14,12 @@ from maxq.errors import ConfigError
 from maxq.pipeline.cluster.cluster_tables import TABLES, cluster_table
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.read_options import CONNECTION_OPTIONS, ConnectionOptions
+from maxq.pipeline.spark.worker import readable_errors
 
 FORMAT: Final = "rocketmq-cluster"
 
 
+@readable_errors
 class RocketMQClusterDataSource(DataSource):
     """Options: those of the connection (`rocketmq.namesrv`, …) and `table`, one of TABLES."""
 
@@ -40,10 +42,11 @@ class RocketMQClusterDataSource(DataSource):
         return _Reader(*self._parsed())
 
 
+@readable_errors
 class _Reader(DataSourceReader):
     def __init__(self, connection: ConnectionOptions, table: str) -> None:
         self._connection = connection
         self._table = table
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield cluster_table(self._connection, self._table)
+        return iter((cluster_table(self._connection, self._table),))

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from maxq.errors import PipelineError
 from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import OffsetRange, Offsets
-from maxq.pipeline.source.positions import at_times, resolve, selected_queues
+from maxq.pipeline.source.positions import at_times, check_named, resolve, selected_queues
 from maxq.pipeline.source.scan import ScanPartition, partitions
 from maxq.pipeline.wire.pulls import Hint
 from maxq.pipeline.wire.wire_client import WireClient
@@ -43,12 +44,18 @@ def plan_batch(options: ReadOptions, conditions: Conditions) -> list[ScanPartiti
     """The partitions of a batch: from the start to the end of every queue that may have wanted rows.
 
     Raises:
+        DataLossError: offsets or queues that the options name are not there, and that is to be an error.
         PipelineError: a topic that was named is not there; brokers do not answer; the end lies before the start.
     """
+    losses = Losses(fail=options.fail_on_data_loss)
     with WireClient(options.connection) as client:
-        queues = [queue for queue in selected_queues(client, options.selection) if conditions.takes(queue)]
-        start = resolve(client, options.starting, queues, "startingOffsets")
-        end = resolve(client, options.ending, queues, "endingOffsets")
+        there = selected_queues(client, options.selection)
+        check_named(options.starting, options.selection, there, "startingOffsets", losses)
+        check_named(options.ending, options.selection, there, "endingOffsets", losses)
+        queues = [queue for queue in there if conditions.takes(queue)]
+        start = resolve(client, options.starting, queues, "startingOffsets", losses)
+        end = resolve(client, options.ending, queues, "endingOffsets", losses)
+        losses.tell()
         if options.ending.kind == options.starting.kind == "offsets":
             for queue in queues:
                 if end[queue] < start[queue]:

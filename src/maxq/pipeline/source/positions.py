@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from maxq.errors import PipelineError, RemotingError
 from maxq.pipeline.options.read_options import EARLIEST, LATEST, Position, Selection
+from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import Offsets
 from maxq.pipeline.wire.wire_client import Failures, Seen, WireClient
 from maxq.protocol.message_queue import MessageQueue
@@ -80,7 +81,7 @@ def ask_until_answered(
     """
     deadline = client.clock.monotonic_ms() + client.options.broker_wait_ms
     found: dict[MessageQueue, _Found] = {}
-    left = list(queues)
+    left, was_told = list(queues), False
     while left:
         answered, failed = ask(left)
         found |= answered
@@ -90,19 +91,25 @@ def ask_until_answered(
         if client.clock.monotonic_ms() >= deadline:
             reason = failed.get(left[0], "no answer")
             raise PipelineError(f"{len(left)} queues, such as {left[0]}, cannot be asked about: {reason}")
-        log.warning("%d queues, such as %s, wait for their broker: %s", len(left), left[0], failed.get(left[0]))
+        if not was_told:
+            log.warning("%d queues, such as %s, wait for their broker: %s", len(left), left[0], failed.get(left[0]))
+            was_told = True
         time.sleep(_PAUSE_SECONDS)
         client.forget_routes()
     return found
 
 
-def resolve(client: WireClient, position: Position, queues: Iterable[MessageQueue], option: str) -> Offsets:
+def resolve(
+    client: WireClient, position: Position, queues: Iterable[MessageQueue], option: str, losses: Losses
+) -> Offsets:
     """The offset of each queue that `position` means.
 
     Args:
         option: what the position was given by, for errors.
+        losses: is told of offsets behind the end of a queue; if that is no error the queue's end is meant.
 
     Raises:
+        DataLossError: see `losses`.
         PipelineError: a queue that the position says nothing about; brokers that do not answer.
     """
     wanted = sorted(queues)
@@ -120,7 +127,53 @@ def resolve(client: WireClient, position: Position, queues: Iterable[MessageQueu
     told = _told(position, wanted, option)
     for mark, ask in ((EARLIEST, client.min_offsets), (LATEST, client.max_offsets)):
         told |= offsets_of(ask_until_answered(client, ask, [queue for queue in wanted if told[queue] == mark]))
-    return told
+    return told | _ends_of_those_beyond(client, told, option, losses)
+
+
+def _ends_of_those_beyond(client: WireClient, told: Offsets, option: str, losses: Losses) -> Offsets:
+    """The ends of the queues that end before their offset in `told`."""
+    ends = ask_until_answered(client, client.max_offsets, sorted(told))
+    beyond = {queue: one.offset for queue, one in ends.items() if one.is_master and one.offset < told[queue]}
+    lows = offsets_of(ask_until_answered(client, client.min_offsets, sorted(beyond)))
+    for queue, end in sorted(beyond.items()):
+        first, last = (told[queue], None) if option == "startingOffsets" else (end, told[queue])
+        reason = f"{option} says {told[queue]}, and the queue ends before"
+        losses.offsets(queue_name(queue), first, last, (lows[queue], end), reason)
+    return beyond
+
+
+def queue_name(queue: MessageQueue) -> str:
+    """A queue as messages for people have it."""
+    return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
+
+
+def check_named(
+    position: Position, selection: Selection, queues: Iterable[MessageQueue], option: str, losses: Losses
+) -> None:
+    """Have a look at the queues that a position names, but for broker "*".
+
+    Args:
+        queues: all that `selection` has.
+        losses: is told of queues that are not there.
+
+    Raises:
+        DataLossError: see `losses`.
+        PipelineError: a queue that is not read.
+    """
+    there = set(queues)
+    for topic, brokers in (position.table or {}).items():
+        for broker, ids in brokers.items():
+            found = [one for one in there if one.topic == topic and broker in ("*", one.broker_name)]
+            for queue_id, number in ids.items():
+                if any(one.queue_id == queue_id for one in found):
+                    continue
+                name = f"{topic}/{broker}/{queue_id}"
+                is_read = topic in selection.topics or any(one.topic == topic for one in there)
+                if not is_read or not selection.takes(topic, broker, queue_id):
+                    raise PipelineError(f"option {option} names the queue {name}, which is not read")
+                numbers = sorted({one.queue_id for one in found})
+                has = f"it has the queues {numbers[0]} to {numbers[-1]}" if numbers else "it has none"
+                losses.offsets(name, number, None, None, f"{option} names it, and there is no such queue: {has}")
 
 
 def _by_time(client: WireClient, position: Position, wanted: list[MessageQueue], option: str) -> Offsets:
@@ -149,7 +202,7 @@ def _told(position: Position, wanted: list[MessageQueue], option: str) -> Offset
     for queue in wanted:
         number = position.of_queue(queue.topic, queue.broker_name, queue.queue_id)
         if number is None:
-            missing.append(f"{queue.topic}/{queue.broker_name}/{queue.queue_id}")
+            missing.append(queue_name(queue))
         else:
             found[queue] = number
     if missing:

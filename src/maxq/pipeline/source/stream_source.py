@@ -14,10 +14,19 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from maxq.errors import BrokerError, DataLossError, RemotingError
+from maxq.errors import BrokerError, RemotingError
 from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import Offsets, OffsetsJson, from_json, limit_rows, ranges_between, to_json
-from maxq.pipeline.source.positions import ask_until_answered, queues_there, resolve, selected_queues
+from maxq.pipeline.source.positions import (
+    ask_until_answered,
+    check_named,
+    offsets_of,
+    queue_name,
+    queues_there,
+    resolve,
+    selected_queues,
+)
 from maxq.pipeline.source.scan import ScanPartition, partitions
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, Seen, WireClient
 from maxq.protocol.message_queue import MessageQueue
@@ -39,6 +48,7 @@ class TopicStream:
         self._last_trigger_ms = self._client.clock.monotonic_ms()
         self._introduced: set[MessageQueue] = set()
         self._committed: Offsets = {}  # what the group was told last
+        self._losses = Losses(fail=options.fail_on_data_loss)
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
@@ -48,8 +58,11 @@ class TopicStream:
         Raises:
             PipelineError: a topic that was named is not there, or brokers do not answer.
         """
-        queues = selected_queues(self._client, self._options.selection)
-        offsets = resolve(self._client, self._options.starting, queues, "startingOffsets")
+        starting, selection = self._options.starting, self._options.selection
+        queues = selected_queues(self._client, selection)
+        check_named(starting, selection, queues, "startingOffsets", self._losses)
+        offsets = resolve(self._client, starting, queues, "startingOffsets", self._losses)
+        self._losses.tell()
         self._committed = dict(offsets)  # nothing was processed yet, so the group is told nothing
         return to_json(offsets)
 
@@ -61,6 +74,7 @@ class TopicStream:
         """
         queues = queues_there(self._client, self._options.selection)
         self._target = ask_until_answered(self._client, self._client.max_offsets, queues)
+        self._seen = offsets_of(self._target)
 
     def latest_offset(self, start: Mapping[str, Any], *, limited: bool) -> OffsetsJson:
         """Where this trigger ends.
@@ -82,6 +96,7 @@ class TopicStream:
                 ends[queue] = self._checked(queue, first[queue], one)
                 if ends[queue] < first[queue]:
                     first[queue] = 0
+        self._losses.tell()
         if limited:
             if self._waits_for_more(sum(ends[queue] - first[queue] for queue in ends)):
                 return to_json(begun)
@@ -91,27 +106,27 @@ class TopicStream:
         return to_json(ends)
 
     def _ask_ends(self, begun: Offsets) -> dict[MessageQueue, Seen]:
-        """The ends of the queues that are there."""
+        """The ends of the queues that are there; of none while no name server ever answered."""
         try:
             queues = {*self._client.find_queues(self._options.selection)}
+            seen, failed = self._client.max_offsets(sorted(queues))
         except (RemotingError, BrokerError) as error:
-            log.warning("queues are those of before: %s", error)
-            queues = {*begun}
-        seen, failed = self._client.max_offsets(sorted(queues))
+            self._tell_away(dict.fromkeys(begun, error))
+            return {}
         away = (begun.keys() | queues) - seen.keys()
         self._tell_away({queue: failed.get(queue, "it is in no route") for queue in away})
-        self._seen |= {queue: one.offset for queue, one in seen.items()}
+        self._seen |= offsets_of(seen)
         return seen
 
     def _checked(self, queue: MessageQueue, before: int, seen: Seen) -> int:
         end = seen.offset
         if end >= before or not seen.is_master:  # a slave may lag
             return max(end, before)
-        name = f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
-        reason = "the topic was made again, or the broker lost the end of its log"
-        if self._options.fail_on_data_loss:
-            raise DataLossError(name, before, (0, end), reason)
-        log.warning("queue %s: read up to %d, ends now at %d: %s; it is read from its start", name, before, end, reason)
+        reason = (
+            "the topic was made again, or the broker lost the end of its log "
+            "(with failOnDataLoss=false the queue is read from its start)"
+        )
+        self._losses.offsets(queue_name(queue), before, None, (0, end), reason)
         return end
 
     def _tell_away(self, away: Mapping[MessageQueue, object]) -> None:
@@ -128,7 +143,7 @@ class TopicStream:
         """Where queues that were not there before begin."""
         queues = sorted(new)
         seen = self._client.min_offsets(queues)[0] if queues else {}
-        return {queue: one.offset for queue, one in seen.items()}
+        return offsets_of(seen)
 
     # --- admission ---------------------------------------------------------------------------------------------------
 

@@ -36,9 +36,10 @@ from maxq.pipeline.source.read_scan import read_scan
 from maxq.pipeline.source.scan import ScanPartition
 from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.spark.push_filters import PushFilters
-from maxq.pipeline.spark.worker import spare_collections, sparing_collections
+from maxq.pipeline.spark.worker import readable_errors, spare_collections, sparing_collections
 
 
+@readable_errors
 class RocketMQDataSource(DataSource):
     """Topics of RocketMQ brokers. Options: docs/pipeline.md, options.py."""
 
@@ -81,6 +82,7 @@ class SourcePartition(InputPartition):
         self.scan = scan
 
 
+@readable_errors
 class BatchReader(DataSourceReader):
     """spark.read.
 
@@ -113,6 +115,7 @@ class BatchReader(DataSourceReader):
         return sparing_collections(read_scan(self._options, partition.scan, self._conditions.hint))
 
 
+@readable_errors
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """spark.readStream. On the driver it lives as long as the query; on workers it only reads."""
 

@@ -12,7 +12,7 @@ from maxq.errors import ConfigError, MaxQError, PipelineError
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 
-_OURS = re.compile(r"^(?:\w+: )?maxq(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
+_OURS = re.compile(r"(?:^|: )maxq(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(?!Caused by)(\w+(?:\.\w+)*(?:Error|Exception): .+)$", re.MULTILINE)
 _JAVA = re.compile(r"^: (?:\w+\.)+\w+: (.+)$", re.MULTILINE)
 _LOST_TASK = re.compile(r"most recent failure: .*?: (?:\w+\.)+\w+: (.+)$", re.MULTILINE)  # of a task, in Java

@@ -33,7 +33,7 @@ from maxq.pipeline.records.record_batches import RecordBatches, Rows, is_narrow
 from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide
 from maxq.pipeline.records.schemas import message_columns, spark_schema
 from maxq.pipeline.spark.push_filters import PushFilters
-from maxq.pipeline.spark.worker import spare_collections, sparing_collections
+from maxq.pipeline.spark.worker import readable_errors, spare_collections, sparing_collections
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, tell_what_is_lost
 from maxq.pipeline.store.store_folder import open_folder, open_store
 from maxq.pipeline.store.store_tables import TABLES, TableTask, read_table, table_ddl, table_tasks
@@ -99,6 +99,7 @@ class _Partition(InputPartition):
         self.path = path
 
 
+@readable_errors
 class RocketMQStoreDataSource(DataSource):
     """Options: `OPTIONS`; `paths` is a JSON list of several `path`."""
 
@@ -161,6 +162,7 @@ def _paths(values: OptionValues) -> tuple[str, ...]:
     return tuple(found)
 
 
+@readable_errors
 class _MessageReader(DataSourceReader):
     """The table `messages`.
 
@@ -261,6 +263,7 @@ class _MessageReader(DataSourceReader):
             losses.offsets(f"{topic}/{name}/{queue_id}", offset, offset + 1, None, reason)
 
 
+@readable_errors
 class _TableReader(DataSourceReader):
     """Every other table."""
 

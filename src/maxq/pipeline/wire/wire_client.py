@@ -52,6 +52,7 @@ _SILENT_MS: Final = 15_000
 _NAME_SERVER_SILENT_MS: Final = 250  # after that the next one is asked as well
 _NAME_SERVER_CONNECT_MS: Final = 1_000  # while there is another one
 _OLD_ROUTE_MS: Final = 5_000  # old routes count so long before name servers that did not answer are asked again
+_OLD_ROUTE_PATIENCE_MS: Final = 1_000  # and so long they are waited for then
 _LONG_AGO: Final = -(2**62)
 _MOST_PLACES: Final = 1_000_000  # of one question
 _AT_ONCE: Final = 1_000  # requests on a connection before its answers are taken
@@ -185,14 +186,16 @@ class WireClient:
             self.drop(address)
             raise
 
-    def _ask_name_server(self, code: int, ext: dict[str, str]) -> RemotingCommand:
+    def _ask_name_server(self, code: int, ext: dict[str, str], patience_ms: int | None = None) -> RemotingCommand:
         """The answer of the first name server that answers SUCCESS, or the first other answer, by the rule of
         `RemotingClient.invoke_name_server`: the next one is asked when one fails, refuses or is silent for a moment.
 
         Raises:
-            RemotingConnectError: none answers within rocketmq.requestTimeout.
+            RemotingConnectError: none answers within rocketmq.requestTimeout, or `patience_ms` if that is less.
         """
-        deadline_ms = self.clock.monotonic_ms() + self.options.request_timeout_ms
+        in_haste = patience_ms is not None
+        limit_ms = min(self.options.request_timeout_ms, patience_ms or self.options.request_timeout_ms)
+        deadline_ms = self.clock.monotonic_ms() + limit_ms
         left = list(self._name_servers)
         answers: list[RemotingCommand] = []
         failures: list[str] = []
@@ -202,14 +205,14 @@ class WireClient:
                 if left:
                     address = left.pop(0)
                     try:
-                        asked[self._send_to_name_server(address, code, ext, in_haste=bool(left))] = address
+                        asked[self._send_to_name_server(address, code, ext, in_haste=in_haste or bool(left))] = address
                     except RemotingError as error:
                         failures.append(str(error))
                         continue
-                patience_ms = deadline_ms - self.clock.monotonic_ms()
+                wait_ms = deadline_ms - self.clock.monotonic_ms()
                 if left or answers:
-                    patience_ms = min(patience_ms, _NAME_SERVER_SILENT_MS)
-                readable = _readable(asked, patience_ms)
+                    wait_ms = min(wait_ms, _NAME_SERVER_SILENT_MS)
+                readable = _readable(asked, wait_ms)
                 if not readable and not left:
                     break
                 for connection in readable:
@@ -235,7 +238,7 @@ class WireClient:
 
     def _send_to_name_server(self, address: str, code: int, ext: dict[str, str], *, in_haste: bool) -> Connection:
         """Ask on the kept connection, or on a new one if the server has closed it meanwhile. `in_haste`: others can be
-        asked, so a connection that takes long is given up."""
+        asked, or what is known will do, so a connection that takes long is given up."""
         kept = self._connections.get(address)
         if kept is not None and not _readable([kept], 0):  # what can be read unasked is its end
             try:
@@ -255,7 +258,7 @@ class WireClient:
     def forget_routes(self) -> None:
         """Ask for them anew when they are needed next; they count on while no name server answers."""
         self._routes = {topic: (_LONG_AGO, route) for topic, (_, route) in self._routes.items()}
-        self._topics = None
+        self._topics = None if self._topics is None else (_LONG_AGO, self._topics[1])
 
     def route(self, topic: str) -> TopicRoute | None:
         """Where a topic is; None if no name server knows it. An old route counts while no name server answers."""
@@ -263,29 +266,36 @@ class WireClient:
         kept = self._routes.get(topic)
         if kept is not None and now_ms - kept[0] < self._route_age_ms:
             return kept[1]
-        if kept is not None and now_ms < self._name_servers_silent_until_ms:
-            return kept[1]
-        try:
+        if kept is None:
             data = self.route_data(topic)
-        except RemotingError as error:
-            if kept is None:
-                raise
-            log.warning("the route of %s is an old one: %s", topic, error)
-            self._name_servers_silent_until_ms = self.clock.monotonic_ms() + _OLD_ROUTE_MS
+        elif (answer := self._asked_again(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})) is None:
             return kept[1]
-        self._name_servers_silent_until_ms = 0
+        else:
+            data = _decoded_route(answer)
         route = None if data is None else _route_of(topic, data)
         self._routes[topic] = now_ms, route
         return route
 
+    def _asked_again(self, code: int, ext: dict[str, str]) -> RemotingCommand | None:
+        """What name servers say now of something that is known already; None: what is known must do. Those that did not
+        answer lately are left alone for a while; that they are away, and that they are back, is logged once."""
+        if self.clock.monotonic_ms() < self._name_servers_silent_until_ms:
+            return None
+        try:
+            answer = self._ask_name_server(code, ext, _OLD_ROUTE_PATIENCE_MS)
+        except RemotingError as error:
+            if not self._name_servers_silent_until_ms:
+                log.warning("queues and brokers are those of before: %s", error)
+            self._name_servers_silent_until_ms = self.clock.monotonic_ms() + _OLD_ROUTE_MS
+            return None
+        if self._name_servers_silent_until_ms:
+            log.warning("name servers answer again (%s)", self.options.namesrv)
+            self._name_servers_silent_until_ms = 0
+        return answer
+
     def route_data(self, topic: str) -> TopicRouteData | None:
         """What a name server says now; None if it does not know the topic."""
-        answer = self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            return None
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(answer.code, answer.remark)
-        return TopicRouteData.decode(answer.body_bytes)
+        return _decoded_route(self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}))
 
     def cluster_info(self) -> ClusterInfo:
         """All brokers that a name server knows now."""
@@ -297,23 +307,16 @@ class WireClient:
     def topics(self, pattern: str) -> list[str]:
         """Topics whose whole name matches; those of the system and of retries only if they are named outright."""
         now_ms = self.clock.monotonic_ms()
-        if self._topics is None or now_ms - self._topics[0] >= self._route_age_ms:
-            answer = self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
-            hidden = self._ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, {})
-            if answer.code != ResponseCode.SUCCESS or hidden.code != ResponseCode.SUCCESS:
-                raise BrokerError(answer.code or hidden.code, answer.remark or hidden.remark)
-            own = set(TopicList.decode(hidden.body_bytes).topic_list)
-            names = set(TopicList.decode(answer.body_bytes).topic_list) - own
-            self._topics = (
-                now_ms,
-                sorted(
-                    name
-                    for name in names
-                    if not is_system_topic(name) and not name.startswith((RETRY_PREFIX, DLQ_PREFIX))
-                ),
-            )
+        kept = self._topics
+        if kept is None or now_ms - kept[0] >= self._route_age_ms:
+            ask = self._ask_name_server if kept is None else self._asked_again
+            answer = ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
+            hidden = answer and ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, {})
+            if answer is not None and hidden is not None:
+                kept = self._topics = now_ms, _topics_of_users(answer, hidden)
+        assert kept is not None, "who is asked first answers or fails"
         matches = re.compile(pattern).fullmatch
-        return [name for name in self._topics[1] if matches(name)]
+        return [name for name in kept[1] if matches(name)]
 
     def find_queues(self, selection: Selection) -> dict[MessageQueue, str]:
         """The queues that `selection` means and that can be read now → their brokers; none of a topic without route."""
@@ -541,6 +544,25 @@ def _readable(connections: Iterable[Connection], patience_ms: int) -> list[Conne
 
 def _fields(queue: MessageQueue) -> dict[str, str]:
     return {"topic": queue.topic, "queueId": str(queue.queue_id)}
+
+
+def _decoded_route(answer: RemotingCommand) -> TopicRouteData | None:
+    """None if the topic is not known."""
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    if answer.code != ResponseCode.SUCCESS:
+        raise BrokerError(answer.code, answer.remark)
+    return TopicRouteData.decode(answer.body_bytes)
+
+
+def _topics_of_users(answer: RemotingCommand, hidden: RemotingCommand) -> list[str]:
+    """All topics but those of the system and of retries."""
+    if answer.code != ResponseCode.SUCCESS or hidden.code != ResponseCode.SUCCESS:
+        raise BrokerError(answer.code or hidden.code, answer.remark or hidden.remark)
+    names = {*TopicList.decode(answer.body_bytes).topic_list} - {*TopicList.decode(hidden.body_bytes).topic_list}
+    return sorted(
+        name for name in names if not is_system_topic(name) and not name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    )
 
 
 def _route_of(topic: str, data: TopicRouteData) -> TopicRoute:

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from maxq.api import Admin, MessageQueue
+from maxq.api import Admin, Message, MessageQueue, Producer
 from maxq.errors import DataLossError, PipelineError
 from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.source.offsets import OffsetsJson
 from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.wire.wire_client import WireClient
@@ -42,6 +44,19 @@ class Query:
             for batch in reader.read(part.ranges)
             for row in batch.to_pylist()
         )
+
+
+def batch_rows(server: Standalone, **given: str) -> Rows:
+    """(queue, offset) of the rows of a batch."""
+    base = {"rocketmq.namesrv": server.namesrv_address, "columns": "queueId,queueOffset", "rocketmq.brokerWait": "1s"}
+    options = ReadOptions.parse(base | given, streaming=False)
+    parts = plan_batch(options, Conditions())
+    return sorted(
+        (row["queueId"], row["queueOffset"])
+        for part in parts
+        for one in WireReader(options).read(part.ranges)
+        for row in one.to_pylist()
+    )
 
 
 @pytest.fixture
@@ -219,6 +234,77 @@ def test_starts_by_time_and_offset(server: Standalone, make, fill: Fill) -> None
     assert (late.trigger(), late.offset) == ([], {topic: {"broker-a": {"0": 6, "1": 0}}})
     with pytest.raises(PipelineError, match=r"says nothing about 1 of 2 queues: Starts/broker-a/1"):
         Query(server, subscribe=topic, startingOffsets=json.dumps({topic: {"broker-a": {"0": 4}}}))
+
+
+def test_available_now_reports_where_it_will_end(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
+    topic = make("Reported", 1)
+    fill(topic, 0, 10)
+    query = Query(server, subscribe=topic, maxOffsetsPerTrigger="6")
+    query.stream.prepare_for_available_now()
+    query.trigger()
+    assert query.stream.report_latest() == {topic: {"broker-a": {"0": 10}}}
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_start_behind_the_end_is_an_error_or_the_end(server: Standalone, make, fill: Fill, streaming: bool) -> None:  # type: ignore[no-untyped-def]
+    topic = make(f"Beyond{streaming}", 1)
+    fill(topic, 0, 6)
+
+    def read(first: int, **more: str) -> Rows:
+        starts = json.dumps({topic: {"broker-a": {"0": first}}})
+        if streaming:
+            return Query(server, subscribe=topic, startingOffsets=starts, **more).trigger()
+        return batch_rows(server, subscribe=topic, startingOffsets=starts, **more)
+
+    assert read(6) == []
+    with pytest.raises(DataLossError, match=rf"queue {topic}/broker-a/0: wanted offset 9, available are 0 to 6"):
+        read(9)
+    assert read(9, failOnDataLoss="false") == []
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_queues_that_are_not_there_are_named(server: Standalone, make, fill: Fill, streaming: bool) -> None:  # type: ignore[no-untyped-def]
+    topic = make(f"Absent{streaming}", 2)
+    fill(topic, 0, 6)
+
+    def read(starts: object, **more: str) -> Rows:
+        given = {"subscribe": topic, "startingOffsets": json.dumps(starts)} | more
+        return Query(server, **given).trigger() if streaming else batch_rows(server, **given)
+
+    starts = {"0": 0, "1": -2, "7": 3}
+    with pytest.raises(DataLossError, match=rf"queue {topic}/broker-a/7: wanted offset 3.* has the queues 0 to 1"):
+        read({topic: {"broker-a": starts}})
+    assert read({topic: {"broker-a": starts}}, failOnDataLoss="false") == rows(0, 0, 6)
+    with pytest.raises(PipelineError, match="startingOffsets names the queue Other/broker-a/0, which is not read"):
+        read({topic: {"broker-a": {"0": 0, "1": 0}}, "Other": {"broker-a": {"0": 0}}})
+
+
+def test_an_end_behind_the_end_is_an_error_at_once_or_the_end(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
+    topic = make("EndBeyond", 1)
+    fill(topic, 0, 6)
+    ends = {"subscribe": topic, "endingOffsets": json.dumps({topic: {"broker-a": {"0": 9}}})}
+    with pytest.raises(DataLossError, match=r"wanted offset 6, available are 0 to 6 .*3 offsets \(6 to 8\) are lost"):
+        batch_rows(server, **ends)
+    assert batch_rows(server, failOnDataLoss="false", **ends) == rows(0, 0, 6)
+
+
+def test_a_name_server_that_is_away_is_told_once(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    server = Standalone(tmp_path).start()
+    with Admin(server.namesrv_address) as admin, Producer("g", server.namesrv_address) as producer:
+        for topic in ("AwayA", "AwayB"):
+            admin.topics.create(server.broker_address, TopicConfig(topic, 8, 8))
+            producer.send(Message(topic, b"x"))
+    query = Query(server, subscribePattern="Away.*")
+    assert len(query.trigger()) == 2
+    server.stop()
+    for _ in range(5):
+        assert query.trigger() == []
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("maxq.pipeline")]
+    assert len([line for line in lines if "queues and brokers are those of before" in line]) == 1
+    assert len([line for line in lines if "queues are away" in line]) == 1
+    again = Query(server, query.offset, subscribePattern="Away.*")  # it never heard of any queue
+    assert again.trigger() == []
+    assert again.offset == query.offset
 
 
 def test_what_is_not_there_is_said(server: Standalone) -> None:

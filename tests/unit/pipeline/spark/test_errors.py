@@ -23,6 +23,14 @@ def test_error_of_ours_in_a_worker_is_what_is_said() -> None:
     assert plain_text(AnalysisException(first)).startswith("rocketmq: option readFrom is 'tape'")
 
 
+def test_error_of_ours_without_lines_of_code_is_what_is_said() -> None:
+    planning = "[PYTHON_DATA_SOURCE_ERROR] Failed to plan: maxq.errors.ConfigError: rocketmq: no\n SQLSTATE: 38000"
+    assert plain_text(AnalysisException(planning)) == "rocketmq: no"
+    assert type(as_ours(AnalysisException(planning))) is ConfigError
+    task = "Job aborted due to stage failure: org.apache.spark.api.python.PythonException: maxq.errors.DataLossError: 3"
+    assert plain_text(AnalysisException(task)) == "3"
+
+
 def test_wrong_setting_that_a_worker_found_is_one_here() -> None:
     setting = AnalysisException(WORKER.partition("\n\nThe above")[0])
     assert type(as_ours(setting)) is ConfigError

@@ -147,7 +147,9 @@ def test_routes_count_on_while_all_name_servers_hang(monkeypatch: pytest.MonkeyP
         client = WireClient(ConnectionOptions(f"127.0.0.1:{mute.getsockname()[1]}", request_timeout_ms=50))
         asked: list[str] = []
         ask = client._ask_name_server
-        monkeypatch.setattr(client, "_ask_name_server", lambda code, ext: asked.append(ext["topic"]) or ask(code, ext))
+        monkeypatch.setattr(
+            client, "_ask_name_server", lambda code, ext, *most: asked.append(ext["topic"]) or ask(code, ext, *most)
+        )
         kept = TopicRoute({QUEUE: "broker-a"}, {"broker-a": {0: "m"}})
         client._routes = dict.fromkeys(("T", "U", "V"), (-10 ** 9, kept))
         for topic in ("T", "U", "V", "T"):
