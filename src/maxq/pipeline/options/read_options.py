@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from maxq.errors import ConfigError
 from maxq.pipeline.options.option_values import OptionValues
-from maxq.pipeline.options.predicate import PREDICATE, PUSH_DOWN
+from maxq.pipeline.options.predicate import PREDICATE
 from maxq.pipeline.records.schemas import message_columns
 
 FORMAT: Final = "rocketmq"
@@ -26,7 +26,7 @@ READ_OPTIONS: Final = (
     "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByGroup",
     "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
     "maxTriggerDelay", "maxBytesPerTrigger", "groupId", "subExpression", "subExpressionType", "readFrom", "storePath",
-    "columns", "fetchBytes", PREDICATE, PUSH_DOWN,
+    "columns", "fetchBytes", PREDICATE,
 )  # fmt: skip
 
 READ_FROM: Final = ("auto", "broker", "slave", "files")
@@ -203,9 +203,8 @@ def _check_kind(values: OptionValues, streaming: bool) -> None:
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp") if streaming else ():
         if values.has(name):
             raise values.contradiction(f"option {name} is for a batch; a stream ends when its query is stopped")
-    for name in (PREDICATE, PUSH_DOWN) if streaming else ():
-        if values.has(name):
-            raise values.contradiction(f"option {name} is for a batch; a stream is narrowed by subExpression")
+    if streaming and values.has(PREDICATE):
+        raise values.contradiction(f"option {PREDICATE} is for a batch; a stream is narrowed by subExpression")
     per_trigger = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger")
     for name in () if streaming else per_trigger:
         if values.has(name):

@@ -1,13 +1,13 @@
-"""Filters → conditions that a batch is planned by.
+"""Conditions of a query → what a batch is planned by.
 
-Every filter is left to Spark as well, unless it is exact here, so a filter that means more than is understood costs
-only bytes. Store times ascend along a queue as long as the broker's clock is not set back; who does not want to rely on
-that reads by offsets.
+Every condition stays with Spark as well, so one that means more than is understood here costs only bytes; but no row
+that Spark would take may be left out. So what is put to brokers as a selection is what they compare as Spark does:
+brokers take blanks off the ends of tags, and compare hashes of what is left.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pyspark.sql.datasource import (
@@ -29,26 +29,23 @@ _BOUNDS: Final = {
     "queueOffset": ("first_offset", "end_offset"),
     "storeTimestamp": ("first_time", "end_time"),
 }
+#: Store times ascend along a queue unless a broker's clock is set back, or a master takes over whose clock is behind.
+#: So much, in ms, may lie between; who sets clocks back further reads by offsets.
+CLOCKS_APART_MS: Final = 60_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_REPLACED: Final = "\ufffd"  # stands for bytes that are no UTF-8, which brokers compare as they are
 
 
-def conditions_of(filters: Sequence[Filter], *, with_hint: bool) -> tuple[Conditions, list[Filter]]:
-    """What can be decided before reading.
+def conditions_of(filters: Sequence[Filter], *, with_hint: bool) -> Conditions:
+    """Conditions that every row meets which meets all `filters`.
 
     Args:
         with_hint: may brokers be asked to select by tags and keys?
-
-    Returns:
-        Conditions that every wanted row meets; the filters that Spark must still apply.
     """
-    found = Conditions()
-    left: list[Filter] = []
+    found = Conditions(hint=_hint(filters) if with_hint else None)
     for one in filters:
-        narrowed = _narrowed(found, one)
-        if narrowed is not None:
-            found = narrowed
-        if narrowed is None or _column(one) == "storeTimestamp":
-            left.append(one)
-    return replace(found, hint=_hint(filters) if with_hint else None), left
+        found = _narrowed(found, one)
+    return found
 
 
 def _column(one: Filter) -> str:
@@ -62,21 +59,19 @@ def _values(one: Filter) -> Sequence[Any] | None:
     return one.value if isinstance(one, In) else None
 
 
-def _narrowed(found: Conditions, one: Filter) -> Conditions | None:
-    """`found` and this filter; None if it says nothing that is decided here."""
+def _narrowed(found: Conditions, one: Filter) -> Conditions:
+    """`found` and what is understood of this filter."""
     column = _column(one)
     if column in _SETS:
         values, name = _values(one), _SETS[column]
         if values is None or any(value is None for value in values):
-            return None
+            return found
         before, wanted = getattr(found, name), frozenset(values)
         changes: dict[str, Any] = {name: wanted if before is None else before & wanted}
         return replace(found, **changes)
-    if column not in _BOUNDS:
-        return None
-    bounds = _range(one, column)
+    bounds = _range(one, column) if column in _BOUNDS else None
     if bounds is None:
-        return None
+        return found
     first_name, end_name = _BOUNDS[column]
     (first, end), (first_before, end_before) = bounds, (getattr(found, first_name), getattr(found, end_name))
     both: dict[str, Any] = {
@@ -87,44 +82,42 @@ def _narrowed(found: Conditions, one: Filter) -> Conditions | None:
 
 
 def _range(one: Filter, column: str) -> tuple[int | None, int | None] | None:
-    """First and one past the last number that matches; for times in whole milliseconds, which is what is stored."""
+    """First and one past the last number that may match."""
     values = _values(one)
-    if values is not None:
-        numbers = [number for value in values if (number := _number(value, column)) is not None]
-        return (
-            (min(numbers), max(numbers) + 1) if numbers and len(numbers) == len(values) and len(numbers) == 1 else None
-        )
-    if not isinstance(one, (GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)):
+    if values is None:
+        values = [one.value] if isinstance(one, (GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)) else []
+    numbers = [number for value in values if (number := _number(value, column)) is not None]
+    if not numbers or len(numbers) < len(values):
         return None
-    number = _number(one.value, column)
-    if number is None:
-        return None
-    inexact = column == "storeTimestamp"  # the value may lie between two milliseconds
-    if isinstance(one, GreaterThan):
-        return (number if inexact else number + 1), None
-    if isinstance(one, GreaterThanOrEqual):
-        return number, None
-    if isinstance(one, LessThan):
-        return None, (number + 1 if inexact else number)
-    return None, number + 1
+    first, end = min(numbers), max(numbers) + 1
+    if column == "storeTimestamp":
+        first, end = max(0, first - CLOCKS_APART_MS), end + CLOCKS_APART_MS
+    elif isinstance(one, GreaterThan):
+        first += 1
+    elif isinstance(one, LessThan):
+        end -= 1
+    if isinstance(one, (GreaterThan, GreaterThanOrEqual)):
+        return first, None
+    return (None, end) if isinstance(one, (LessThan, LessThanOrEqual)) else (first, end)
 
 
 def _number(value: Any, column: str) -> int | None:
+    """The offset; or the millisecond that the time is in, for whole ones are stored."""
     if column == "queueOffset":
         return value if type(value) is int else None
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
-    return int(value.timestamp() * 1000 // 1)
+    return (value - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _hint(filters: Iterable[Filter]) -> Hint | None:
     """A selection that every wanted message passes; others may pass, too. By tags alone where there are no keys, for
     any broker can do that."""
     tags = [one for one in filters if _column(one) == "tags" and _texts(_values(one))]
-    keys = [key for one in filters if _column(one) == "keys" for key in _keys(one)]
+    keys = [key for one in filters if isinstance(one, ArrayContains) and _texts([key := one.value])]
     if not keys:
         values = _values(tags[0]) if tags else None
-        if values is None or any("|" in tag or "*" in tag or not tag.strip() for tag in values):
+        if values is None or any("|" in tag or "*" in tag or not _is_whole(tag) for tag in values):
             return None
         return Hint("TAG", " || ".join(values))
     parts = [f"KEYS CONTAINS {_quoted(key)}" for key in keys]
@@ -132,16 +125,15 @@ def _hint(filters: Iterable[Filter]) -> Hint | None:
     return Hint("SQL92", " AND ".join(parts))
 
 
-def _keys(one: Filter) -> Sequence[str]:
-    """Keys that a message must have to pass."""
-    if isinstance(one, ArrayContains):
-        return (one.value,) if one.value else ()
-    return one.value if isinstance(one, EqualTo) and _texts(one.value) else ()
+def _texts(values: Sequence[Any] | None) -> bool:
+    """Are there texts, none of them empty, that brokers compare as Spark does?"""
+    return bool(values) and all(type(one) is str and one and _REPLACED not in one for one in values or ())
 
 
-def _texts(values: object) -> bool:
-    """Is it a list of texts, with something in it and none of them empty?"""
-    return isinstance(values, (list, tuple)) and bool(values) and all(type(value) is str and value for value in values)
+def _is_whole(tag: str) -> bool:
+    """Does nothing that takes blanks off its ends change it? Java's trim takes control characters, Python's strip other
+    blanks of Unicode."""
+    return tag == tag.strip() and tag[0] > " " and tag[-1] > " "
 
 
 def _quoted(text: str) -> str:

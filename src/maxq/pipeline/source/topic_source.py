@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from maxq.pipeline.options.option_values import OptionValues
-from maxq.pipeline.options.predicate import PUSH_DOWN, given_conditions
+from maxq.pipeline.options.predicate import given_conditions
 from maxq.pipeline.options.read_options import FORMAT, ReadOptions, columns_of
 from maxq.pipeline.records.schemas import spark_schema
 from maxq.pipeline.source.batch_source import plan_batch
@@ -35,7 +35,6 @@ from maxq.pipeline.source.pushdown import conditions_of
 from maxq.pipeline.source.read_scan import read_scan
 from maxq.pipeline.source.scan import ScanPartition
 from maxq.pipeline.source.stream_source import TopicStream
-from maxq.pipeline.spark.push_filters import PushFilters
 from maxq.pipeline.spark.worker import readable_errors, spare_collections, sparing_collections
 
 
@@ -53,8 +52,7 @@ class RocketMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> "BatchReader":
         options = ReadOptions.parse(self.options, streaming=False)
-        values = OptionValues(self.options, FORMAT)
-        return BatchReader(options, given_conditions(values), push_down=values.flag(PUSH_DOWN, False))
+        return BatchReader(options, given_conditions(OptionValues(self.options, FORMAT)))
 
     def streamReader(self, schema: StructType) -> "StreamReader":
         return StreamReader(ReadOptions.parse(self.options, streaming=True))
@@ -88,21 +86,11 @@ class BatchReader(DataSourceReader):
 
     Args:
         given: conditions that every wanted row meets (options/predicate.py).
-        push_down: take over Spark's filters as well.
     """
 
-    def __init__(self, options: ReadOptions, given: Sequence[Filter] = (), *, push_down: bool = False) -> None:
+    def __init__(self, options: ReadOptions, given: Sequence[Filter] = ()) -> None:
         self._options = options
-        self._given = list(given)
-        self._with_hint = options.sub_expression == "*"
-        self._conditions, _ = conditions_of(self._given, with_hint=self._with_hint)
-        if push_down:
-            self.pushFilters = PushFilters(self.push)  # type: ignore[method-assign]
-
-    def push(self, filters: list[Filter]) -> list[Filter]:
-        """Take over what can be decided before reading; the rest is returned to Spark."""
-        self._conditions, left = conditions_of([*self._given, *filters], with_hint=self._with_hint)
-        return [one for one in left if not any(one is mine for mine in self._given)]
+        self._conditions = conditions_of(given, with_hint=options.sub_expression == "*")
 
     def partitions(self) -> list[SourcePartition]:
         found = plan_batch(self._options, self._conditions)

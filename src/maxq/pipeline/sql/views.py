@@ -1,8 +1,8 @@
 """Views of a Spark session: every topic, what the cluster says of itself, the tables of a store directory.
 
-`spark.sql` knows them by name. `Views.sql` does more: it reads only the columns that a query uses (a count ships no
-body) and only what the query's conditions leave of a topic, finds topics that came since, and names near ones for a
-topic that is not there.
+`spark.sql` knows them by name. `Views.sql` also finds topics that came since, and names near ones for a topic that is
+not there. What a query reads of them is the session's to decide (maxq.pipeline.session): the columns that it uses, and
+what its conditions leave.
 
     views = register(spark, namesrv="127.0.0.1:9876")
     views.declare_json("Orders", "id BIGINT, price DOUBLE")
@@ -11,25 +11,22 @@ topic that is not there.
 
 import difflib
 import json as json_text
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
 from maxq.errors import PipelineError
 from maxq.pipeline.cluster import cluster_source, cluster_tables
 from maxq.pipeline.options.option_values import OptionValues
-from maxq.pipeline.options.predicate import condition, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, METADATA_COLUMNS, spark_schema
-from maxq.pipeline.sql.plan_columns import EmptyRelation, columns_used, tables_named
-from maxq.pipeline.sql.plan_conditions import conditions_met
 from maxq.pipeline.store import store_source, store_tables
 from maxq.pipeline.store.store_folder import open_store
 from maxq.pipeline.transforms.json_body import body_json, infer_body_schema
@@ -41,15 +38,14 @@ STORE_PREFIX: Final = "store_"
 BODY_FUNCTION: Final = (
     "CREATE OR REPLACE TEMPORARY FUNCTION body_json(body BINARY) RETURN try_parse_json(CAST(body AS STRING))"
 )
-_CHEAPEST: Final = ("queueOffset",)  # of a query that uses no column, such as a count
-_QUERIES: Final = ("SELECT", "WITH", "FROM", "TABLE", "(")
 _NEAR: Final = 3
+_WORDS: Final = (re.compile(r"[%\w-]+"), re.compile(r"[%|\w-]+"))  # without and with |, which is an operator, too
 _SYSTEM_PREFIXES: Final = ("rmq_sys_", "schedule_topic_xxxx")  # in lower case, of topics that stores have
 
 
 @dataclass(frozen=True)
 class MessageView:
-    """A view of messages, whose columns are read as a query needs them.
+    """A view of messages.
 
     Attributes:
         name: of the view.
@@ -66,41 +62,14 @@ class MessageView:
     topic: str | None = None
     json: str | StructType | None = None
 
-    def frame(
-        self, spark: SparkSession, columns: Sequence[str] | None = None, conditions: Sequence[Filter] = ()
-    ) -> DataFrame:
-        """The messages with these columns; None: with all the view has.
-
-        Args:
-            conditions: those that every row meets that is ever wanted of them; others may be left out.
-        """
-        wanted = list(self.columns if columns is None else columns)
-        if columns is None and self.json is not None:
-            wanted.append(JSON_COLUMN)
-        read = [name for name in wanted if name != JSON_COLUMN] or list(_CHEAPEST)
-        if JSON_COLUMN in wanted and "body" not in read:
-            read.append("body")
-        if self.topic is not None and "topic" not in read:
-            read.append("topic")
-        own = () if self.topic is None else (condition("topic", "=", self.topic),)
-        options = {**self.options, **predicate_option((*own, *conditions)), "columns": ",".join(read)}
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The messages with all columns; queries read those that they use (maxq.pipeline.session)."""
         # A schema that is given spares a Python worker that would be asked for it.
-        frame = spark.read.format(self.format).schema(spark_schema(tuple(read))).options(**options).load()
+        reader = spark.read.format(self.format).schema(spark_schema(self.columns))
+        frame = reader.options(**{**self.options, "columns": ",".join(self.columns)}).load()
         if self.topic is not None:
             frame = frame.where(F.col("topic") == self.topic)
-        if JSON_COLUMN in wanted and self.json is not None:
-            frame = frame.withColumn(JSON_COLUMN, body_json(self.json))
-        return frame.select(*(wanted or _CHEAPEST))
-
-    def schema(self) -> StructType:
-        """Of `frame`, without asking the source."""
-        text = spark_schema(self.columns)
-        if self.json is not None:
-            fields = self.json if isinstance(self.json, str) else self.json.simpleString()
-            text += f", `{JSON_COLUMN}` {fields if fields.lower().startswith('struct<') else f'STRUCT<{fields}>'}"
-        found = StructType.fromDDL(text)
-        assert isinstance(found, StructType), "columns make a structure"
-        return found
+        return frame if self.json is None else frame.withColumn(JSON_COLUMN, body_json(self.json))
 
 
 class Views:
@@ -126,7 +95,7 @@ class Views:
         self._store = list(store)
         self._wire = {**(options or {}), "rocketmq.namesrv": namesrv} if namesrv else {}
         self._json: dict[str, str | StructType] = {}  # by topic
-        self._made: dict[str, DataFrame] = {}  # views that stay, by name
+        self._made: set[str] = set()
         spark.sql(BODY_FUNCTION)
 
     # --- names ---
@@ -168,22 +137,27 @@ class Views:
     # --- views for spark.sql ---
 
     def create(self) -> list[str]:
-        """Make all views for `spark.sql`; returns their names.
+        """Make all views for `spark.sql`. Returns their names.
 
         Names are compared without regard to case: of topics that differ in case only the first is a view.
         """
-        taken: set[str] = set()
-        for view in self.messages().values():
-            if view.name.lower() not in taken:
-                taken.add(view.name.lower())
-                self._keep(view.name, view.frame(self._spark))
+        return self._make(None)
+
+    def _make(self, names: AbstractSet[str] | None) -> list[str]:
+        """Make the views of these names, which are in lower case; None: all. Returns their names."""
+        made: dict[str, str] = {}  # by name in lower case
+        for name, view in self.messages().items():
+            if name.lower() not in made and (names is None or name.lower() in names):
+                made[name.lower()] = name
+                self._keep(name, view.frame(self._spark))
         for name, (kind, options) in self.tables().items():
-            if name.lower() not in taken:
+            if name not in made and (names is None or name in names):
+                made[name] = name
                 self._keep(name, self._spark.read.format(kind).options(**options).load())
-        return list(self._made)
+        return list(made.values())
 
     def _keep(self, name: str, frame: DataFrame) -> None:
-        self._made[name] = frame
+        self._made.add(name)
         frame.createOrReplaceTempView(_quoted(name))
 
     # --- JSON ---
@@ -201,7 +175,7 @@ class Views:
         if view is None:
             raise self._unknown(topic, "topic")
         if schema is None:
-            schema = infer_body_schema(view.frame(self._spark, ("body",)))
+            schema = infer_body_schema(view.frame(self._spark))
         self._json[topic] = schema
         if topic in self._made:
             self._keep(topic, replace(view, json=schema).frame(self._spark))
@@ -210,52 +184,19 @@ class Views:
     # --- queries ---
 
     def sql(self, text: str) -> DataFrame:
-        """The result of a query, for which only the columns that it uses are read.
-
-        Anything else than a query (SHOW, CREATE, …) goes to Spark as it is.
+        """What `spark.sql` gives, over the topics that there are now, whoever made views of their names meanwhile.
 
         Raises:
             PipelineError: a table that is neither a topic nor one of ours nor Spark's; names near ones.
         """
+        self._make(_names_in(text))
         try:
-            if not text.lstrip().upper().startswith(_QUERIES):
-                return self._spark.sql(text)
-            return self._narrow_sql(text)
+            return self._spark.sql(text)
         except AnalysisException as error:
             if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
                 raise
             name = (error.getMessageParameters() or {}).get("relationName", "").strip("`")
             raise self._unknown(name, "table or topic") from None
-
-    def _narrow_sql(self, text: str) -> DataFrame:
-        asked = {name.lower() for name in tables_named(self._spark, text)}
-        views = {name: view for name, view in self.messages().items() if name.lower() in asked}
-        tables = {name: table for name, table in self.tables().items() if name.lower() in asked and name not in views}
-        frames = {
-            name: self._spark.read.format(kind).options(**options).load() for name, (kind, options) in tables.items()
-        }
-        empty = {name: EmptyRelation(self._spark, view.schema()) for name, view in views.items()}
-        with self._in_place({**frames, **{name: relation.frame for name, relation in empty.items()}}):
-            plan = self._spark.sql(text)
-            used = {name: columns_used(plan, relation) or _CHEAPEST for name, relation in empty.items()}
-            met = {name: conditions_met(plan, relation) for name, relation in empty.items()}
-        narrow = {name: view.frame(self._spark, used[name], met[name]) for name, view in views.items()}
-        with self._in_place({**frames, **narrow}):
-            return self._spark.sql(text)
-
-    @contextmanager
-    def _in_place(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
-        """Have these views for the block; afterwards what was there before."""
-        for name, frame in frames.items():
-            frame.createOrReplaceTempView(_quoted(name))
-        try:
-            yield
-        finally:
-            for name in frames:
-                if name in self._made:
-                    self._made[name].createOrReplaceTempView(_quoted(name))
-                else:
-                    self._spark.catalog.dropTempView(_quoted(name))
 
     def _unknown(self, name: str, what: str) -> PipelineError:
         known = [*self.topics(), *self.tables()]
@@ -266,6 +207,11 @@ class Views:
         else:
             hint = f"there are {', '.join(known[:20])}{' …' if len(known) > 20 else ''}"
         return PipelineError(f"there is no {what} {name}: {hint}")
+
+
+def _names_in(text: str) -> set[str]:
+    """Words of a query that may be names of topics, in lower case."""
+    return {word for pattern in _WORDS for word in pattern.findall(text.lower())}
 
 
 def _topics_of(path: str) -> set[str]:

@@ -19,7 +19,6 @@ from pyspark.sql.datasource import (
     GreaterThanOrEqual,
     In,
     InputPartition,
-    IsNotNull,
     LessThan,
     LessThanOrEqual,
 )
@@ -27,12 +26,11 @@ from pyspark.sql.types import StructType
 
 from maxq.errors import ConfigError
 from maxq.pipeline.options.option_values import OptionValues
-from maxq.pipeline.options.predicate import PREDICATE, PUSH_DOWN, given_conditions
+from maxq.pipeline.options.predicate import PREDICATE, given_conditions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import RecordBatches, Rows, is_narrow
 from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide
 from maxq.pipeline.records.schemas import message_columns, spark_schema
-from maxq.pipeline.spark.push_filters import PushFilters
 from maxq.pipeline.spark.worker import readable_errors, spare_collections, sparing_collections
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, tell_what_is_lost
 from maxq.pipeline.store.store_folder import open_folder, open_store
@@ -47,7 +45,7 @@ log: Final = logging.getLogger(__name__)
 
 FORMAT: Final = "rocketmq-store"
 OPTIONS: Final = (
-    "path", "paths", "table", "columns", "brokerName", "splitBytes", "failOnDataLoss", PREDICATE, PUSH_DOWN,
+    "path", "paths", "table", "columns", "brokerName", "splitBytes", "failOnDataLoss", PREDICATE,
 )  # fmt: skip
 _OPERATORS: Final[dict[type[Filter], str]] = {
     EqualTo: "=",
@@ -64,29 +62,20 @@ def store_options(options: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if name.lower() == "failondataloss"}
 
 
-def condition_of(pushed: Filter) -> Condition | None:
-    """A filter of Spark's in our terms; None if it is of another kind."""
-    if isinstance(pushed, In) and len(pushed.attribute) == 1:
-        return Condition(pushed.attribute[0], "in", tuple(pushed.value))
-    if isinstance(pushed, IsNotNull) and len(pushed.attribute) == 1:
-        return Condition(pushed.attribute[0], "notnull", ())
-    operator = _OPERATORS.get(type(pushed))
-    if operator is None or len(pushed.attribute) != 1:  # type: ignore[attr-defined]
+def condition_of(given: Filter) -> Condition | None:
+    """A condition of the option `predicate` in a RowFilter's terms; None if it is of another kind."""
+    if isinstance(given, In):
+        return Condition(given.attribute[0], "in", tuple(given.value))
+    operator = _OPERATORS.get(type(given))
+    if operator is None:
         return None
-    return Condition(pushed.attribute[0], operator, (pushed.value,))  # type: ignore[attr-defined]
+    return Condition(given.attribute[0], operator, (given.value,))  # type: ignore[attr-defined]
 
 
-def _decided(filters: Iterable[Filter]) -> tuple[tuple[Condition, ...], list[Filter]]:
-    """What a RowFilter decides of these filters, and the others."""
-    taken: list[Condition] = []
-    left: list[Filter] = []
-    for one in filters:
-        condition = condition_of(one)
-        if condition is not None and can_decide(condition):
-            taken.append(condition)
-        else:
-            left.append(one)
-    return tuple(taken), left
+def _decided(filters: Iterable[Filter]) -> tuple[Condition, ...]:
+    """Those of these conditions that a RowFilter decides."""
+    found = (condition_of(one) for one in filters)
+    return tuple(one for one in found if one is not None and can_decide(one))
 
 
 class _Partition(InputPartition):
@@ -125,9 +114,8 @@ class RocketMQStoreDataSource(DataSource):
         table = _table(values)
         split = values.size("splitBytes", low=_MIN_PIECE)
         if table != "messages":
-            for name in (PREDICATE, PUSH_DOWN):
-                if values.has(name):
-                    raise values.contradiction(f"option {name} is for the table messages, not for {table}")
+            if values.has(PREDICATE):
+                raise values.contradiction(f"option {PREDICATE} is for the table messages, not for {table}")
             return _TableReader(_paths(values), table, split)
         columns, broker_name = message_columns(values.text("columns")), values.text("brokerName") or ""
         return _MessageReader(
@@ -136,7 +124,6 @@ class RocketMQStoreDataSource(DataSource):
             broker_name,
             split,
             given_conditions(values),
-            push_down=values.flag(PUSH_DOWN, False),
             fail_on_data_loss=values.flag("failOnDataLoss", True),
         )
 
@@ -168,7 +155,6 @@ class _MessageReader(DataSourceReader):
 
     Args:
         given: conditions that every wanted row meets (options/predicate.py).
-        push_down: take over Spark's filters as well.
         fail_on_data_loss: what the log should hold and does not is an error; else it is logged.
     """
 
@@ -180,7 +166,6 @@ class _MessageReader(DataSourceReader):
         split: int | None,
         given: Iterable[Filter],
         *,
-        push_down: bool,
         fail_on_data_loss: bool,
     ) -> None:
         self._paths = paths
@@ -188,16 +173,7 @@ class _MessageReader(DataSourceReader):
         self._broker_name = broker_name
         self._split = split
         self._fail_on_data_loss = fail_on_data_loss
-        self._given, _ = _decided(given)
-        self._filter = RowFilter(self._given)
-        if push_down:
-            self.pushFilters = PushFilters(self.push)  # type: ignore[method-assign]
-
-    def push(self, filters: list[Filter]) -> list[Filter]:
-        """Take over what a RowFilter decides; the rest is Spark's."""
-        taken, left = _decided(filters)
-        self._filter = RowFilter(self._given + taken)
-        return left
+        self._filter = RowFilter(_decided(given))
 
     def partitions(self) -> Sequence[InputPartition]:
         return [_Partition(path, piece) for path in self._paths for piece in self._pieces(path)]

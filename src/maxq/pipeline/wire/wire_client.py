@@ -46,6 +46,7 @@ TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 #: Queues that nobody answered for, with the reason.
 Failures = dict[MessageQueue, Exception]
 
+_DELAYED: Final = "SCHEDULE_TOPIC_XXXX"
 _SUSPECT_MS: Final = 5_000
 _SLOW_MS: Final = 1_000  # a failure that takes longer is one of waiting
 _SILENT_MS: Final = 15_000
@@ -120,7 +121,7 @@ class WireClient:
         self._silent: dict[str, int] = {}  # the same, of those that cost a timeout
         self._routes: dict[str, tuple[int, TopicRoute | None]] = {}
         self._topics: tuple[int, list[str]] | None = None
-        self._with_holes: dict[str, bool] = {}  # topic → may its queues have offsets without messages?
+        self._attributes: dict[str, Mapping[str, str] | None] = {}  # of topics, see _attributes_of
 
     def __enter__(self) -> Self:
         return self
@@ -453,14 +454,26 @@ class WireClient:
 
     def may_have_holes(self, queue: MessageQueue) -> bool:
         """May the queue have offsets at which there is nothing, though nothing was lost? Those of compaction topics."""
-        found = self._with_holes.get(queue.topic)
-        if found is None:
+        return (self._attributes_of(queue) or {}).get("cleanup.policy") == "COMPACTION"
+
+    def selects_messages(self, queue: MessageQueue) -> bool:
+        """Does what brokers of this queue know of a record hold for each of its messages? Not in a BatchCQ topic, where
+        a record has several, nor of delayed messages, whose queue has times in the place of tags."""
+        attributes = None if queue.topic == _DELAYED else self._attributes_of(queue)
+        return attributes is not None and attributes.get("queue.type") != "BatchCQ"
+
+    def _attributes_of(self, queue: MessageQueue) -> Mapping[str, str] | None:
+        """Those of the topic, empty at brokers of before 5.0, which have none; None: no broker says."""
+        if queue.topic not in self._attributes:
             ask = Ask(queue, RequestCode.GET_TOPIC_CONFIG, {"topic": queue.topic, "lo": "true"})
-            answers, _ = self.ask_all([ask])
-            config = next((one.command for one in answers if one.command.code == ResponseCode.SUCCESS), None)
-            attributes = TopicConfigAndQueueMapping.decode(config.body_bytes).attributes if config else {}
-            found = self._with_holes[queue.topic] = attributes.get("cleanup.policy") == "COMPACTION"
-        return found
+            found: Mapping[str, str] | None = None
+            for one in self.ask_all([ask])[0]:
+                if one.command.code == ResponseCode.SUCCESS:
+                    found = TopicConfigAndQueueMapping.decode(one.command.body_bytes).attributes
+                elif one.command.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    found = {}
+            self._attributes[queue.topic] = found
+        return self._attributes[queue.topic]
 
     def offsets_within(
         self, group: str, budgets: Mapping[MessageQueue, tuple[int, int]]

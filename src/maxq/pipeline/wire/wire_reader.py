@@ -82,7 +82,7 @@ class WireReader:
                 kept = bytearray()
             broker = one.broker_name
             made = batches.setdefault(broker, RecordBatches(self._options.columns, broker))
-            for chunk in RangePull(client, self._settings, one, losses).chunks():
+            for chunk in RangePull(client, self._settings_of(client, one), one, losses).chunks():
                 view, rows = self._whole(client, chunk, one, losses)
                 is_small = len(view) < _GATHER_BYTES
                 if is_small:
@@ -111,6 +111,12 @@ class WireReader:
             for start, stop in runs(offset for offset in range(first, end) if offset not in there):
                 losses.offsets(wanted.name, start, stop, chunk.available, _PASSED_OVER)
         return view, rows
+
+    def _settings_of(self, client: WireClient, one: QueueRange) -> PullSettings:
+        """Without the hint where it would leave out wanted messages."""
+        if self._settings.hint is None or client.selects_messages(one.queue):
+            return self._settings
+        return replace(self._settings, hint=None)
 
     def _batches(self, made: RecordBatches, view: memoryview, rows: Rows | None = None) -> Iterator[pa.RecordBatch]:
         if rows is None:
