@@ -323,3 +323,52 @@ def test_a_refusal_names_the_file_what_is_wrong_and_what_to_do(clock: SimClock) 
     disk.read_only = True
     said = refusal(disk, clock)
     assert "store" in said and "Read-only file system" in said
+
+
+@pytest.mark.parametrize("victim", ["commitlog", "consumequeue", "index", "checkpoint"])
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+@pytest.mark.parametrize("clean_before", [False, True])
+def test_what_consumers_see_after_a_restart_without_reboot_is_there_after_a_loss_of_power(
+    victim: str, flush: str, disk: SimDisk, clock: SimClock, *, clean_before: bool
+) -> None:
+    """A sync fails, the store ends, and the process is started again. The system shows it bytes that are not on the
+    disk; what it gives to consumers then must be there for good."""
+    if clean_before:
+        filled(disk, clock, count=30)
+
+    async def run(world: SimWorld) -> None:
+        store = new_store(config(flush), disk, clock)
+        store.load()
+        store.start()
+        await asyncio.sleep(70)  # checkpoint and inventory are written
+        for number in range(100, 160):
+            put(store, number)
+        await store.flush()
+        await asyncio.sleep(2)
+        disk.fail_flush(f"store/{victim}*", times=1)
+        for number in range(160, 200):
+            store.put_message(MessageExtBrokerInner("T", 0, b"b" * 200, {"KEYS": f"k{number}", "TAGS": "A"}))
+        await asyncio.sleep(70)
+        await store.shutdown()
+
+    run_simulation(run, seed=1, disk=disk, clock=clock)
+    assert disk.exists(ROOT / "abort")
+    again = disk.boot()
+
+    async def read(world: SimWorld) -> None:
+        store = new_store(config(flush), again, clock)
+        store.load()
+        store.start()
+        await store.flush()
+        await asyncio.sleep(70)
+        seen.update(read_queue(store, "T", 0))
+
+    seen: set[int] = set()
+    run_simulation(read, seed=2, disk=again, clock=clock)
+    again.cut_power()
+    assert len(seen) >= 60
+    after = again.boot()
+    store = reopened(after, clock)
+    assert seen <= set(read_queue(store, "T", 0))
+    store.close()
+    assert check(after).faults == []

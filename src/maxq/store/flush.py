@@ -195,6 +195,7 @@ class CommitLogFlusher:
     def _flushed(self, end: int, timestamp: int) -> None:
         self.flush_count += 1
         self._commit_log.flushed_offset = max(self._commit_log.flushed_offset, end)
+        self._checkpoint.flushed_offset = self._commit_log.flushed_offset
         if self.is_sync:
             self._checkpoint.physic_msg_timestamp = max(self._checkpoint.physic_msg_timestamp, timestamp)
         self._on_durable()
@@ -214,6 +215,7 @@ class CommitLogFlusher:
         """The log is cut at `offset`: what a flush that is in flight says of the bytes behind it does not hold for
         those that will be there."""
         self._cut_at = min(self._cut_at, offset)
+        self._checkpoint.flushed_offset = min(self._checkpoint.flushed_offset, offset)
 
     def fail(self, error: BaseException) -> None:
         """What was appended may never be durable: take nothing any more, and say why."""

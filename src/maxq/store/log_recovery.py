@@ -57,6 +57,8 @@ class LogRecovery:
         config = self._context.config
         first = self._first_file()
         self._report.checked_from = self._commit_log.files.files[first].file_from_offset
+        if not self._report.clean_exit:
+            self._write_again()
         scanner = LogScanner(
             self._commit_log,
             check_crc=config.check_crc_on_recover and not config.force_verify_prop_crc,
@@ -76,6 +78,17 @@ class LogRecovery:
         for damage in scan.damages:
             log.error("damage in the middle of the log: %s", damage)
         return scan
+
+    def _write_again(self) -> None:
+        """What lies behind all that is known to be durable is written again, before it is looked at: the process may
+        have ended because a sync failed. Linux then shows bytes as clean that are not on the disk, and `cut`'s sync
+        would succeed without writing them; consumers would be given what the next loss of power takes."""
+        inventory = self._inventory
+        durable = max(self._checkpoint.flushed_offset, 0 if inventory is None else inventory.dispatched_offset)
+        start = max(self._report.checked_from, durable)
+        for file in self._commit_log.files.files:
+            if file.end_offset > start:
+                file.region.write_again(max(0, start - file.file_from_offset), file.file_size)
 
     def _leave_to_the_master(self, scan: LogScan) -> None:
         """A slave's log ends before the first damage that a torn write may have left: what follows comes again from

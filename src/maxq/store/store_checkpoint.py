@@ -2,11 +2,14 @@
 
     0 physicMsgTimestamp:8   8 logicsMsgTimestamp:8   16 indexMsgTimestamp:8   24 masterFlushedOffset:8
     32 confirmPhyOffset:8   40 logicsPhysicalOffset:8 (5.5; 0 in older files)
-    48 CRC-32 of the 48 bytes before:4 (MaxQ; 0 if a Java broker made the file)   rest of 4096 bytes: kept as it is
+    48 CRC-32 of the 48 bytes before:4 (MaxQ; 0 if a Java broker made the file)
+    52 flushedOffset:8   60 CRC-32 of the 60 bytes before:4 (MaxQ)   rest of 4096 bytes: kept as it is
 
 Times are store timestamps in milliseconds; everything stored up to them is durable in the log, the ConsumeQueues,
-and the full index files. A wrong time makes recovery believe what was never flushed, hence the CRC: if it does not
-match (a changed bit, a torn page, or a Java broker wrote the file since), all numbers count as 0.
+and the full index files. Below flushedOffset, a physical offset, the log is durable: a start after an unclean end
+writes again what lies behind it (log_recovery.py). A wrong number makes recovery believe what was never flushed, hence
+the CRCs: if they do not match (a changed bit, a torn page, or a Java broker wrote the file since), all numbers count as
+0.
 """
 
 import logging
@@ -21,12 +24,15 @@ log = logging.getLogger(__name__)
 
 _FIELDS = struct.Struct(">qqqqqq")
 _CRC = struct.Struct(">I")
+_FLUSHED = struct.Struct(">q")
+_FLUSHED_AT = _FIELDS.size + _CRC.size
+_FLUSHED_END = _FLUSHED_AT + _FLUSHED.size
 #: What a crash may have kept back although a younger record was flushed.
 _SLACK_MS = 3000
 
 
 class StoreCheckpoint:
-    """The six numbers in memory; `flush` writes them."""
+    """The numbers in memory; `flush` writes them."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -38,6 +44,7 @@ class StoreCheckpoint:
         self.master_flushed_offset = 0
         self.confirm_physical_offset = 0
         self.logics_physical_offset = 0
+        self.flushed_offset = 0
 
     def load(self) -> str | None:
         """Map the file and read it. Numbers that cannot be are taken as 0: everything is then looked at again.
@@ -69,6 +76,9 @@ class StoreCheckpoint:
             self.confirm_physical_offset,
             self.logics_physical_offset,
         ) = values
+        head = bytes(self._region.view[: _FLUSHED_END + _CRC.size])
+        if fault is None and _CRC.unpack_from(head, _FLUSHED_END)[0] == zlib.crc32(head[:_FLUSHED_END]):
+            self.flushed_offset = max(0, _FLUSHED.unpack_from(head, _FLUSHED_AT)[0])
         if fault is not None:
             self.write()  # the next flush makes it durable
         return fault
@@ -86,6 +96,7 @@ class StoreCheckpoint:
         self.master_flushed_offset = min(self.master_flushed_offset, physical_offset)
         self.confirm_physical_offset = min(self.confirm_physical_offset, physical_offset)
         self.logics_physical_offset = min(self.logics_physical_offset, physical_offset)
+        self.flushed_offset = min(self.flushed_offset, physical_offset)
         self.write()  # the next flush makes it durable
 
     @property
@@ -110,8 +121,9 @@ class StoreCheckpoint:
             self.confirm_physical_offset,
             self.logics_physical_offset,
         )
+        numbers += _CRC.pack(_crc_of(numbers)) + _FLUSHED.pack(self.flushed_offset)
         # one copy: a sync that runs meanwhile takes the old numbers or the new ones, each with their CRC
-        self._region.view[: _FIELDS.size + _CRC.size] = numbers + _CRC.pack(_crc_of(numbers))
+        self._region.view[: _FLUSHED_END + _CRC.size] = numbers + _CRC.pack(zlib.crc32(numbers))
         return self._region
 
     def sync(self) -> None:

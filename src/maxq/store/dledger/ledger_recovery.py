@@ -99,12 +99,39 @@ class LedgerRecovery:
         if self._index_lacks_its_start():
             self._report.faults.append(f"{self._index.files.folder} lacks its first units: the index is made anew")
             self._index.clear()
+        self._write_again()
         end = self._scan()
         self._judge(end)
         if end.last < 0:
             return self._empty()
         self._open_at(end)
         return self._bounds(end)
+
+    def _write_again(self) -> None:
+        """What lies behind the entries that the checkpoint calls durable is written again, data and index, before it is
+        looked at: the process may have ended because a sync failed. Linux then shows bytes as clean that are not on the
+        disk, a sync succeeds without writing them, and the leader would be told of entries that the next loss of power
+        takes."""
+        start = self._durable_position()
+        for file in self._files:
+            if file.end_offset > start:
+                file.region.write_again(max(0, start - file.file_from_offset), file.file_size)
+        first_unit = (self._checkpoint.end_index + 1) * UNIT_SIZE
+        for file in self._index.files.files:
+            if file.end_offset > first_unit:
+                file.region.write_again(max(0, first_unit - file.file_from_offset), file.file_size)
+
+    def _durable_position(self) -> int:
+        """Behind the last entry that the checkpoint calls durable; where the scan begins if that is not found."""
+        end_index = self._checkpoint.end_index
+        unit = self._index.unit(end_index) if end_index >= 0 else None
+        for file in self._files:
+            if unit is not None and file.file_from_offset <= unit.position < file.end_offset:
+                start = unit.position - file.file_from_offset
+                head = file.view[start : start + 16]
+                if head[:4] == _MAGIC and int.from_bytes(head[8:16], "big") == end_index:
+                    return unit.position + unit.size
+        return self._files[self._first_number()].file_from_offset
 
     # --- where it begins ---
 

@@ -1,6 +1,7 @@
 """DLedger's files: format, appends of leader and follower, truncation, what a start finds."""
 
 import asyncio
+import contextlib
 import zlib
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_rng import SimRng
 from tests.unit.store.dledger.naive_dledger import NaiveEntry, NaiveLog, java_recovery
 from tests.unit.store.dledger.worlds import BASE, files_in, leading, new_disk, new_store, opened
 
@@ -449,3 +451,41 @@ async def test_a_file_goes_when_it_is_committed_and_no_follower_needs_it() -> No
     store.close_inline()
     again = opened(disk)
     assert (again.begin_index, again.end_index, again.report.amnesia) == (first.index, 199, [])
+
+
+# --- a failed sync, and a restart without reboot ---
+
+
+@pytest.mark.parametrize("victim", ["data", "index"])
+@pytest.mark.parametrize("noted", [0, 3, 40])
+@pytest.mark.parametrize("keeps_cache", [False, True])
+def test_entries_that_a_restarted_member_calls_durable_are_there_after_a_loss_of_power(
+    victim: str, noted: int, *, keeps_cache: bool
+) -> None:
+    """A sync fails, and the process is started again: the system shows it entries that are not on the disk. What it
+    tells its leader to have durably must outlive the machine."""
+    disk = SimDisk(SimRng(1), SimClock(), write_back=0.0, kill_keeps_cache=keeps_cache)
+    store = leading(disk)
+    for number in range(noted):
+        store.append(b"%03d" % number * 40)
+    if noted:
+        store.commit(noted - 1)
+        store.close_inline()
+        store = leading(disk, 2)
+    disk.fail_flush(f"*/{victim}/*")
+    with contextlib.suppress(OSError):
+        for number in range(noted, noted + 5):
+            store.append(b"%03d" % number * 40)
+        store.close_inline()
+    disk.kill_process()
+    disk = disk.boot()
+    store = opened(disk)
+    seen = store.durable_index
+    assert seen >= noted, "the process sees what was not made durable"
+    store.release()
+    disk.cut_power()
+    disk = disk.boot()
+    store = opened(disk)
+    assert store.durable_index == seen
+    assert bodies(store) == [b"%03d" % number * 40 for number in range(seen + 1)]
+    assert not store.report.amnesia
