@@ -8,11 +8,32 @@ Source:
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from maxq.broker.processors.refusal import Refusal
+from maxq.codes import ResponseCode
+from maxq.protocol.message_properties import encode_properties
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_writer import MAX_PROPERTIES
 
 PutHook = Callable[[MessageExtBrokerInner], Refusal | None]
+
+#: Bytes of properties that the broker may add to a message which it writes again later: how often a transaction was
+#: asked for, when a timer message went into the wheel. As `_LATER_ROOM` in store/log_rows_cy.py.
+LATER_ROOM: Final = 256
+
+
+def lacks_room(message: MessageExtBrokerInner) -> Refusal | None:
+    """Refuse a message whose properties leave no room for what the broker adds when it writes it again: it could never
+    be delivered."""
+    size = len(encode_properties(message.properties).encode())
+    if size + LATER_ROOM <= MAX_PROPERTIES:
+        return None
+    return Refusal(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"the properties have {size} bytes with those of the broker, at most {MAX_PROPERTIES - LATER_ROOM} are allowed "
+        "for a message that is delivered later or opens a transaction; send fewer or shorter properties",
+    )
 
 
 class PutHooks:
@@ -46,7 +67,7 @@ class PutHooks:
     def apply(self, message: MessageExtBrokerInner) -> Refusal | None:
         """Run them; the first refusal ends it."""
         if self._half is not None and self._half(message):
-            return None
+            return lacks_room(message)
         for hook in self._hooks:
             refusal = hook(message)
             if refusal is not None:

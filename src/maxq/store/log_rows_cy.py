@@ -80,6 +80,7 @@ else:
 
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
 _MAX_PROPERTIES = cython.declare(cython.int, 32767)
+_LATER_ROOM = cython.declare(cython.int, 256)  # see broker/put_hooks.py
 
 
 @cython.ccall
@@ -357,7 +358,7 @@ def _append_half(
     half_size: cython.longlong = len(_HALF_TOPIC)
     total: cython.longlong = 75 + born_size + store_size + body_size + half_size + properties_size
     p: cython.longlong = tail.wrote_position + tail.head
-    if body_size > max_message_size or body_size == 0 or properties_size > _MAX_PROPERTIES:
+    if body_size > max_message_size or body_size == 0 or properties_size > _MAX_PROPERTIES - _LATER_ROOM:
         return -1
     if total + 8 > tail.file_size - p:
         tail.full = True

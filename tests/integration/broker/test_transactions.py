@@ -5,9 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
-from maxq.codes import RequestCode
+from maxq.broker.processors.refusal import Refusal
+from maxq.broker.transaction.half_message import turn_away
+from maxq.broker.transaction.transactional_message_service import TransactionalMessageService
+from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.message import MessageExt
 from maxq.protocol.message_properties import encode_properties
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.runtime.system import SystemClock
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
@@ -197,6 +203,74 @@ async def test_checks_go_on_until_it_is_given_up(start_broker: Start) -> None:
     assert (await client.end(half, COMMIT)).code == 0  # its producer knows at last, as in Java
     assert (await client.end(half, COMMIT)).code == 0
     assert await client.bodies("T") == [b"nobody knows"]
+
+
+def plant_half(client: TransactionClient, properties_size: int) -> int:
+    """A half message as an older broker took it; its queue offset."""
+    properties = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "BAD"}
+    now_ms = SystemClock().wall_ms()
+    message = MessageExtBrokerInner("T", 0, b"bad", properties, born_timestamp=now_ms, born_host=bytes(8))
+    assert turn_away(message)
+    size = len(encode_properties(message.properties).encode())
+    properties["filler"] = "x" * (properties_size - size - len("filler\x01\x02"))
+    result = client.broker.controller.store.put_message(message)
+    assert result.ok, result.remark
+    return result.queue_offset
+
+
+@pytest.mark.parametrize("bad", ["its copy is too large", "cannot be read", "a failure of ours"])
+async def test_one_bad_half_message_keeps_no_other_from_being_asked_for(
+    start_broker: Start, bad: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await world(start_broker, **QUICK, transactionCheckMax=3)
+    controller = client.broker.controller
+    planted = plant_half(client, 32_767 if "large" in bad else 1_000)
+    if bad == "cannot be read":
+        unit = controller.store.queue_units(HALF, 0, planted, 1)[0]
+        record = controller.store.select_one_message(unit[0])
+        view = controller.store.commit_log.files.files[0].view
+        at = unit[0] + bytes(record).index(b"bad") - 4  # length of the body
+        view[at : at + 4] = b"\x7f\xff\xff\xff"
+    elif bad == "a failure of ours":
+        real = TransactionalMessageService.copy
+
+        def copy(service: TransactionalMessageService, half: MessageExt, times: int) -> MessageExt | Refusal:
+            if half.body == b"bad":
+                raise RuntimeError("a bug of ours")
+            return real(service, half, times)
+
+        monkeypatch.setattr(TransactionalMessageService, "copy", copy)
+    for number in range(3):
+        await client.prepare("T", b"%d" % number)
+    await client.come_online()
+    asked: set[bytes] = set()
+    while not asked >= {b"0", b"1", b"2"}:
+        question = await client.question()
+        asked.add(question.message.body)
+        if question.message.body != b"bad":
+            assert (await client.answer(question, COMMIT)).code == 0
+    assert sorted(await client.bodies("T")) == [b"0", b"1", b"2"]
+    service = controller.transactions.service
+    if "large" in bad:  # it is asked for as often as others, and given up
+        assert b"bad" in asked
+        await until(lambda: not service.ledger.is_open(planted))
+    elif bad == "cannot be read":
+        assert not service.ledger.is_open(planted)
+    else:
+        assert controller.transactions.checks.passed_over == {planted}
+
+
+@pytest.mark.parametrize("extra", [{}, {"POP_CK": "x"}], ids=["batch path", "general way"])
+async def test_a_half_message_without_room_for_its_checks_is_refused(
+    start_broker: Start, extra: dict[str, str]
+) -> None:
+    client = await world(start_broker)
+    client.broker.controller.store.queues.open(HALF, 0)
+    await client.prepare("T", b"x", UNIQ_KEY="U1", filler="x" * 32_000, **extra)
+    properties = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U1", "filler": "x" * 32_450, **extra}
+    reply = await client.broker.send("T", b"x", sys_flag=4, group="PG", **properties)
+    assert reply.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "at most 32511 are allowed" in (reply.remark or "")
 
 
 async def test_resumed_checks_begin_anew(start_broker: Start) -> None:

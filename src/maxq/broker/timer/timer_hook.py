@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from maxq.broker.processors.refusal import Refusal
+from maxq.broker.put_hooks import lacks_room
 from maxq.broker.schedule_message.delay_levels import delay_level_of
 from maxq.broker.topic.topic_validator import TIMER_TOPIC
 from maxq.codes import ResponseCode
@@ -107,6 +108,7 @@ class TimerHook:
         refusal = self._congestion(due_ms)
         if refusal is None:
             self._redirect(message, due_ms)
+            refusal = lacks_room(message)
         return refusal
 
     def _congestion(self, due_ms: int) -> Refusal | None:

@@ -28,6 +28,7 @@ from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TO
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID
 from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
 from maxq.config.broker_config import BrokerConfig
+from maxq.errors import RemoteProtocolError
 from maxq.protocol import message_const as const
 from maxq.protocol.message import decode_record
 from maxq.protocol.transaction_view import PROPERTY_COPIED, REMOVE_TAG, SEPARATOR, half_offsets
@@ -217,7 +218,11 @@ class OpMessages:
         self._taken = self._progress()
 
     def _take_back(self, op_offset: int, record: memoryview) -> None:
-        message = decode_record(record)
+        try:
+            message = decode_record(record)
+        except RemoteProtocolError as error:
+            log.error("op message %d cannot be read, what it ends is asked for: %s", op_offset, error)
+            return
         offsets = half_offsets(message.body) if message.tags == REMOVE_TAG else []
         how = Ending.COPIED if PROPERTY_COPIED in message.properties else Ending.REMEMBERED
         for offset in offsets:

@@ -6,6 +6,7 @@ half messages in their order:
 * checked transactionCheckMax times, or older than fileReservedTime: given up, moved to TRANS_CHECK_MAX_TIME_TOPIC;
 * inside its own CHECK_IMMUNITY_TIME_IN_SECONDS: left where it is;
 * younger than transactionTimeOut: the round ends, what comes behind is younger still;
+* one whose copy is refused for what it is, its size, is asked for as it is; how often, only this process knows;
 * else it is written again at the end of the half topic, with its number of checks, and one producer of its group is
   asked; his answer is an END_TRANSACTION. While none is online it stays where it is and is not counted as checked.
 
@@ -13,6 +14,8 @@ Where it differs from Java (docs/differences.md): Java writes half messages agai
 have no producer online, and counts the latter as checked, so that after some minutes without producers transactions are
 given up. Here the first open half message is written again only when so many follow it that what a start has to read
 would grow without bound.
+
+A failure with one half message is logged with its place, counted (`passed_over`), and harms no other.
 
 A slave that acts as master cannot store copies: it opens the transactions anew at another broker group, if
 enableRemoteEscape allows it; Java drops after ten failures what it could not place, here it stays.
@@ -33,7 +36,7 @@ from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID, check_body, opened_again
-from maxq.broker.transaction.transactional_message_service import TransactionalMessageService
+from maxq.broker.transaction.transactional_message_service import TransactionalMessageService, is_its_own_fault
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol import message_const as const
@@ -45,7 +48,7 @@ from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
-from maxq.store.store_results import PutMessageResult
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ MOST_BEHIND: Final = 1_000_000
 _OPS_MOST_MS: Final = 1_000
 _YIELD_EVERY: Final = 16
 _HOUR_MS: Final = 3_600_000
+_ITS_OWN_FAULT: Final = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
 
 Escape = Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
 
@@ -72,6 +76,9 @@ class TransactionalMessageCheckService:
         is_slave: may nothing be stored here?
         escape: gives a message to another broker group.
         on_failure: told when a task ends by an error.
+
+    Attributes:
+        passed_over: queue offsets of half messages with which a round has failed.
     """
 
     def __init__(
@@ -97,6 +104,8 @@ class TransactionalMessageCheckService:
         self._escape = escape
         self._on_failure = on_failure
         self._task: asyncio.Task[None] | None = None
+        self._asked_uncopied: dict[int, int] = {}  # by queue offset: how often
+        self.passed_over: set[int] = set()
         self._ready = asyncio.Event()
 
     @property
@@ -172,22 +181,31 @@ class TransactionalMessageCheckService:
         asked = looked = 0
         at = ledger.next_open(0)
         while at < end:
-            half = self._transactions.half_at(at)
-            if half is None:
-                self._gone(at)
-            elif self._is_slave():
-                if not await self._escaped(half):
-                    break
-            else:
-                step, was_asked = self._look_at(half, end)
-                asked += was_asked
-                if step is _Next.STOP:
-                    break
+            try:
+                step, was_asked = await self._take(at, end)
+            except Exception:  # it harms only this one
+                if at not in self.passed_over:
+                    log.exception("the half message at queue offset %d is passed over", at)
+                self.passed_over.add(at)
+                step, was_asked = _Next.ON, False
+            asked += was_asked
+            if step is _Next.STOP:
+                break
             looked += 1
             if looked % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
             at = ledger.next_open(at + 1)
         return asked
+
+    async def _take(self, at: int, end: int) -> tuple[_Next, bool]:
+        """How the round goes on behind this one, and was it asked for?"""
+        half = self._transactions.half_at(at)
+        if half is None:
+            self._gone(at)
+            return _Next.ON, False
+        if self._is_slave():
+            return await self._escaped(half), False
+        return self._look_at(half, end)
 
     def _gone(self, at: int) -> None:
         log.warning("the half message at queue offset %d is gone from the store, or torn: its transaction is over", at)
@@ -197,6 +215,7 @@ class TransactionalMessageCheckService:
         transactions = self._transactions
         broker = self._settings.broker
         checked = number(half.properties, const.PROPERTY_TRANSACTION_CHECK_TIMES, 0)
+        checked += self._asked_uncopied.get(half.queue_offset, 0)
         if checked >= broker.transaction_check_max or self._is_too_old(half):
             if transactions.is_committed(half):
                 return _Next.ON, False
@@ -204,7 +223,10 @@ class TransactionalMessageCheckService:
                 "transaction %s of topic %s is given up after %d checks: its message is in TRANS_CHECK_MAX_TIME_TOPIC",
                 half.uniq_key, half.properties.get(const.PROPERTY_REAL_TOPIC), checked,
             )  # fmt: skip
-            return (_Next.ON if transactions.give_up(half) else _Next.STOP), False
+            if not transactions.give_up(half):
+                return _Next.STOP, False
+            self._asked_uncopied.pop(half.queue_offset, None)
+            return _Next.ON, False
         age_ms = self._clock.wall_ms() - half.born_timestamp
         own = number(half.properties, const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS, -1)
         if own >= 0 and age_ms <= own * 1000:
@@ -218,10 +240,22 @@ class TransactionalMessageCheckService:
             return _Next.ON, False
         copy = transactions.copy(half, checked + 1)
         if isinstance(copy, Refusal):
-            log.warning("a transaction is not asked for: %s", copy.remark)
-            return _Next.STOP, False
+            if not is_its_own_fault(copy):
+                log.warning("transactions are not asked for now: %s", copy.remark)
+                return _Next.STOP, False
+            self._note_uncopied(half, copy)
+            copy = half
         self._ask(connection, copy)
         return _Next.ON, True
+
+    def _note_uncopied(self, half: MessageExt, refusal: Refusal) -> None:
+        asked = self._asked_uncopied
+        if half.queue_offset not in asked:
+            log.error("the half message of transaction %s at physical offset %d is asked for without a copy: %s",
+                      half.uniq_key, half.physical_offset, refusal.remark)  # fmt: skip
+        asked[half.queue_offset] = asked.get(half.queue_offset, 0) + 1
+        for ended in [at for at in asked if at < self._transactions.ledger.low]:
+            del asked[ended]
 
     def _is_too_old(self, half: MessageExt) -> bool:
         return self._clock.wall_ms() - half.born_timestamp > self._settings.store.file_reserved_time * _HOUR_MS
@@ -230,7 +264,8 @@ class TransactionalMessageCheckService:
         """It has to wait. It does where it is, unless too much comes behind."""
         if half.queue_offset != self._transactions.ledger.low or end - half.queue_offset < MOST_BEHIND:
             return _Next.ON
-        return _Next.STOP if isinstance(self._transactions.move_up(half), Refusal) else _Next.ON
+        refusal = self._transactions.move_up(half)
+        return _Next.ON if refusal is None or is_its_own_fault(refusal) else _Next.STOP
 
     def _ask(self, connection: Connection, half: MessageExt) -> None:
         key = half.uniq_key
@@ -245,11 +280,12 @@ class TransactionalMessageCheckService:
         ext = {**header.encode(), "bname": self._broker.broker_name}
         connection.send_oneway(RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, ext, check_body(half)))
 
-    async def _escaped(self, half: MessageExt) -> bool:
+    async def _escaped(self, half: MessageExt) -> _Next:
         if self._transactions.is_committed(half):
-            return True
+            return _Next.ON
         result = await self._escape(opened_again(half))
-        if not result.ok:
-            return False
-        self._transactions.escaped(half)
-        return True
+        if result.ok:
+            self._transactions.escaped(half)
+        elif result.status not in _ITS_OWN_FAULT:
+            return _Next.STOP
+        return _Next.ON

@@ -34,6 +34,7 @@ from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
 from maxq.broker.transaction.transaction_metrics import TransactionMetrics
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.header.send import EndTransactionRequestHeader
@@ -154,13 +155,18 @@ class TransactionalMessageService:
         copies[origin] = at, half.properties.get(const.PROPERTY_REAL_TOPIC, "")
 
     def half_at(self, queue_offset: int) -> MessageExt | None:
-        """The half message at `queue_offset`; None if its record is gone, or was torn by a loss of power."""
+        """The half message at `queue_offset`; None if its record is gone, cannot be read, or was torn by a loss of
+        power."""
         queue = self._store.queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
         unit = None if queue is None else queue.unit(queue_offset)
         record = None if unit is None else self._store.select_one_message(unit[0])
         if record is None or is_torn(record):
             return None
-        half = decode_record(record)
+        try:
+            half = decode_record(record)
+        except RemoteProtocolError as error:
+            log.error("the half message at queue offset %d cannot be read: %s", queue_offset, error)
+            return None
         return half if half.topic == TRANS_HALF_TOPIC and half.queue_offset == queue_offset else None
 
     def prepared(self, topic: str) -> None:
@@ -337,12 +343,16 @@ class TransactionalMessageService:
         )
 
     def give_up(self, half: MessageExt) -> bool:
-        """Move a half message that nobody decided to TRANS_CHECK_MAX_TIME_TOPIC; False: it could not be stored."""
+        """Move a half message that nobody decided to TRANS_CHECK_MAX_TIME_TOPIC; False: it could not be stored now. One
+        that cannot ever be stored there stays where it is, and is given up all the same."""
         self._parts.create_discard_topic()
         result = self._put(given_up(half), hooks=False)
         if isinstance(result, Refusal):
-            return False
-        self._finish(half.queue_offset, origin_of(half), Ending.GIVEN_UP, result.end_offset)
+            if not is_its_own_fault(result):
+                return False
+            log.error("the half message at physical offset %d stays there: %s", half.physical_offset, result.remark)
+        end = 0 if isinstance(result, Refusal) else result.end_offset
+        self._finish(half.queue_offset, origin_of(half), Ending.GIVEN_UP, end)
         self._parts.metrics.add(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), -1)
         return True
 
@@ -386,6 +396,11 @@ class TransactionalMessageService:
 
     def _commit_offset(self, topic: str, offset: int) -> None:
         self._parts.offsets.commit_offset(self._parts.broker.address, GROUP, topic, HALF_QUEUE_ID, offset)
+
+
+def is_its_own_fault(refusal: Refusal) -> bool:
+    """Is it this message that cannot be stored, and never will? Else none can be now."""
+    return refusal.code == ResponseCode.MESSAGE_ILLEGAL
 
 
 def stored_properties(record: memoryview) -> bytes:
