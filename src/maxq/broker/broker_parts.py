@@ -374,6 +374,7 @@ class BrokerParts(BrokerBase):
             request_modes=self.request_modes,
             carried_files=self.carried_files,
             stats=self.stats,
+            acknowledgement=self.acknowledgement,
             runtime_info=RuntimeInfo(
                 settings=self._settings,
                 disk=self._disk,

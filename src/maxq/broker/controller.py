@@ -137,6 +137,10 @@ class BrokerController(BrokerParts):
         if self._settings.broker.enable_create_sys_group:
             self.groups.create_system_groups()
         await run_blocking(self.store.load)  # long after a crash; the loop hears signals meanwhile
+        for topic, incarnation in self.store.deletions_since(self.offsets.deleted_up_to).items():
+            self.offsets.take_deletion([topic], incarnation)
+        self.offsets.deletions_since = self.store.deletions_since
+        self.store.set_deletion_listener(self.offsets.take_deletion)
         await run_blocking(self.store_owner.record, role)
         self.topic_tails.refresh_all()
         self.compaction_topics.refresh_all()

@@ -144,6 +144,7 @@ class DurableFiles:
         os.replace(source, target)
         _sync_folders([target.parent, source.parent])
         self.new.forget(source)
+        self.new.forget_below(source)
 
     def delete(self, path: Path) -> None:
         """See Disk.delete."""
@@ -361,7 +362,12 @@ class _NewFiles:
             OSError: the device refuses; the file stays on the list.
         """
         folders = self._folders.get(path, ())
-        _sync_folders(list(folders))
+        try:
+            _sync_folders(list(folders))
+        except FileNotFoundError:
+            if path.exists():
+                raise
+            # the file, or a folder above it, was deleted or got another name meanwhile
         if self._folders.get(path) is folders:
             self._folders.pop(path, None)
 

@@ -149,7 +149,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, source: PurePath, target: PurePath) -> None:
-        """Atomic; folder synced."""
+        """Give a file or a folder, with all below it, another name: atomic, and durable on return."""
         ...
 
     def delete(self, path: PurePath) -> None:

@@ -150,6 +150,11 @@ class OverlayDisk:
 
     def rename(self, source: PurePath, target: PurePath) -> None:
         above = self._above(source)
+        if self._real(source).is_dir():
+            for entry in self.list(source):
+                self.rename(source / entry.name, target / entry.name)
+            self.delete_tree(source)
+            return
         if Path(source) in self._private:
             self._disk.write(above, self.read(source))
         elif self._real(source) != above:

@@ -180,5 +180,13 @@ class BatchConsumeQueue:
     def destroy(self) -> None:
         """Delete the files; numbering starts anew. Blocks."""
         self.files.destroy()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of files and units; numbering starts anew."""
+        self._backed = None
+        self._backed_end = 0
+        self.files.files = []
         self.count = self.next_queue_offset = 0
+        self.tail.write_offset = 0
         self.max_physical_offset = -1

@@ -16,7 +16,7 @@ file never "hangs" as it can in Java.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import PurePath
 
@@ -27,6 +27,7 @@ from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
 from maxq.store.disk_room import lacks_room
 from maxq.store.dispatch import DispatchService
 from maxq.store.dledger.ledger import FileLedger
+from maxq.store.flush import CommitLogFlusher
 from maxq.store.hidden_messages import HiddenMessages
 from maxq.store.index_service import IndexService
 from maxq.store.mapped_file import MappedFile
@@ -64,6 +65,7 @@ class CleanService:
         commit_log: CommitLog,
         queues: ConsumeQueueStore,
         index: IndexService,
+        flusher: CommitLogFlusher,
         queue_flusher: ConsumeQueueFlusher,
         dispatch: DispatchService,
     ) -> None:
@@ -71,6 +73,7 @@ class CleanService:
         self._commit_log = commit_log
         self._queues = queues
         self._index = index
+        self._flusher = flusher
         self._queue_flusher = queue_flusher
         self._dispatch = dispatch
         self.hidden = HiddenMessages(commit_log, queues)
@@ -201,50 +204,48 @@ class CleanService:
                 await self._context.jobs.run(file.destroy)
 
     async def clean_expired_consume_queues(self) -> int:
-        """Delete queues whose last message is gone from the log. Returns how many."""
+        """Delete the files of queues whose last message is gone from the log. Their numbering goes on: no queue offset
+        is given twice. Returns how many."""
         min_offset = self._commit_log.min_offset
-        return await self._remove(
-            lambda queue: (
-                not is_system_queue(queue.topic)
-                and queue.topic not in self.compacted
-                and queue.max_offset > 0
-                and queue.tail.next_queue_offset == queue.max_offset
-                and _last_physical_offset(queue) < min_offset
-            )
-        )
-
-    async def delete_topics(self, topics: set[str]) -> int:
-        """Delete all queues of these topics (system topics too, if named). Returns how many."""
-        return await self._remove(lambda queue: queue.topic in topics, topics)
-
-    async def clean_unused_topics(self, keep: set[str]) -> int:
-        """Delete the queues of topics that are not in `keep`; system and light queues stay. Returns how many."""
-        return await self._remove(
-            lambda queue: (
-                queue.topic not in keep and not is_system_queue(queue.topic) and not queue.topic.startswith(LMQ_PREFIX)
-            )
-        )
-
-    async def _remove(self, doomed: Callable[[ConsumeQueue], bool], topics: set[str] | None = None) -> int:
         async with self._queue_flusher.lock:
             if self._context.jobs.is_closed:
                 return 0
-            queues = [queue for queue in self._queues if doomed(queue)]
-            batches = [key for key in self._queues.batch_queues if topics is not None and key[0] in topics]
-            for queue in queues:
-                self._queues.detach(queue)
-            removed = [self._queues.batch_queues.pop(key) for key in batches]
+            expired = [queue for queue in self._queues if self._is_expired(queue, min_offset)]
+            for queue in expired:
+                self._queues.empty(queue)
+                log.info("deleted the files of queue %s-%d, which has no messages", queue.topic, queue.queue_id)
+            await self._queue_flusher.flush_thoroughly()
+        return len(expired)
+
+    def _is_expired(self, queue: ConsumeQueue, min_offset: int) -> bool:
+        return (
+            not is_system_queue(queue.topic)
+            and queue.topic not in self.compacted
+            and bool(queue.files.files)
+            and queue.max_offset > 0
+            and _last_physical_offset(queue) < min_offset
+        )
+
+    def unused_topics(self, keep: set[str]) -> set[str]:
+        """Topics that have queues and are not in `keep`; no system and light queues."""
+        return {
+            queue.topic
+            for queue in self._queues
+            if queue.topic not in keep and not is_system_queue(queue.topic) and not queue.topic.startswith(LMQ_PREFIX)
+        }
+
+    async def finish_deletion(self, topics: set[str]) -> None:
+        """The record that deletes these topics is in the log: let it be durable and dispatched, and the next start know
+        of it without building queues anew."""
+        await self._flusher.flush_all()
+        async with self._queue_flusher.lock:
+            if self._context.jobs.is_closed:
+                return
+            await self._queue_flusher.flush_thoroughly()
+            for topic in topics:
+                self._queues.forget_topic(topic)
             self._dispatch.forget_topic()
             self._commit_log.tail.forget_topic()
-            # first the inventory, then the files: a crash in between must not bring the queues back
-            await self._queue_flusher.flush_thoroughly()
-            for queue in queues:
-                await self._context.jobs.run(self._queues.delete_files, queue)
-            for batch in removed:
-                await self._context.jobs.run(batch.destroy)
-        for queue in queues:
-            log.info("deleted queue %s-%d", queue.topic, queue.queue_id)
-        return len(queues) + len(removed)
 
 
 def _last_physical_offset(queue: ConsumeQueue) -> int:

@@ -295,8 +295,8 @@ class CommitLog:
             return -1
         return store_timestamp_of(head)
 
-    def put_queue_offset(self, physical_offset: int, queue_offset: int) -> None:
-        """Correct the QUEUEOFFSET field of a record, durably. Blocks; recovery only."""
+    def mend_queue_offset(self, physical_offset: int, queue_offset: int) -> None:
+        """Set the QUEUEOFFSET field of a damaged record right, durably. Blocks; recovery only."""
         file = self.files.find(physical_offset)
         assert file is not None, f"no file holds physical offset {physical_offset}"
         position = physical_offset - file.file_from_offset + 20

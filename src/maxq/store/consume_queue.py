@@ -317,6 +317,14 @@ class ConsumeQueue:
         self.reset_min()
         return files
 
+    def begin_anew(self) -> None:
+        """The topic was deleted: no units, numbering from 0, nothing hidden. Files that are flushed just now stay
+        mapped until that has ended."""
+        if self.in_flush:
+            self.files.files = []
+        self.forget()
+        self.hidden_below = 0
+
     def delete_expired(self, min_physical_offset: int) -> list[MappedFile]:
         """Take off files, never the last, whose last unit points below `min_physical_offset`; the caller destroys
         them."""

@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
+from pathlib import PurePath
 
 from maxq.errors import StoreFailedError
 from maxq.store.commit_log import CommitLog
+from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.deletions import Deletions
 from maxq.store.disk_room import lacks_room
 from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.flush import CommitLogFlusher, flush_pieces
@@ -14,6 +17,7 @@ from maxq.store.running_flags import NOT_WRITABLE
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
 from maxq.store.store_inventory import InventoryFile, StoreInventory
+from maxq.store.tails_cy import QueueTail
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +44,7 @@ class ConsumeQueueFlusher:
         dispatcher: Dispatcher,
         checkpoint: StoreCheckpoint,
         inventory_file: InventoryFile,
+        deletions: Deletions,
     ) -> None:
         self._context = context
         self._commit_log = commit_log
@@ -49,6 +54,8 @@ class ConsumeQueueFlusher:
         self._dispatcher = dispatcher
         self._checkpoint = checkpoint
         self._inventory_file = inventory_file
+        self._deletions = deletions
+        self._wanted = False
         self.lock = asyncio.Lock()
         self.failure: str | None = None
 
@@ -72,7 +79,8 @@ class ConsumeQueueFlusher:
                 log.warning("checkpoint and inventory could not be written: %s; it is tried again", error)
             config = self._context.config
             await asyncio.sleep(config.flush_interval_consume_queue / 1000)
-            thorough = clock.monotonic_ms() - last_thorough >= config.flush_consume_queue_thorough_interval
+            is_time = clock.monotonic_ms() - last_thorough >= config.flush_consume_queue_thorough_interval
+            thorough, self._wanted = is_time or self._wanted, False
             if thorough:
                 last_thorough = clock.monotonic_ms()
 
@@ -89,7 +97,7 @@ class ConsumeQueueFlusher:
         """Everything dispatched so far becomes durable; checkpoint and inventory then say so. Under `lock`: an older
         inventory must not be written after a newer one."""
         assert self.lock.locked(), "one at a time"
-        inventory = self.snapshot()
+        inventory, deleted, aside = self.snapshot(), self._deletions.rows(), list(self._queues.set_aside)
         timestamp = self._dispatcher.last_store_timestamp
         # the log first: the inventory must never know more than the log has after a loss of power
         await self._log_flusher.flush_all()
@@ -99,7 +107,12 @@ class ConsumeQueueFlusher:
         if self.failure is None:
             await self._context.jobs.run(self._flush_batches)
             self._advance_checkpoint(timestamp)
-            await self._context.jobs.run(self._write_down, inventory)
+            await self._context.jobs.run(self._write_down, inventory, deleted, aside)
+            self._forget_aside(aside)
+
+    def wake(self) -> None:
+        """A topic was deleted: the next round is a thorough one, so that the next start has nothing to build anew."""
+        self._wanted = True
 
     def flush_inline(self, *, log_end: int = -1) -> None:
         """The same without a loop. Blocks.
@@ -107,26 +120,28 @@ class ConsumeQueueFlusher:
         Args:
             log_end: end of the log if this is a clean shutdown.
         """
-        inventory = self.snapshot()
+        inventory, deleted, aside = self.snapshot(), self._deletions.rows(), list(self._queues.set_aside)
         inventory.log_end = log_end
         if self._commit_log.flushed_offset < inventory.dispatched_offset:
             self._log_flusher.flush_inline()
         self._flush_queues_inline()
         self._flush_batches()
         self._advance_checkpoint(self._dispatcher.last_store_timestamp)
-        self._write_down(inventory)
+        self._write_down(inventory, deleted, aside)
+        self._forget_aside(aside)
 
     def snapshot(self) -> StoreInventory:
         """What the queues and the index hold now."""
         inventory = StoreInventory(self._dispatcher.dispatched_offset)
         for topic in self._queues.topics.values():
             bounds = {
-                tail.queue_id: (tail.owner.files.min_offset // 20, tail.write_offset // 20)
+                tail.queue_id: (_first_of(tail), tail.write_offset // 20)
                 for tail in topic.queues.values()
                 if tail.write_offset
             }
             if bounds:
                 inventory.queues[topic.topic] = bounds
+        inventory.deletions = len(self._deletions)
         inventory.index_files = [file.name for file in self._index.files]
         inventory.index_count = self._index.tail.index_count if self._index.files else 0
         return inventory
@@ -140,10 +155,17 @@ class ConsumeQueueFlusher:
         self._checkpoint.logics_physical_offset = 0  # a Java broker then goes by the times, which are right
         self._checkpoint.write()
 
-    def _write_down(self, inventory: StoreInventory) -> None:
-        """The queues are durable as far as `inventory` says: let checkpoint and inventory say so."""
+    def _write_down(self, inventory: StoreInventory, deleted: dict[str, int], aside: list[PurePath]) -> None:
+        """The queues are durable as far as `inventory` says: let checkpoint, deletions and inventory say so. The files
+        of topics that were deleted below that are not needed any more."""
         self._checkpoint.sync()
+        self._deletions.save(deleted)
         self._inventory_file.save(inventory)
+        for folder in aside:
+            self._context.disk.delete_tree(folder)
+
+    def _forget_aside(self, gone: list[PurePath]) -> None:
+        self._queues.set_aside = [folder for folder in self._queues.set_aside if folder not in gone]
 
     async def flush_queues(self, least_pages: int) -> None:
         """Flush queues on the executor, some at a time: each needs a mapping meanwhile."""
@@ -190,3 +212,9 @@ class ConsumeQueueFlusher:
         )
         log.error(self.failure)
         self._context.flags.set(NOT_WRITABLE, self.failure)
+
+
+def _first_of(tail: QueueTail) -> int:
+    """Queue offset at which the first file begins; without files, where numbering goes on."""
+    queue: ConsumeQueue = tail.owner
+    return (queue.files.min_offset if queue.files.files else tail.write_offset) // CQ_STORE_UNIT_SIZE

@@ -24,6 +24,7 @@ _LOOK_AT = 4
 
 BATCH_UNIT_NAME = "batchconsumequeue"
 EXT_NAME = "consumequeue_ext"
+ASIDE_NAME = "deleted"
 LMQ_PREFIX = "%LMQ%"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 FOLDER_NAME_MAX = 255  # bytes, of Linux's file systems
@@ -47,6 +48,7 @@ class ConsumeQueueStore:
             or with an inner batch in the log, is one anyway.
         max_mapped: most queues that are mapped at a time.
         before_release: called with every mapped queue that is about to be unmapped.
+        set_aside: folders with the files of deleted topics; they go when the next inventory is written.
     """
 
     def __init__(self, context: StoreContext) -> None:
@@ -58,6 +60,8 @@ class ConsumeQueueStore:
         self.before_release: Callable[[ConsumeQueue], None] | None = None
         self._mapped: dict[ConsumeQueue, None] = {}  # in the order in which they were mapped
         self._resting: dict[ConsumeQueue, None] = {}  # unmapped, with something to flush
+        self._numbered: dict[str, int] = {}  # deletions whose topics are numbered anew already, not yet dispatched
+        self.set_aside: list[PurePath] = []
         size = context.config.mapped_file_size_consume_queue
         self.file_size = -(-size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
         batch_size = context.config.mapper_file_size_batch_consume_queue
@@ -119,6 +123,94 @@ class ConsumeQueueStore:
     def of_topic(self, topic: str) -> list[ConsumeQueue]:
         tail = self.topics.get(topic.encode())
         return [] if tail is None else [queue.owner for _, queue in sorted(tail.queues.items())]
+
+    # --- deleted topics ---
+
+    def number_anew(self, topic: str, physical_offset: int) -> None:
+        """What is appended to the topic's queues from now on is numbered from 0: the record at `physical_offset`, which
+        was appended just now, deletes the topic. Units of earlier records may be written still (`begin_anew`)."""
+        self._numbered[topic] = physical_offset
+        for queue in self.of_topic(topic):
+            queue.tail.next_queue_offset = 0
+        for batch in self._batches_of(topic):
+            batch.next_queue_offset = 0
+
+    def forget_numbering(self) -> None:
+        """What was appended and is not dispatched may be gone: a new leader counts anew."""
+        self._numbered.clear()
+
+    def begin_anew(self, topic: str, physical_offset: int) -> None:
+        """The record that deletes the topic is dispatched: its queues are empty and begin at 0. Their files go aside in
+        one step, so that the new topic's can be made at once.
+
+        Raises:
+            OSError: the files could not be moved; nothing has changed.
+        """
+        for folder in (self._context.consume_queue_folder, self._context.root / BATCH_UNIT_NAME):
+            self._set_aside(folder / topic, physical_offset)
+        self._set_aside(self._context.root / EXT_NAME / topic, physical_offset)
+        is_numbered = physical_offset <= self._numbered.get(topic, -1)
+        if is_numbered and self._numbered[topic] == physical_offset:
+            del self._numbered[topic]
+        for queue in self.of_topic(topic):
+            next_offset = queue.tail.next_queue_offset if is_numbered else 0
+            queue.begin_anew()
+            queue.tail.next_queue_offset = next_offset
+            self._mapped.pop(queue, None)
+            self._resting.pop(queue, None)
+        for batch in self._batches_of(topic):
+            next_offset = batch.next_queue_offset if is_numbered else 0
+            batch.forget()
+            batch.next_queue_offset = next_offset
+
+    def restart(self, queue: ConsumeQueue, physical_offset: int) -> None:
+        """The record at `physical_offset` is the first of a queue that was deleted and made again.
+
+        Raises:
+            OSError: the files of the deleted queue could not be moved; nothing has changed.
+        """
+        if queue.files.files:
+            self._set_aside(queue.files.folder, physical_offset)
+        queue.begin_anew()
+        self._mapped.pop(queue, None)
+        self._resting.pop(queue, None)
+
+    def empty(self, queue: ConsumeQueue) -> None:
+        """Move a queue's files aside. It goes on numbering where it was."""
+        end, next_offset = queue.tail.write_offset, queue.tail.next_queue_offset
+        self.restart(queue, 0)
+        queue.tail.write_offset, queue.tail.next_queue_offset = end, next_offset
+
+    def _set_aside(self, folder: PurePath, physical_offset: int) -> None:
+        disk = self._context.disk
+        if not disk.exists(folder):
+            return
+        root = self._context.root / ASIDE_NAME
+        target = root / f"{physical_offset}-{len(self.set_aside)}"
+        number = len(self.set_aside)
+        while disk.exists(target):
+            number += 1
+            target = root / f"{physical_offset}-{number}"
+        disk.make_dirs(root)
+        disk.rename(folder, target)
+        self.set_aside.append(target)
+
+    def _batches_of(self, topic: str) -> list[BatchConsumeQueue]:
+        return [batch for (name, _), batch in self.batch_queues.items() if name == topic]
+
+    def forget_topic(self, topic: str) -> None:
+        """Take a topic out of the table that nothing was made for or stored in since it was deleted."""
+        tail = self.topics.get(topic.encode())
+        batches = self._batches_of(topic)
+        if any(batch.next_queue_offset for batch in batches):
+            return
+        if tail is None or tail.hooked or tail.max_queue_id >= 0 or any(
+            queue.write_offset or queue.next_queue_offset or queue.owner.files.files for queue in tail.queues.values()
+        ):
+            return
+        for batch in batches:
+            del self.batch_queues[topic, batch.queue_id]
+        del self.topics[topic.encode()]
 
     def remove(self, queue: ConsumeQueue) -> None:
         """Forget a queue and delete its files and folder. Blocks."""

@@ -25,6 +25,7 @@ from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_ext import CqExtUnit, is_ext_address
 from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore, is_folder_name
 from maxq.store.damage_names import DAMAGED_PROPERTY, DAMAGED_TOPIC
+from maxq.store.deletions import DELETED_TOPIC, Deletions, deleted_names
 from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.index_service import IndexService
 from maxq.store.queue_offset_judge import MOST_PLACES, QueueOffsetJudge
@@ -63,15 +64,23 @@ class DispatchService:
         faults: what was wrong with records met, one line each.
         hooks: topic → function that gets every record of that topic (transactions, delay, filters); set with `hook`.
         on_arrival: called with the tails of watched queues that got units.
+        on_deleted: called with topics whose queues were emptied just now, and the physical offset of the record that
+            deletes them.
     """
 
     def __init__(
-        self, context: StoreContext, commit_log: CommitLog, queues: ConsumeQueueStore, index: IndexService
+        self,
+        context: StoreContext,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService,
+        deletions: Deletions,
     ) -> None:
         self._context = context
         self._commit_log = commit_log
         self._queues = queues
         self._index = index
+        self._deletions = deletions
         indexed = context.config.message_index_enable
         self.dispatcher = Dispatcher(queues.topics, index.tail if indexed else None, self)
         self.dispatcher.index_tags = context.config.index_tag_enable
@@ -83,6 +92,7 @@ class DispatchService:
         self.faults: list[str] = []
         self.hooks: dict[str, Callable[[DispatchRequest], None]] = {}
         self.on_arrival: Callable[[list[QueueTail]], None] | None = None
+        self.on_deleted: Callable[[list[str], int], None] | None = None
         self.bit_map_of: Callable[[str, memoryview], bytes] | None = None  # of (topic, record), for its extension unit
         self._at = 0  # physical offset of the record for which the Dispatcher called last
         self._half_done = False  # the disk took only a part of that record's entries
@@ -196,6 +206,11 @@ class DispatchService:
         if queue_offset == end and (queue.files.files or not self.judge.doubts_first):  # its file is full, or it is new
             queue.roll(end, physical_offset, size)
             return True
+        if queue_offset < end and self._begins_anew(queue, queue_offset, physical_offset, size):
+            self._note(queue, queue_offset, physical_offset, "the topic was deleted before it, and made again")
+            self._queues.restart(queue, physical_offset)
+            queue.roll(queue_offset, physical_offset, size)
+            return True
         judged: int | None = queue_offset
         if self._context.is_dledger:  # the entry's CRC stands for the field
             judged = queue_offset if end <= queue_offset <= end + MOST_PLACES or self._may_begin(queue, end) else end
@@ -205,17 +220,34 @@ class DispatchService:
             self._note(queue, queue_offset, physical_offset, "it is not of this queue and gets no place in it")
             return False
         if judged != queue_offset:
-            if self._context.config.broker_role == "SLAVE" or self._context.is_dledger:  # a copy stays a copy
-                self._note(queue, queue_offset, physical_offset, f"its place is {judged}, as on the master")
+            if self._may_be_whole(queue, queue_offset):
+                self._note(queue, queue_offset, physical_offset, f"its place is {judged}, the record stays as it is")
             else:
-                self._note(queue, queue_offset, physical_offset, f"the field is wrong and was set to {judged}")
-                self._commit_log.put_queue_offset(physical_offset, judged)
+                self._note(queue, queue_offset, physical_offset, f"the field is damaged and was set to {judged}")
+                self._commit_log.mend_queue_offset(physical_offset, judged)
         elif judged > end and (queue.files.files or self._lacks_its_first(judged, end)):
             if not queue.files.files:
                 queue.roll(0, physical_offset, size)
             self._note(queue, queue_offset, physical_offset, f"the {judged - end} places between are kept as damaged")
         queue.roll(judged, physical_offset, size)
         return True
+
+    def _may_be_whole(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+        """Can a record with this queue offset, which does not continue its queue, be as its broker wrote it? Then it is
+        not touched: a copy stays a copy, and what says behind other messages that it is message 0 may be the first of a
+        topic that a Java broker deleted and made again. Any other number that is not the next one no broker wrote."""
+        if self._context.config.broker_role == "SLAVE" or self._context.is_dledger:
+            return True
+        return queue_offset == 0 and queue.max_offset > 0
+
+    def _begins_anew(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size: int) -> bool:
+        """Is this the first message of a topic that was deleted and made again, though no record says so? A Java broker
+        leaves none, and a member of a DLedger group that was given a later log has not seen it."""
+        if queue.tail.max_physical_offset <= self._commit_log.min_offset:
+            return self._context.is_dledger or self.is_copy  # nothing of the queue is left
+        if queue_offset:
+            return False
+        return self._context.is_dledger or self.is_copy or self.judge.begins_anew(queue, physical_offset, size)
 
     @staticmethod
     def _may_begin(queue: ConsumeQueue, end: int) -> bool:
@@ -248,7 +280,9 @@ class DispatchService:
         message = decode_record(view[position : position + size])
         properties = message.properties
         if message.sys_flag & _ROLLBACK == _ROLLBACK:
-            if DAMAGED_PROPERTY in properties and message.topic != DAMAGED_TOPIC:
+            if message.topic == DELETED_TOPIC:
+                self.delete_topics(deleted_names(message), physical_offset)
+            elif DAMAGED_PROPERTY in properties and message.topic != DAMAGED_TOPIC:
                 self.put_unit(
                     message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE
                 )
@@ -264,6 +298,15 @@ class DispatchService:
         hook = self.hooks.get(message.topic)
         if hook is not None:
             hook(DispatchRequest(message, physical_offset, size))
+
+    def delete_topics(self, topics: list[str], physical_offset: int) -> None:
+        """The record at `physical_offset` deletes these topics. Doing it again changes nothing."""
+        for topic in topics:
+            if is_folder_name(topic):
+                self._queues.begin_anew(topic, physical_offset)
+                self._deletions.put(topic, physical_offset)
+        if self.on_deleted is not None:
+            self.on_deleted(topics, physical_offset)
 
     def _extend_only(self, record: memoryview, physical_offset: int) -> bool:
         """Deal with a record that needs nothing but an extension unit, as nearly all do with enableConsumeQueueExt,
@@ -344,7 +387,12 @@ class DispatchService:
         """One unit, with the duplicate tests of the compiled form."""
         queue = self._queues.open(topic, queue_id)
         tail = queue.tail
-        if physical_offset + size <= tail.max_physical_offset or queue_offset < queue.max_offset:
+        if physical_offset + size <= tail.max_physical_offset:
+            return
+        if queue_offset == 0 < queue.max_offset:
+            self._note(queue, queue_offset, physical_offset, "the queue was deleted before it, and made again")
+            self._queues.restart(queue, physical_offset)
+        if queue_offset < queue.max_offset:
             return
         most = MOST_PLACES if self.is_copy else self.judge.lost_bytes // MIN_RECORD_SIZE
         if queue.files.files and queue_offset - queue.max_offset > most:

@@ -10,6 +10,7 @@ from maxq.store.batch_consume_queue import BatchConsumeQueue
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.deletions import Deletions
 from maxq.store.gather_cy import gather
 from maxq.store.index_service import IndexService, index_key
 from maxq.store.mapped_file import is_resident
@@ -69,12 +70,14 @@ class MessageReader:
         commit_log: CommitLog,
         queues: ConsumeQueueStore,
         index: IndexService,
+        deletions: Deletions,
         memory_bytes: int,
     ) -> None:
         self._context = context
         self._commit_log = commit_log
         self._queues = queues
         self._index = index
+        self._deletions = deletions
         self.memory_bytes = memory_bytes
         self.damaged_units = 0
         self._selector = UnitSelector(commit_log, self._not_in_memory)
@@ -411,6 +414,8 @@ class MessageReader:
             first_time = self._commit_log.store_timestamp(offsets[0])
             last = first_time if first_time >= 0 else last
             for offset in offsets:
+                if self._deletions.is_gone(topic, offset):
+                    continue
                 record = self._commit_log.record(offset)
                 if record is not None and record[39] & _ROLLBACK != _ROLLBACK:  # a filler over damage is no message
                     result.buffers.append(record)

@@ -428,20 +428,51 @@ class MessageStore:
         """How the store learns which topics have the attribute queue.type=BatchCQ; set before `load`."""
         self.queues.is_batch_topic = is_batch_topic
 
-    async def delete_topics(self, topics: Iterable[str]) -> int:
-        """Delete all queues of these topics; their records stay in the log until it is cleaned. Returns how many
-        queues were deleted."""
+    def put_deletion(self, topics: Iterable[str]) -> PutMessageResult:
+        """Store the record that deletes these topics (deletions.py): what is stored from now on is of new topics, whose
+        queues begin at 0. Readers see it when it is dispatched, as with messages; the records of the deleted topics
+        stay in the log until it is cleaned. The result says why nothing was deleted, if so; wait for it as for a
+        message's, then `finish_deletion`."""
         doomed = set(topics)
-        await self.compaction.delete_topics(doomed)
-        return await self.cleaner.delete_topics(doomed)
+        result = self._writer.put_deletion(doomed)
+        if result.ok:
+            self.compaction.topics -= doomed
+        return result
 
-    async def clean_unused_topics(self, keep: Iterable[str]) -> int:
-        """Delete the queues of topics that are not in `keep` (system topics stay)."""
-        return await self.cleaner.clean_unused_topics(set(keep))
+    async def finish_deletion(self, topics: Iterable[str]) -> None:
+        """Wait until nothing of these topics, which `put_deletion` deleted, can come back, and their files are gone."""
+        doomed = set(topics)
+        await self.cleaner.finish_deletion(doomed)
+        await self.compaction.delete_topics(doomed)
+
+    def unused_topics(self, keep: Iterable[str]) -> set[str]:
+        """Topics that have queues and are not in `keep`; no system topics and no light queues. None where another
+        broker's log is copied: that one says what is deleted."""
+        is_copy = self.config.broker_role == "SLAVE" or (self.ledger is not None and self.ledger.leading_term < 0)
+        return set() if is_copy else self.cleaner.unused_topics(set(keep))
 
     async def clean_expired_consume_queues(self) -> int:
-        """Delete queues whose last message was cleaned away (system topics stay). Returns how many."""
+        """Delete the files of queues whose last message was cleaned away (system topics stay); they go on numbering
+        where they were. Returns how many."""
         return await self.cleaner.clean_expired_consume_queues()
+
+    def incarnation(self, topic: str) -> int:
+        """Which topic of this name it is: a number that changes when the topic is deleted, and stays with whatever has
+        a copy of this log (deletions.py). 0: it was never deleted, or not since Java wrote the store."""
+        return self._parts.deletions.at(topic)
+
+    def is_gone(self, topic: str, physical_offset: int) -> bool:
+        """Was the topic deleted after the record at `physical_offset` was stored?"""
+        return self._parts.deletions.is_gone(topic, physical_offset)
+
+    def deletions_since(self, physical_offset: int) -> dict[str, int]:
+        """Topics that were deleted behind `physical_offset`, with their incarnations, in the order of the log."""
+        return {topic: at for topic, at in self._parts.deletions.rows().items() if at > physical_offset}
+
+    def set_deletion_listener(self, listener: Callable[[list[str], int], None]) -> None:
+        """`listener(topics, incarnation)` is called when topics were deleted, on whatever has a copy of the log, with
+        the place of the deletion between the messages."""
+        self._parts.on_deleted = listener
 
     def execute_delete_files_manually(self) -> None:
         """Clean at the next opportunity, whatever the hour."""

@@ -1,7 +1,7 @@
 """Into the log: the general path, for one message and for batches (CommitLog.asyncPutMessage,
 DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder). The quick one is plain_writer.py."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.dledger_messages import ENTRY_BODY_MAX
@@ -14,6 +14,7 @@ from maxq.protocol.message_const import (
 )
 from maxq.protocol.message_id import offset_message_id
 from maxq.protocol.message_properties import encode_properties
+from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.consume_queue_store import (
     DELAY_TOPIC,
@@ -22,6 +23,7 @@ from maxq.store.consume_queue_store import (
     ConsumeQueueStore,
     is_folder_name,
 )
+from maxq.store.deletions import DELETED_TOPIC, MOST_NAMES, encode_names
 from maxq.store.flush import CommitLogFlusher
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_cy import crc31
@@ -58,10 +60,16 @@ class MessageWriter:
         self._gate = gate
         self._on_appended = on_appended
 
-    def _check(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
+    def _check_state(self) -> PutMessageResult | None:
         refusal = self._gate.refusal()
-        if refusal is not None:
-            return PutMessageResult(refusal, remark=self._gate.remark())
+        return None if refusal is None else PutMessageResult(refusal, remark=self._gate.remark())
+
+    def _check(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
+        refused = self._check_state()
+        if refused is not None:
+            return refused
+        if message.topic == DELETED_TOPIC:
+            return _illegal(f"records of {DELETED_TOPIC} delete topics: only the store writes them")
         size = len(message.topic.encode())
         limit = _MAX_RETRY_TOPIC if message.topic.startswith(_RETRY_PREFIX) else _MAX_TOPIC
         if size > limit:
@@ -90,6 +98,28 @@ class MessageWriter:
         result = self._append(message, tail.next_queue_offset if counted else 0, message.encoded_properties())
         if result.ok:
             tail.next_queue_offset += 1 if counted else 0
+            self._on_appended()
+        return result
+
+    def put_deletion(self, topics: Collection[str]) -> PutMessageResult:
+        """See MessageStore.put_deletion."""
+        now = self._context.clock.wall_ms()
+        names = sorted(topics)
+        result = PutMessageResult(PutMessageStatus.PUT_OK)
+        for start in range(0, len(names), MOST_NAMES):
+            some = names[start : start + MOST_NAMES]
+            message = MessageExtBrokerInner(
+                DELETED_TOPIC, 0, encode_names(some), sys_flag=MessageSysFlag.TRANSACTION_ROLLBACK, born_timestamp=now,
+                born_host=self._context.identity.store_host,
+            )  # fmt: skip
+            refused = self._check_state()
+            if refused is not None:
+                return refused
+            result = self._append(message, 0, b"")
+            if not result.ok:
+                return result
+            for name in some:
+                self._queues.number_anew(name, result.physical_offset)
             self._on_appended()
         return result
 

@@ -67,6 +67,13 @@ class QueueOffsetJudge:
             return claimed
         return end
 
+    def begins_anew(self, queue: ConsumeQueue, physical_offset: int, size: int) -> bool:
+        """A record says that it is message 0 of a queue which has some already: was the queue deleted and made again?
+        Only if the next record of the queue says that it is message 1: else the field may be wrong, and to show what
+        was deleted is better than to lose what was not."""
+        following, _ = self._following(queue, physical_offset + size, _LOOK_AHEAD_BYTES)
+        return following == 1
+
     def _first(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int:
         """A queue may begin anywhere (its older messages were cleaned away); the next message, if it is near, must
         follow."""

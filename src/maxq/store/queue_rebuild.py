@@ -42,6 +42,11 @@ class QueueRebuild:
             units.release()
         return place if place is not None and place >= queue.max_offset else None
 
+    def forget(self, topics: list[str], physical_offset: int) -> None:
+        """These topics were deleted at `physical_offset`: the files that their queues had went aside."""
+        for queue in [queue for queue in self._before if queue.topic in topics]:
+            del self._before[queue]
+
     def finish(self, min_physical_offset: int) -> dict[ConsumeQueue, int]:
         """Everything is dispatched: what is left of the old files goes. Blocks.
 

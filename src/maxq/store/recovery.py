@@ -19,6 +19,7 @@ from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.damage import DamagedRange, seal
+from maxq.store.deletions import Deletions
 from maxq.store.dispatch import DispatchService
 from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.index_file import IndexFile
@@ -52,6 +53,7 @@ class Recovery:
         queue_faults: list[QueueFault],
         report: RecoveryReport,
         seals: Seals,
+        deletions: Deletions,
     ) -> None:
         self._context = context
         self._commit_log = commit_log
@@ -64,6 +66,7 @@ class Recovery:
         self._queue_faults = queue_faults
         self._report = report
         self._seals = seals
+        self._deletions = deletions
         self._log_recovery = LogRecovery(context, commit_log, queues, checkpoint, self._inventory, report)
         self._last_ends: dict[ConsumeQueue, int] = {}  # where the record of a queue's last recorded unit ends
         self._rebuild: QueueRebuild | None = None
@@ -96,8 +99,9 @@ class Recovery:
             self._cut_queues(start)
         self._replay(start, index_start, end, scan.damages)
         for queue, index, damage in orphans:
-            while queue.max_offset <= index:
+            while not self._deletions.is_gone(queue.topic, damage.physical_offset) and queue.max_offset <= index:
                 queue.append(damage.physical_offset, damage.size, DAMAGED_TAGS_CODE)
+        self._dispatch.on_deleted = None
         if self._rebuild is not None:
             self._numbers = self._rebuild.finish(self._commit_log.min_offset)
             self._dispatch.judge.place_before = None
@@ -116,6 +120,7 @@ class Recovery:
     def _without_log(self) -> None:
         """No log: queues and index cannot be right (they are of another log, or the log is gone)."""
         self._forget_queues()
+        self._deletions.replay_from(0)
         self._commit_log.open_at(0)
         self._dispatch.dispatcher.dispatched_offset = 0
 
@@ -145,6 +150,8 @@ class Recovery:
                 )
             return oldest
         lacking = [fault.text for fault in self._queue_faults]
+        if len(self._deletions) < inventory.deletions:
+            lacking.append(f"{self._deletions.path} has lost some of its {inventory.deletions} deleted topics")
         if inventory.dispatched_offset > end:
             lacking.append(f"the log ends at {end}, but queues were complete up to {inventory.dispatched_offset}")
         else:
@@ -160,6 +167,8 @@ class Recovery:
         found: list[str] = []
         for topic, bounds in inventory.queues.items():
             for queue_id, (first, recorded) in bounds.items():
+                if first == recorded:
+                    continue  # all its messages are gone from the log, and its files with them
                 queue = self._queues.find(topic, queue_id)
                 unit = None if queue is None else queue.unit(recorded - 1)
                 if queue is not None and queue.files.min_offset > first * CQ_STORE_UNIT_SIZE:
@@ -221,6 +230,7 @@ class Recovery:
         if start <= self._commit_log.min_offset:
             self._rebuild = QueueRebuild(self._queues)
             self._dispatch.judge.place_before = self._rebuild.place_before
+            self._dispatch.on_deleted = self._rebuild.forget
         else:
             for queue in self._queues:
                 recorded = 0 if inventory is None else inventory.end_of(queue.topic, queue.queue_id)
@@ -234,6 +244,7 @@ class Recovery:
         dispatch = self._dispatch
         begin = min(start, index_start)
         self._report.dispatch_from = begin
+        self._deletions.replay_from(begin)
         plain, indexed = dispatch.unindexed, dispatch.dispatcher
         if begin < index_start and self._context.config.message_index_enable:
             self._advance(plain, begin, index_start, damages)
@@ -295,7 +306,10 @@ class Recovery:
         return found
 
     def _keep_place(self, damage: DamagedRange) -> None:
-        """A unit for a damaged message whose header says where it belongs."""
+        """A unit for a damaged message whose header says where it belongs; topics stay deleted though the record that
+        deletes them is damaged."""
+        for topic, at in self._deletions.lost_in(damage.physical_offset, damage.end_offset):
+            self._dispatch.delete_topics([topic], at)
         place = damage.place
         if place is not None:
             self._dispatch.put_unit(
@@ -306,7 +320,12 @@ class Recovery:
         """Next offsets follow from the queues. An offset is never given twice: where all messages of a queue were
         cleaned away and its files are gone, numbering goes on where it was."""
         recorded = self._inventory.queues if self._inventory is not None else {}
+        begin = self._report.dispatch_from
+        for queue in [queue for queue in self._numbers if self._deletions.is_deleted_since(queue.topic, begin)]:
+            del self._numbers[queue]
         for topic, bounds in recorded.items():
+            if self._deletions.is_deleted_since(topic, begin):
+                continue  # these were the queues of the topic that was deleted since
             for queue_id, (_, end) in bounds.items():
                 queue = self._queues.open(topic, queue_id)
                 self._numbers[queue] = max(self._numbers.get(queue, 0), end)

@@ -29,6 +29,7 @@ class StoreInventory:
         queues: topic → queue id → (queue offset at which the first file begins, queue offset behind the last unit).
         index_files: names of the index files, oldest first.
         index_count: next entry number of the newest one.
+        deletions: rows of the table of deleted topics (deletions.py), which was written before.
     """
 
     dispatched_offset: int = 0
@@ -36,6 +37,7 @@ class StoreInventory:
     queues: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
     index_files: list[str] = field(default_factory=list)
     index_count: int = 0
+    deletions: int = 0
 
     def end_of(self, topic: str, queue_id: int) -> int:
         """Queue offset behind the last unit; 0 for a queue that was not there."""
@@ -50,6 +52,7 @@ class StoreInventory:
                 "queues": self.queues,
                 "indexFiles": self.index_files,
                 "indexCount": self.index_count,
+                "deletions": self.deletions,
             },
             option=orjson.OPT_NON_STR_KEYS,
         )
@@ -67,8 +70,9 @@ def decode_inventory(data: bytes) -> StoreInventory | None:
         }
         names = [str(name) for name in found["indexFiles"]]
         return StoreInventory(
-            int(found["dispatchedOffset"]), int(found["logEnd"]), queues, names, int(found["indexCount"])
-        )
+            int(found["dispatchedOffset"]), int(found["logEnd"]), queues, names, int(found["indexCount"]),
+            int(found.get("deletions", 0)),
+        )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -5,6 +5,7 @@ import contextlib
 import logging
 
 from maxq.runtime.blocking import run_blocking
+from maxq.store.consume_queue_store import ASIDE_NAME
 from maxq.store.dledger.message_recovery import DLedgerRecovery
 from maxq.store.queue_loader import QueueFault, load_queues
 from maxq.store.recovery import Recovery
@@ -80,8 +81,10 @@ class StoreLife:
             parts.commit_log.load()
         queue_faults = load_queues(parts.context, parts.queues)
         report.faults += [fault.text for fault in queue_faults]
-        fault = parts.checkpoint.load()
-        report.faults += [fault] if fault else []
+        for fault in (parts.checkpoint.load(), parts.deletions.load()):
+            report.faults += [fault] if fault else []
+        aside = parts.context.root / ASIDE_NAME
+        parts.queues.set_aside = [aside / entry.name for entry in parts.context.disk.list(aside)]
         safe = None if report.clean_exit else parts.checkpoint.index_msg_timestamp
         if parts.context.config.message_index_enable:
             report.faults += parts.index.load(newest_safe_timestamp=safe)
@@ -95,11 +98,12 @@ class StoreLife:
         parts.seals.load()
         recovery = (Recovery if parts.ledger is None else DLedgerRecovery)(
             parts.context, parts.commit_log, parts.queues, parts.index, parts.dispatch, parts.checkpoint,
-            parts.inventory_file, queue_faults, report, parts.seals,
+            parts.inventory_file, queue_faults, report, parts.seals, parts.deletions,
         )  # fmt: skip
         if isinstance(recovery, DLedgerRecovery) and parts.ledger is not None:
             recovery.ledger = parts.ledger
         recovery.run()
+        parts.dispatch.on_deleted = parts.deleted
         parts.compaction.load(clean_exit=report.clean_exit)
 
     def start(self) -> None:

@@ -11,6 +11,7 @@ from maxq.store.commit_log import CommitLog
 from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
 from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.deletions import Deletions
 from maxq.store.disk_room import DiskRoom
 from maxq.store.dispatch import DispatchService
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
@@ -45,6 +46,8 @@ class StoreParts:
         ledger: with enableDLegerCommitLog, this member's log; None without.
         marks: what can be lost no more.
         on_append: called after each append to the log, before dispatch; None: nobody waits.
+        on_deleted: called with deleted topics and the physical offset of the record that deletes them, when their
+            queues have been emptied.
     """
 
     def __init__(self, context: StoreContext, memory_bytes: int | None, populate_ahead: int) -> None:
@@ -52,6 +55,7 @@ class StoreParts:
         self.context = context
         self.services = StoreServices()
         self.on_append: Callable[[], None] | None = None
+        self.on_deleted: Callable[[list[str], int], None] | None = None
         self._prepared_at = -_PREPARE_STEP  # physical offset of the last look
         self.allocator = FileAllocator(context)
         self.commit_log = _commit_log(context, self.allocator)
@@ -59,17 +63,18 @@ class StoreParts:
         self.checkpoint = StoreCheckpoint(context)
         self.index = IndexService(context, self._on_index_full, populate_ahead)
         self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self.services.failed)
-        self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index)
-        self.compaction = CompactionStore(context, self.commit_log, self.queues)
+        self.deletions = Deletions(context)
+        self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index, self.deletions)
+        self.compaction = CompactionStore(context, self.commit_log, self.queues, self.deletions)
         self.inventory_file = InventoryFile(context)
         self.seals = Seals(context, self.commit_log, self.dispatch.judge)
         self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
         self.queue_flusher = ConsumeQueueFlusher(
             context, self.commit_log, self.flusher, self.queues, self.index, self.dispatch.dispatcher, self.checkpoint,
-            self.inventory_file,
+            self.inventory_file, self.deletions,
         )  # fmt: skip
         memory = machine_memory(context.disk) if memory_bytes is None else memory_bytes
-        self.reader = MessageReader(context, self.commit_log, self.queues, self.index, memory)
+        self.reader = MessageReader(context, self.commit_log, self.queues, self.index, self.deletions, memory)
         self.hot_reader = HotReader(
             context, self.commit_log, self.queues, self.compaction.topics, Residence(context.clock), memory
         )
@@ -78,7 +83,7 @@ class StoreParts:
         self.writer = MessageWriter(context, self.commit_log, self.queues, self.flusher, self.gate, self.appended)
         self.plain_writer = PlainWriter(context, self.commit_log, self.queues, self.flusher, self.gate, self.appended)
         self.cleaner = CleanService(
-            context, self.commit_log, self.queues, self.index, self.queue_flusher, self.dispatch
+            context, self.commit_log, self.queues, self.index, self.flusher, self.queue_flusher, self.dispatch
         )
         self.cleaner.compacted = self.compaction.topics
         self.ledger: MessageLedger | None = None
@@ -128,6 +133,15 @@ class StoreParts:
             self.dispatch.run(self.ledger.committed_position)
         else:
             self.dispatch.run(self.commit_log.flushed_offset if self.flusher.is_sync else self.commit_log.max_offset)
+
+    def deleted(self, topics: list[str], physical_offset: int) -> None:
+        """The record that deletes these topics was dispatched."""
+        for topic in topics:
+            self.cleaner.hidden.forget(topic)
+        self.compaction.begin_anew(topics)
+        self.queue_flusher.wake()
+        if self.on_deleted is not None:
+            self.on_deleted(topics, physical_offset)
 
     def _on_durable(self) -> None:
         if self.ledger is not None:

@@ -277,12 +277,26 @@ class SimDisk:
 
     @_alone
     def rename(self, source: PurePath, target: PurePath) -> None:
-        self._step("rename", _key(source))
-        self._check_writable(_key(source))
-        self._inode(_key(source))
-        self._directory.rename(_key(source), _key(target))
-        self._step("rename", _key(source))
-        self._directory.sync_folder(parent(_key(target)))
+        old, new = _key(source), _key(target)
+        self._step("rename", old)
+        self._check_writable(old)
+        if old in self._folders:
+            self._rename_folder(old, new)
+            return
+        self._inode(old)
+        self._directory.rename(old, new)
+        self._step("rename", old)
+        self._directory.sync_folder(parent(new))
+
+    def _rename_folder(self, old: str, new: str) -> None:
+        below = [key for key in self._files if key.startswith(old + "/")]
+        for key in below:
+            self._directory.rename(key, new + key[len(old) :])
+        moved = {folder for folder in self._folders if folder == old or folder.startswith(old + "/")}
+        self._folders = (self._folders - moved) | {new + folder[len(old) :] for folder in moved}
+        self._step("rename", old)
+        for folder in sorted({parent(key) for key in below}):
+            self._directory.sync_folder(folder)
 
     @_alone
     def delete(self, path: PurePath) -> None:

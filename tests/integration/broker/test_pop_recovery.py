@@ -18,6 +18,7 @@ from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
 from tests.integration.broker.pop_world import GROUP, ack, batch_ack, bodies, pop, pop_all, pop_request, popped
+from tests.unit.store.stores import delete_topics
 
 QUICK = {"timerPrecisionMs": "100", "reviveInterval": "100", "timerFlushIntervalMs": "50"}
 REVIVE = REVIVE_TOPIC_PREFIX + "DefaultCluster"
@@ -168,7 +169,7 @@ async def test_a_topic_that_was_deleted_begins_anew(start_broker: Start) -> None
     assert len(await popped(broker)) == 4
     broker.controller.topics.delete_topic_configs(["T"])
     broker.controller.offsets.clean_offset_by_topic("T")
-    await broker.controller.store.delete_topics(["T"])
+    await delete_topics(broker.controller.store, "T")
     await _filled(broker, 2, queues=1)
     assert bodies(await popped(broker)) == [b"000", b"001"]
 

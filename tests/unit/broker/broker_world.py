@@ -1,12 +1,14 @@
 """A broker's managers and processors on a simulated disk, with a store and connections that tests look into."""
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, cast
 
 import pytest
 
+from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
@@ -32,6 +34,7 @@ from maxq.protocol.enums import BoundaryType
 from maxq.protocol.remoting_command import RemotingCommand, decode_frame
 from maxq.remoting.connection import Connection
 from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
@@ -90,6 +93,8 @@ class FakeStore:
     on_disk: bool = False  # are the messages too old to be in memory?
     calls: list[tuple[str, Any]] = field(default_factory=list)
     max_physical_offset: int = 16910
+    unused: set[str] = field(default_factory=set)
+    incarnations: dict[str, int] = field(default_factory=dict)
 
     def fill(self, topic: str, queue_id: int, times: list[int], *, first: int = 0) -> None:
         self.times[topic, queue_id] = times
@@ -127,11 +132,22 @@ class FakeStore:
         end = min(index + count, self.max_offset(topic, queue_id))
         return [(offset * 100, 100, offset % 2 + 1) for offset in range(index, end)]
 
-    async def delete_topics(self, topics: list[str]) -> None:
-        self.calls.append(("delete_topics", set(topics)))
+    def put_deletion(self, topics: list[str]) -> PutMessageResult:
+        self.calls.append(("put_deletion", set(topics)))
+        return PutMessageResult(PutMessageStatus.PUT_OK, end_offset=100)
 
-    async def clean_unused_topics(self, keep: list[str]) -> None:
-        self.calls.append(("clean_unused_topics", set(keep)))
+    def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
+        self.calls.append(("when_durable", end_offset))
+        return False
+
+    async def finish_deletion(self, topics: list[str]) -> None:
+        self.calls.append(("finish_deletion", set(topics)))
+
+    def unused_topics(self, keep: list[str]) -> set[str]:
+        return set(self.unused) - set(keep)
+
+    def incarnation(self, topic: str) -> int:
+        return self.incarnations.get(topic, 0)
 
     async def clean_expired_consume_queues(self) -> None:
         self.calls.append(("clean_expired_consume_queues", None))
@@ -204,6 +220,7 @@ class BrokerWorld:
             request_modes=self.modes,
             carried_files=CarriedFiles(self.disk, CONFIG_DIR),
             stats=self.stats,
+            acknowledgement=Acknowledgement(cast(MessageStore, self.store)),
             runtime_info=lambda: self.runtime,
             ha_runtime_info=lambda: self.ha_status,
             topic_route=self._topic_route,

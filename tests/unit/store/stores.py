@@ -69,3 +69,10 @@ def opened(config: MessageStoreConfig, clock: Any = None) -> MessageStore:
 
 def message(topic: str = "T", queue_id: int = 0, body: bytes = b"hello", **properties: str) -> MessageExtBrokerInner:
     return MessageExtBrokerInner(topic, queue_id, body, properties, born_host=b"\x7f\0\0\1\0\0\x12\x34")
+
+
+async def delete_topics(store: MessageStore, *topics: str) -> None:
+    """Delete topics for good, as a broker does before it answers."""
+    result = store.put_deletion(topics)
+    assert result.ok, result.remark
+    await store.finish_deletion(topics)

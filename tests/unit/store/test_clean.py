@@ -9,7 +9,7 @@ from maxq.runtime.interfaces import DiskUsage
 from maxq.runtime.system import SystemDisk
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageStatus
-from tests.unit.store.stores import TestClock, message, opened, small_config
+from tests.unit.store.stores import TestClock, delete_topics, message, opened, small_config
 
 HOUR = 3_600_000
 
@@ -129,7 +129,7 @@ async def test_queues_and_index_lose_what_the_log_lost_and_keep_their_numbers(
     again.close()
 
 
-async def test_queues_whose_messages_are_all_gone_are_deleted_but_not_system_queues(
+async def test_queues_whose_messages_are_all_gone_lose_their_files_and_keep_their_numbers(
     store: MessageStore, usage: list[int], tmp_path: Path, clock: TestClock
 ) -> None:
     fresh = opened(small_config(tmp_path / "other", delete_commit_log_files_interval=0), clock)
@@ -140,17 +140,22 @@ async def test_queues_whose_messages_are_all_gone_are_deleted_but_not_system_que
     usage[0] = 87
     await fresh.cleaner.clean()
     assert await fresh.clean_expired_consume_queues() == 1
-    assert fresh.queue("Old", 0) is None
-    assert not (tmp_path / "other" / "consumequeue" / "Old").exists()
-    assert fresh.queue("SCHEDULE_TOPIC_XXXX", 0) is not None
+    assert not list((tmp_path / "other" / "consumequeue").glob("Old/0/*"))
+    assert list((tmp_path / "other" / "consumequeue" / "SCHEDULE_TOPIC_XXXX").iterdir())
+    assert fresh.min_offset("Old", 0) == fresh.max_offset("Old", 0) == 1
     fresh.close()
+    again = opened(fresh.config)
+    assert not again.report.rebuild_reasons
+    assert again.put_message(message("Old")).queue_offset == 1
+    assert again.get_message("g", "Old", 0, 1, 1, None).message_count == 1
+    again.close()
 
 
 async def test_deleted_topics_stay_deleted_after_a_crash_and_begin_anew_at_zero(
     store: MessageStore, tmp_path: Path
 ) -> None:
     store.put_message(message("Gone", 3))
-    assert await store.delete_topics({"Gone"}) == 1
+    await delete_topics(store, "Gone")
     assert not (tmp_path / "consumequeue" / "Gone").exists()
     assert store.put_message(message("Gone", 3)).queue_offset == 0
     store.close()
@@ -160,6 +165,8 @@ async def test_unused_topics_go_and_light_queues_stay(tmp_path: Path, usage: lis
     store = opened(small_config(tmp_path, enable_lmq=True, enable_multi_dispatch=True))
     store.put_message(message("Kept", INNER_MULTI_DISPATCH="%LMQ%a"))
     store.put_message(message("Unused"))
-    assert await store.clean_unused_topics({"Kept"}) == 1
+    assert store.unused_topics({"Kept"}) == {"Unused"}
+    await delete_topics(store, "Unused")
+    assert store.max_offset("Unused", 0) == 0
     assert store.max_offset("Kept", 0) == store.max_offset("%LMQ%a", 0) == 1
     store.close()

@@ -169,8 +169,16 @@ def test_a_wrong_queue_offset_field_is_set_right_and_named(
         (tmp_path / "inventory.json").unlink()
     store, report = reopened(tmp_path)
     named = [fault for fault in report.faults if f"physical offset {victim[0]})" in fault]
-    store.close()
     assert named
+    if wrong == 0:  # it may be the first message of a topic that a Java broker deleted and made again: not touched
+        assert got(store, victim[1], victim[2]) == [
+            at for at, topic, queue_id, _ in before if (topic, queue_id) == victim[1:3]
+        ]
+        store.close()
+        assert [row[:3] for row in fields_of(tmp_path)] == [row[:3] for row in before]
+        assert fields_of(tmp_path)[which][3] == 0
+        return
+    store.close()
     assert fields_of(tmp_path) == before
     assert_whole(tmp_path)
 

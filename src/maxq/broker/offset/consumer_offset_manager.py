@@ -9,7 +9,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -33,6 +33,9 @@ class ConsumerOffsetManager(PeriodicManager):
 
     Attributes:
         slave_commits: of a slave: what clients committed here because they could not reach its master.
+        deleted_up_to: offsets of topics that were deleted up to this physical offset are forgotten
+            (store/deletions.py).
+        deletions_since: tells which topics the log says were deleted behind a physical offset.
     """
 
     def __init__(
@@ -50,6 +53,8 @@ class ConsumerOffsetManager(PeriodicManager):
         self._reset_offset_table: OffsetTable = {}
         self.slave_commits = SlaveCommits(disk, path.with_name(SLAVE_COMMITS_NAME))
         self._keys = KeyIndex()
+        self.deleted_up_to = 0
+        self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
         self._commits = 0
         self._is_dirty = True
 
@@ -154,7 +159,7 @@ class ConsumerOffsetManager(PeriodicManager):
         Raises:
             RemoteProtocolError: they are not offsets; nothing was changed.
         """
-        taken = read_offset_table(value)
+        taken = self._of_living_topics(value)
         version = value.get("dataVersion")
         if version is not None:
             self.data_version = DataVersion.from_json(version)
@@ -181,7 +186,7 @@ class ConsumerOffsetManager(PeriodicManager):
         Raises:
             RemoteProtocolError: they are not offsets; nothing was changed.
         """
-        taken = read_offset_table(value)
+        taken = self._of_living_topics(value)
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = True
@@ -231,6 +236,18 @@ class ConsumerOffsetManager(PeriodicManager):
         """Forget the topic."""
         self._remove_where(lambda other, group: other == topic)
 
+    def take_deletion(self, topics: Iterable[str], incarnation: int) -> None:
+        """These topics were deleted at physical offset `incarnation`: their offsets mean nothing any more."""
+        for topic in topics:
+            self.clean_offset_by_topic(topic)
+            self.slave_commits.forget_topic(topic)
+        self.deleted_up_to = max(self.deleted_up_to, incarnation)
+
+    def _of_living_topics(self, value: dict[str, Any]) -> OffsetTable:
+        """The offsets of another broker's table, but for topics that were deleted since it was made."""
+        gone = set(self.deletions_since(_deleted_up_to(value)))
+        return {key: table for key, table in read_offset_table(value).items() if split_key(key)[0] not in gone}
+
     def _remove_where(self, matches: Callable[[str, str], bool]) -> None:
         self._keys.forget()
         for table in (self.offset_table, self._pull_offset_table, self._reset_offset_table):
@@ -267,14 +284,23 @@ class ConsumerOffsetManager(PeriodicManager):
             "dataVersion": self.data_version.to_json(),
             "groupTopicMap": group_topic_map(offsets),
             "offsetTable": offsets,
+            **({"deletions": {"upTo": self.deleted_up_to}} if self.deleted_up_to else {}),
         }
 
     def from_json(self, value: dict[str, Any]) -> None:
         self.offset_table = read_offset_table(value)
+        self.deleted_up_to = _deleted_up_to(value)
         self._keys.forget()
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = False
+
+
+def _deleted_up_to(value: dict[str, Any]) -> int:
+    """`deleted_up_to` of a table; 0 in those of Java's brokers, which leave no record of a deletion."""
+    deletions = value.get("deletions")
+    up_to = deletions.get("upTo") if isinstance(deletions, dict) else None
+    return up_to if isinstance(up_to, int) else 0
 
 
 def _move_on(table: dict[int, int], other: dict[int, int]) -> int:

@@ -59,6 +59,12 @@ class SlaveCommits(PeriodicManager):
             else:
                 yield commit
 
+    def forget_topic(self, topic: str) -> None:
+        """The topic was deleted."""
+        for key in [key for key in self._pending if key[0] == topic]:
+            del self._pending[key]
+            self._is_dirty = True
+
     def forget(self) -> None:
         """This broker is a master now: its own table counts."""
         if self._pending:

@@ -63,16 +63,25 @@ class AdminOffsetProcessor(RequestProcessor):
         return request.reply(ext={"offset": str(offset)})
 
     def get_max_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """30. Where the next message will be; 0 for a queue that has none."""
+        """30. Where the next message will be; 0 for a queue that has none. And the topic's incarnation."""
         fields = HeaderFields(request.ext)
-        offset = self._store.max_offset(fields.required_str("topic"), fields.required_int("queueId"))
-        return request.reply(ext={"offset": str(offset)})
+        topic = fields.required_str("topic")
+        offset = self._store.max_offset(topic, fields.required_int("queueId"))
+        return request.reply(ext={"offset": str(offset)} | self._incarnation(topic))
 
     def get_min_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """31. 0 for a queue without messages: Java makes the queue when it is asked for, and tools refuse less."""
         fields = HeaderFields(request.ext)
-        offset = self._store.min_offset(fields.required_str("topic"), fields.required_int("queueId"))
-        return request.reply(ext={"offset": str(max(offset, 0))})
+        topic = fields.required_str("topic")
+        offset = self._store.min_offset(topic, fields.required_int("queueId"))
+        return request.reply(ext={"offset": str(max(offset, 0))} | self._incarnation(topic))
+
+    def _incarnation(self, topic: str) -> dict[str, str]:
+        """The field `incarnation` of an answer: a number that changes when the topic is deleted, the same on master,
+        slaves and members of a group (MessageStore.incarnation). It is left out for a topic that was never deleted, as
+        by Java's brokers; Java's clients pass it over."""
+        incarnation = self._store.incarnation(topic)
+        return {"incarnation": str(incarnation)} if incarnation else {}
 
     def get_earliest_store_time(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """32. -1 for a queue that has no message."""

@@ -5,11 +5,13 @@ Source:
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.attributes import CLEANUP_POLICY, MESSAGE_TYPE, QUEUE_TYPE, parse_attributes
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.put_outcome import put_refusal
 from maxq.broker.processors.support import (
     MAX_QUEUE_NUMS,
     RequestProcessor,
@@ -59,6 +61,7 @@ class AdminTopicProcessor(RequestProcessor):
         mappings: TopicQueueMappingManager,
         offsets: ConsumerOffsetManager,
         stats: BrokerStatsManager,
+        acknowledgement: Acknowledgement,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -66,6 +69,7 @@ class AdminTopicProcessor(RequestProcessor):
         self._offsets = offsets
         self._stats = stats
         self._mappings = mappings
+        self._acknowledgement = acknowledgement
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -136,24 +140,45 @@ class AdminTopicProcessor(RequestProcessor):
             refuse_if(f"The topic[{topic}] is conflict with system topic.")
 
     async def delete_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """215. With the topic go its offsets, messages, statistics and the retry topics of pop groups."""
+        """215. With the topic go its offsets, messages, statistics and the retry topics of pop groups. The deletion is
+        a record of the log (store/deletions.py): it is stored before anything else changes, and the answer waits for
+        disk and replicas as that of a message does."""
         topic = HeaderFields(request.ext).required_str("topic")
         log.info("delete topic %s, called by %s", topic, connection.remote_address)
         if not topic.strip():
             refuse_if("The specified topic is blank.")
         self._refuse_system_topic(topic)
         doomed = [topic, *self._pop_retry_topics(topic)]
+        end_offset = self._put_deletion(doomed)
         self._mappings.delete(doomed)
         self._topics.delete_topic_configs(doomed)
         for name in doomed:
             self._offsets.clean_offset_by_topic(name)
             if self._settings.broker.auto_delete_unused_stats:
                 self._stats.on_topic_deleted(name)
-        await self._store.delete_topics(doomed)
         self._offsets.request_persist()
         await self._topics.persisted()
         await self._offsets.persisted()
+        await self._finish_deletion(doomed, end_offset)
         return request.reply()
+
+    def _put_deletion(self, topics: Collection[str]) -> int:
+        """Where the record ends that deletes these topics."""
+        if (remark := self._acknowledgement.refusal()) is not None:
+            raise RequestRefusedError(self._acknowledgement.refusal_code, remark)
+        stored = self._store.put_deletion(topics)
+        if not stored.ok:
+            refusal = put_refusal(stored, self._settings.store)
+            raise RequestRefusedError(refusal.code, f"nothing was deleted: {refusal.remark}")
+        return stored.end_offset
+
+    async def _finish_deletion(self, topics: Collection[str], end_offset: int) -> None:
+        outcome = self._acknowledgement.outcome(end_offset)
+        code = ResponseCode.SUCCESS if outcome is None else await outcome
+        await self._store.finish_deletion(topics)
+        if code is not ResponseCode.SUCCESS:
+            remark = f"deleted on this broker, but not safely yet ({code.name}): delete again"
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)
 
     def _pop_retry_topics(self, topic: str) -> list[str]:
         if not self._settings.broker.clear_retry_topic_when_delete_topic:
@@ -165,7 +190,9 @@ class AdminTopicProcessor(RequestProcessor):
     async def clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """316. Queues of topics that no longer exist go."""
         log.warning("clean unused topics, called by %s", connection.remote_address)
-        await self._store.clean_unused_topics(list(self._topics.topic_config_table))
+        unused = self._store.unused_topics(list(self._topics.topic_config_table))
+        if unused:
+            await self._finish_deletion(unused, self._put_deletion(unused))
         return request.reply()
 
     # --- show ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
@@ -57,6 +58,7 @@ class AdminParts:
     request_modes: MessageRequestModeManager
     carried_files: CarriedFiles
     stats: BrokerStatsManager
+    acknowledgement: Acknowledgement
     runtime_info: Callable[[], dict[str, str]]
     ha_runtime_info: Callable[[], HARuntimeInfo]  # how replication stands
     topic_route: TopicRouteSource
@@ -97,7 +99,13 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             topic_route=parts.topic_route,
         ),
         AdminTopicProcessor(
-            settings=settings, store=store, topics=topics, mappings=parts.mappings, offsets=offsets, stats=stats
+            settings=settings,
+            store=store,
+            topics=topics,
+            mappings=parts.mappings,
+            offsets=offsets,
+            stats=stats,
+            acknowledgement=parts.acknowledgement,
         ),
         AdminStaticTopicProcessor(settings=settings, topics=topics, mappings=parts.mappings),
         AdminGroupProcessor(settings=settings, groups=groups, offsets=offsets, stats=stats),

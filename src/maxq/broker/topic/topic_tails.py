@@ -74,7 +74,8 @@ class TopicTails:
 
     def _on_topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
         for topic in deleted:
-            self._tail_of(topic).plain = False
+            tail = self._tail_of(topic)
+            tail.plain, tail.max_queue_id = False, -1
         is_writable = self._settings.broker.broker_permission & PERM_WRITE != 0
         checks_types = self._settings.broker.enable_topic_message_type_check
         for config in changed:

@@ -23,6 +23,7 @@ from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.replacement import QueueFolders
 from maxq.store.compaction.segment import Segment
 from maxq.store.consume_queue_store import ConsumeQueueStore
+from maxq.store.deletions import Deletions
 from maxq.store.store_context import StoreContext
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 from maxq.store.tails_cy import jhash
@@ -54,13 +55,18 @@ class CompactionStore:
         failures: topic and queue id → why a queue waits.
     """
 
-    def __init__(self, context: StoreContext, commit_log: CommitLog, queues: ConsumeQueueStore) -> None:
+    def __init__(
+        self, context: StoreContext, commit_log: CommitLog, queues: ConsumeQueueStore, deletions: Deletions
+    ) -> None:
         self._context = context
+        self._deletions = deletions
         self._commit_log = commit_log
         self._queues = queues
         self._root = context.root / "compaction"
         self._logs: dict[tuple[str, int], CompactionLog] = {}
         self._positions: dict[str, int] = {}
+        self._incarnations: dict[str, int] = {}  # of the topics whose messages the files hold (deletions.py)
+        self._doomed: set[str] = set()  # deleted topics whose files are still there
         self._clean_exit = True
         self._due_ms: dict[tuple[str, int], int] = {}  # monotonic: when a queue is compacted next
         self._waiting_ms: dict[tuple[str, int], int] = {}  # monotonic: since when older messages do not come
@@ -85,7 +91,9 @@ class CompactionStore:
 
     def _read_positions(self) -> dict[str, int]:
         try:
-            table = json.loads(self._context.disk.read(self._root / _POSITIONS))["queueOffsetMap"]
+            found = json.loads(self._context.disk.read(self._root / _POSITIONS))
+            table, incarnations = found["queueOffsetMap"], found.get("incarnations", {})
+            self._incarnations = {str(name): int(incarnation) for name, incarnation in incarnations.items()}
             return {str(name): int(offset) for name, offset in table.items()}
         except FileNotFoundError:
             return {}
@@ -97,6 +105,9 @@ class CompactionStore:
         found = self._logs.get((topic, queue_id))
         if found is None:
             folders = QueueFolders(self._root, topic, queue_id)
+            if self._deletions.at(topic) > self._incarnations.get(f"{topic}_{queue_id}", 0):
+                self._destroy(CompactionLog(self._context, folders, -1))
+                self._write_positions()
             found = CompactionLog(self._context, folders, self._positions.get(f"{topic}_{queue_id}", -1))
             found.load(clean_exit=self._clean_exit)
             queue = self._queues.find(topic, queue_id)
@@ -125,6 +136,10 @@ class CompactionStore:
             await self._round()
 
     async def _round(self) -> None:
+        try:
+            await self.delete_topics(set(self._doomed))
+        except OSError as error:
+            log.error("compacted files of deleted topics stay for now: %s", error)
         for topic in sorted(self.topics):
             for queue in self._queues.of_topic(topic):
                 await self._serve(topic, queue.queue_id)
@@ -169,7 +184,7 @@ class CompactionStore:
             OSError: no room on the disk.
         """
         queue = self._queues.find(topic, queue_id)
-        if queue is None:
+        if queue is None or topic in self._doomed:
             return False
         found = self._open(topic, queue_id)
         low = queue.min_offset(self._commit_log.min_offset)
@@ -208,7 +223,7 @@ class CompactionStore:
     def lacking(self) -> list[LackingQueue]:
         """Queues of this slave that wait for what their master has kept of older messages."""
         found = []
-        for topic in sorted(self.topics):
+        for topic in sorted(self.topics - self._doomed):
             for queue in self._queues.of_topic(topic):
                 kept = self._open(topic, queue.queue_id)
                 low = queue.min_offset(self._commit_log.min_offset)
@@ -227,6 +242,8 @@ class CompactionStore:
             OSError: no room on the disk.
         """
         key = (queue.topic, queue.queue_id)
+        if queue.topic in self._doomed:
+            return
         found = self._open(*key)
         at = 0
         while at < len(records):
@@ -253,7 +270,7 @@ class CompactionStore:
         test: Callable[[memoryview], bool] | None,
     ) -> GetMessageResult:
         """See CompactionLog.get_message."""
-        found = self.current(topic, queue_id)
+        found = None if topic in self._doomed else self.current(topic, queue_id)
         if found is None:
             return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, next_begin_offset=0)
         return found.get_message(offset, max_nums, max_bytes, tags_codes, test)
@@ -298,24 +315,38 @@ class CompactionStore:
         return sum(segment.count for segment in fresh)
 
     def _write_positions(self) -> None:
-        body = json.dumps({"queueOffsetMap": dict(self._positions)})
+        body = json.dumps(
+            {"queueOffsetMap": dict(self._positions)}
+            | ({"incarnations": dict(self._incarnations)} if self._incarnations else {})
+        )
         self._context.disk.replace(self._root / _POSITIONS, body.encode())
 
-    async def delete_topics(self, topics: Iterable[str]) -> None:
-        """Forget these topics and delete their files."""
-        doomed = set(topics)
-        self.topics -= doomed
+    def begin_anew(self, topics: Iterable[str]) -> None:
+        """These topics were deleted: nothing of them is shown from now on. Their files go with the next round."""
+        self._doomed |= {topic for topic, _ in self._logs} & set(topics)
+
+    async def delete_topics(self, doomed: set[str]) -> None:
+        """Delete the files of these topics, which `begin_anew` was told of."""
+        if not doomed:
+            return
         async with self._lock:
             if self._context.jobs.is_closed:
                 return
             gone = [self._logs.pop(key) for key in list(self._logs) if key[0] in doomed]
             for found in gone:
-                name = f"{found.folders.topic}_{found.folders.queue_id}"
-                self._positions.pop(name, None)
                 self._due_ms.pop((found.folders.topic, found.folders.queue_id), None)
-                await self._context.jobs.run(found.destroy)
+                await self._context.jobs.run(self._destroy, found)
             if gone:
                 await self._context.jobs.run(self._write_positions)
+            self._doomed -= doomed
+
+    def _destroy(self, found: CompactionLog) -> None:
+        """Delete the files of a topic that was deleted; what comes next is the new topic's. Blocks."""
+        name = f"{found.folders.topic}_{found.folders.queue_id}"
+        found.destroy()
+        self._positions.pop(name, None)
+        self._incarnations[name] = self._deletions.at(found.folders.topic)
+        self._complete.discard((found.folders.topic, found.folders.queue_id))
 
 
 def _flush_all(segments: list[Segment]) -> None:

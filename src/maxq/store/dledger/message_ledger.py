@@ -18,6 +18,7 @@ from maxq.protocol.message_const import (
 )
 from maxq.store.commit_log import MESSAGE_MAGICS, MIN_RECORD_SIZE, store_timestamp_of
 from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
+from maxq.store.deletions import DELETED_TOPIC, deleted_names
 from maxq.store.dispatch import DispatchService
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
 from maxq.store.dledger.ledger import FileLedger
@@ -53,6 +54,7 @@ class MessageLedger(FileLedger):
     def begin_leading(self, term: int) -> None:
         """See LedgerStore. Queue offsets go on where the log's end, committed or not, leaves them."""
         super().begin_leading(term)
+        self._queues.forget_numbering()
         for queue in self._queues:
             queue.tail.next_queue_offset = queue.max_offset
         for batch in self._queues.batch_queues.values():
@@ -94,6 +96,9 @@ class MessageLedger(FileLedger):
     def _count(self, message: MessageExt) -> None:
         """The next offsets of its queues follow `message`, which is not dispatched yet."""
         if message.sys_flag & _ROLLBACK in _UNCOUNTED:
+            if message.topic == DELETED_TOPIC and message.sys_flag & _ROLLBACK == _ROLLBACK:
+                for topic in deleted_names(message):
+                    self._queues.number_anew(topic, message.physical_offset)
             return
         if message.sys_flag & _INNER_BATCH or self._queues.topic_tail(message.topic).batch:
             batch = self._queues.open_batch(message.topic, message.queue_id)

@@ -40,6 +40,13 @@ async def test_the_ends_of_a_queue_and_places_in_time() -> None:
     assert (missing.code, missing.remark) == (1, "the custom field <queueId> is null")
 
 
+async def test_the_answer_names_the_topics_incarnation_once_it_was_deleted() -> None:
+    world = BrokerWorld()
+    world.store.incarnations["T"] = 4711
+    assert (await world.call(30, QUEUE)).ext == {"offset": "0", "incarnation": "4711"}
+    assert (await world.call(31, QUEUE)).ext == {"offset": "0", "incarnation": "4711"}
+
+
 async def test_all_offsets_and_delay_offsets_are_given_to_slaves() -> None:
     world = world_with_messages()
     world.offsets.commit_offset("c:1", "G", "T", 0, 5)

@@ -99,7 +99,8 @@ async def test_a_deleted_topic_takes_its_offsets_queues_and_pop_retry_topics_wit
     assert deleted == ["T", "%RETRY%G_T"]
     assert world.topics.contains_topic("%RETRY%G")
     assert world.offsets.query_offset("G", "T", 0) == -1
-    assert world.store.calls == [("delete_topics", {"T", "%RETRY%G_T"})]
+    doomed = {"T", "%RETRY%G_T"}
+    assert world.store.calls == [("put_deletion", doomed), ("when_durable", 100), ("finish_deletion", doomed)]
     again = BrokerWorld(disk=world.disk)
     again.topics.load()
     again.offsets.load()
@@ -162,4 +163,7 @@ async def test_system_topics_are_listed_and_unused_queues_cleaned() -> None:
     listed = parsed(await world.call(305))["topicList"]
     assert {"TBW102", "CHECKPOINT_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "WireCluster", "broker-w"} <= set(listed)
     assert (await world.call(316)).code == 0
-    assert world.store.calls == [("clean_unused_topics", set(world.topics.topic_config_table))]
+    assert world.store.calls == []
+    world.store.unused = {"Gone", "TBW102"}
+    assert (await world.call(316)).code == 0
+    assert world.store.calls[0] == ("put_deletion", {"Gone"})

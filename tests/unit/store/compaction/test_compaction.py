@@ -16,7 +16,7 @@ from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus
 from maxq.store.tails_cy import jhash
 from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
-from tests.unit.store.stores import TestClock, message, new_store, opened, small_config
+from tests.unit.store.stores import TestClock, delete_topics, message, new_store, opened, small_config
 
 FOLDER = "compaction/compactionLog/T/0"
 
@@ -290,11 +290,32 @@ async def test_the_topic_takes_its_compacted_files_with_it(tmp_path: Path) -> No
     store.start()
     fill(store)
     await compacted(store)
-    await store.delete_topics(["T"])
+    await delete_topics(store, "T")
     assert not (tmp_path / FOLDER).exists()
     assert "T" not in store.compaction.topics
-    assert json.loads((tmp_path / "compaction/position-checkpoint").read_text()) == {"queueOffsetMap": {}}
+    positions = json.loads((tmp_path / "compaction/position-checkpoint").read_text())
+    assert positions == {"queueOffsetMap": {}, "incarnations": {"T_0": store.incarnation("T")}}
     await store.shutdown()
+
+
+async def test_a_new_topic_of_the_name_shows_nothing_of_the_deleted_one(tmp_path: Path) -> None:
+    """Also when the process was killed before the compacted files of the deleted topic were gone."""
+    store = compacting(tmp_path)
+    store.start()
+    fill(store)
+    await compacted(store)
+    assert store.put_deletion(["T"]).ok
+    store.compaction.topics.add("T")
+    put(store, "new", b"new")
+    image = tmp_path.with_name(tmp_path.name + "-image")
+    shutil.copytree(tmp_path, image)
+    assert kept(store) == []
+    await store.compaction.delete_topics({"T"})
+    assert kept(store) == [(0, "new", b"new")]
+    await store.shutdown()
+    again = compacting(image)
+    assert kept(again) == [(0, "new", b"new")]
+    again.close()
 
 
 async def test_compacted_messages_outlive_the_log_they_came_from(tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""Deleted topics: where in the log each topic was deleted last.
+
+A topic is deleted by a record of the log (`DELETED_TOPIC`, transaction type ROLLBACK, which every broker's dispatch
+leaves out of queues and index). Its body is a JSON list of topic names. What lies before that record in the log and
+belongs to one of these topics is gone for good; what lies behind it is of a new topic of the same name, whose queues
+begin at 0. Slaves and DLedger members read the record where it stands between the messages, as every recovery does, so
+all of them agree on what was deleted. Nothing in the log is ever changed for it.
+
+The physical offset of that record is the topic's *incarnation*: 0 for a topic that was never deleted. Master, slaves
+and members of a DLedger group give the same number, and it changes exactly when the topic's messages are gone and its
+queue offsets begin anew.
+
+`deletions.json` in the store's root keeps the table. It is written with every inventory of the queues, before it, and
+remembers records that the log has lost to retention. What lies behind the start of a recovery's replay is not believed
+from the file but learned from the log again. A Java broker ignores both the record and the file.
+"""
+
+import json
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from maxq.protocol.message import MessageExt
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+#: The topic of the records. Nobody may send to it.
+DELETED_TOPIC: Final = "rmq_sys_maxq_deleted"
+#: Most names in one record.
+MOST_NAMES: Final = 10_000
+_VERSION = 1
+#: Topics that the table remembers; of more, those that were deleted longest ago are forgotten.
+_MOST_ROWS = 100_000
+
+
+def encode_names(topics: Iterable[str]) -> bytes:
+    """The body of a record that deletes `topics`."""
+    return json.dumps(sorted(topics), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def deleted_names(message: MessageExt) -> list[str]:
+    """The topics that a record of `DELETED_TOPIC` deletes; none if its body is not such a list."""
+    try:
+        names = json.loads(message.body)
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        log.error("the record at physical offset %d deletes topics, but names none", message.physical_offset)
+        return []
+    return names
+
+
+class Deletions:
+    """The table of one store.
+
+    Attributes:
+        path: of its file.
+    """
+
+    def __init__(self, context: StoreContext) -> None:
+        self._disk = context.disk
+        self.path = context.root / "deletions.json"
+        self._rows: dict[str, int] = {}  # in the order of the log
+        self._doubtful: dict[str, int] = {}  # what the file says of the log that is replayed just now
+        self._saved: dict[str, int] | None = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def at(self, topic: str) -> int:
+        """The topic's incarnation: the physical offset of the record that deleted it last, 0 if none did."""
+        return self._rows.get(topic, 0)
+
+    def is_gone(self, topic: str, physical_offset: int) -> bool:
+        """Was the topic deleted after the record at `physical_offset` was stored?"""
+        return physical_offset < self._rows.get(topic, 0)
+
+    def is_deleted_since(self, topic: str, physical_offset: int) -> bool:
+        """Does a record at `physical_offset` or behind it delete the topic?"""
+        return self._rows.get(topic, -1) >= physical_offset
+
+    def rows(self) -> dict[str, int]:
+        """Incarnation by topic, in the order of the log."""
+        return dict(self._rows)
+
+    def put(self, topic: str, physical_offset: int) -> None:
+        """The record at `physical_offset` deletes the topic. An older one than is known changes nothing."""
+        if physical_offset > self._rows.get(topic, -1):
+            self._rows.pop(topic, None)
+            self._rows[topic] = physical_offset
+            if len(self._rows) > _MOST_ROWS:
+                del self._rows[next(iter(self._rows))]
+
+    # --- recovery ---
+
+    def replay_from(self, physical_offset: int) -> None:
+        """The log is dispatched again from here on: it tells what was deleted there."""
+        self._doubtful = {topic: at for topic, at in self._rows.items() if at >= physical_offset}
+        self._rows = {topic: at for topic, at in self._rows.items() if at < physical_offset}
+
+    def lost_in(self, start: int, end: int) -> list[tuple[str, int]]:
+        """Topics that the file says were deleted in [start, end), where the log is damaged: what deleted them was."""
+        return [(topic, at) for topic, at in self._doubtful.items() if start <= at < end]
+
+    # --- file ---
+
+    def load(self) -> str | None:
+        """Read the file. Blocks. What is wrong with it, None if nothing is."""
+        self._rows, self._saved = {}, {}
+        if not self._disk.exists(self.path):
+            return None
+        self._saved = None
+        try:
+            found = json.loads(self._disk.read(self.path))
+            if found["version"] != _VERSION:
+                return f"{self.path} is of version {found['version']}, not {_VERSION}: the log tells what was deleted"
+            rows = sorted(((str(topic), int(at)) for topic, at in found["topics"].items()), key=lambda row: row[1])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return f"{self.path} cannot be read ({error!r}): the log tells what was deleted"
+        self._rows = dict(rows)
+        self._saved = dict(rows)
+        return None
+
+    def save(self, rows: dict[str, int]) -> None:
+        """Have the file say `rows`: atomic and durable. Blocks; nothing if it says so already."""
+        if rows != self._saved:
+            self._disk.replace(self.path, json.dumps({"version": _VERSION, "topics": rows}).encode())
+            self._saved = rows

@@ -1,0 +1,323 @@
+"""Deleted topics: what a start, a kill, a rebuild, a query and a Java broker's store make of them."""
+
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maxq.protocol.message import decode_record, decode_records
+from maxq.store.deletions import DELETED_TOPIC
+from maxq.store.message_store import MessageStore
+from maxq.store.record_cy import crc31
+from maxq.store.store_results import PutMessageStatus
+from tests.unit.store import naive
+from tests.unit.store.stores import TestClock, delete_topics, message, new_store, opened, small_config
+
+
+def bodies(store: MessageStore, topic: str, queue_id: int = 0) -> list[bytes]:
+    """What a reader gets from 0 to the end; every message says the queue offset at which it stands."""
+    found: list[bytes] = []
+    low, high = max(0, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id)
+    at = low
+    while at < high:
+        result = store.get_message("g", topic, queue_id, at, 32, None)
+        assert result.buffers, (result.status, at, high)
+        for record in (record for buffer in result.buffers for record in decode_records(buffer, check_crc=True)):
+            assert record.queue_offset == low + len(found)
+            found.append(record.body)
+        at = result.next_begin_offset
+    return found
+
+
+def send(store: MessageStore, topic: str, *texts: str, queue_id: int = 0, **properties: str) -> None:
+    for text in texts:
+        result = store.put_message(message(topic, queue_id, text.encode(), **properties))
+        assert result.ok, result.remark
+
+
+def old(count: int = 60) -> list[str]:
+    return [f"old {number}" for number in range(count)]
+
+
+def killed(root: Path, **changes: Any) -> MessageStore:
+    """The store as a process finds it that was started after a kill."""
+    image = root.with_name(root.name + "-killed")
+    shutil.rmtree(image, ignore_errors=True)
+    shutil.copytree(root, image)
+    (image / "lock").unlink(missing_ok=True)
+    return opened(small_config(image, **changes))
+
+
+def log_bytes(root: Path) -> bytes:
+    """Of the first file, which holds all that these tests store before they look."""
+    return (root / "commitlog" / f"{0:020d}").read_bytes()
+
+
+def without_witnesses(root: Path) -> None:
+    """Leave the log, as `maxq store recover --rebuild` does."""
+    for name in ("consumequeue", "index", "deleted"):
+        shutil.rmtree(root / name, ignore_errors=True)
+    for name in ("inventory.json", "deletions.json"):
+        (root / name).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("finished", [True, False], ids=["answered", "killed-before-the-answer"])
+@pytest.mark.parametrize("log_only", [False, True], ids=["all-files", "from-the-log"])
+@pytest.mark.parametrize("made_again", [True, False], ids=["made-again", "gone"])
+async def test_a_deleted_topic_stays_deleted_after_a_kill_and_the_log_stays_as_it_is(
+    tmp_path: Path, *, finished: bool, log_only: bool, made_again: bool
+) -> None:
+    root = tmp_path / "store"
+    store = opened(small_config(root))
+    send(store, "T", *old())
+    send(store, "T", "of queue 1", queue_id=1)
+    send(store, "Other", *old())
+    assert store.put_deletion(["T"]).ok
+    if finished:
+        await store.finish_deletion(["T"])
+    if made_again:
+        send(store, "T", "a", "b", "c")
+    send(store, "Other", "more")
+    before = log_bytes(root)
+    if log_only:
+        image = tmp_path / "store-killed"
+        shutil.copytree(root, image)
+        without_witnesses(image)
+        (image / "lock").unlink(missing_ok=True)
+        again = opened(small_config(image))
+    else:
+        again = killed(root)
+        assert not (finished and again.report.rebuild_reasons)
+    assert bodies(again, "T") == ([b"a", b"b", b"c"] if made_again else [])
+    assert bodies(again, "T", 1) == []
+    assert len(bodies(again, "Other")) == 61
+    assert again.report.faults == []
+    assert log_bytes(tmp_path / "store-killed") == before
+    assert again.put_message(message("T")).queue_offset == (3 if made_again else 0)
+    assert again.put_message(message("T", 1)).queue_offset == 0
+    assert again.incarnation("T") == store.incarnation("T") > 0
+    assert again.incarnation("Other") == 0
+    again.close()
+    store.close()
+
+
+async def test_a_clean_restart_keeps_it_deleted_and_numbers_the_new_topic_from_0(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    send(store, "T", *old())
+    await delete_topics(store, "T")
+    incarnation = store.incarnation("T")
+    store.close()
+    again = opened(small_config(tmp_path))
+    assert again.report.dispatched_records == 0
+    assert again.max_offset("T", 0) == 0
+    assert again.incarnation("T") == incarnation
+    send(again, "T", "a", "b")
+    third = killed(tmp_path)
+    assert bodies(third, "T") == [b"a", b"b"]
+    third.close()
+    again.close()
+    records, _ = naive.java_reads(tmp_path)  # a Java broker reads the log, and its deletions, as records
+    assert [record.topic for record in records].count(DELETED_TOPIC) == 1
+
+
+async def test_a_topic_deleted_twice_has_another_incarnation(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    seen = {store.incarnation("T")}
+    for text in ("a", "b"):
+        send(store, "T", text, text)
+        await delete_topics(store, "T")
+        assert store.incarnation("T") not in seen
+        seen.add(store.incarnation("T"))
+    send(store, "T", "c")
+    again = killed(tmp_path)
+    assert bodies(again, "T") == [b"c"]
+    assert again.incarnation("T") == max(seen)
+    again.close()
+    store.close()
+
+
+async def test_messages_that_wait_for_the_disk_stand_on_their_side_of_the_deletion(tmp_path: Path) -> None:
+    """With SYNC_FLUSH dispatch follows the group commit: the new topic is numbered from 0 before the old messages have
+    got their places."""
+    store = new_store(small_config(tmp_path, flush_disk_type="SYNC_FLUSH"))
+    store.load()
+    send(store, "T", "old 0", "old 1")
+    assert store.put_deletion(["T"]).ok
+    send(store, "T", "a")
+    assert store.put_deletion(["T"]).ok
+    send(store, "T", "b", "c")
+    assert store.max_offset("T", 0) == 0
+    await store.finish_deletion(["T"])
+    assert bodies(store, "T") == [b"b", b"c"]
+    send(store, "T", "d")
+    await store.flush()
+    assert bodies(store, "T") == [b"b", b"c", b"d"]
+    store.close()
+    again = opened(small_config(tmp_path))
+    assert bodies(again, "T") == [b"b", b"c", b"d"]
+    again.close()
+
+
+async def test_light_queues_and_topics_of_batches_are_deleted_the_same_way(tmp_path: Path) -> None:
+    settings = {"enable_lmq": True, "enable_multi_dispatch": True}
+    store = new_store(small_config(tmp_path, **settings))
+    store.set_batch_topics(lambda topic: topic == "Batch")
+    store.load()
+    send(store, "T", *old(5), INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b")
+    send(store, "Batch", *old(5))
+    await delete_topics(store, "%LMQ%a", "Batch")
+    send(store, "T", "new", INNER_MULTI_DISPATCH="%LMQ%a")
+    send(store, "Batch", "new")
+    image = tmp_path.with_name(tmp_path.name + "-image")
+    shutil.copytree(tmp_path, image)
+    without_witnesses(image)
+    shutil.rmtree(image / "batchconsumequeue")
+    again = new_store(small_config(image, **settings))
+    again.set_batch_topics(lambda topic: topic == "Batch")
+    again.load()
+    for found in (store, again):
+        assert found.max_offset("%LMQ%a", 0) == 1
+        assert found.max_offset("%LMQ%b", 0) == 5
+        assert found.max_offset("T", 0) == 6
+        assert found.max_offset("Batch", 0) == 1
+        found.close()
+
+
+async def test_a_query_by_key_finds_nothing_of_the_deleted_topic(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    send(store, "T", "old", KEYS="k")
+    send(store, "Other", "kept", KEYS="k")
+    await delete_topics(store, "T")
+    assert not store.query_message("T", "k", 10, 0, 1 << 62).buffers
+    send(store, "T", "new", KEYS="k")
+    found = store.query_message("T", "k", 10, 0, 1 << 62).buffers
+    assert [decode_record(record).body for record in found] == [b"new"]
+    assert len(store.query_message("Other", "k", 10, 0, 1 << 62).buffers) == 1
+    store.close()
+
+
+async def test_the_deletion_is_known_when_its_record_was_cleaned_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = TestClock()
+    store = opened(small_config(tmp_path, delete_commit_log_files_interval=0, file_reserved_time=72), clock)
+    send(store, "T", *old(20))
+    await delete_topics(store, "T")
+    send(store, "T", "a")
+    incarnation = store.incarnation("T")
+    for _ in range(40):
+        store.put_message(message("Other", body=bytes(8000)))
+    clock.now_ms += 90_000 * 3_600_000
+    monkeypatch.setattr(store.cleaner, "_is_time", lambda: True)
+    assert await store.cleaner.clean()
+    assert store.min_physical_offset > incarnation
+    again = killed(tmp_path)
+    assert again.incarnation("T") == incarnation
+    assert (again.min_offset("T", 0), again.max_offset("T", 0)) == (1, 1)
+    again.close()
+    store.close()
+
+
+async def test_a_damaged_record_of_a_deletion_deletes_all_the_same(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    send(store, "T", *old())
+    await delete_topics(store, "T")
+    at = store.incarnation("T")
+    send(store, "T", "a", "b")
+    store.close()
+    log = tmp_path / "commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    data[at + 89] ^= 0xFF
+    log.write_bytes(data)
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "inventory.json").unlink()
+    (tmp_path / "abort").touch()
+    again = opened(small_config(tmp_path))
+    assert again.report.damages
+    assert bodies(again, "T") == [b"a", b"b"]
+    assert again.incarnation("T") == at
+    again.close()
+
+
+def as_java_deletes(store: MessageStore, topic: str) -> None:
+    """A Java broker deletes the queues of a topic and leaves nothing in its log."""
+    for queue in store.queues.of_topic(topic):
+        store.queues.remove(queue)
+    store.dispatch.forget_topic()
+    store.commit_log.tail.forget_topic()
+
+
+@pytest.mark.parametrize("again_and_again", [1, 3])
+def test_a_topic_that_java_deleted_and_made_again_begins_where_its_records_say(
+    tmp_path: Path, again_and_again: int
+) -> None:
+    store = opened(small_config(tmp_path))
+    for _ in range(again_and_again):
+        send(store, "T", *old())
+        send(store, "T", *old(2), queue_id=1)
+        as_java_deletes(store, "T")
+    send(store, "T", *[f"new {number}" for number in range(30)])
+    send(store, "Other", "x")
+    store.close()
+    before = log_bytes(tmp_path)
+    without_witnesses(tmp_path)
+    (tmp_path / "abort").touch()
+    again = opened(small_config(tmp_path))
+    assert bodies(again, "T") == [b"new %d" % number for number in range(30)]
+    assert log_bytes(tmp_path) == before
+    assert again.put_message(message("T")).queue_offset == 30
+    again.close()
+
+
+def test_the_first_and_only_message_of_a_topic_that_java_made_again_is_not_changed(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    send(store, "T", *old(5))
+    as_java_deletes(store, "T")
+    result = store.put_message(message("T", 0, b"new"))
+    store.close()
+    without_witnesses(tmp_path)
+    (tmp_path / "abort").touch()
+    again = opened(small_config(tmp_path))
+    record = again.look_message_by_offset(result.physical_offset)
+    assert record is not None
+    assert (record.queue_offset, record.body) == (0, b"new")
+    again.close()
+
+
+def test_nobody_but_the_store_writes_deletions(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    send(store, "T", "kept")
+    forged = message(DELETED_TOPIC, 0, b'["T"]')
+    forged.sys_flag = 0xC
+    assert store.put_message(forged).status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert store.put_batch(forged).status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert bodies(store, "T") == [b"kept"]
+    store.close()
+
+
+def test_a_slave_and_a_closed_store_delete_nothing(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path, broker_role="SLAVE"))
+    assert not store.put_deletion(["T"]).ok
+    assert store.unused_topics([]) == set()
+    store.close()
+
+
+def test_a_record_that_names_no_topics_deletes_none(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    send(store, "T", "kept")
+    assert store.put_deletion(["Gone"]).ok
+    store.close()
+    log = tmp_path / "commitlog" / f"{0:020d}"
+    data = log.read_bytes()
+    at = data.index(b'["Gone"]')
+    start = data.rindex(struct.pack(">I", 0xDAA320A7), 0, at) - 4
+    body = b"[123456]"
+    changed = data[:at] + body + data[at + 8 :]
+    changed = changed[: start + 8] + struct.pack(">i", crc31(body)) + changed[start + 12 :]
+    log.write_bytes(changed)
+    without_witnesses(tmp_path)
+    again = opened(small_config(tmp_path))
+    assert bodies(again, "T") == [b"kept"]
+    again.close()
