@@ -1,0 +1,159 @@
+"""A topic is deleted, and made again: what clients see on the broker, after a kill of it, and on its slave."""
+
+from pathlib import Path
+
+import pytest
+
+from maxq.codes import RequestCode
+from maxq.protocol.remoting_command import RemotingCommand
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
+from tests.integration.broker.test_slave import start_slave, synchronized, until_copied
+
+OLD, NEW = [b"old %d" % number for number in range(40)], [b"new %d" % number for number in range(7)]
+
+
+async def delete(broker: RunningBroker, topic: str) -> None:
+    answer = await broker.invoke(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}))
+    assert answer.code == 0, answer.remark
+
+
+async def send(broker: RunningBroker, topic: str, bodies: list[bytes], **more: object) -> None:
+    for body in bodies:
+        answer = await broker.send(topic, body, **more)
+        assert answer.code == 0, answer.remark
+
+
+async def commit(broker: RunningBroker, topic: str, offset: int, group: str = "G") -> None:
+    broker.controller.groups.find_subscription_group_config(group)  # makes it
+    ext = {"consumerGroup": group, "topic": topic, "queueId": "0", "commitOffset": str(offset)}
+    assert (await broker.invoke(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext))).code == 0
+
+
+async def offsets(broker: RunningBroker, topic: str, queue_id: int = 0) -> dict[str, str]:
+    """The answer to GET_MAX_OFFSET."""
+    ext = {"topic": topic, "queueId": str(queue_id)}
+    return (await broker.invoke(RemotingCommand(RequestCode.GET_MAX_OFFSET, ext))).ext
+
+
+async def shown(broker: RunningBroker, topic: str) -> list[tuple[int, bytes]]:
+    """(queue offset, body) of what a consumer gets from the beginning of queue 0."""
+    found: list[tuple[int, bytes]] = []
+    while messages := await broker.pull_messages(topic, len(found)):
+        found += [(message.queue_offset, message.body) for message in messages]
+    return found
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_the_new_topic_is_what_a_broker_has_after_a_kill(start_broker: Start, tmp_path: Path, flush: str) -> None:
+    broker = await start_broker("store", flushDiskType=flush)
+    broker.create_topic("T")
+    broker.create_topic("Other")
+    await send(broker, "T", OLD)
+    await send(broker, "Other", OLD)
+    await commit(broker, "T", 33)
+    await delete(broker, "T")
+    broker.create_topic("T")
+    await send(broker, "T", NEW)
+    incarnation = (await offsets(broker, "T"))["incarnation"]
+    assert "incarnation" not in await offsets(broker, "Other")
+    assert await shown(broker, "T") == list(enumerate(NEW))
+    await broker.controller.topics.persisted()
+    copy_as_killed(tmp_path / "store", tmp_path / "again")
+    await broker.stop()
+    again = await start_broker("again", flushDiskType=flush)
+    assert not [fault for fault in again.controller.store.report.faults if "index file" not in fault]
+    again.create_topic("T")
+    assert await shown(again, "T") == list(enumerate(NEW))
+    assert len(await shown(again, "Other")) == len(OLD)
+    assert await offsets(again, "T") == {"offset": str(len(NEW)), "incarnation": incarnation}
+    assert again.controller.offsets.query_offset("G", "T", 0) == -1
+
+
+async def test_offsets_of_a_deletion_that_a_kill_cut_short_are_forgotten_at_the_start(
+    start_broker: Start, tmp_path: Path
+) -> None:
+    broker = await start_broker("store")
+    broker.create_topic("T")
+    await send(broker, "T", OLD)
+    await commit(broker, "T", 33)
+    await commit(broker, "TBW102", 0)
+    broker.controller.offsets.request_persist()
+    await broker.controller.offsets.persisted()
+    assert broker.controller.store.put_deletion(["T"]).ok
+    copy_as_killed(tmp_path / "store", tmp_path / "again")
+    again = await start_broker("again")
+    assert again.controller.offsets.query_offset("G", "T", 0) == -1
+    assert again.controller.offsets.query_offset("G", "TBW102", 0) == 0
+    assert await shown(again, "T") == []
+
+
+async def test_a_slave_deletes_where_the_log_does_and_keeps_no_offset(start_broker: Start, namesrv: str) -> None:
+    master = await start_broker("master", namesrvAddr=namesrv, brokerRole="SYNC_MASTER", inSyncReplicas=2)
+    master.create_topic("T")
+    slave = await start_slave(start_broker, namesrv)
+    await send(master, "T", OLD)
+    await commit(master, "T", 33)
+    await until_copied(master, slave)
+    await synchronized(slave)
+    assert slave.controller.offsets.query_offset("G", "T", 0) == 33
+    await delete(master, "T")
+    master.create_topic("T")
+    await send(master, "T", NEW)
+    await until_copied(master, slave)
+    assert slave.controller.offsets.query_offset("G", "T", 0) == -1
+    await synchronized(slave)
+    assert slave.controller.offsets.query_offset("G", "T", 0) == -1
+    assert await shown(slave, "T") == list(enumerate(NEW))
+    assert await offsets(slave, "T") == await offsets(master, "T")
+    await master.stop()
+    await slave.controller.change_to_master("ASYNC_MASTER")
+    await send(slave, "T", [b"on the slave"])
+    assert await shown(slave, "T") == list(enumerate([*NEW, b"on the slave"]))
+
+
+async def test_a_slave_that_was_killed_joins_again_after_the_deletion(
+    start_broker: Start, namesrv: str, tmp_path: Path
+) -> None:
+    master = await start_broker("master", namesrvAddr=namesrv)
+    master.create_topic("T")
+    slave = await start_slave(start_broker, namesrv)
+    await send(master, "T", OLD)
+    await until_copied(master, slave)
+    await delete(master, "T")
+    master.create_topic("T")
+    await send(master, "T", NEW[:3])
+    await until_copied(master, slave)
+    copy_as_killed(tmp_path / "slave", tmp_path / "killed")
+    await slave.stop()
+    await send(master, "T", NEW[3:])
+    given = {"namesrvAddr": namesrv, "brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": "true"}
+    again = await start_broker("killed", **given)
+    await until_copied(master, again)
+    assert await shown(again, "T") == list(enumerate(NEW))
+    assert again.controller.store.commit_log.get(0, 4096) == master.controller.store.commit_log.get(0, 4096)
+
+
+async def test_a_slave_deletes_no_topic_itself(start_broker: Start, namesrv: str) -> None:
+    master = await start_broker("master", namesrvAddr=namesrv)
+    master.create_topic("T")
+    slave = await start_slave(start_broker, namesrv)
+    await send(master, "T", OLD)
+    await until_copied(master, slave)
+    for code, ext in ((RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}), (RequestCode.CLEAN_UNUSED_TOPIC, {})):
+        slave.controller.topics.topic_config_table.pop("T", None)
+        answer = await slave.invoke(RemotingCommand(code, dict(ext)))
+        assert answer.code == (14 if ext else 0), answer.remark
+    assert slave.controller.store.max_offset("T", 0) == len(OLD)
+    await until(lambda: slave.controller.ha_service.is_client_connected)
+
+
+async def test_no_client_deletes_a_topic_by_a_message(start_broker: Start) -> None:
+    broker = await start_broker()
+    broker.create_topic("T")
+    await send(broker, "T", OLD)
+    for name in ("T", "rmq_sys_maxq_deleted"):
+        broker.create_topic(name)
+    answer = await broker.send("rmq_sys_maxq_deleted", b'["T"]', sys_flag=0xC)
+    assert answer.code != 0
+    assert len(await shown(broker, "T")) == len(OLD)
