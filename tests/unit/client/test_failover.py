@@ -155,7 +155,9 @@ def test_a_connection_that_breaks_may_have_stored_the_message_so_without_retries
         async with producer(cluster, retry_times_when_send_failed=0) as sender:
             with pytest.raises(SendFailedError):
                 await send(sender)
+            await asyncio.sleep(0.5)  # the route is asked for meanwhile
             await send(sender)
+        assert len(pair.old.requests(SEND)) == 1
 
     simulate(story)
 
