@@ -204,7 +204,7 @@ class Authority:
         why = self.doubt()
         if why is not None:
             remark = f"[{Cause.NOT_SURE}]this broker promises nothing now: {why}; ask again"
-            return request.reply(ResponseCode.SYSTEM_BUSY, remark)
+            return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         if promise is Promise.TABLE and self._own.broker_id != MASTER_ID and not self._speaks():
             remark = "this broker is a SLAVE: its tables are copies of its master's; change them there"
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, remark)

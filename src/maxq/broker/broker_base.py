@@ -179,6 +179,7 @@ class BrokerBase:
             name_servers=lambda: self.client.name_servers,
             is_elected=settings.store.enable_dleger_commit_log,
         )
+        self.client.on_lost = self.registration.connection_lost
         self.topics.add_change_listener(self.registration.topics_changed)
         self.compaction_topics = CompactionTopics(self.topics, settings, self.store.compaction.topics)
         self.topic_tails = TopicTails(self.topics, settings, self.store.topic_tail)

@@ -4,8 +4,9 @@ Two brokers of one name and id split what is sent between two logs, and readers 
 asks first who holds its name (`refuse_taken_name`), and looks again before each periodic registration.
 
 A change registers the changed topics alone. A name server that missed one (unreachable, or restarted and now refusing
-an incremental registration of a broker it does not know) gets what it missed with the next one, or the whole table. A
-failing name server never delays the others.
+an incremental registration of a broker it does not know) gets what it missed with the next one, or the whole table. One
+that fails, or closes its connection, is tried again every second until it knows this broker, for clients find
+no route there meanwhile. A failing name server never delays the others.
 
 Source:
     broker/BrokerController.java (registerBrokerAll, registerIncrementBrokerData, registerSingleTopicAll);
@@ -21,13 +22,16 @@ from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.outer_api import BrokerOuterApi, RegisterResult
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.broker_config import BrokerConfig
-from maxq.errors import BrokerError, ConfigError, MaxQError
+from maxq.errors import BrokerError, ConfigError, MaxQError, RemotingConnectError, RemotingSendError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig, TopicQueueMappingInfo
 
 log = logging.getLogger(__name__)
 
 _ASK_HOLDER_MS = 1_000
+_RETRY_MS = 100  # before a name server that failed is tried again; doubled each time
+_RETRY_MS_UNREACHABLE = 1_000  # at most, while there is no connection, which costs nothing
+_RETRY_MS_REFUSED = 10_000  # at most, while it does not take what was sent
 
 _READ_WRITE = PERM_READ | PERM_WRITE
 
@@ -40,6 +44,9 @@ class _NameServer:
     changed: dict[str, None] = field(default_factory=dict)  # topic names, in order
     everything: bool = True  # the whole table: at first, and after it refused an increment
     registered: bool = False
+    is_failing: bool = False
+    retry_ms: int = _RETRY_MS
+    retry: asyncio.Task[None] | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -183,11 +190,32 @@ class BrokerRegistration:
         """Hear again where the master is. The answer to any registration says so, and one of a single topic is small:
         a slave without its master may ask every few seconds."""
         topic = next(iter(self._topics.topic_config_table), None)
-        for server in self._current_servers():
-            if not server.registered or topic is None:
+        await asyncio.gather(*(self._ask_master_of(server, topic) for server in self._current_servers()))
+
+    async def _ask_master_of(self, server: _NameServer, topic: str | None) -> None:
+        if not server.registered or topic is None:
+            await self._register(server)
+        elif not server.lock.locked():  # else a registration is under way and brings the answer
+            await self._repeat(server, topic)
+
+    def connection_lost(self, address: str) -> None:
+        """The connection to this server broke: a name server that goes forgets this broker."""
+        server = self._servers.get(address)
+        if server is not None and server.registered:
+            server.everything = True
+            self._try_again(server)
+
+    def _try_again(self, server: _NameServer) -> None:
+        if self._stopped or server.retry is not None:
+            return
+
+        async def wait_and_register() -> None:
+            await asyncio.sleep(server.retry_ms / 1000)
+            server.retry = None  # what fails now asks for the next try
+            if self._servers.get(server.address) is server:
                 await self._register(server)
-            elif not server.lock.locked():  # else a registration is under way and brings the answer
-                await self._repeat(server, topic)
+
+        server.retry = self._run(wait_and_register())
 
     async def _repeat(self, server: _NameServer, topic: str) -> None:
         async with server.lock:
@@ -228,10 +256,11 @@ class BrokerRegistration:
                 self._servers[address] = _NameServer(address)
         return list(self._servers.values())
 
-    def _run(self, work: Coroutine[object, object, None]) -> None:
+    def _run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        return task
 
     async def _register(self, server: _NameServer, ask_first: bool = False) -> None:
         """Bring one name server up to date. Registrations with one name server never overtake each other."""
@@ -241,7 +270,17 @@ class BrokerRegistration:
             try:
                 await self._bring_up_to_date(server, ask_first)
             except MaxQError as error:
-                log.warning("registration with name server %s failed: %s", server.address, error)
+                text = "registration with name server %s failed and is tried again and again: %s"
+                log.log(logging.DEBUG if server.is_failing else logging.WARNING, text, server.address, error)
+                server.is_failing = True
+                self._try_again(server)
+                is_reached = not isinstance(error, (RemotingConnectError, RemotingSendError))
+                most_ms = _RETRY_MS_REFUSED if is_reached else _RETRY_MS_UNREACHABLE
+                server.retry_ms = min(2 * server.retry_ms, most_ms)
+            else:
+                if server.is_failing:
+                    log.warning("registration with name server %s succeeds again", server.address)
+                server.is_failing, server.retry_ms = False, _RETRY_MS
 
     async def _bring_up_to_date(self, server: _NameServer, ask_first: bool) -> None:
         config = self._config()

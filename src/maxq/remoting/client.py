@@ -14,7 +14,7 @@ Source:
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from maxq.codes import ResponseCode
@@ -37,7 +37,11 @@ _UNSENT_LIMIT: Final = 256 * 1024 * 1024  # above it the server does not read: r
 
 
 class RemotingClient(RemotingEndpoint):
-    """See the module. `register` a processor for the requests that brokers send to clients."""
+    """See the module. `register` a processor for the requests that brokers send to clients.
+
+    Attributes:
+        on_lost: told the address of a server whose connection is closed, unless it was `close_connection` that did it.
+    """
 
     def __init__(self, config: NettyClientConfig, *, clock: Clock, rng: Rng, tls: ClientTls | None = None) -> None:
         """With `tls`, every connection speaks it."""
@@ -57,6 +61,7 @@ class RemotingClient(RemotingEndpoint):
         self._name_servers: list[str] = []
         self._name_server_index = 0
         self._is_closed = False
+        self.on_lost: Callable[[str], None] = lambda address: None
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -179,10 +184,12 @@ class RemotingClient(RemotingEndpoint):
             del self._by_address[address]
 
     def closed(self, connection: Connection, error: Exception | None) -> None:
-        for address, held in list(self._by_address.items()):
-            if held is connection:
-                del self._by_address[address]
+        lost = [address for address, held in self._by_address.items() if held is connection]
+        for address in lost:
+            del self._by_address[address]
         super().closed(connection, error)
+        for address in lost:
+            self.on_lost(address)
 
     def open_connections(self) -> list[tuple[str, Connection]]:
         """The address and connection of every server that there is a connection to."""

@@ -195,7 +195,7 @@ async def test_a_master_that_was_replaced_while_it_stood_still_promises_nothing(
     late = [asyncio.ensure_future(work) for work in (at_master.lock("one"), at_master.commit(1))]
     await asyncio.sleep(0)  # they are on their way
     group.master.go_on()
-    assert [(await answer).code for answer in late] == [ResponseCode.SYSTEM_BUSY] * 2
+    assert [(await answer).code for answer in late] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
     await group.until_route_is(group.master, group.slave)
     await until_granted(at_master, "two")
     ext = {"consumerGroup": "G", "topic": TOPIC, "queueId": "0"}

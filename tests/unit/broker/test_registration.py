@@ -116,9 +116,10 @@ class Scene:
         )
 
     async def settle(self) -> None:
-        """Wait for what runs in the background."""
-        while self.registration._running:
-            await asyncio.gather(*self.registration._running)
+        """Wait for what runs in the background, but not for what is tried again later."""
+        retries = {server.retry for server in self.registration._servers.values()}
+        while running := self.registration._running - retries:
+            await asyncio.gather(*running)
 
 
 async def test_every_name_server_gets_the_whole_table() -> None:
@@ -133,6 +134,35 @@ async def test_one_name_server_that_fails_does_not_keep_the_others_from_knowing(
     scene.api.failing["ns1"] = RemotingConnectError("refused", address="ns1")
     await scene.registration.register_now()
     assert scene.registration.registered_with == ["ns2"]
+
+
+async def test_a_name_server_that_failed_is_tried_again_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene("A")
+    scene.api.failing["ns1"] = RemotingConnectError("refused", address="ns1")
+    await scene.registration.register_now()
+    await asyncio.sleep(0.25)  # it is refused again
+    del scene.api.failing["ns1"]
+    async with asyncio.timeout(5):
+        while "ns1" not in scene.registration.registered_with:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [("again and again" in text, "succeeds again" in text) for text in told] == [(True, False), (False, True)]
+    await scene.registration.unregister()
+
+
+async def test_a_name_server_that_went_away_is_told_everything_anew_when_it_is_back() -> None:
+    scene = Scene("A", "B")
+    await scene.registration.register_now()
+    scene.api.told.clear()
+    scene.registration.connection_lost("ns1")
+    scene.registration.connection_lost("a broker")
+    async with asyncio.timeout(5):
+        while not scene.api.told:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert scene.api.told == [("ns1", ["A", "B"], 1)]
+    await scene.registration.unregister()
+    scene.registration.connection_lost("ns2")
+    assert not scene.registration._running
 
 
 async def test_a_change_is_told_alone_and_at_once() -> None:
