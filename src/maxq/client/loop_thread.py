@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from maxq.client.errors import NotRunningError
+from maxq.client.message_feed import MessageFeed
+from maxq.client.send_result import SendResult
 from maxq.errors import ClientError
 
 log = logging.getLogger(__name__)
@@ -90,14 +92,21 @@ class LoopThread:
         Raises:
             NotRunningError: the thread does not run.
         """
-        if self._loop is None or threading.current_thread() is self._thread or not self.is_running:
+        try:
+            self._check()
+        except NotRunningError:
             work.close()
-            if self._loop is None:
-                raise NotRunningError("the client is not running: start it first")
-            if not self.is_running:
-                raise NotRunningError(_FORKED)
-            raise NotRunningError("a blocking client must not be called from its own event loop")
+            raise
+        assert self._loop is not None, "it was checked"
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _check(self) -> None:
+        if self._loop is None:
+            raise NotRunningError("the client is not running: start it first")
+        if not self.is_running:
+            raise NotRunningError(_FORKED)
+        if threading.current_thread() is self._thread:
+            raise NotRunningError("a blocking client must not be called from its own event loop")
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop and wait for it. An interrupt (Ctrl-C) cancels it."""
@@ -107,6 +116,16 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def make_feed(self, limit: int, on_result: Callable[[int, SendResult], None]) -> MessageFeed:
+        """A feed of the loop; see MessageFeed.
+
+        Raises:
+            NotRunningError: the thread does not run.
+        """
+        self._check()
+        assert self._loop is not None, "it was checked"
+        return MessageFeed(self._loop, limit, on_result)
 
     def post(self, work: Callable[[], object]) -> None:
         """Have a plain function called on the loop."""

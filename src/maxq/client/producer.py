@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 from maxq.client.client_config import ClientSeams, ProducerConfig
 from maxq.client.ending import Ending, in_turn
 from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError
+from maxq.client.message_feed import MessageFeed
 from maxq.client.message_preparer import PreparedMessage
 from maxq.client.message_sender import MessageSender
 from maxq.client.mq_client import MQClientInstance
@@ -312,7 +313,7 @@ class Producer:
 
     async def send_many(
         self,
-        messages: Iterable[Message],
+        messages: Iterable[Message] | MessageFeed,
         *,
         in_flight: int = 512,
         on_result: Callable[[SendResult], None] | None = None,
@@ -322,6 +323,8 @@ class Producer:
         the messages' order. Retries as `send`.
 
         Args:
+            messages: drawn on this loop, so it must not block; what does comes through a MessageFeed, which is told the
+                results (none are returned then).
             on_result: called with each result when it comes: what was acknowledged although a later message failed.
 
         Raises:
@@ -330,39 +333,54 @@ class Producer:
         """
         sender = self._running()
         timeout_ms, retries = self._config.send_msg_timeout, self._config.retry_times_when_send_failed
-        source = iter(messages)
-        results: list[SendResult | None] = []
+        results: dict[int, SendResult] = {}
         failures: list[Exception] = []
         room = _Room(_MANY_BYTES)
+        if isinstance(messages, MessageFeed):
+            feed, draw = messages, messages.take
+        else:
+            feed, numbered = None, enumerate(messages)
+
+            async def draw() -> tuple[int, Message] | None:
+                return next(numbered, None)
 
         async def work() -> None:
             # A fixed number of tasks share the source: cheaper than a task for each message.
-            for message in source:
-                place = len(results)
-                results.append(None)
-                size = len(message.body)
-                if not room.take(size):
-                    await room.wait_for(size)
+            while (drawn := await draw()) is not None:
+                place, message = drawn
+                size = 0
                 try:
+                    prepared = sender.preparer.prepare(message)
+                    if not room.take(len(prepared.body)):
+                        await room.wait_for(len(prepared.body))
+                    size = len(prepared.body)
                     if failures:
                         return
-                    results[place] = result = await sender.send(
-                        sender.preparer.prepare(message), timeout_ms, retries
-                    )
+                    result = await sender.send(prepared, timeout_ms, retries)
                 except Exception as error:
                     failures.append(error)
+                    if feed is not None:
+                        feed.close()
                 else:
+                    if feed is not None:
+                        feed.on_result(place, result)
+                    else:
+                        results[place] = result
                     if on_result is not None:
                         on_result(result)
                 finally:
-                    room.give(size)
+                    room.give(size)  # 0: none was taken
                 if failures:
                     return
 
-        await asyncio.gather(*(work() for _ in range(max(1, in_flight))))
+        try:
+            await asyncio.gather(*(work() for _ in range(max(1, in_flight))))
+        finally:
+            if feed is not None:
+                feed.close()
         if failures:
             raise failures[0]
-        return [result for result in results if result is not None]
+        return [results[place] for place in sorted(results)]
 
     def send_async(
         self,

@@ -149,8 +149,29 @@ class Producer(_Started):
         return self._thread.run(self._running.send_batch(messages, queue=queue, timeout_ms=timeout_ms))
 
     def send_many(self, messages: Iterable[Message], *, in_flight: int = 512) -> list[SendResult]:
-        """Send many messages, each in a request of its own, many at a time."""
-        return self._thread.run(self._running.send_many(messages, in_flight=in_flight))
+        """Send many messages, each in a request of its own, many at a time. `messages` is drawn in this thread, so it
+        may wait; what it gave is sent, also if it then fails."""
+        client = self._running
+        if isinstance(messages, Sequence):
+            return self._thread.run(client.send_many(messages, in_flight=in_flight))
+        results: dict[int, SendResult] = {}
+        feed = self._thread.make_feed(2 * in_flight, results.__setitem__)
+        future = self._thread.submit(client.send_many(feed, in_flight=in_flight))
+        try:
+            try:
+                for message in messages:
+                    if not feed.put(message):
+                        break
+            except Exception:
+                feed.end()
+                future.result()
+                raise
+            feed.end()
+            future.result()
+        except BaseException:
+            future.cancel()
+            raise
+        return [results[place] for place in sorted(results)]
 
     def request(self, message: Message, *, timeout_ms: int | None = None) -> MessageExt:
         """Send a message and wait for its reply."""

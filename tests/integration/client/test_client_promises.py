@@ -263,3 +263,44 @@ def test_threads_that_poll_do_not_finish_each_others_batches(namesrv: str, topic
         again: list[tuple[int, int]] = []
         while (first.queue_id, first.queue_offset) not in again:
             again += [(message.queue_id, message.queue_offset) for message in consumer.poll(1_000)]
+
+
+def test_a_source_that_waits_keeps_nobody_elses_send(namesrv: str, topic: str) -> None:
+    go_on = threading.Event()
+    results = []
+
+    def slow() -> Iterator[Message]:
+        yield Message(topic, b"first")
+        assert go_on.wait(30)
+        yield Message(topic, b"second")
+
+    with Producer("PG", namesrv) as producer:
+        sending = threading.Thread(target=lambda: results.extend(producer.send_many(slow())))
+        sending.start()
+        assert producer.send(Message(topic, b"other")).send_status.name == "SEND_OK"
+        go_on.set()
+        sending.join(30)
+    assert [result.send_status.name for result in results] == ["SEND_OK", "SEND_OK"]
+
+
+def test_results_of_a_generator_are_in_its_order_and_what_it_gave_before_it_failed_is_sent(
+    namesrv: str, topic: str, name: Name
+) -> None:
+    with Producer("PG", namesrv) as producer:
+        numbered = (Message(topic, b"%d" % n, {"UNIQ_KEY": str(n)}) for n in range(3_000))
+        results = producer.send_many(numbered, in_flight=64)
+        assert [result.msg_id for result in results] == [str(n) for n in range(3_000)]
+
+        def failing() -> Iterator[Message]:
+            yield from (Message(topic, b"given") for _ in range(100))
+            raise LookupError("as scripted")
+
+        with pytest.raises(LookupError):
+            producer.send_many(failing())
+        with pytest.raises(ClientError, match="the body of a message is bytes, not str"):
+            producer.send_many(Message(topic, "text" if n == 50 else b"good") for n in range(100_000))  # type: ignore[arg-type]
+    found: list[bytes] = []
+    with LitePullConsumer(name("L"), namesrv, consume_from_where=FIRST) as consumer:
+        consumer.subscribe(topic)
+        while found.count(b"given") < 100:
+            found += [message.body for message in consumer.poll(1_000)]

@@ -1,0 +1,100 @@
+"""MessageFeed: messages that a thread gives as they come, and a producer's `send_many` takes on its loop.
+
+An iterable that waits, for a line of input say, would keep the loop from everything else if it were drawn there.
+"""
+
+import asyncio
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from maxq.client.send_result import SendResult
+from maxq.protocol.message import Message
+
+Numbered = tuple[int, Message]
+
+
+class MessageFeed:
+    """One thread gives, any number of tasks of one loop take.
+
+    Args:
+        loop: where the messages are taken.
+        limit: so many may wait to be taken; then `put` waits.
+        on_result: told on the loop what became of each message: its number (from 0, in the order they were given) and
+            the result.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limit: int, on_result: Callable[[int, SendResult], None]
+    ) -> None:
+        self._loop = loop
+        self._limit = limit
+        self.on_result = on_result
+        self._messages: deque[Numbered] = deque()
+        self._numbers = itertools.count()
+        self._waiting: deque[asyncio.Future[None]] = deque()  # tasks
+        self._is_waking = False
+        self._has_room = threading.Event()
+        self._is_ended = False  # by the thread
+        self._is_closed = False  # by who takes
+
+    # --- the thread ---
+
+    def put(self, message: Message) -> bool:
+        """Give one message; waits while too many wait to be taken. False: nobody takes any more."""
+        self._messages.append((next(self._numbers), message))
+        if self._waiting:
+            self._wake_soon()
+        while len(self._messages) >= self._limit and not self._is_closed:
+            self._has_room.clear()
+            if len(self._messages) >= self._limit and not self._is_closed:
+                self._has_room.wait()
+        return not self._is_closed
+
+    def end(self) -> None:
+        """No more come."""
+        self._is_ended = True
+        self._wake_soon()
+
+    def _wake_soon(self) -> None:
+        if not self._is_waking:
+            self._is_waking = True
+            self._loop.call_soon_threadsafe(self._wake)
+
+    # --- the loop ---
+
+    def _wake(self) -> None:
+        self._is_waking = False
+        count = len(self._waiting) if self._is_ended else len(self._messages)
+        while count > 0 and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                count -= 1
+
+    async def take(self) -> Numbered | None:
+        """The next message and its number; None: there are no more."""
+        while not self._messages and not self._is_closed:
+            if self._is_ended and not self._messages:
+                return None
+            turn = self._loop.create_future()
+            self._waiting.append(turn)
+            if self._messages or self._is_ended:  # given between the two looks
+                turn.cancel()
+                continue
+            await turn
+        if self._is_closed:
+            return None
+        taken = self._messages.popleft()
+        if len(self._messages) == self._limit // 2:
+            self._has_room.set()
+        return taken
+
+    def close(self) -> None:
+        """Nothing more is taken; on the loop."""
+        self._is_closed = True
+        self._has_room.set()
+        for turn in self._waiting:
+            if not turn.done():
+                turn.set_result(None)
