@@ -1,15 +1,16 @@
 """`maxq produce`, `maxq consume`, `maxq tail`: messages as lines."""
 
 import asyncio
-import itertools
 import os
+import signal
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import orjson
 import typer
@@ -17,11 +18,13 @@ import typer
 from maxq.cli.credentials import AccessKey, SecretKey, use_credentials
 from maxq.cli.message_json import message_object, message_of
 from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, opened_input, split_assignments
+from maxq.cli.pipes import InOrder, LineReader, LineWriter
 from maxq.cli.said import said
 from maxq.cli.times import parse_time
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import LitePullConsumerConfig, ProducerConfig, SimpleConsumerConfig
 from maxq.client.lite_pull_consumer import LitePullConsumer
+from maxq.client.message_feed import MessageFeed
 from maxq.client.producer import Producer
 from maxq.client.send_result import SendResult, SendStatus
 from maxq.client.simple_consumer import MAX_MESSAGES, SimpleConsumer
@@ -35,11 +38,13 @@ from maxq.runtime.system import SystemClock
 
 app = typer.Typer(rich_markup_mode=None)
 
-_SEND_AT_ONCE = 5_000  # messages whose results are kept in memory
+_PROGRESS_EVERY = 1_000  # messages
 _COMMIT_SECONDS = 1.0
 _POLL_MS = 500
 _ASSIGNMENT_SECONDS = 0.02
 _TAIL_GROUP = "TOOLS_CONSUMER"  # as mqadmin's tools: commits nothing
+
+_Place = tuple[MessageQueue, int]  # a queue, and the queue offset behind a message
 
 Topic = Annotated[str, typer.Argument(help="Topic.")]
 AsJson = Annotated[bool, typer.Option("--json", help="A whole message as JSON a line, instead of its body.")]
@@ -62,7 +67,7 @@ def produce(
     access_key: AccessKey = None,
     secret_key: SecretKey = None,
 ) -> None:
-    """Send every line as a message; empty lines are left out, for RocketMQ has no empty messages.
+    """Send every line as a message, as it comes; empty lines are left out, for RocketMQ has no empty messages.
 
     With --json a line is an object with body (or bodyBase64) and optionally tags, keys, flag, properties; what
     `maxq consume --json` prints will do.
@@ -71,9 +76,9 @@ def produce(
     given = split_assignments(properties or (), option="--property")
     sent = _Sent()
     with opened_input(file) as lines:
-        messages = _json_messages(lines, topic) if as_json else _plain_messages(lines, topic)
+        source = _Source(lines, topic, as_json=as_json, key=key, tag=tag, properties=given)
         try:
-            asyncio.run(_produce(_labelled(messages, key, tag, given), namesrv, group, in_flight, sent))
+            asyncio.run(_produce(source, namesrv, group, in_flight, sent))
         except KeyboardInterrupt:
             print(f"maxq: interrupted; {sent.told}", file=sys.stderr)
             raise
@@ -115,70 +120,143 @@ def _messages(count: int) -> str:
     return f"{count} message{'' if count == 1 else 's'}"
 
 
-def _plain_messages(lines: Iterable[bytes], topic: str) -> Iterator[Message]:
-    for line in lines:
-        body = line.rstrip(b"\r\n")
-        if body:
-            yield Message(topic, body)
+class _Source:
+    """The messages of the input. A thread of its own reads, for a terminal or a pipe may make it wait for ever."""
 
+    def __init__(
+        self,
+        file: BinaryIO,
+        topic: str,
+        *,
+        as_json: bool,
+        key: str | None,
+        tag: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        self._topic = topic
+        self._as_json = as_json
+        self._key = key
+        self._tag = tag
+        self._properties = properties
+        self._reader = LineReader(file)
+        self._sent = InOrder()
+        self._feed: MessageFeed
+        self.fault: Exception | None = None
 
-def _json_messages(lines: Iterable[bytes], topic: str) -> Iterator[Message]:
-    for number, line in enumerate(lines, 1):
-        if line.isspace():
-            continue
+    def start(self, limit: int) -> MessageFeed:
+        """Begin to read; the messages come through the feed."""
+        self._feed = MessageFeed(asyncio.get_running_loop(), limit, self._on_result)
+        threading.Thread(target=self._read, name="maxq-lines", daemon=True).start()
+        return self._feed
+
+    def stop(self) -> None:
+        """Read no more; what was read is still to be sent."""
+        self._reader.stop()
+        self._feed.end()
+
+    def _on_result(self, number: int, result: SendResult) -> None:
+        self._done(self._sent.finish(number))
+
+    def _done(self, position: int | None) -> None:
+        if position is not None:
+            self._reader.done(position)
+
+    def _read(self) -> None:
+        try:
+            for number, (position, line) in enumerate(self._reader.lines(), 1):
+                message = self._message(line, number)
+                if message is None:
+                    self._done(self._sent.skip(position))
+                    continue
+                self._sent.add(position)
+                if not self._feed.put(message):
+                    return
+        except (MaxQError, OSError) as error:
+            self.fault = error
+        with suppress(RuntimeError):  # the command has ended meanwhile
+            self._feed.end()
+
+    def _message(self, line: bytes, number: int) -> Message | None:
+        """What a line says; None: nothing."""
+        if self._as_json:
+            if line.isspace():
+                return None
+            message = self._from_json(line, number)
+        else:
+            body = line.rstrip(b"\r\n")
+            if not body:
+                return None
+            message = Message(self._topic, body)
+        if self._key is not None:
+            message.keys = self._key
+        if self._tag is not None:
+            message.tags = self._tag
+        for name, value in self._properties.items():
+            message.put_user_property(name, value)
+        return message
+
+    def _from_json(self, line: bytes, number: int) -> Message:
         try:
             value = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             raise _LineError(f"line {number} is not JSON: {error}") from None
         try:
-            yield message_of(value, topic, f"line {number}")
+            return message_of(value, self._topic, f"line {number}")
         except ConfigError as error:
             raise _LineError(str(error)) from None
 
 
-def _labelled(
-    messages: Iterable[Message], key: str | None, tag: str | None, properties: dict[str, str]
-) -> Iterator[Message]:
-    for message in messages:
-        if key is not None:
-            message.keys = key
-        if tag is not None:
-            message.tags = tag
-        for name, value in properties.items():
-            message.put_user_property(name, value)
-        yield message
-
-
-async def _produce(messages: Iterator[Message], namesrv: str, group: str, in_flight: int, sent: _Sent) -> None:
-    """Send all; `sent` knows at any time how many there were, and how long it took from the first.
+async def _produce(source: _Source, namesrv: str, group: str, in_flight: int, sent: _Sent) -> None:
+    """Send all lines as they come; `sent` knows at any time how many there were, and how long it took from the first.
 
     Raises:
         _LineError: a line is no message; those before it were sent.
+        KeyboardInterrupt: Ctrl-C; what had been read was sent. A second one does not wait for that.
     """
     started = time.monotonic()
     config = ProducerConfig(namesrv_addr=namesrv, producer_group=group)
+    shows_progress = sys.stderr.isatty()
+
+    def on_result(result: SendResult) -> None:
+        sent.add(result)
+        if shows_progress and sent.count % _PROGRESS_EVERY == 0:
+            print(f"\r{sent.count} …", end="\r", file=sys.stderr)
+
     async with Producer(config, system_seams(namesrv)) as producer:
-        fault = None
-        while fault is None:
-            some, fault = await asyncio.to_thread(_take, messages)  # a terminal or pipe may make us wait
-            if not some:
-                break
-            await producer.send_many(some, in_flight=in_flight, on_result=sent.add)
-            sent.seconds = time.monotonic() - started
-            if sys.stderr.isatty():
-                print(f"\r{sent.count} …", end="\r", file=sys.stderr)
-    if fault is not None:
-        raise fault
+        feed = source.start(2 * in_flight)
+        with _first_interrupt(source.stop) as is_interrupted:
+            await producer.send_many(feed, in_flight=in_flight, on_result=on_result)
+    sent.seconds = time.monotonic() - started
+    if is_interrupted():
+        raise KeyboardInterrupt
+    if source.fault is not None:
+        raise source.fault
 
 
-def _take(messages: Iterator[Message]) -> tuple[list[Message], _LineError | None]:
-    """The next messages, and what is wrong with the line behind them."""
-    some: list[Message] = []
+@contextmanager
+def _first_interrupt(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C in the block calls `stop`, later ones end the command as elsewhere. Gives a function that says
+    whether one came."""
+    loop = asyncio.get_running_loop()
+    count = 0
+
+    def interrupted() -> None:
+        nonlocal count
+        count += 1
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+        stop()
+
+    before = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main:
+        loop.add_signal_handler(signal.SIGINT, interrupted)
     try:
-        some.extend(itertools.islice(messages, _SEND_AT_ONCE))
-    except _LineError as error:
-        return some, error
-    return some, None
+        yield lambda: count > 0
+    finally:
+        if is_main and not count:
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
 
 
 @app.command()
@@ -200,7 +278,8 @@ def consume(
     access_key: AccessKey = None,
     secret_key: SecretKey = None,
 ) -> None:
-    """Print messages as a member of a consumer group, and commit exactly those that were printed."""
+    """Print messages as a member of a consumer group, and commit exactly those that were printed; into a pipe, those
+    that its reader has taken."""
     check_consumer_group(group)
     use_credentials(access_key, secret_key)
     where, moment = _starting(start)
@@ -245,26 +324,44 @@ async def _consume(
     await consumer.subscribe(topic, expression)
     async with consumer:
         await _start_where_wanted(consumer, config)
+        out: LineWriter[_Place] = LineWriter()
+        printed, quiet_since = 0, time.monotonic()
         done: dict[MessageQueue, int] = {}
-        printed, quiet_since, committed = 0, time.monotonic(), time.monotonic()
+        committing = asyncio.create_task(_commit_loop(consumer, out, done))
         try:
             while maximum is None or printed < maximum:
                 messages = await consumer.poll(_POLL_MS)
                 if messages:
                     messages = messages[: maximum - printed if maximum is not None else None]
-                    _print(messages, as_json)
-                    printed += len(messages)
                     last = messages[-1]
-                    done[MessageQueue(last.topic, last.broker_name, last.queue_id)] = last.queue_offset + 1
+                    queue = MessageQueue(last.topic, last.broker_name, last.queue_id)
+                    await out.write((_line(one, as_json), (queue, one.queue_offset + 1)) for one in messages)
+                    printed += len(messages)
                     quiet_since = time.monotonic()
                 elif idle is not None and time.monotonic() - quiet_since >= idle:
-                    return
-                if done and time.monotonic() - committed >= _COMMIT_SECONDS:
-                    await consumer.commit(done)
-                    done, committed = {}, time.monotonic()
+                    break
+            await out.all_taken()
         finally:
-            if done:
-                await consumer.commit(done)
+            committing.cancel()
+            await asyncio.gather(committing, return_exceptions=True)
+            await _commit(consumer, out, done)
+
+
+async def _commit_loop(consumer: LitePullConsumer, out: LineWriter[_Place], done: dict[MessageQueue, int]) -> None:
+    while True:
+        await asyncio.sleep(_COMMIT_SECONDS)
+        try:
+            await _commit(consumer, out, done)
+        except MaxQError as error:
+            print(f"maxq: warning: offsets are not committed yet: {said(error)}", file=sys.stderr)
+
+
+async def _commit(consumer: LitePullConsumer, out: LineWriter[_Place], done: dict[MessageQueue, int]) -> None:
+    """Commit what the reader of our output has taken; `done` keeps what is not committed yet."""
+    done.update(out.taken())
+    if done:
+        await consumer.commit(done)
+        done.clear()
 
 
 async def _pop(
@@ -275,17 +372,27 @@ async def _pop(
     consumer = SimpleConsumer(config, system_seams(config.namesrv_addr))
     await consumer.subscribe(topic, expression)
     printed, quiet_since = 0, time.monotonic()
+    out: LineWriter[MessageExt] = LineWriter()
     async with consumer:
-        while maximum is None or printed < maximum:
-            most = MAX_MESSAGES if maximum is None else min(MAX_MESSAGES, maximum - printed)
-            messages = await consumer.receive(most, wait_ms=_POLL_MS)
-            if messages:
-                _print(messages, as_json)
-                await consumer.ack_all(messages)
-                printed += len(messages)
-                quiet_since = time.monotonic()
-            elif idle is not None and time.monotonic() - quiet_since >= idle:
-                return
+        try:
+            while maximum is None or printed < maximum:
+                most = MAX_MESSAGES if maximum is None else min(MAX_MESSAGES, maximum - printed)
+                messages = await consumer.receive(most, wait_ms=_POLL_MS)
+                if messages:
+                    await out.write((_line(message, as_json), message) for message in messages)
+                    printed += len(messages)
+                    quiet_since = time.monotonic()
+                elif idle is not None and time.monotonic() - quiet_since >= idle:
+                    break
+                await _ack(consumer, out)
+            await out.all_taken()
+        finally:
+            await _ack(consumer, out)
+
+
+async def _ack(consumer: SimpleConsumer, out: LineWriter[MessageExt]) -> None:
+    if taken := out.taken():
+        await consumer.ack_all(taken)
 
 
 async def _start_where_wanted(consumer: LitePullConsumer, config: LitePullConsumerConfig) -> None:
@@ -336,17 +443,13 @@ async def _tail(
             await consumer.seek_to_end(queue)
         print(f"waiting for messages of {topic} in {len(queues)} queues …", file=sys.stderr, flush=True)
         printed = 0
+        out: LineWriter[None] = LineWriter()
         while maximum is None or printed < maximum:
             messages = [found for found in await consumer.poll(_POLL_MS) if not wanted or found.tags in wanted]
             messages = messages[: maximum - printed if maximum is not None else None]
-            _print(messages, as_json)
+            await out.write((_line(message, as_json), None) for message in messages)
             printed += len(messages)
 
 
-def _print(messages: Iterable[MessageExt], as_json: bool) -> None:
-    out = sys.stdout.buffer
-    for message in messages:
-        out.write(orjson.dumps(message_object(message)) if as_json else bytes(message.body))
-        out.write(b"\n")
-    with suppress(BlockingIOError):
-        out.flush()
+def _line(message: MessageExt, as_json: bool) -> bytes:
+    return orjson.dumps(message_object(message)) if as_json else bytes(message.body)

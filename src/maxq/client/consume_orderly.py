@@ -122,7 +122,8 @@ class ConsumeMessageOrderlyService:
         if lock is None:
             return True
         try:
-            await asyncio.wait_for(lock.acquire(), RELEASE_WAIT_MS / 1000)
+            async with asyncio.timeout(RELEASE_WAIT_MS / 1000):  # wait_for may lose a cancellation
+                await lock.acquire()
         except TimeoutError:
             process_queue.try_unlock_times += 1
             log.warning("queue %s is still with the listener, it is given up later", queue)

@@ -82,7 +82,8 @@ class FetchBuffer:
         """Until something changes, False after `timeout_s`. Call `take` again then."""
         self._arrival.clear()
         try:
-            await asyncio.wait_for(self._arrival.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):  # wait_for may lose a cancellation
+                await self._arrival.wait()
         except TimeoutError:
             return False
         return True

@@ -292,7 +292,8 @@ class Producer:
             await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
             await instance.introduce()  # there may be another master by now
             left_ms = max(1, deadline_ms - self._clock.monotonic_ms())
-            return await asyncio.wait_for(reply, left_ms / 1000)
+            async with asyncio.timeout(left_ms / 1000):  # wait_for may lose a cancellation
+                return await reply
         except TimeoutError:
             raise RequestTimeoutError(
                 f"message {prepared.msg_id} of topic {message.topic} was sent, but no reply came within "

@@ -104,7 +104,8 @@ class AsyncTraceDispatcher:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._flush(), SHUTDOWN_WAIT_MS / 1000)
+            async with asyncio.timeout(SHUTDOWN_WAIT_MS / 1000):
+                await self._flush()
         self._drop(list(self._waiting), "the client was shut down before they could be sent")
         self._waiting.clear()
         await self._instance.unregister_producer(self._group)
@@ -135,7 +136,8 @@ class AsyncTraceDispatcher:
     async def _run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), FLUSH_INTERVAL_MS / 1000)
+                async with asyncio.timeout(FLUSH_INTERVAL_MS / 1000):  # wait_for may lose a cancellation
+                    await self._wanted.wait()
             self._wanted.clear()
             await self._flush()
 
