@@ -11,10 +11,11 @@ Needs `pip install 'maxq[spark]'`; nothing else of MaxQ imports this package.
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["body_json", "register"]
+__all__ = ["LagListener", "body_json", "offsets_behind", "register"]
 
 if TYPE_CHECKING:
     from maxq.pipeline.registration import register
+    from maxq.pipeline.source.lag import LagListener, offsets_behind
     from maxq.pipeline.transforms.json_body import body_json
 
 
@@ -28,4 +29,8 @@ def __getattr__(name: str) -> Any:
         from maxq.pipeline.transforms.json_body import body_json
 
         return body_json
+    if name in ("LagListener", "offsets_behind"):
+        from maxq.pipeline.source import lag
+
+        return getattr(lag, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

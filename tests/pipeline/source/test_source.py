@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import maxq
 from maxq.api import Admin, Message, MessageQueue, Producer
+from maxq.pipeline import offsets_behind
 from maxq.protocol.body.topic_config import TopicConfig
 
 
@@ -105,6 +106,8 @@ def test_a_stream_goes_on_from_its_checkpoint(
         writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
         assert query.awaitTermination(90)
+        (behind,) = offsets_behind(query.lastProgress)
+        assert (behind["maxOffsetsBehindLatest"], set(behind["topics"])) == (0, {"Stream"})
 
     send(producer, "Stream", 0, 0, 20)
     run()
@@ -117,6 +120,16 @@ def test_a_stream_goes_on_from_its_checkpoint(
     with Admin(standalone.namesrv_address) as admin:
         stats = admin.groups.consume_stats("spark-stream", "Stream")
     assert stats.offset_table[MessageQueue("Stream", "broker-a", 0)].consumer_offset == 20
+
+
+def test_columns_as_sparks_kafka_source_has_them(
+    spark: SparkSession, standalone: maxq.Standalone, filled: str
+) -> None:
+    frame = load(spark, standalone, filled, columns="key,value,topic,partition,offset,timestamp", includeHeaders="true")
+    (row,) = frame.where("partition = 1 and offset = 7").selectExpr("*", "CAST(key AS STRING) AS text").collect()
+    assert frame.count() == 40
+    assert (row.text, bytes(row.value), row.topic) == ("k7 all", b"7", "Orders")
+    assert {"n": b"7", "TAGS": b"TagA"}.items() <= {one.key: bytes(one.value) for one in row.headers}.items()
 
 
 def test_a_wrong_option_is_an_error_that_names_it(spark: SparkSession, standalone: maxq.Standalone) -> None:

@@ -29,18 +29,25 @@ class OptionValues:
         self._given = {name.lower(): (name, text) for name, text in given.items()}
         self._what = what
 
-    def check_names(self, known: Iterable[str], prefixes: tuple[str, ...] = ()) -> None:
+    def check_names(
+        self, known: Iterable[str], prefixes: tuple[str, ...] = (), others: Mapping[str, str] | None = None
+    ) -> None:
         """Refuse names that are none of `known` and start with none of `prefixes`.
+
+        Args:
+            others: names that people know from elsewhere, and what there is here in their place.
 
         Raises:
             ConfigError: names the option, and the nearest one that exists.
         """
+        elsewhere = {name.lower(): text for name, text in (others or {}).items()}
         spelled = {name.lower(): name for name in known}
         for folded, (name, _) in self._given.items():
             if folded in spelled or folded.startswith(tuple(prefix.lower() for prefix in prefixes)):
                 continue
             near = difflib.get_close_matches(folded, list(spelled), n=1, cutoff=0.7)
             hint = f"did you mean {spelled[near[0]]}?" if near else f"there are {', '.join(sorted(spelled.values()))}"
+            hint = elsewhere.get(folded, hint)
             raise ConfigError(f"{self._what}: unknown option {name}; {hint}")
 
     def has(self, name: str) -> bool:

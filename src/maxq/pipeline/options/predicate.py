@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 from maxq.pipeline.options.option_values import OptionValues
+from maxq.pipeline.records.schemas import base_column
 
 PREDICATE: Final = "predicate"
 ALLOWED: Final = (
@@ -107,7 +108,7 @@ def moment(wall_ms: int) -> datetime:
 def _condition_of(row: object) -> Filter | None:
     if not isinstance(row, list) or len(row) != 3 or not isinstance(row[0], str) or not isinstance(row[1], str):
         return None
-    column, operator, value = row
+    column, operator, value = base_column(row[0]), row[1], row[2]
     if column in _TIMES:
         several = value if isinstance(value, list) else [value]
         if not all(type(one) is int and 0 <= one < 1 << 57 for one in several):

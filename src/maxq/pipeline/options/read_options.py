@@ -6,7 +6,7 @@ case. Options of the connection serve reading and writing; they begin with `rock
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from maxq.errors import ConfigError
@@ -26,8 +26,18 @@ READ_OPTIONS: Final = (
     "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByGroup",
     "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
     "maxTriggerDelay", "maxBytesPerTrigger", "groupId", "subExpression", "subExpressionType", "readFrom", "storePath",
-    "columns", "fetchBytes", PREDICATE,
+    "columns", "includeHeaders", "fetchBytes", "startingOffsetsByTimestampStrategy", PREDICATE,
 )  # fmt: skip
+
+#: Options of Spark's Kafka source that are another one here, or none.
+KAFKA_OPTIONS: Final = {
+    "kafka.bootstrap.servers": "the name servers are given in rocketmq.namesrv",
+    "kafka.group.id": "it is groupId here",
+    "groupIdPrefix": "readers without a groupId make no group at all, so there are no generated names",
+    "kafkaConsumer.pollTimeoutMs": "how long an answer may take is rocketmq.requestTimeout",
+    "fetchOffset.numRetries": "a broker that is away is asked again until rocketmq.brokerWait is over",
+    "fetchOffset.retryIntervalMs": "a broker that is away is asked again until rocketmq.brokerWait is over",
+}
 
 READ_FROM: Final = ("auto", "broker", "slave", "files")
 EARLIEST: Final = -2  # in place of an offset, as in Spark's Kafka source
@@ -110,6 +120,7 @@ class Position:
         kind: `earliest` or `latest`: the ends of each queue; `offsets`: what `table` says (EARLIEST and LATEST are
             allowed); `timestamp`: by store time, `timestamp` or by queue in `table`, ms since 1970; `group`: what the
             consumer group `group` has committed, else earliest.
+        needs_match: of timestamps: a queue without a message of that time or later is an error, not its end.
         table: topic → broker → queue → number; a broker "*" means each of the topic's.
     """
 
@@ -117,6 +128,7 @@ class Position:
     table: Mapping[str, Mapping[str, Mapping[int, int]]] | None = None
     timestamp: int | None = None
     group: str = ""
+    needs_match: bool = False
 
     def of_queue(self, topic: str, broker: str, queue_id: int) -> int | None:
         """What `table` says about a queue; None if it says nothing."""
@@ -161,7 +173,7 @@ class ReadOptions:
             ConfigError: names option, value and what is allowed.
         """
         values = OptionValues(given, FORMAT)
-        values.check_names(CONNECTION_OPTIONS + READ_OPTIONS, (_TLS_PREFIX,))
+        values.check_names(CONNECTION_OPTIONS + READ_OPTIONS, (_TLS_PREFIX,), KAFKA_OPTIONS)
         _check_kind(values, streaming)
         expression, expression_type = _expression(values)
         options = cls(
@@ -169,7 +181,7 @@ class ReadOptions:
             _selection(values),
             _starting(values, streaming),
             Position("latest") if streaming else _ending(values),
-            message_columns(values.text("columns")),
+            _columns(values),
             values.flag("failOnDataLoss", True),
             values.number("minPartitions", low=1, high=100_000),
             values.number("maxRecordsPerPartition", low=1),
@@ -195,7 +207,13 @@ class ReadOptions:
 
 def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
     """Only what the schema of a read needs. Raises ConfigError."""
-    return message_columns(OptionValues(given, FORMAT).text("columns"))
+    return _columns(OptionValues(given, FORMAT))
+
+
+def _columns(values: OptionValues) -> tuple[str, ...]:
+    columns = message_columns(values.text("columns"))
+    more = values.flag("includeHeaders", False) and "headers" not in columns
+    return (*columns, "headers") if more else columns
 
 
 def _check_kind(values: OptionValues, streaming: bool) -> None:
@@ -282,8 +300,8 @@ def _starting(values: OptionValues, streaming: bool) -> Position:
     if given == "startingOffsetsByGroup":
         return Position("group", group=values.required(given, "a consumer group"))
     if streaming:
-        return _position(values, given, Position("latest"), None)
-    return _position(values, given, Position("earliest"), LATEST)
+        return _by_strategy(values, _position(values, given, Position("latest"), None))
+    return _by_strategy(values, _position(values, given, Position("earliest"), LATEST))
 
 
 def _ending(values: OptionValues) -> Position:
@@ -296,6 +314,11 @@ def _at_most_one(values: OptionValues, names: tuple[str, ...]) -> str | None:
     if len(given) > 1:
         raise values.contradiction(f"options {' and '.join(given)} say different things about the same end; give one")
     return given[0] if given else None
+
+
+def _by_strategy(values: OptionValues, position: Position) -> Position:
+    strategy = values.choice("startingOffsetsByTimestampStrategy", ("latest", "error"), "latest")
+    return replace(position, needs_match=strategy == "error")
 
 
 def _position(values: OptionValues, name: str | None, default: Position, refused: int | None) -> Position:

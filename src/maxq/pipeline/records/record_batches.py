@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from maxq.errors import RemoteProtocolError
 from maxq.pipeline.records import arrow_cy as ac
-from maxq.pipeline.records.schemas import arrow_schema
+from maxq.pipeline.records.schemas import arrow_schema, base_column
 from maxq.protocol.compression import compression_type, decompress
 from maxq.protocol.message_id import host_text
 from maxq.protocol.message_sys_flag import MessageSysFlag
@@ -45,6 +45,7 @@ INTEGERS: Final = {
 TIMESTAMPS: Final = {"bornTimestamp": rc.C_BORN_TIMESTAMP, "storeTimestamp": rc.C_STORE_TIMESTAMP}
 _PROPERTIES: Final = {"tags": ac.P_TAGS, "keys": ac.P_KEYS, "uniqKey": ac.P_UNIQUE}
 _NOTHING: Final = bytearray()
+_PAIRS: Final = pa.map_(pa.string(), pa.string())
 
 
 def scan_rows(
@@ -65,7 +66,7 @@ def scan_rows(
 
 def is_narrow(columns: Iterable[str]) -> bool:
     """Have all of them numbers and times only?"""
-    return all(name in INTEGERS or name in TIMESTAMPS for name in columns)
+    return all(name in INTEGERS or name in TIMESTAMPS for name in map(base_column, columns))
 
 
 class RecordBatches:
@@ -78,10 +79,11 @@ class RecordBatches:
     def __init__(self, columns: Sequence[str], broker_name: str) -> None:
         """
         Args:
-            columns: names of schemas.MESSAGE_COLUMNS, in the order of the batch.
+            columns: names of schemas.MESSAGE_COLUMNS and KAFKA_COLUMNS, in the order of the batch.
             broker_name: what the column brokerName says.
         """
         self._columns = tuple(columns)
+        self._bases = tuple(map(base_column, columns))
         self._is_narrow = is_narrow(columns)
         self.max_rows = MAX_NARROW_ROWS if self._is_narrow else MAX_ROWS
         self.schema = arrow_schema(columns)
@@ -109,11 +111,11 @@ class RecordBatches:
         table = np.ascontiguousarray(rows).reshape(-1)
         found: Rows | None = None
         pairs = 0
-        if any(name in _PROPERTIES or name == "properties" for name in self._columns):
+        if any(name in _PROPERTIES or name == "properties" for name in self._bases):
             found = np.empty(count * ac.PROPERTY_WIDTH, np.int64)
             pairs = ac.find_properties(view, table, count, found)
         arrays: list[pa.Array] = []
-        for name, kind in zip(self._columns, self.schema.types, strict=True):
+        for asked, name, kind in zip(self._columns, self._bases, self.schema.types, strict=True):
             if name in INTEGERS:
                 column = rows[:, INTEGERS[name]]
                 arrays.append(pa.array(column.astype(np.int32 if kind == pa.int32() else np.int64)))
@@ -131,8 +133,13 @@ class RecordBatches:
                 arrays.append(self._host_names(view, rows, rc.C_BORN_HOST_POSITION, MessageSysFlag.BORN_HOST_V6))
             elif name == "storeHost":
                 arrays.append(self._host_names(view, rows, rc.C_STORE_HOST_POSITION, MessageSysFlag.STORE_HOST_V6))
+            elif asked == "headers":
+                arrays.append(_headers(_property_maps(view, table, count, pairs, _PAIRS), kind))
             elif name == "properties":
                 arrays.append(_property_maps(view, table, count, pairs, kind))
+            elif asked == "key":
+                assert found is not None
+                arrays.append(_gather(view, _NOTHING, found, ac.PROPERTY_WIDTH, ac.P_KEYS, count, kind))
             elif name == "keys":
                 assert found is not None
                 arrays.append(_words(view, found, ac.PROPERTY_WIDTH, ac.P_KEYS, count, kind))
@@ -214,6 +221,12 @@ def _property_maps(view: memoryview, table: Rows, count: int, pairs: int, kind: 
     names = _strings(view, places, 4, 0, number)
     values = _strings(view, places, 4, 2, number)
     return pa.MapArray.from_arrays(pa.array(list_offsets), names, values, type=kind)
+
+
+def _headers(properties: pa.MapArray, kind: pa.DataType) -> pa.Array:
+    """Properties as Spark's Kafka source has headers."""
+    pairs = pa.StructArray.from_arrays([properties.keys, properties.items.cast(pa.binary())], ["key", "value"])
+    return pa.ListArray.from_arrays(properties.offsets, pairs, type=kind)
 
 
 def _message_ids(view: memoryview, rows: Rows, table: Rows) -> pa.Array:

@@ -37,6 +37,22 @@ MESSAGE_COLUMNS: Final[dict[str, tuple[pa.DataType, str]]] = {
     "bodyCrc": (pa.int32(), "int"),
 }
 
+#: Columns under the names and types of Spark's Kafka source, made only where they are asked for: name → (column, Arrow
+#: type, Spark type).
+KAFKA_COLUMNS: Final[dict[str, tuple[str, pa.DataType, str]]] = {
+    "key": ("keys", pa.binary(), "binary"),
+    "value": ("body", pa.binary(), "binary"),
+    "partition": ("queueId", pa.int32(), "int"),
+    "offset": ("queueOffset", pa.int64(), "bigint"),
+    "timestamp": ("storeTimestamp", _TIMESTAMP, "timestamp"),
+    "headers": (
+        "properties",
+        pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        "array<struct<key:string,value:binary>>",
+    ),
+}
+_TYPES: Final = MESSAGE_COLUMNS | {name: (arrow, spark) for name, (_, arrow, spark) in KAFKA_COLUMNS.items()}
+
 #: Columns that can be told without the bytes of bodies.
 METADATA_COLUMNS: Final = tuple(name for name in MESSAGE_COLUMNS if name != "body")
 
@@ -52,23 +68,28 @@ def message_columns(text: str | None) -> tuple[str, ...]:
     """
     if text is None or not text.strip():
         return tuple(MESSAGE_COLUMNS)
-    spelled = {name.lower(): name for name in MESSAGE_COLUMNS}
+    spelled = {name.lower(): name for name in _TYPES}
     found: list[str] = []
     for asked in (part.strip() for part in text.split(",")):
         name = spelled.get(asked.lower())
         if name is None:
-            raise ConfigError(f"columns: {asked!r} is no column of a message; there are {', '.join(MESSAGE_COLUMNS)}")
+            raise ConfigError(f"columns: {asked!r} is no column of a message; there are {', '.join(_TYPES)}")
         if name in found:
             raise ConfigError(f"columns: {name} is named twice")
         found.append(name)
     return tuple(found)
 
 
+def base_column(name: str) -> str:
+    """The column that one of KAFKA_COLUMNS is made of; any other is itself."""
+    return KAFKA_COLUMNS[name][0] if name in KAFKA_COLUMNS else name
+
+
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
     """The Arrow schema of these message columns."""
-    return pa.schema([pa.field(name, MESSAGE_COLUMNS[name][0]) for name in columns])
+    return pa.schema([pa.field(name, _TYPES[name][0]) for name in columns])
 
 
 def spark_schema(columns: Sequence[str]) -> str:
     """The same as Spark's DDL."""
-    return ", ".join(f"`{name}` {MESSAGE_COLUMNS[name][1]}" for name in columns)
+    return ", ".join(f"`{name}` {_TYPES[name][1]}" for name in columns)

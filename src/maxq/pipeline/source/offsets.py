@@ -120,10 +120,13 @@ def _cut(one: OffsetRange, pieces: int) -> list[OffsetRange]:
 def group_small(
     ranges: Sequence[OffsetRange], *, min_parts: int | None = None, max_records: int | None = None
 ) -> list[tuple[OffsetRange, ...]]:
-    """Ranges of one broker that are small share a task, of SMALL_RANGE rows at most; tasks stay in order of queues."""
+    """Ranges of one broker that are small share a task, of SMALL_RANGE rows at most, and of no more than leave
+    `min_parts` tasks; tasks stay in order of queues."""
     if min_parts is not None and len(ranges) <= min_parts:
         return [(one,) for one in ranges]
     most = min(SMALL_RANGE, max_records or SMALL_RANGE)
+    if min_parts is not None:
+        most = max(1, min(most, sum(one.size for one in ranges) // min_parts))
     tasks: list[list[OffsetRange]] = []
     sizes: dict[str, tuple[int, list[OffsetRange]]] = {}  # by broker: rows of the task that is being filled
     for one in ranges:

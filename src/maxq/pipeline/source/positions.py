@@ -181,7 +181,16 @@ def _by_time(client: WireClient, position: Position, wanted: list[MessageQueue],
         times = dict.fromkeys(wanted, position.timestamp)
     else:
         times = _told(position, wanted, option)
-    return at_times(client, times)
+    found = at_times(client, times)
+    if position.needs_match:
+        ends = offsets_of(ask_until_answered(client, client.max_offsets, times))
+        without = [queue for queue in wanted if found[queue] >= ends[queue]]
+        if without:
+            raise PipelineError(
+                f"{len(without)} of {len(wanted)} queues, such as {queue_name(without[0])}, have no message stored at "
+                f"{times[without[0]]} ms or later; set startingOffsetsByTimestampStrategy to latest to begin at the end"
+            )
+    return found
 
 
 def at_times(client: WireClient, times: Mapping[MessageQueue, int]) -> Offsets:

@@ -48,6 +48,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 public class NarrowReads extends Rule {
     private static final String COLUMNS = "columns";
+    private static final String INCLUDE_HEADERS = "includeHeaders"; // one column more, if it is used
     private static final String PREDICATE = "predicate";
     private static final String CHEAPEST = "queueOffset";  // of a query that uses no column, such as a count
     private static final int MOST_VALUES = 1000;  // of one IN; a longer list stays with Spark alone
@@ -196,7 +197,7 @@ public class NarrowReads extends Rule {
             String name = (String) entry.getKey();
             if (name.equalsIgnoreCase(PREDICATE)) {
                 given = (String) entry.getValue();
-            } else if (!name.equalsIgnoreCase(COLUMNS)) {
+            } else if (!name.equalsIgnoreCase(COLUMNS) && !name.equalsIgnoreCase(INCLUDE_HEADERS)) {
                 options.put(name, entry.getValue());
             }
         }

@@ -11,6 +11,7 @@ from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import RecordBatches, Rows, scan_rows
 from maxq.pipeline.records.row_filter import with_tags
+from maxq.pipeline.records.schemas import base_column
 from maxq.pipeline.wire.pulls import Chunk, Hint, PullSettings, RangePull
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, WireClient
@@ -28,7 +29,7 @@ _INNER_BATCH: Final = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
 
 def pull_settings(options: ReadOptions, *, hint: Hint | None = None) -> PullSettings:
     """How the ranges of a read are pulled: as little of each record as the columns need."""
-    wanted = set(options.columns)
+    wanted = set(map(base_column, options.columns))
     omit = ""
     if "body" not in wanted:
         needs_properties = wanted & _FROM_PROPERTIES or exact_tags(options.sub_expression, options.sub_expression_type)

@@ -112,3 +112,17 @@ def test_what_is_wrong_is_refused_with_reasons(given: dict[str, str], message: s
 def test_what_is_wrong_for_a_stream(given: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         stream(**given)
+
+
+def test_options_of_sparks_kafka_source_are_told_what_is_here_in_their_place() -> None:
+    base = {"rocketmq.namesrv": "a:1", "subscribe": "T"}
+    hints = {"kafka.bootstrap.servers": "rocketmq.namesrv", "FETCHOFFSET.numRetries": "rocketmq.brokerWait"}
+    for name, hint in hints.items():
+        with pytest.raises(ConfigError, match=f"unknown option {name}; .*{hint}"):
+            ReadOptions.parse(base | {name: "3"}, streaming=True)
+
+
+def test_headers_are_a_column_more() -> None:
+    base = {"rocketmq.namesrv": "a:1", "subscribe": "T", "includeHeaders": "true"}
+    assert ReadOptions.parse(base, streaming=True).columns[-1] == "headers"
+    assert ReadOptions.parse(base | {"columns": "headers,value"}, streaming=True).columns == ("headers", "value")

@@ -193,3 +193,18 @@ def test_texts_are_numbered(form: ModuleType) -> None:
     table = np.ascontiguousarray(rows).reshape(-1)
     form.text_numbers(view, table, rc.SCAN_WIDTH, rc.C_TOPIC_POSITION, 4, {b"T": 7}, found)
     assert found.tolist() == [7, 7, -1, 7]
+
+
+def test_columns_of_sparks_kafka_source_are_ours_under_its_names(form: ModuleType) -> None:
+    data = record(0, b"text", b"T", b"KEYS\x01k1 k2\x02a\x01b\x02", 0, bytes(8), bytes(8))
+    data += record(len(data), b"more", b"T", b"", 0, bytes(8), bytes(8))
+    view = memoryview(data)
+    rows, _, _ = scan_rows(view, 0, len(view), 0, 2)
+    columns = message_columns("key,value,partition,offset,timestamp,headers")
+    batch = RecordBatches(columns, "b").batch(view, rows)
+    first, second = batch.to_pylist()
+    assert (first["key"], first["value"], first["partition"], first["offset"]) == (b"k1 k2", b"text", 0, 5)
+    assert first["headers"] == [{"key": "KEYS", "value": b"k1 k2"}, {"key": "a", "value": b"b"}]
+    assert (second["key"], second["headers"]) == (None, [])
+    assert first["timestamp"] == time_of(1_700_000_001_456)
+    assert "`headers` array<struct<key:string,value:binary>>" in spark_schema(columns)

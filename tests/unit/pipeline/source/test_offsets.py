@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxq.errors import ConfigError
-from maxq.pipeline.source.offsets import OffsetRange, from_json, limit_rows, ranges_between, split, to_json
+from maxq.pipeline.source.offsets import OffsetRange, from_json, group_small, limit_rows, ranges_between, split, to_json
 from maxq.pipeline.source.scan import wire_partitions
 from maxq.protocol.message_queue import MessageQueue
 
@@ -66,7 +66,7 @@ def test_partitions_hold_the_same_ranges_and_keep_the_limits(
 def test_many_small_ranges_share_a_task() -> None:
     ranges = [OffsetRange(MessageQueue("T", "a", n), 0, 25) for n in range(200)]
     assert len(wire_partitions(ranges)) == 1
-    assert len(wire_partitions(ranges, min_parts=7)) == 200
+    assert len(wire_partitions(ranges, min_parts=7)) == 8
 
 
 @given(OFFSETS, OFFSETS, st.integers(1, 3_000))
@@ -91,3 +91,10 @@ def test_ranges_between_offsets() -> None:
     a, b, c, d = (MessageQueue("T", "a", n) for n in range(4))
     start, end = {a: 5, b: 7, c: 9}, {a: 8, b: 7, c: 2, d: 3}
     assert ranges_between(start, end) == [OffsetRange(a, 5, 8), OffsetRange(c, 0, 2), OffsetRange(d, 0, 3)]
+
+
+def test_small_queues_are_spread_over_as_many_tasks_as_are_asked_for() -> None:
+    ranges = [OffsetRange(MessageQueue("T", "b", number), 0, 600) for number in range(16)]
+    assert [len(task) for task in group_small(ranges)] == [16]
+    assert [len(task) for task in group_small(ranges, min_parts=4)] == [4] * 4
+    assert [len(task) for task in group_small(ranges, min_parts=4, max_records=1200)] == [2] * 8

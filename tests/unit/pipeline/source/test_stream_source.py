@@ -307,6 +307,15 @@ def test_a_name_server_that_is_away_is_told_once(caplog: pytest.LogCaptureFixtur
     assert again.offset == query.offset
 
 
+def test_a_time_without_a_message_is_an_error_where_that_is_asked_for(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
+    topic = make("Strategy", 1)
+    fill(topic, 0, 3)
+    given = {"subscribe": topic, "startingOffsets": "", "startingOffsetsByTimestampStrategy": "error"}
+    assert Query(server, startingTimestamp="1000", **given).trigger() == rows(0, 0, 3)
+    with pytest.raises(PipelineError, match="1 of 1 queues, such as Strategy/broker-a/0, have no message stored at"):
+        Query(server, startingTimestamp="9000000000000", **given)
+
+
 def test_what_is_not_there_is_said(server: Standalone) -> None:
     with pytest.raises(PipelineError, match="topic NoSuchTopic cannot be read"):
         Query(server, subscribe="NoSuchTopic")
