@@ -256,7 +256,7 @@ class Queries:
             f"{tags} RLIKE '^p'", f"upper({tags}) = {one}", f"trim({tags}) = 'pad'",
             f"{tags} COLLATE UTF8_LCASE = {one}",
             f"{tags} = {one} COLLATE UTF8_LCASE", f"{tags} COLLATE UTF8_BINARY_RTRIM = 'pad'", f"length({tags}) = 3",
-            f"{tags} = 1", f"{tags} = concat('pa', 'id')", f"coalesce({tags}, 'paid') = 'paid'",
+            f"try_cast({tags} AS INT) = 1", f"{tags} = concat('pa', 'id')", f"coalesce({tags}, 'paid') = 'paid'",
             f"CASE WHEN {tags} = {one} THEN true ELSE {tags} IS NULL END", f"{tags} BETWEEN 'a' AND 'pad'",
             f"cast({tags} AS BINARY) = X'706164'", f"{tags} = cast('pad ' AS CHAR(4))",
             f"{tags} IN ({', '.join(self._text(TAGS) for _ in range(12))})",

@@ -4,7 +4,8 @@ A stream reads files of numbers and writes them with a random suffix, so that a 
 each round more files come, somebody is killed at a step, and the query is run until it has worked:
 
     worker    the Python worker of a task, before or after its rows are staged
-    commit    the process that commits: before the decision, after it, after the delivery
+    commit    the process that commits: before the decision, while what the last batch left is delivered, after the
+              decision, after the delivery
     broker    while rows are staged; before the decision, after it, during the delivery, after it; it is started again
     driver    the whole Spark application, Java and all, at the steps of `commit` (only here: it costs a start of Spark)
     executor  of a standalone cluster, all that run, while rows are staged and at the steps of `commit` (only here)
@@ -51,7 +52,9 @@ CLUSTER: Final = {
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),  # what is killed there, is killed by our code
     "spark.executor.extraJavaOptions": QUICK_START,
 }  # fmt: skip
-PROCESS_STEPS: Final = ("worker-staging", "worker-staged", "commit-begin", "commit-decided", "commit-delivered")
+PROCESS_STEPS: Final = (
+    "worker-staging", "worker-staged", "commit-begin", "commit-before", "commit-decided", "commit-delivered",
+)  # fmt: skip
 BROKER_STEPS: Final = (
     "broker-staging", "broker-begin", "broker-decided", "broker-delivering", "broker-delivered",
 )  # fmt: skip
@@ -106,12 +109,14 @@ def killing(folder: Path, delay_s: float = 0.0) -> type[RocketMQDataSource]:
             kill("begin")
             decide, deliver = sink_commit.decide, sink_commit.deliver
 
-            def then_kill(*args: Any) -> Any:
-                found = decide(*args)
-                kill("decided")
+            def then_kill(brokers: Any, coordinator: Any, name: Any, ours: Any) -> Any:
+                found = decide(brokers, coordinator, name, ours)
+                kill("decided" if name.batch_id == batchId else "before")
                 return found
 
             def kill_during(*args: Any) -> Any:
+                if args[2].batch_id != batchId:
+                    return deliver(*args)
                 timer = threading.Timer(delay_s, kill, ["delivering"])
                 timer.start()
                 try:
@@ -234,6 +239,8 @@ class Torture:
         """The steps at which the application outlives the death, in any order."""
         with local_session("sink torture", master="local[2]", java_options=QUICK_START) as spark:
             register(spark)
+            self._rows.add()
+            goes_through(spark, self._server, self._rows, self._deaths)  # a batch before the first
             for number in range(1, rounds + 1):
                 for step in self._rng.sample(steps, len(steps)):
                     self._rows.add()

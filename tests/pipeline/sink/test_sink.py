@@ -1,9 +1,10 @@
 """`format("rocketmq")` in Spark, writing: batch, stream, exactly once while somebody is killed."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import maxq
@@ -59,6 +60,55 @@ def test_a_batch_is_written_exactly_once_under_its_application_id(
     assert reader.option("subscribe", "Once").option("columns", "body").load().count() == 100
 
 
+def test_a_second_job_with_other_rows_under_the_same_application_id_is_an_error(
+    spark: SparkSession, standalone: maxq.Standalone
+) -> None:
+    options = {"rocketmq.namesrv": standalone.namesrv_address, "topic": "Two", "delivery": "exactly-once"}
+
+    def write(rows: int, **more: str) -> None:
+        frame = spark.range(rows).selectExpr("cast(id as string) AS value")
+        frame.write.format("rocketmq").options(**options, applicationId="job-2", **more).mode("append").save()
+
+    write(100)
+    with pytest.raises(Exception, match="batch 0 of application job-2 was committed by another run, with 100 rows"):
+        write(200)
+    write(10, batchId="1")
+    reader = spark.read.format("rocketmq").option("rocketmq.namesrv", standalone.namesrv_address)
+    assert reader.option("subscribe", "Two").load().count() == 110
+
+
+def test_foreach_batch_names_its_batches_and_repeats_them_after_a_restart(
+    spark: SparkSession, standalone: maxq.Standalone, tmp_path: Path
+) -> None:
+    options = {"rocketmq.namesrv": standalone.namesrv_address, "topic": "Each", "delivery": "exactly-once"}
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    dies = [True]
+
+    def write(frame: DataFrame, batch: int) -> None:
+        named = frame.selectExpr("concat(value, ':', uuid()) AS value").write.format("rocketmq").mode("append")
+        named.options(**options, applicationId="each", batchId=str(batch)).save()
+        if dies.pop() if dies else False:
+            raise RuntimeError("the program ends behind the commit")
+
+    def run() -> None:
+        query = (
+            spark.readStream.text(str(rows)).writeStream.foreachBatch(write).trigger(availableNow=True)
+            .option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        )  # fmt: skip
+        assert query.awaitTermination(90)
+
+    (rows / "1").write_text("a\nb\n")
+    with pytest.raises(Exception, match="the program ends"):
+        run()
+    run()
+    (rows / "2").write_text("c\n")
+    run()
+    reader = spark.read.format("rocketmq").option("rocketmq.namesrv", standalone.namesrv_address)
+    found = reader.option("subscribe", "Each").load().selectExpr("cast(body AS STRING) AS body").collect()
+    assert sorted(row.body.partition(":")[0] for row in found) == ["a", "b", "c"]
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     with StandaloneProcess(torture.SETTINGS, folder=tmp_path_factory.mktemp("server")) as server:
@@ -76,6 +126,8 @@ def test_whoever_is_killed_each_row_is_there_once(
     """One batch whose processes are killed at each step, and one whose broker is; drivers and executors are killed in
     the torture."""
     deaths = torture.Deaths(rows.folder.with_name("deaths"))
+    rows.add()
+    torture.goes_through(spark, server, rows, deaths)  # a batch before the one whose processes are killed
     rows.add()
     for step in torture.PROCESS_STEPS:
         assert torture.dies_at(spark, server, rows, deaths, [step]) == [step]

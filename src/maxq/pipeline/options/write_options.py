@@ -11,7 +11,7 @@ from maxq.pipeline.options.read_options import CONNECTION_OPTIONS, FORMAT, Conne
 from maxq.protocol import message_const as const
 
 WRITE_OPTIONS: Final = (
-    "topic", "delivery", "applicationId", "coordinator", "producerGroup", "batchBytes", "requestsInFlight",
+    "topic", "delivery", "applicationId", "batchId", "coordinator", "producerGroup", "batchBytes", "requestsInFlight",
     "keepProperties", "rowsPerSecond",
 )  # fmt: skip
 #: Options that Spark reads and hands on.
@@ -34,6 +34,7 @@ class WriteOptions:
         delivery: at-least-once, or exactly-once, which needs MaxQ brokers.
         application_id: of exactly-once: names the writer across restarts. None: the id of the streaming query, or an
             id of its own for each batch job.
+        batch_id: of exactly-once, in a batch job: which of the application's batches it writes.
         coordinator: of exactly-once: the broker (its name) that keeps the decisions of this application. None: it is
             found by asking all.
         batch_bytes: of one request, about.
@@ -46,6 +47,7 @@ class WriteOptions:
     topic: str | None = None
     delivery: str = AT_LEAST_ONCE
     application_id: str | None = None
+    batch_id: int = 0
     coordinator: str | None = None
     producer_group: str = "maxq-pipeline"
     batch_bytes: int = 512 << 10
@@ -58,7 +60,7 @@ class WriteOptions:
         return self.delivery == EXACTLY_ONCE
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> "WriteOptions":
+    def parse(cls, given: Mapping[str, str], *, streaming: bool = False) -> "WriteOptions":
         """The options of a write or writeStream.
 
         Raises:
@@ -74,6 +76,7 @@ class WriteOptions:
             topic,
             values.choice("delivery", (AT_LEAST_ONCE, EXACTLY_ONCE), AT_LEAST_ONCE),
             values.text("applicationId"),
+            values.number("batchId", low=0) or 0,
             values.text("coordinator"),
             values.text("producerGroup") or cls.producer_group,
             values.size("batchBytes", low=1024) or cls.batch_bytes,
@@ -86,6 +89,10 @@ class WriteOptions:
         for name in ("applicationId", "coordinator"):
             if values.has(name) and not options.exactly_once:
                 raise values.contradiction(f"option {name} means nothing without delivery={EXACTLY_ONCE}")
+        if values.has("batchId") and streaming:
+            raise values.contradiction("option batchId is for df.write; Spark numbers the batches of a stream itself")
+        if values.has("batchId") and options.application_id is None:
+            raise values.contradiction("option batchId means nothing without applicationId, whose batches it numbers")
         if options.application_id is not None and len(options.application_id) > 200:
             raise values.wrong("applicationId", options.application_id, "at most 200 characters long")
         return options

@@ -13,15 +13,17 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.runtime.buffers import copy_bytes, put32
+    from cython.cimports.maxq.runtime.buffers import copy_bytes, i64, put32
 else:
-    from maxq.runtime.buffers import copy_bytes, put32
+    from maxq.runtime.buffers import copy_bytes, i64, put32
 
 MAX_PROPERTIES = 32767
 _MAX_PROPERTIES = cython.declare(cython.Py_ssize_t, 32767)
 #: What a record has besides body, properties and prefix: 22 bytes of sizes, 12 digits, a separator.
 OVERHEAD = 35
 _DIGITS = cython.declare(bytes, b"0123456789ABCDEF")
+_WORD = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+_FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 
 
 def encode_rows(
@@ -100,6 +102,35 @@ def encode_rows(
         at += text_size
         i += 1
     return i, at
+
+
+def hash_rows(
+    hashes: cython.ulonglong[::1],
+    offsets: cython.const[cython.longlong][::1],
+    values: cython.const[cython.uchar][::1],
+) -> None:
+    """See batch_encode_cy.pyi."""
+    data: cython.p_uchar
+    row: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    found: cython.ulonglong
+    if cython.compiled:
+        data = cython.cast(cython.p_uchar, cython.address(values[0]))
+    else:
+        data = memoryview(values)
+    for row in range(len(hashes)):
+        at, end = offsets[row], offsets[row + 1]
+        found = int(hashes[row]) if not cython.compiled else hashes[row]
+        found = ((found ^ cython.cast(cython.ulonglong, end - at)) * _FACTOR) & _WORD
+        while at + 8 <= end:
+            found = ((found ^ (cython.cast(cython.ulonglong, i64(data, at)) & _WORD)) * _FACTOR) & _WORD
+            found ^= found >> 32
+            at += 8
+        while at < end:
+            found = ((found ^ data[at]) * _FACTOR) & _WORD
+            at += 1
+        hashes[row] = found ^ (found >> 32)
 
 
 def is_compiled() -> bool:

@@ -34,4 +34,13 @@ def encode_rows(
         ValueError: the properties of a row are longer than MAX_PROPERTIES.
     """
 
+def hash_rows(hashes: Any, offsets: Any, values: Any) -> None:
+    """Take a column into the hashes of rows: each of `hashes` becomes a hash of what it was and the row's value.
+
+    Args:
+        hashes: uint64, one for each row.
+        offsets: int64, one more than there are rows.
+        values: at least one byte, even if no row needs it.
+    """
+
 def is_compiled() -> bool: ...

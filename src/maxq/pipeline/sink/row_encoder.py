@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 
 from maxq.client.namespace import RETRY_PREFIX
 from maxq.errors import PipelineError
-from maxq.pipeline.sink.batch_encode_cy import MAX_PROPERTIES, OVERHEAD, encode_rows
+from maxq.pipeline.sink.batch_encode_cy import MAX_PROPERTIES, OVERHEAD, encode_rows, hash_rows
 from maxq.pipeline.sink.sink_columns import Numbers, SinkRows, sink_rows
 from maxq.protocol.java_hash import java_hash
 from maxq.protocol.message_queue import MessageQueue
@@ -17,6 +18,7 @@ from maxq.protocol.message_queue import MessageQueue
 _MOST_OPEN_BYTES: Final = 32 << 20
 _SMALLEST: Final = 4 << 10
 _QUEUE_BITS: Final = 24
+_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ class RowEncoder:
         unique: the first 20 digits of the messages' unique keys; 12 more count up from `number`.
         take: gets what is full.
         keep: reserved properties that rows may set.
+        with_digest: count `digest`.
+
+    Attributes:
+        digest: of all rows, whatever their order and however they are divided: of what they say, not of unique keys.
     """
 
     def __init__(
@@ -67,6 +73,8 @@ class RowEncoder:
         number: int,
         take: Callable[[Encoded], None],
         keep: Sequence[str] = (),
+        *,
+        with_digest: bool = False,
     ) -> None:
         self._names = names
         self._topic = topic
@@ -77,12 +85,16 @@ class RowEncoder:
         self._take = take
         self._keep = keep
         self._open: dict[tuple[str, MessageQueue | None, bool], _Open] = {}
+        self._with_digest = with_digest
+        self.digest = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Raises PipelineError: a row that cannot be a message, or a queue that is not there."""
         if not len(batch):
             return
         rows = sink_rows(batch, self._names, self._keep)
+        if self._with_digest:
+            self.digest = (self.digest + rows_digest(rows, self._topic)) % (1 << 64)
         for topic, queue, plain, chosen in self._groups(rows):
             self._append((topic, queue, plain and not topic.startswith(RETRY_PREFIX)), rows, chosen)
         if sum(len(one.memory) for one in self._open.values()) > _MOST_OPEN_BYTES:
@@ -192,6 +204,20 @@ class RowEncoder:
         if one.count:
             topic, queue, plain = key
             self._take(Encoded(topic, queue, plain, bytes(memoryview(one.memory)[: one.size]), one.count))
+
+
+def rows_digest(rows: SinkRows, topic: str | None) -> int:
+    """The sum of 64-bit hashes of the rows."""
+    hashes = np.zeros(len(rows), np.uint64)
+    for texts in (rows.bodies, rows.texts):
+        hash_rows(hashes, texts.offsets, texts.data)
+    for column, missing in ((rows.topics, topic or ""), (rows.brokers, "")):
+        names = [missing] if column is None else [missing, *column.dictionary.to_pylist()]
+        codes = np.array([int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) for name in names], np.uint64)
+        hashes = hashes * _FACTOR + (codes[0] if column is None else codes[column.indices.fill_null(-1).to_numpy() + 1])
+    if rows.queue_ids is not None:
+        hashes = hashes * _FACTOR + rows.queue_ids.astype(np.uint64)
+    return int(np.sum(hashes ^ (hashes >> np.uint64(29)), dtype=np.uint64))
 
 
 def _split(codes: Numbers, values: Numbers) -> Iterator[tuple[int, Numbers]]:

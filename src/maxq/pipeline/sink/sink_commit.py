@@ -2,18 +2,20 @@
 
     1. the coordinator of the application is found: the broker that keeps its decisions. For a new application it is
        chosen, and all brokers note which one it is
-    2. it is told which attempts make up this batch. What it answers is the decision in force: this one, or an earlier
+    2. what it decided last, for an earlier batch, is delivered, if whoever decided it did not come to that
+    3. it is told which attempts make up this batch. What it answers is the decision in force: this one, or an earlier
        one of the same batch, whose rows then count in place of ours
-    3. every broker in the decision delivers its staged messages
+    4. every broker in the decision delivers its staged messages
+    5. if the decision is that of another run, and not of this batch's own first one, that is an error
 
 Each step may be repeated as often as one likes, by anybody who knows the batch's name.
 """
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from time import sleep
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -26,11 +28,10 @@ from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.remoting_command import RemotingCommand
 
-log: Final = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
 _PAUSE_S: Final = 0.2
+
 
 class BatchName(NamedTuple):
     """What is committed once.
@@ -48,6 +49,20 @@ class BatchName(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Run:
+    """One execution of a write, as its decision tells it to who comes later.
+
+    Attributes:
+        began_ms: wall time on the driver.
+        query, query_run: ids of the streaming query that it belongs to, and of that query's start; empty: of none.
+    """
+
+    began_ms: int
+    query: str = ""
+    query_run: str = ""
+
+
+@dataclass(frozen=True)
 class Coordinator:
     """The broker that decides, and the last batch it decided for the application; None: it knows none."""
 
@@ -55,18 +70,34 @@ class Coordinator:
     last_batch: int | None
 
 
-def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult]) -> None:
+def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult], run: Run) -> None:
     """Make the batch's messages visible, once. Returns when all are.
 
     Raises:
-        PipelineError: brokers do not answer in time, are none of MaxQ's, or have lost what was staged.
+        PipelineError: brokers do not answer in time, are none of MaxQ's, or have lost what was staged; or another run
+            has committed other rows under this name.
     """
     with WireClient(options.connection) as client:
         brokers = Brokers(client, options)
         staged = {broker for result in results for broker in result.staged}
         coordinator = find_coordinator(brokers, options, name, staged)
-        decision = decide(brokers, coordinator, name, results)
-        lost = sum(deliver(brokers, broker, name, part) for broker, part in sorted(decision["brokers"].items()))
+        if coordinator.last_batch is not None and coordinator.last_batch < name.batch_id:
+            before = name._replace(batch_id=coordinator.last_batch)
+            _deliver_all(brokers, before, decide(brokers, coordinator, before, {"brokers": {}}))
+        ours = decision_of(results, run)
+        decision = decide(brokers, coordinator, name, ours)
+        _deliver_all(brokers, name, decision)
+    if not is_repetition(decision, ours):
+        raise PipelineError(
+            f"batch {name.batch_id} of application {name.application} was committed by another run, "
+            f"{_run_text(decision)}; this one, {_run_text(ours)}, has other rows and has written none of them: a batch "
+            "is written once. Give each batch its number in the option batchId (in foreachBatch the batch id), or this "
+            "job another applicationId"
+        )
+
+
+def _deliver_all(brokers: "Brokers", name: BatchName, decision: Mapping[str, Any]) -> None:
+    lost = sum(deliver(brokers, broker, name, part) for broker, part in sorted(decision["brokers"].items()))
     if lost:
         raise PipelineError(
             f"{lost} messages of batch {name.batch_id} of {name.application} are lost: brokers had acknowledged them "
@@ -209,22 +240,47 @@ def _note(brokers: Brokers, broker: str, name: BatchName, coordinator: str) -> s
     return answer.ext["coordinator"]
 
 
-def decide(
-    brokers: Brokers, coordinator: Coordinator, name: BatchName, results: Sequence[TaskResult]
-) -> dict[str, Any]:
-    """The decision in force: {"brokers": {name: {"runs": [[attempt, sequence, queue offset, count], …]}}}."""
-    ours = decision_of(results)
+def decide(brokers: Brokers, coordinator: Coordinator, name: BatchName, ours: Mapping[str, Any]) -> dict[str, Any]:
+    """The decision in force (see `decision_of`): ours, unless there was one of this batch before."""
     body = json.dumps(ours).encode()
     answer = brokers.ask(coordinator.broker, RequestCode.MAXQ_DECIDE_STAGED, name.fields(), body)
     _check(answer, coordinator.broker)
     found: dict[str, Any] = json.loads(answer.body_bytes)
-    if found != ours:
-        log.warning("batch %d of %s was committed before; its first run counts", name.batch_id, name.application)
     return found
 
 
-def decision_of(results: Sequence[TaskResult]) -> dict[str, Any]:
-    """Attempts in the order of their tasks; requests of an attempt in the order of its rows, neighbours joined."""
+def is_repetition(found: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
+    """Does the decision in force stand for all that this run was to write?
+
+    It does if it is this run's, or of a run with the same rows, in whichever order and division, or if a streaming
+    query was started again and repeats its last batch, which may have other rows then.
+    """
+    mine, other = ours["run"], found.get("run")
+    if found["brokers"] == ours["brokers"] or not mine["rows"]:
+        return True
+    if other is None:  # of a version that did not write down whose it was
+        return bool(mine["query"])
+    if mine["query"] and mine["query"] == other["query"] and mine["queryRun"] != other["queryRun"]:
+        return True
+    return bool(mine["digest"]) and (mine["digest"], mine["rows"]) == (other["digest"], other["rows"])
+
+
+def _run_text(decision: Mapping[str, Any]) -> str:
+    run = decision.get("run")
+    if run is None:
+        return "of an earlier version of MaxQ"
+    began = datetime.fromtimestamp(run["beganMs"] / 1000, UTC).isoformat(timespec="milliseconds")
+    query = f" of the streaming query {run['query']}" if run["query"] else ""
+    return f"with {run['rows']} rows, begun at {began}{query}"
+
+
+def decision_of(results: Sequence[TaskResult], run: Run) -> dict[str, Any]:
+    """What a coordinator is told, as JSON has it:
+
+        brokers   name → {"runs": [[attempt, sequence, queue offset, count], …]}: attempts in the order of their tasks,
+                  requests of an attempt in the order of its rows, neighbours joined
+        run       rows, digest ("": not counted), beganMs, query, queryRun: who wrote what
+    """
     brokers: dict[str, dict[str, Any]] = {}
     for result in results:
         for broker, places in result.staged.items():
@@ -235,7 +291,12 @@ def decision_of(results: Sequence[TaskResult]) -> dict[str, Any]:
                     last[3] += 1
                 else:
                     runs.append([result.attempt, sequence, offset, 1])
-    return {"brokers": brokers}
+    digest = sum(result.digest for result in results) % (1 << 64)
+    told = {
+        "rows": sum(result.rows for result in results), "digest": f"{digest:016x}" if digest else "",
+        "beganMs": run.began_ms, "query": run.query, "queryRun": run.query_run,
+    }  # fmt: skip
+    return {"brokers": brokers, "run": told}
 
 
 def deliver(brokers: Brokers, broker: str, name: BatchName, part: dict[str, Any]) -> int:

@@ -48,11 +48,13 @@ class TaskResult:
         rows: messages that were acknowledged.
         attempt: the name its staged messages have; empty: they were not staged.
         staged: broker → (sequence, queue offset in the broker's staging queue) of each request.
+        digest: of the rows (RowEncoder.digest), where the application has a name that another run can have.
     """
 
     rows: int
     attempt: str = ""
     staged: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    digest: int = 0
 
 
 class SinkTask:
@@ -81,9 +83,10 @@ class SinkTask:
             self._clock = client.clock
             routes = PublishRoutes(client)
             with closing(Sender(self._options, routes)) as self._sender:
-                self._encode(batches, self._encoder(routes))
+                encoder = self._encoder(routes)
+                self._encode(batches, encoder)
                 self._sender.finish()
-        return TaskResult(self._rows, self._attempt, self._staged)
+        return TaskResult(self._rows, self._attempt, self._staged, encoder.digest)
 
     def _encoder(self, routes: PublishRoutes) -> RowEncoder:
         unique = UniqIdGenerator(0, own_address(), self._clock, self._rng).next()
@@ -96,6 +99,7 @@ class SinkTask:
             int(unique[-_COUNTED_DIGITS:], 16),
             self._send,
             self._options.keep_properties,
+            with_digest=self._options.application_id is not None,
         )
 
     def _encode(self, batches: Iterable[pa.RecordBatch], encoder: RowEncoder) -> None:

@@ -14,71 +14,76 @@ from pyspark.sql.types import StructType
 from maxq.errors import PipelineError
 from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink.sink_columns import check_columns
-from maxq.pipeline.sink.sink_commit import BatchName, commit
+from maxq.pipeline.sink.sink_commit import BatchName, Run, commit
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.spark.worker import spare_collections
-from maxq.runtime.system import SystemRng
+from maxq.runtime.system import SystemClock, SystemRng
 
-_QUERY_ID: Final = "sql.streaming.queryId"  # of the checkpoint: the same after a restart
+#: What Spark tells its tasks about a streaming query: its id, the same after a restart, and the id of this start.
+_QUERY_ID: Final = "sql.streaming.queryId"
+_QUERY_RUN: Final = "spark.jobGroup.id"
 
 
 class TaskCommit(WriterCommitMessage):
-    """What a task tells the driver; `application` is empty unless its messages are staged."""
+    """What a task tells the driver, and of which streaming query it is: ids of the query and of its start."""
 
-    def __init__(self, result: TaskResult, application: str) -> None:
+    def __init__(self, result: TaskResult, query: str, query_run: str) -> None:
         self.result = result
-        self.application = application
+        self.query = query
+        self.query_run = query_run
 
 
-class BatchSink(DataSourceArrowWriter):
+class _Sink:
+    """What both writers do."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._options = options
+        self._names = _names(options, schema)
+        self._began_ms = SystemClock().wall_ms()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
+        result = SinkTask(self._options, self._names).run(iterator)
+        spare_collections()
+        context = TaskContext.get()
+        query = context.getLocalProperty(_QUERY_ID) if context is not None else None
+        run = context.getLocalProperty(_QUERY_RUN) if query and context is not None else None
+        return TaskCommit(result, query or "", run or "")
+
+    def _commit(self, name: BatchName, commits: Sequence[TaskCommit]) -> None:
+        query, query_run = (commits[0].query, commits[0].query_run) if commits else ("", "")
+        commit(self._options, name, [one.result for one in commits], Run(self._began_ms, query, query_run))
+
+
+class BatchSink(_Sink, DataSourceArrowWriter):
     """df.write."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise PipelineError('a topic cannot be overwritten; write with mode("append")')
-        self._options = options
-        self._names = _names(options, schema)
+        super().__init__(options, schema)
         self._application = options.application_id or f"batch-{SystemRng().bytes(12).hex()}"
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
-        result = SinkTask(self._options, self._names).run(iterator)
-        spare_collections()
-        return TaskCommit(result, self._application)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._options.exactly_once:
-            name = BatchName(self._application, 0, comes_again=self._options.application_id is not None)
-            commit(self._options, name, [one.result for one in _commits(messages)])
+            is_named = self._options.application_id is not None
+            name = BatchName(self._application, self._options.batch_id, comes_again=is_named)
+            self._commit(name, _commits(messages))
 
 
-class StreamSink(DataSourceStreamArrowWriter):
+class StreamSink(_Sink, DataSourceStreamArrowWriter):
     """df.writeStream."""
-
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        self._options = options
-        self._names = _names(options, schema)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
-        result = SinkTask(self._options, self._names).run(iterator)
-        spare_collections()
-        return TaskCommit(result, self._application())
-
-    def _application(self) -> str:
-        """Spark tells its tasks which query they work for."""
-        if self._options.application_id or not self._options.exactly_once:
-            return self._options.application_id or ""
-        context = TaskContext.get()
-        found = context.getLocalProperty(_QUERY_ID) if context is not None else None
-        if not found:
-            raise PipelineError(
-                "Spark does not tell the id of the query; name the writer with the option applicationId"
-            )
-        return found
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         commits = _commits(messages)
-        if self._options.exactly_once and commits:
-            commit(self._options, BatchName(commits[0].application, batchId), [one.result for one in commits])
+        if not self._options.exactly_once:
+            return
+        application = self._options.application_id or (commits[0].query if commits else None)
+        if application:
+            self._commit(BatchName(application, batchId), commits)
+        elif commits:
+            raise PipelineError(
+                "Spark does not tell the id of the query; name the writer with the option applicationId"
+            )
 
 
 def _names(options: WriteOptions, schema: StructType) -> dict[str, str]:

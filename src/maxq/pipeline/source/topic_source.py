@@ -69,7 +69,8 @@ class RocketMQDataSource(DataSource):
         from maxq.pipeline.options.write_options import WriteOptions
         from maxq.pipeline.sink.writers import StreamSink
 
-        return StreamSink(WriteOptions.parse(self.options), schema)  # complete results are appended, as Kafka's are
+        # complete results are appended, as Kafka's are
+        return StreamSink(WriteOptions.parse(self.options, streaming=True), schema)
 
 
 class SourcePartition(InputPartition):

@@ -68,3 +68,15 @@ def test_properties_that_are_too_long_are_refused(form: ModuleType) -> None:
     assert encode(form, bytearray(40_000), 0, [0], 0, [(b"x", b"y" * fits)])[0] == 1
     with pytest.raises(ValueError, match="row 0 have 32768 bytes"):
         encode(form, bytearray(40_000), 0, [0], 0, [(b"x", b"y" * (fits + 1))])
+
+
+@given(values=st.lists(st.binary(max_size=40), min_size=1, max_size=8))
+def test_hashes_are_those_of_the_pure_form_and_tell_values_and_columns_apart(values: list[bytes]) -> None:
+    found = []
+    for form in FORMS:
+        hashes = np.zeros(len(values), np.uint64)
+        form.hash_rows(hashes, *column(values))
+        form.hash_rows(hashes, *column([b""] * len(values)))
+        found.append(hashes.tolist())
+    assert all(one == found[0] for one in found)
+    assert len(set(found[0])) == len(set(values))

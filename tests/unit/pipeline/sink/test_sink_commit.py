@@ -9,7 +9,7 @@ import pytest
 from maxq.errors import PipelineError
 from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink import sink_commit
-from maxq.pipeline.sink.sink_commit import BatchName, Coordinator, commit
+from maxq.pipeline.sink.sink_commit import BatchName, Coordinator, Run, commit, decision_of
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.route import BrokerData, ClusterInfo
@@ -27,6 +27,11 @@ def application() -> str:
 @pytest.fixture
 def topic() -> str:
     return f"Staged{next(_names)}"
+
+
+def started() -> Run:
+    """The same streaming query, started anew."""
+    return Run(0, "query", f"start {next(_names)}")
 
 
 def options_of(server: Standalone, **more: str) -> WriteOptions:
@@ -51,7 +56,7 @@ def test_staged_messages_are_seen_after_the_commit_and_not_before(
     results = [stage(server, topic, bodies(1000, 20)), stage(server, topic, bodies(7))]
     assert seen(server, topic) == []
 
-    commit(options_of(server), BatchName(application, 0), results)
+    commit(options_of(server), BatchName(application, 0), results, started())
 
     assert seen(server, topic) == sorted(bodies(1000, 20).to_pylist() + bodies(7).to_pylist())
 
@@ -59,43 +64,45 @@ def test_staged_messages_are_seen_after_the_commit_and_not_before(
 def test_a_commit_may_be_repeated(server: Standalone, topic: str, application: str) -> None:
     results = [stage(server, topic, bodies(500, 20))]
     for _ in range(3):
-        commit(options_of(server), BatchName(application, 0), results)
+        commit(options_of(server), BatchName(application, 0), results, started())
     assert len(seen(server, topic)) == 500
 
 
 def test_a_batch_that_ran_twice_is_delivered_as_it_ran_first(server: Standalone, topic: str, application: str) -> None:
-    commit(options_of(server), BatchName(application, 0), [stage(server, topic, pa.array([b"first"]))])
-    commit(options_of(server), BatchName(application, 0), [stage(server, topic, pa.array([b"second", b"third"]))])
+    for rows in ([b"first"], [b"second", b"third"]):
+        commit(options_of(server), BatchName(application, 0), [stage(server, topic, pa.array(rows))], started())
     assert seen(server, topic) == [b"first"]
 
 
 def test_an_attempt_that_was_not_committed_is_never_seen(server: Standalone, topic: str, application: str) -> None:
     stage(server, topic, pa.array([b"of a task that was killed"]))
-    commit(options_of(server), BatchName(application, 0), [stage(server, topic, pa.array([b"of its second attempt"]))])
+    second = stage(server, topic, pa.array([b"of its second attempt"]))
+    commit(options_of(server), BatchName(application, 0), [second], started())
     assert seen(server, topic) == [b"of its second attempt"]
 
 
 def test_batches_follow_each_other_and_none_comes_again(server: Standalone, topic: str, application: str) -> None:
     for batch in range(3):
-        commit(options_of(server), BatchName(application, batch), [stage(server, topic, pa.array([b"%d" % batch]))])
+        rows = pa.array([b"%d" % batch])
+        commit(options_of(server), BatchName(application, batch), [stage(server, topic, rows)], started())
     with pytest.raises(PipelineError, match="another applicationId"):
-        commit(options_of(server), BatchName(application, 1), [stage(server, topic, pa.array([b"again"]))])
+        commit(options_of(server), BatchName(application, 1), [stage(server, topic, pa.array([b"again"]))], started())
     assert seen(server, topic) == [b"0", b"1", b"2"]
 
 
 def test_a_batch_without_rows_is_committed_too(server: Standalone, topic: str, application: str) -> None:
-    commit(options_of(server), BatchName(application, 0), [TaskResult(0, "attempt")])
-    commit(options_of(server), BatchName(application, 1), [stage(server, topic, pa.array([b"x"]))])
+    commit(options_of(server), BatchName(application, 0), [TaskResult(0, "attempt")], started())
+    commit(options_of(server), BatchName(application, 1), [stage(server, topic, pa.array([b"x"]))], started())
     assert seen(server, topic) == [b"x"]
 
 
 def test_a_stream_whose_coordinator_is_missing_is_refused(server: Standalone, topic: str, application: str) -> None:
     results = [stage(server, topic, pa.array([b"x"]))]
     with pytest.raises(PipelineError, match="no broker remembers an earlier batch"):
-        commit(options_of(server), BatchName(application, 7), results)
+        commit(options_of(server), BatchName(application, 7), results, started())
     assert seen(server, topic) == []
 
-    commit(options_of(server, coordinator="broker-a"), BatchName(application, 7), results)
+    commit(options_of(server, coordinator="broker-a"), BatchName(application, 7), results, started())
     assert seen(server, topic) == [b"x"]
 
 
@@ -104,7 +111,7 @@ def test_delayed_rows_wait_from_the_commit_on(server: Standalone, topic: str, ap
     results = [stage(server, topic, pa.array([b"now", b"later"]), delayTimeLevel=levels)]
     assert [row for row in read(server, "SCHEDULE_TOPIC_XXXX") if row["body"] == b"later"] == []
 
-    commit(options_of(server), BatchName(application, 0), results)
+    commit(options_of(server), BatchName(application, 0), results, started())
 
     assert seen(server, topic) == [b"now"]
     assert len([row for row in read(server, "SCHEDULE_TOPIC_XXXX") if row["body"] == b"later"]) == 1
@@ -113,7 +120,7 @@ def test_delayed_rows_wait_from_the_commit_on(server: Standalone, topic: str, ap
 def test_keys_and_order_are_kept(server: Standalone, topic: str, application: str) -> None:
     keys = pa.array([f"k{n % 5}" for n in range(1000)])
     results = [stage(server, topic, bodies(1000), shardingKey=keys)]
-    commit(options_of(server), BatchName(application, 0), results)
+    commit(options_of(server), BatchName(application, 0), results, started())
 
     rows = read(server, topic, "body,properties,queueId")
     for key in range(5):
@@ -132,7 +139,7 @@ def test_a_commit_waits_for_brokers_that_the_name_server_does_not_know_yet(
     known = [ClusterInfo({}, {}), ClusterInfo({"another": BrokerData("C", "another", {0: "127.0.0.1:1"})}, {})]
     real = WireClient.cluster_info
     monkeypatch.setattr(WireClient, "cluster_info", lambda client: known.pop(0) if known else real(client))
-    commit(options_of(server), BatchName(application, 0), results)
+    commit(options_of(server), BatchName(application, 0), results, started())
     assert not known
     assert seen(server, topic) == [b"x"]
 
@@ -143,12 +150,78 @@ def test_what_is_decided_is_delivered_after_a_restart(tmp_path: Path, topic: str
         results = [stage(server, topic, bodies(3000, 20))]
         with WireClient(options_of(server).connection) as client:
             brokers = sink_commit.Brokers(client, options_of(server))
-            decision = sink_commit.decide(brokers, Coordinator("broker-a", None), name, results)
+            decision = sink_commit.decide(brokers, Coordinator("broker-a", None), name, decision_of(results, started()))
     assert list(decision["brokers"]) == ["broker-a"]
     with Standalone(tmp_path) as server:
         assert seen(server, topic) == []
-        commit(options_of(server), name, [stage(server, topic, pa.array([b"of the second run"]))])
+        commit(options_of(server), name, [stage(server, topic, pa.array([b"of the second run"]))], started())
         assert seen(server, topic) == sorted(bodies(3000, 20).to_pylist())
     with Standalone(tmp_path) as server:
-        commit(options_of(server), name, [stage(server, topic, pa.array([b"of the third run"]))])
+        commit(options_of(server), name, [stage(server, topic, pa.array([b"of the third run"]))], started())
         assert len(seen(server, topic)) == 3000
+
+
+JOB = Run(1_767_225_600_000)  # a batch job, of no streaming query
+
+
+def stage_named(server: Standalone, topic: str, column: pa.Array, application: str) -> TaskResult:
+    """Of a job whose application has a name, so that another run of it can come."""
+    options = options_of(server, topic=topic, applicationId=application)
+    return SinkTask(options, {"body": "body"}).run([pa.record_batch({"body": column})])
+
+
+def test_another_run_with_other_rows_is_an_error_that_names_both(
+    server: Standalone, topic: str, application: str
+) -> None:
+    name = BatchName(application, 0)
+    commit(options_of(server), name, [stage_named(server, topic, bodies(3), application)], JOB)
+    said = (
+        f"batch 0 of application {application} was committed by another run, with 3 rows, begun at "
+        r"2026-01-01T00:00:00.000\+00:00; this one, with 4 rows, .* has written none of them.*option batchId"
+    )
+    with pytest.raises(PipelineError, match=said):
+        commit(options_of(server), name, [stage_named(server, topic, bodies(4), application)], JOB)
+    with pytest.raises(PipelineError, match="with 3 rows"):  # as many, but others
+        commit(options_of(server), name, [stage_named(server, topic, bodies(4)[1:], application)], JOB)
+    assert seen(server, topic) == sorted(bodies(3).to_pylist())
+
+
+def test_the_same_rows_in_another_order_and_division_are_a_repetition(
+    server: Standalone, topic: str, application: str
+) -> None:
+    name, rows = BatchName(application, 5), bodies(50)
+    options = options_of(server, coordinator="broker-a")
+    commit(options, name, [stage_named(server, topic, rows, application)], JOB)
+    parts = [rows[30:], pa.array([], pa.binary()), rows[:30].take(pa.array(range(29, -1, -1)))]
+    commit(options, name, [stage_named(server, topic, part, application) for part in parts], JOB)
+    commit(options, name, [], JOB)  # writes nothing, so nothing of it is left out
+    assert seen(server, topic) == sorted(rows.to_pylist())
+
+
+def test_of_one_start_of_a_query_two_writes_with_one_name_are_two_runs(
+    server: Standalone, topic: str, application: str
+) -> None:
+    name, start = BatchName(application, 0), started()
+    commit(options_of(server), name, [stage_named(server, topic, bodies(2), application)], start)
+    with pytest.raises(PipelineError, match="of the streaming query query"):
+        commit(options_of(server), name, [stage_named(server, topic, bodies(3), application)], start)
+    commit(options_of(server), name, [stage_named(server, topic, bodies(3), application)], started())
+
+
+def test_what_an_earlier_batch_left_undelivered_is_delivered_by_the_next(
+    server: Standalone, topic: str, application: str
+) -> None:
+    options, first = options_of(server), bodies(500, 20)
+    with WireClient(options.connection) as client:
+        decided = decision_of([stage(server, topic, first)], started())
+        brokers = sink_commit.Brokers(client, options)
+        sink_commit.decide(brokers, Coordinator("broker-a", None), BatchName(application, 0), decided)
+    assert seen(server, topic) == []
+    commit(options, BatchName(application, 1), [stage(server, topic, pa.array([b"next"]))], started())
+    assert seen(server, topic) == sorted([*first.to_pylist(), b"next"])
+
+
+def test_a_decision_of_an_earlier_version_is_that_of_a_query_started_again_but_of_no_other_job() -> None:
+    found, rows = {"brokers": {"a": {"runs": [["x", 0, 0, 1]]}}}, [TaskResult(1, "y", {"a": [(0, 1)]}, digest=7)]
+    assert sink_commit.is_repetition(found, decision_of(rows, started()))
+    assert not sink_commit.is_repetition(found, decision_of(rows, JOB))

@@ -11,7 +11,7 @@ import pytest
 from maxq.pipeline.sink.sink_commit import BatchName, commit
 from maxq.pipeline.sink.sink_task import TaskResult
 from maxq.standalone import Standalone
-from tests.unit.pipeline.sink.test_sink_commit import options_of, seen, stage
+from tests.unit.pipeline.sink.test_sink_commit import options_of, seen, stage, started
 
 FILE_SIZE = 1 << 20
 SETTINGS = {
@@ -61,7 +61,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Broken:
         results = staged_in_two(server, FIRST, [0, 0, 0, 0, 18])
         log = folder / "commitlog" / f"{0:020d}"
         before = max(end for end, _ in record_ends(log))
-        commit(options_of(server), NAME, results)
+        commit(options_of(server), NAME, results, started())
         assert seen(server, TOPIC) == sorted(FIRST.to_pylist()[:4])
     ends = [end for end, _ in record_ends(log) if end > before]
     return Broken(folder, ends[1], [before, *ends])  # behind the note of who decides
@@ -85,7 +85,7 @@ def test_the_commit_is_finished_once_from_every_prefix_of_the_log(committed: Bro
     assert len(committed.ends) > 10, "a claim, a decision, a delivery, three steps, five messages, the end"
     for end in committed.ends:
         with Standalone(crashed_at(committed, end, tmp_path / str(end)), settings=SETTINGS) as server:
-            commit(options_of(server), NAME, staged_in_two(server, SECOND, [0]))
+            commit(options_of(server), NAME, staged_in_two(server, SECOND, [0]), started())
             is_decided = end >= committed.decision_end
             assert seen(server, TOPIC) == (sorted(FIRST.to_pylist()[:4]) if is_decided else [b"second"]), end
             assert delayed(server) == ([b"first-4"] if is_decided else []), end
@@ -95,8 +95,8 @@ def test_the_commit_is_finished_once_from_every_prefix_of_the_log(committed: Bro
 def test_others_may_have_written_between_the_crash_and_the_end_of_the_commit(committed: Broken, tmp_path: Path) -> None:
     for end in committed.ends[3:-1:4]:
         with Standalone(crashed_at(committed, end, tmp_path / str(end)), settings=SETTINGS) as server:
-            commit(options_of(server), BatchName("another", 0), [stage(server, "Other", pa.array([b"x"]))])
-            commit(options_of(server), NAME, [])
+            commit(options_of(server), BatchName("another", 0), [stage(server, "Other", pa.array([b"x"]))], started())
+            commit(options_of(server), NAME, [], started())
             assert seen(server, TOPIC) == sorted(FIRST.to_pylist()[:4]), end
             assert seen(server, "Other") == [b"x"]
         shutil.rmtree(tmp_path / str(end))
