@@ -20,7 +20,7 @@ from maxq.auth.address_pattern import address_pattern
 from maxq.auth.plain_acl import PlainAcl, check_permissions, read_account, read_plain_acl
 from maxq.errors import ConfigError
 from maxq.protocol.body.data_version import DataVersion
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES, run_blocking
 from maxq.runtime.interfaces import Clock, Disk
 
 log: Final = logging.getLogger("maxq.access")
@@ -183,7 +183,7 @@ class PlainAclFiles:
 
     async def _change(self, path: PurePath, change: _Change) -> None:
         async with self._changing:
-            await run_blocking(self._rewrite, path, change)
+            await TABLES.run(self._rewrite, path, change)
 
     def _rewrite(self, path: PurePath, change: _Change) -> None:
         """The file on the disk, not what was read of it once: somebody may be editing."""

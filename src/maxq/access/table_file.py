@@ -11,7 +11,7 @@ from maxq.auth.info import AclInfo, UserInfo
 from maxq.auth.tables import AccessTables
 from maxq.errors import ConfigError, RemoteProtocolError
 from maxq.protocol import json_dialect
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Disk
 
 FILE_NAME = "auth.json"
@@ -61,7 +61,7 @@ class TableFile:
     async def save(self) -> None:
         """Return when what the tables say now is durable. OSError if the disk refuses."""
         async with self._writing:
-            await run_blocking(self.persist)
+            await TABLES.run(self.persist)
 
 
 def decode_tables(data: bytes, tables: AccessTables) -> None:

@@ -19,7 +19,7 @@ from maxq.broker.role import check_role
 from maxq.broker.schedule import BrokerSchedule
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES, end_threads, run_blocking
 from maxq.runtime.interfaces import Clock, Disk, Rng
 
 log = logging.getLogger(__name__)
@@ -240,11 +240,12 @@ class BrokerController(BrokerParts):
         if self.address.port:
             await self._persist_tables()
         await self.client.close()
+        end_threads()
 
     async def _persist_tables(self) -> None:
         for table in self._tables():
             try:
-                await run_blocking(table.persist)
+                await TABLES.run(table.persist)
             except OSError as error:
                 log.error("%s could not be written: %s", type(table).__name__, error)
 

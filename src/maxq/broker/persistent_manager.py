@@ -19,7 +19,7 @@ from typing import Any
 from maxq.errors import RemoteProtocolError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Disk
 from maxq.store.config_manager import ConfigManager
 
@@ -97,7 +97,7 @@ class PersistentManager(ConfigManager):
     async def _write(self) -> None:
         while self._written < self._requested:
             newest = self._requested
-            await run_blocking(self.persist)
+            await TABLES.run(self.persist)
             self._written = newest
 
     def _on_written(self, writer: asyncio.Task[None]) -> None:

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from maxq.config import NamesrvSettings
 from maxq.config.properties import format_properties, parse_properties
 from maxq.config.settings import persist
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Disk
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class ConfigService:
             if not changes:
                 return
             if self._path is not None:
-                await run_blocking(persist, self._disk, self._path, changes)
+                await TABLES.run(persist, self._disk, self._path, changes)
             self._settings.update(mapping, source=source)
         for change in changes:
             _log.info("setting %s: %s -> %s", change.name, change.old, change.new)

@@ -23,6 +23,7 @@ from maxq.namesrv.route_info_manager import RouteInfoManager
 from maxq.remoting.rpc_hooks import HookedRemotingClient
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.remoting.tls import ServerTls
+from maxq.runtime.blocking import end_threads
 from maxq.runtime.interfaces import Clock, Disk, Rng
 
 _log = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class NamesrvController:
         await self._access.shutdown()
         await self._notifier.shutdown()
         await self._client.close()
+        end_threads()
 
     def _scan_seconds(self) -> float:
         return self._settings.namesrv.scan_not_active_broker_interval / 1000

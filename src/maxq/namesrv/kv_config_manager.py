@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from maxq.errors import ConfigError, RemoteProtocolError
 from maxq.protocol.body.route import KVConfigSerializeWrapper
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Disk
 
 _log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class KVConfigManager:
     async def _replace(self, tables: KVTables) -> None:
         if self._path is not None:
             data = KVConfigSerializeWrapper(tables).encode_pretty()
-            await run_blocking(self._disk.replace, self._path, data)
+            await TABLES.run(self._disk.replace, self._path, data)
         self._tables = tables
 
     def log_all(self) -> None:

@@ -1,15 +1,72 @@
-"""Blocking work off the loop, seen through to its end.
+"""Blocking work off the loop, seen through to its end, each kind of it on threads of its own.
 
 A thread cannot be cancelled. Whoever only awaits `run_in_executor` and is cancelled goes on, and closes or rewrites
 files, while the thread still works on them. So here a cancelled caller is cancelled only when the work has ended.
+
+The loop's own executor has a few threads and takes what comes in turn: four hundred reads of 50 ms from a slow disk
+would hold up a group commit, or a vote, for seconds. So what somebody waits for has threads that nothing else uses,
+and what may come in any number, or take any time, has so many and no more:
+
+* `FLUSHES`: syncs of the log (group commits). `VOTES`: terms and votes of DLedger.
+* `CHECKPOINTS`: what is flushed and noted in intervals: queues, index, checkpoints. `TABLES`: topics, groups, offsets.
+* `FILES`: files, blocks and pages made ahead, and files that are deleted.
+* `COLD_READS`: messages that are not in memory. `TOOLS`: what compacts, repairs and looks through the store.
+
+What is left uses the loop's executor (`run_blocking`). A thread is started when there is work that no idle one takes.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar, TypeVarTuple
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Final, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+class Threads:
+    """Threads of a process for one kind of blocking work. Any loop may use them."""
+
+    def __init__(self, name: str, most: int) -> None:
+        """`most`: so many threads at a time; more work waits for them."""
+        self._name = name
+        self._most = most
+        self._executor: ThreadPoolExecutor | None = None
+        self._choosing = Lock()
+
+    def start(self, work: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
+        """Begin `work(*args)`; its future on the running loop, which the caller never cancels."""
+        with self._choosing:  # nobody ends them between the look and the submission
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(self._most, thread_name_prefix=self._name)
+            return asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
+
+    async def run(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        """`work(*args)`; its value or error. A cancellation waits for its end."""
+        return await ended(self.start(work, *args))
+
+    def end(self) -> None:
+        """Let the threads end when what was begun is done. Does not wait. Who comes later has new ones."""
+        with self._choosing:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False)
+
+
+FLUSHES: Final = Threads("maxq-flush", 4)
+VOTES: Final = Threads("maxq-vote", 2)
+CHECKPOINTS: Final = Threads("maxq-checkpoint", 6)
+TABLES: Final = Threads("maxq-table", 2)
+FILES: Final = Threads("maxq-file", 3)
+COLD_READS: Final = Threads("maxq-read", 8)
+TOOLS: Final = Threads("maxq-tool", 2)
+
+
+def end_threads() -> None:
+    """A server of this process has ended: nobody should find idle threads of it."""
+    for threads in (FLUSHES, VOTES, CHECKPOINTS, TABLES, FILES, COLD_READS, TOOLS):
+        threads.end()
 
 
 async def run_blocking(work: Callable[[*Ts], T], *args: *Ts) -> T:

@@ -5,6 +5,7 @@ import logging
 from pathlib import PurePath
 
 from maxq.errors import StoreFailedError
+from maxq.runtime.blocking import CHECKPOINTS
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
@@ -22,7 +23,7 @@ from maxq.store.tails_cy import QueueTail
 log = logging.getLogger(__name__)
 
 _QUEUES_AT_A_TIME = 100  # those that rest are unmapped again in one turn of the loop
-_FLUSHES_AT_A_TIME = 4  # of the executor's threads: one must stay free for the group commit
+_FLUSHES_AT_A_TIME = 4  # fewer than CHECKPOINTS has threads
 
 
 class ConsumeQueueFlusher:
@@ -91,7 +92,7 @@ class ConsumeQueueFlusher:
             else:
                 await self.flush_queues(self._context.config.flush_consume_queue_least_pages)
             self._checkpoint.write()
-            await self._context.jobs.run(self._checkpoint.sync)
+            await self._context.jobs.run(self._checkpoint.sync, threads=CHECKPOINTS)
 
     async def flush_thoroughly(self) -> None:
         """Everything dispatched so far becomes durable; checkpoint and inventory then say so. Under `lock`: an older
@@ -105,9 +106,9 @@ class ConsumeQueueFlusher:
             return
         await self.flush_queues(0)
         if self.failure is None:
-            await self._context.jobs.run(self._flush_batches)
+            await self._context.jobs.run(self._flush_batches, threads=CHECKPOINTS)
             self._advance_checkpoint(timestamp)
-            await self._context.jobs.run(self._write_down, inventory, deleted, aside)
+            await self._context.jobs.run(self._write_down, inventory, deleted, aside, threads=CHECKPOINTS)
             self._forget_aside(aside)
 
     def wake(self) -> None:
@@ -181,7 +182,7 @@ class ConsumeQueueFlusher:
             try:
                 # several at a time: flushes that meet share a commit of the file system's journal
                 parts = [pieces[number::_FLUSHES_AT_A_TIME] for number in range(_FLUSHES_AT_A_TIME)]
-                jobs = [self._context.jobs.run(flush_pieces, part) for part in parts if part]
+                jobs = [self._context.jobs.run(flush_pieces, part, threads=CHECKPOINTS) for part in parts if part]
                 for outcome in await asyncio.gather(*jobs, return_exceptions=True):  # all end before any is unmapped
                     if isinstance(outcome, BaseException):
                         raise outcome

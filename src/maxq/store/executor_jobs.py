@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
 
-from maxq.runtime.blocking import ended
+from maxq.runtime.blocking import FILES, Threads, ended
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -24,7 +24,7 @@ class ExecutorJobs:
         self._running: set[asyncio.Future[Any]] = set()
         self.is_closed = False
 
-    def start(self, work: Callable[[], T]) -> "asyncio.Future[T] | None":
+    def start(self, work: Callable[[], T], threads: Threads = FILES) -> "asyncio.Future[T] | None":
         """Run something that blocks off the loop. The caller looks at the future's outcome and never cancels it.
 
         Returns:
@@ -33,10 +33,9 @@ class ExecutorJobs:
         if self.is_closed:
             return None
         try:
-            loop = asyncio.get_running_loop()
+            future = threads.start(work)
         except RuntimeError:
             return None
-        future = loop.run_in_executor(None, work)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         return future
@@ -58,11 +57,11 @@ class ExecutorJobs:
         if not future.done():
             future.set_result(None)
 
-    async def run(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
+    async def run(self, work: Callable[[*Ts], T], *args: *Ts, threads: Threads = FILES) -> T:
         """`work(*args)` off the loop. A cancelled caller is cancelled when the work has ended: what he does then, such
         as letting go of a lock or a mapping, never meets it."""
         assert not self.is_closed, "the store is closed: who comes now must look first"
-        future = self.start(lambda: work(*args))
+        future = self.start(lambda: work(*args), threads)
         assert future is not None, "a coroutine runs on a loop"
         return await ended(future)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from maxq.errors import StoreFailedError
+from maxq.runtime.blocking import FLUSHES
 from maxq.store.commit_log import CommitLog
 from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile, flush_at_once, flush_soon
 from maxq.store.running_flags import NOT_WRITABLE
@@ -131,7 +132,7 @@ class CommitLogFlusher:
         forget = self._is_late
         if len(pieces) == 1 and not forget and self._commit_without_thread(pieces[0], end, timestamp):
             return
-        self._in_flight = self._context.jobs.start(lambda: flush_pieces(pieces, forget=forget))
+        self._in_flight = self._context.jobs.start(lambda: flush_pieces(pieces, forget=forget), FLUSHES)
         if self._in_flight is None:
             flush_pieces(pieces, forget=forget)
             self._flushed(end, timestamp)

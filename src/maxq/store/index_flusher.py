@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from maxq.runtime.blocking import CHECKPOINTS
 from maxq.store.index_file import IndexFile
 from maxq.store.index_service import IndexService
 from maxq.store.running_flags import INDEX_ERROR
@@ -35,7 +36,7 @@ class IndexFlusher:
             return
         # The executor may take two files in the wrong order, and the checkpoint speaks for all before it.
         files = [other for other in self._index.files if other.name < file.name] + [file]
-        future = self._context.jobs.start(lambda: _flush(files))
+        future = self._context.jobs.start(lambda: _flush(files), CHECKPOINTS)
         if future is not None:
             future.add_done_callback(lambda done: self._flushed(done, file))
             return
@@ -55,7 +56,7 @@ class IndexFlusher:
             self._failed(file, error)
             return
         self._advance(file)
-        syncing = self._context.jobs.start(self._checkpoint.sync)
+        syncing = self._context.jobs.start(self._checkpoint.sync, CHECKPOINTS)
         if syncing is not None:  # else the store is closing, and syncs it
             syncing.add_done_callback(lambda done: self._synced(done, file))
 

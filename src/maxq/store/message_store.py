@@ -14,6 +14,7 @@ from typing import TypeVarTuple
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message import MessageExt, decode_record
+from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock, Disk, SyncFailedError
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.dispatch import DispatchRequest
@@ -283,7 +284,7 @@ class MessageStore:
                 meanwhile.
         """
         try:
-            await self._context.jobs.run(work, *args)
+            await self._context.jobs.run(work, *args, threads=TOOLS)
         except SyncFailedError as error:
             self.commit_log.on_sync_failed(error)
             raise

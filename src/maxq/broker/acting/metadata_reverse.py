@@ -25,7 +25,7 @@ from maxq.errors import BrokerError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES, run_blocking
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class MetadataReverse:
         own = await run_blocking(self._files.delay_offsets)
         if own is not None and is_newer(_version_of(json_dialect.loads(own)), _version_of(json_dialect.loads(text))):
             return
-        if await run_blocking(self._files.write_delay_offsets, text):
+        if await TABLES.run(self._files.write_delay_offsets, text):
             log.info("took the delay offsets of slave %s", address)
 
     async def _take_timer_checkpoint(self, address: str) -> None:
@@ -104,7 +104,7 @@ class MetadataReverse:
         own = await run_blocking(self._files.timer_checkpoint) or TimerCheckpoint()
         if is_newer(own.data_version, theirs.data_version):
             return
-        if await run_blocking(self._files.write_timer_checkpoint, theirs):
+        if await TABLES.run(self._files.write_timer_checkpoint, theirs):
             log.info("took the timer checkpoint of slave %s", address)
 
 

@@ -15,7 +15,7 @@ from maxq.broker.periodic import PeriodicTasks
 from maxq.config.broker_config import BrokerConfig
 from maxq.errors import ConfigError
 from maxq.remoting.http_server import plain, slices
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.metrics import MetricsRegistry
 
@@ -52,7 +52,7 @@ class MetricsExport:
     async def shutdown(self) -> None:
         """What is being sent is given up."""
         if self._otlp is not None:
-            await run_blocking(self._otlp.shutdown)
+            await TOOLS.run(self._otlp.shutdown)
         await self._tasks.stop()
 
     def _exporter(self) -> Any:
@@ -79,7 +79,7 @@ class MetricsExport:
 
     async def _send(self) -> None:
         text = b"".join([piece async for piece in self._text()]).decode()
-        why_not = await run_blocking(self._otlp.export, text, self._clock.wall_ms())
+        why_not = await TOOLS.run(self._otlp.export, text, self._clock.wall_ms())
         fails = why_not is not None
         if fails != self._fails:
             target = self._broker.metrics_grpc_exporter_target

@@ -30,7 +30,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import AckMsg, PopCheckPoint
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
@@ -364,7 +364,7 @@ class PopService:
         unsaved, orders.unsaved = orders.unsaved, -1
         orders.table.is_dirty = False
         try:
-            await run_blocking(orders.table.persist)
+            await TABLES.run(orders.table.persist)
         except BaseException:  # told to end, too: nobody knows what became of the file
             orders.table.is_dirty = True
             orders.unsaved = unsaved if unsaved >= 0 else orders.unsaved

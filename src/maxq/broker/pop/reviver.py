@@ -7,7 +7,6 @@ Source:
     broker/processor/PopReviveService.java reviveRetry; broker-api.md §15.6, changes-5.5.md §6.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -28,6 +27,7 @@ from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
 from maxq.protocol.message import MessageExt, decode_record
 from maxq.protocol.pop_extra_info import normal_topic, retry_topic_v1, retry_topic_v2
+from maxq.runtime.blocking import COLD_READS
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus, PutMessageResult
@@ -129,7 +129,7 @@ class Reviver:
         if result.status is not GetMessageStatus.FOUND or result.next_begin_offset <= offset:
             return None
         if result.cold:
-            await asyncio.get_running_loop().run_in_executor(None, result.bring_in)
+            await COLD_READS.run(result.bring_in)
         return decode_record(result.buffers[0])
 
     def _copy(self, point: PopCheckPoint, message: MessageExt, topic: str) -> MessageExtBrokerInner:

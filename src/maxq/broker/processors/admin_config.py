@@ -26,7 +26,7 @@ from maxq.protocol.body.route import KVTable
 from maxq.protocol.header_fields import HeaderFields
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Clock, Disk
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class AdminConfigProcessor(RequestProcessor):
 
     async def _write_back(self, path: PurePath, changes: list[Change]) -> None:
         try:
-            await run_blocking(persist, self._disk, path, changes)
+            await TABLES.run(persist, self._disk, path, changes)
         except OSError as error:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,

@@ -24,7 +24,7 @@ from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 
@@ -50,13 +50,13 @@ class AdminTimerProcessor(RequestProcessor):
 
     async def get_all_delay_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """45."""
-        body = await run_blocking(self._files.delay_offsets)
+        body = await TOOLS.run(self._files.delay_offsets)
         return request.reply(body=body or DelayOffsetSerializeWrapper({}, self._version).encode())
 
     async def get_timer_check_point(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """60. 56 bytes, and MaxQ's own behind them."""
         self._refuse_without_wheel("The checkpoint is null")
-        checkpoint = await run_blocking(self._files.timer_checkpoint)
+        checkpoint = await TOOLS.run(self._files.timer_checkpoint)
         if checkpoint is None:
             now_ms = self._clock.wall_ms()
             end = self._store.max_offset(TIMER_TOPIC, 0)
@@ -66,7 +66,7 @@ class AdminTimerProcessor(RequestProcessor):
     async def get_timer_metrics(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """61."""
         self._refuse_without_wheel("The timer message store is null")
-        body = await run_blocking(self._files.timer_metrics)
+        body = await TOOLS.run(self._files.timer_metrics)
         if body is None:
             body = json_dialect.dumps({"dataVersion": self._version.to_json(), "timingCount": {}})
         return request.reply(body=body)

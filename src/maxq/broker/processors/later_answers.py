@@ -14,6 +14,7 @@ from maxq.codes import ResponseCode
 from maxq.errors import MaxQError
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection
+from maxq.runtime.blocking import COLD_READS
 from maxq.runtime.interfaces import Clock
 from maxq.store.store_results import GetMessageResult
 
@@ -116,7 +117,7 @@ class LaterAnswers:
         """Have what `result` points to in memory; the answer to `command` if the disk does not give it."""
         self._fast_failure.pulls.enter()
         try:
-            await asyncio.get_running_loop().run_in_executor(None, result.bring_in)
+            await COLD_READS.run(result.bring_in)
         except Exception as error:  # nobody else would answer
             log.exception("messages for %s could not be read from the disk", connection.remote_address)
             remark = f"the messages could not be read from the disk: {type(error).__name__}: {error}"

@@ -29,7 +29,7 @@ from maxq.broker.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES, run_blocking
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
@@ -290,7 +290,7 @@ class ScheduleMessageService:
             return
         self._written = text
         try:
-            await run_blocking(self._parts.files.write_delay_offsets, text)
+            await TABLES.run(self._parts.files.write_delay_offsets, text)
         except OSError as error:
             log.error("delayOffset.json cannot be written, it is tried again: %s", error)
             return

@@ -26,7 +26,7 @@ from maxq.broker.store_owner import StoreOwner
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
 from maxq.lazy_dataclass import dataclass
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -202,4 +202,4 @@ class RoleService:
         settings.broker = replace(settings.broker, broker_id=broker_id)
         parts.address.broker_id = broker_id
         parts.store.update_config(settings.store)
-        await run_blocking(parts.owner.record, role)
+        await TABLES.run(parts.owner.record, role)

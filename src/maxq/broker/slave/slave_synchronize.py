@@ -37,7 +37,7 @@ from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemoteProtocolError, RemotingConnectError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Clock
 from maxq.store.compaction.compaction_store import CompactionStore
 
@@ -364,7 +364,7 @@ class SlaveSynchronize:
         nobody would deliver it. The table from before is kept then; the log says what was delivered since."""
         text = await self._ask(self._api.delay_offsets(address))
         if text and await self._has_log(DelayOffsetSerializeWrapper.decode(text).physical_offset or 0):
-            await run_blocking(self._tables.files.write_delay_offsets, text)
+            await TABLES.run(self._tables.files.write_delay_offsets, text)
 
     async def _has_log(self, end: int) -> bool:
         for _ in range(_LOOKS):
@@ -376,8 +376,8 @@ class SlaveSynchronize:
     async def _sync_timer_metrics(self, address: str) -> None:
         text = await self._ask(self._api.timer_metrics(address))
         if text:
-            await run_blocking(self._tables.files.write_timer_metrics, text)
+            await TABLES.run(self._tables.files.write_timer_metrics, text)
 
     async def _sync_timer_check_point(self, address: str) -> None:
         checkpoint = await self._ask(self._api.timer_check_point(address))
-        await run_blocking(self._tables.files.write_timer_checkpoint, checkpoint)
+        await TABLES.run(self._tables.files.write_timer_checkpoint, checkpoint)

@@ -26,7 +26,7 @@ from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.protocol.message import decode_batch, decode_record
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.protocol.send_scanner_cy import SendScanner
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import COLD_READS
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
@@ -67,7 +67,7 @@ class StagedDelivery:
         if not found.buffers:
             return None
         if found.cold:
-            await run_blocking(found.bring_in)
+            await COLD_READS.run(found.bring_in)
         staged = read_staged(decode_record(found.buffers[0]))
         if staged is None or (staged.attempt, staged.sequence) != (piece.attempt, piece.sequence):
             return None  # a master that lost it has given its place to another

@@ -32,7 +32,7 @@ from maxq.protocol.message import decode_record
 from maxq.protocol.recall_handle import RecallHandle
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 from maxq.store.timer.roll_window import roll_window_ms
@@ -143,7 +143,7 @@ class TimerAdminProcessor(RequestProcessor):
             record = timer_record(message, message.physical_offset)
             if record is not None and record.unique_key == key and topic in ("", record.real_topic):
                 records.append(record)
-        positions = await run_blocking(_positions, self._service.timer.log, records)
+        positions = await TOOLS.run(_positions, self._service.timer.log, records)
         entries = listing.entries_at(positions, self._clock.wall_ms())
         in_wheel = {entry.unit.physical_offset for entry in entries}
         return entries + [

@@ -9,7 +9,7 @@ import logging
 from typing import Final, Protocol
 
 from maxq.config.settings import BrokerSettings
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import CHECKPOINTS
 from maxq.runtime.interfaces import Clock
 from maxq.store.final_mark import LogMark
 from maxq.store.message_store import MessageStore
@@ -86,7 +86,7 @@ class TimerCheckpoints:
             if (is_last or not self._is_idle(checkpoint)) and await self._may_write(
                 checkpoint, mark if dequeues else None
             ):
-                await run_blocking(self._write, checkpoint)
+                await CHECKPOINTS.run(self._write, checkpoint)
                 written = True
         except OSError as error:
             log.error("the timer's checkpoint cannot be written, it is tried again: %s", error)

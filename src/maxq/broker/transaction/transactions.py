@@ -27,7 +27,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
 from maxq.remoting.server import RemotingServer
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TABLES, run_blocking
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.message_store import MessageStore
 
@@ -111,4 +111,4 @@ class Transactions:
     async def shutdown(self) -> None:
         await self._tasks.stop()
         await self.checks.shutdown()
-        await run_blocking(self.metrics.persist)
+        await TABLES.run(self.metrics.persist)

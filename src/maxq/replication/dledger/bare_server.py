@@ -11,7 +11,7 @@ from maxq.remoting.client import split_address
 from maxq.replication.dledger.client_requests import ClientRequests
 from maxq.replication.dledger.config import DLedgerConfig
 from maxq.replication.dledger.dledger_server import DLedgerServer
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import end_threads, run_blocking
 from maxq.runtime.interfaces import Clock, Disk, Rng
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 
@@ -71,6 +71,7 @@ class BareServer:
             await self.member.shutdown()
             self.member = None
         await self.store.shutdown()
+        end_threads()
 
 
 def _ignore(service: str, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""TermWriter: makes terms and votes durable, in order, on the executor (S3).
+"""TermWriter: makes terms and votes durable, in order, on threads that nothing else uses (S3).
 
 A disk without room is no broken one: a member on it says nothing that a term not stored would have to hold for (the
 core keeps that back), takes no part in elections meanwhile, and goes on by itself when there is room again.
@@ -12,6 +12,7 @@ from typing import Final
 
 from maxq.errors import MaxQError
 from maxq.replication.raft.ledger import HardState
+from maxq.runtime.blocking import VOTES
 from maxq.store.disk_room import lacks_room
 from maxq.store.dledger.interfaces import LedgerStore, TermState
 
@@ -64,9 +65,7 @@ class TermWriter:
         is_told = False
         while True:
             try:
-                await asyncio.get_running_loop().run_in_executor(
-                    None, self._store.store_term, TermState(state.term, state.voted_for)
-                )
+                await VOTES.run(self._store.store_term, TermState(state.term, state.voted_for))
                 return True
             except OSError as error:
                 if not lacks_room(error):

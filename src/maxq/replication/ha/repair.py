@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import LogRangeNotServedError
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store import record_cy
 from maxq.store.damage import DamagedRange
@@ -125,7 +125,7 @@ class LogRepair:
         stop = min(end, start + _CHUNK)
         while start < end:
             data = await self._fetch(self._master_address(), start, stop)
-            good = await run_blocking(self._verified, data, start, end)
+            good = await TOOLS.run(self._verified, data, start, end)
             if good == 0:  # a record larger than that
                 stop = end
                 continue
@@ -213,7 +213,7 @@ class LogRepair:
         if end - start > _CHUNK:
             return f"its {end - start} bytes are more than the {_CHUNK} that a master takes back from a slave"
         data = await self._fetch(address, start, end)
-        if await run_blocking(self._verified, data, start, end) < len(data):
+        if await TOOLS.run(self._verified, data, start, end) < len(data):
             return f"the slave at {address} has no whole records there"
         file = self._store.commit_log.files.find(start)
         if file is None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.runtime.blocking import run_blocking
+from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock
 from maxq.store.damage import DamagedRange
 from maxq.store.file_check import FileCheck
@@ -135,9 +135,9 @@ class ScrubService:
     async def _step(self, check: FileCheck) -> DamagedRange | None:
         began_ms, position = self._clock.monotonic_ms(), check.position
         try:
-            damage = await run_blocking(check.step)
+            damage = await TOOLS.run(check.step)
         except OSError:
-            damage = await run_blocking(check.skip_unreadable)
+            damage = await TOOLS.run(check.skip_unreadable)
         size = check.position - position
         self.checked_bytes += size
         due_ms = size * 1000 // self._config().scrub_bytes_per_second

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from maxq.errors import StoreRefusedError
 from maxq.protocol.message import decode_record
+from maxq.runtime.blocking import TOOLS
 from maxq.store.commit_log import CommitLog
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.replacement import QueueFolders
@@ -170,7 +171,7 @@ class CompactionStore:
         if found is not None and segments:
             try:
                 async with self._lock:
-                    await self._context.jobs.run(_flush_all, segments)
+                    await self._context.jobs.run(_flush_all, segments, threads=TOOLS)
             except BaseException:  # a cancellation, too: nobody knows how far it came
                 found.give_back_unflushed(segments)
                 raise
@@ -296,7 +297,7 @@ class CompactionStore:
             if found is None or not closed:
                 return False
             began_ms, before = self._context.clock.monotonic_ms(), sum(segment.count for segment in closed)
-            found.begin(closed, await self._context.jobs.run(found.rewrite, closed))
+            found.begin(closed, await self._context.jobs.run(found.rewrite, closed, threads=TOOLS))
             after = await self._replace(found)
         self.compactions += 1
         log.info(
@@ -307,11 +308,11 @@ class CompactionStore:
 
     async def _replace(self, found: CompactionLog) -> int:
         """Bring a replacement that has begun to its end; how many messages the new segments have."""
-        fresh = await self._context.jobs.run(found.finish)
+        fresh = await self._context.jobs.run(found.finish, threads=TOOLS)
         position = found.take_over(fresh)
         self._positions[f"{found.folders.topic}_{found.folders.queue_id}"] = position
-        await self._context.jobs.run(self._write_positions)
-        await self._context.jobs.run(found.forget)
+        await self._context.jobs.run(self._write_positions, threads=TOOLS)
+        await self._context.jobs.run(found.forget, threads=TOOLS)
         return sum(segment.count for segment in fresh)
 
     def _write_positions(self) -> None:
@@ -335,9 +336,9 @@ class CompactionStore:
             gone = [self._logs.pop(key) for key in list(self._logs) if key[0] in doomed]
             for found in gone:
                 self._due_ms.pop((found.folders.topic, found.folders.queue_id), None)
-                await self._context.jobs.run(self._destroy, found)
+                await self._context.jobs.run(self._destroy, found, threads=TOOLS)
             if gone:
-                await self._context.jobs.run(self._write_positions)
+                await self._context.jobs.run(self._write_positions, threads=TOOLS)
             self._doomed -= doomed
 
     def _destroy(self, found: CompactionLog) -> None:

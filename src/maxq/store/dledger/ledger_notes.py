@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from maxq.errors import StoreFailedError
+from maxq.runtime.blocking import CHECKPOINTS
 from maxq.store.disk_room import lacks_room
 from maxq.store.dledger.entry_reader import EntryReader
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint, LedgerCheckpointFile
@@ -122,7 +123,7 @@ class LedgerNotes:
         job = self.job()
         if job is not None:
             try:
-                await self._context.jobs.run(job.work)
+                await self._context.jobs.run(job.work, threads=CHECKPOINTS)
             except OSError:
                 self._saved = None
                 raise
