@@ -41,6 +41,9 @@ class _Bytes:
     def write(self, position: int, data: memoryview) -> None:
         raise _read_only()
 
+    def write_again(self, start: int, end: int) -> None:
+        raise _read_only()
+
     def forget(self, start: int, end: int) -> None:
         pass
 
