@@ -4,7 +4,9 @@ Offsets of a stream are a dictionary of plain values, which Spark keeps as JSON 
 
     {"orders": {"broker-a": {"0": 1200, "1": 1187}}}        topic → broker → queue → next offset to read
 
-It holds every queue ever read, also those of brokers that are away, so a restart needs nothing else.
+It holds every queue ever read, also those of brokers that are away, so a restart needs nothing else. A topic that was
+deleted on a broker and made again has the entry "incarnation" beside that broker's queues: the number by which the
+broker tells topics of one name apart. Where it is 0, as of topics that were never deleted, it is left out.
 """
 
 import heapq
@@ -13,10 +15,12 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from maxq.errors import ConfigError
-from maxq.pipeline.options.read_options import offsets_table
+from maxq.pipeline.options.read_options import INCARNATION, offsets_table
 from maxq.protocol.message_queue import MessageQueue
 
 Offsets = dict[MessageQueue, int]
+#: (topic, broker) → which topic of this name it is; see above.
+Incarnations = dict[tuple[str, str], int]
 OffsetsJson = dict[str, dict[str, dict[str, int]]]
 
 #: Ranges of fewer rows share a task: starting one costs as much as reading some thousand rows.
@@ -36,12 +40,27 @@ class OffsetRange(NamedTuple):
         return max(0, self.last - self.first)
 
 
-def to_json(offsets: Mapping[MessageQueue, int]) -> OffsetsJson:
+def to_json(
+    offsets: Mapping[MessageQueue, int], incarnations: Mapping[tuple[str, str], int] | None = None
+) -> OffsetsJson:
     """Plain values in one order, so that equal offsets give equal text."""
     found: OffsetsJson = {}
     for queue in sorted(offsets):
         found.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    for (topic, broker), number in (incarnations or {}).items():
+        if number and broker in found.get(topic, {}):
+            found[topic][broker][INCARNATION] = number
     return found
+
+
+def incarnations_of(value: Mapping[str, Any]) -> Incarnations:
+    """What a stream's offsets say about them; those that are 0 are not there."""
+    return {
+        (topic, broker): queues[INCARNATION]
+        for topic, brokers in value.items()
+        for broker, queues in brokers.items()
+        if isinstance(queues, Mapping) and isinstance(queues.get(INCARNATION), int)
+    }
 
 
 def from_json(value: Mapping[str, Any]) -> Offsets:

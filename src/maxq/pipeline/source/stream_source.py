@@ -6,8 +6,10 @@ only kept connections and what was logged.
     a queue or broker is not there     its offset stays as it is; the stream goes on with the others, and with this one
                                        when it is back
     a queue appears                    it is read from its oldest message
-    a queue ends before its offset     the topic was made again or the master lost the end of its log: an error, or with
-                                       failOnDataLoss=false the queue is read from its start
+    its topic was deleted              an error, or with failOnDataLoss=false forgotten; if it was made again its queues
+                                       are read from their oldest message
+    a queue ends before its offset     the master lost the end of its log, or a Java broker's topic was made again: an
+                                       error, or with failOnDataLoss=false the queue is read from its start
 """
 
 import logging
@@ -17,7 +19,16 @@ from typing import Any, Final
 from maxq.errors import BrokerError, RemotingError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.records.losses import Losses
-from maxq.pipeline.source.offsets import Offsets, OffsetsJson, from_json, limit_rows, ranges_between, to_json
+from maxq.pipeline.source.offsets import (
+    Incarnations,
+    Offsets,
+    OffsetsJson,
+    from_json,
+    incarnations_of,
+    limit_rows,
+    ranges_between,
+    to_json,
+)
 from maxq.pipeline.source.positions import (
     ask_until_answered,
     check_named,
@@ -29,6 +40,7 @@ from maxq.pipeline.source.positions import (
 )
 from maxq.pipeline.source.scan import ScanPartition, partitions
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, Seen, WireClient
+from maxq.protocol.body.static_topic import MOCK_BROKER_PREFIX
 from maxq.protocol.message_queue import MessageQueue
 
 log: Final = logging.getLogger(__name__)
@@ -61,10 +73,11 @@ class TopicStream:
         starting, selection = self._options.starting, self._options.selection
         queues = selected_queues(self._client, selection)
         check_named(starting, selection, queues, "startingOffsets", self._losses)
+        ends = ask_until_answered(self._client, self._client.max_offsets, queues)
         offsets = resolve(self._client, starting, queues, "startingOffsets", self._losses)
         self._losses.tell()
         self._committed = dict(offsets)  # nothing was processed yet, so the group is told nothing
-        return to_json(offsets)
+        return to_json(offsets, _incarnations(ends))
 
     def prepare_for_available_now(self) -> None:
         """What is there now is what this query reads.
@@ -84,11 +97,16 @@ class TopicStream:
             limited: as far as the options allow per trigger; else everything.
 
         Raises:
-            DataLossError: a queue ends before its offset in `start`, and that is to be an error.
+            DataLossError: a queue ends before its offset in `start`, or its topic was deleted, perhaps made again, and
+                that is to be an error.
         """
         self.commit(start)  # Spark says that a trigger is done when it begins the next: not after the last of a query
-        begun = from_json(start)
-        seen = self._ask_ends(begun) if self._target is None else self._target
+        before = from_json(start)
+        seen = self._ask_ends(before) if self._target is None else self._target
+        if self._target is not None:
+            self._tell_away(dict.fromkeys(before.keys() - seen.keys(), "it was in no route when the query began"))
+        begun = self._of_topics_that_are_there(before, incarnations_of(start), seen)
+        incarnations = incarnations_of(start) | _incarnations(seen)
         first = dict(begun) | self._lows(queue for queue in seen if queue not in begun)
         ends = dict(begun)
         for queue, one in seen.items():
@@ -99,11 +117,31 @@ class TopicStream:
         self._losses.tell()
         if limited:
             if self._waits_for_more(sum(ends[queue] - first[queue] for queue in ends)):
-                return to_json(begun)
+                return to_json(begun, incarnations)
             ends = self._limited(first, ends)
         if any(ends[queue] != first[queue] for queue in ends):
             self._last_trigger_ms = self._client.clock.monotonic_ms()
-        return to_json(ends)
+        return to_json(ends, incarnations)
+
+    def _of_topics_that_are_there(
+        self, before: Offsets, incarnations: Incarnations, seen: Mapping[MessageQueue, Seen]
+    ) -> Offsets:
+        """Offsets of a stream but for those of topics that were deleted, be they made again or not: their queues are
+        read from the new beginning, if there is one."""
+        now = _incarnations(seen)
+        left: Offsets = {}
+        for queue, offset in sorted(before.items()):
+            key = queue.topic, queue.broker_name
+            available = (0, seen[queue].offset) if queue in seen else None
+            if key in now and now[key] != incarnations.get(key, 0):
+                reason = "the topic was deleted and made again; what was not read of the deleted one is gone"
+            elif queue not in seen and self._client.was_deleted(*key):
+                reason = "the topic was deleted; what was not read of it is gone"
+            else:
+                left[queue] = offset
+                continue
+            self._losses.offsets(queue_name(queue), offset, None, available, reason)
+        return left
 
     def _ask_ends(self, begun: Offsets) -> dict[MessageQueue, Seen]:
         """The ends of the queues that are there; of none while no name server ever answered."""
@@ -190,6 +228,9 @@ class TopicStream:
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ScanPartition]:
         """What the tasks of a trigger read. The same for the same offsets."""
         begun, ends = from_json(start), from_json(end)
+        then, now = incarnations_of(start), incarnations_of(end)
+        keys = {queue: (queue.topic, queue.broker_name) for queue in begun}
+        begun = {queue: offset for queue, offset in begun.items() if then.get(keys[queue]) == now.get(keys[queue])}
         new = [queue for queue in ends if queue not in begun and ends[queue] > 0]
         if new:
             lows = ask_until_answered(self._client, self._client.min_offsets, new)
@@ -223,3 +264,12 @@ class TopicStream:
     def stop(self) -> None:
         """The query ended."""
         self._client.close()
+
+
+def _incarnations(seen: Mapping[MessageQueue, Seen]) -> Incarnations:
+    """What masters say. A static topic's queues, which are of several brokers, have none."""
+    return {
+        (queue.topic, queue.broker_name): one.incarnation
+        for queue, one in seen.items()
+        if one.is_master and not queue.broker_name.startswith(MOCK_BROKER_PREFIX)
+    }

@@ -80,10 +80,15 @@ _Candidates = tuple[Ask, list[tuple[str, bool]]]
 
 
 class Seen(NamedTuple):
-    """An offset, and whether the master told it."""
+    """An offset, and whether the master told it.
+
+    Attributes:
+        incarnation: a number that changes when the topic is deleted on the broker; 0: it never was, or is Java's.
+    """
 
     offset: int
     is_master: bool
+    incarnation: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,7 @@ class WireClient:
         self._silent: dict[str, int] = {}  # the same, of those that cost a timeout
         self._routes: dict[str, tuple[int, TopicRoute | None]] = {}
         self._topics: tuple[int, list[str]] | None = None
+        self._deleted: dict[tuple[str, str], tuple[int, bool]] = {}  # topic, broker → when it was asked, and the answer
         self._attributes: dict[str, Mapping[str, str] | None] = {}  # of topics, see _attributes_of
 
     def __enter__(self) -> Self:
@@ -408,9 +414,8 @@ class WireClient:
         found: dict[MessageQueue, Seen] = {}
         for queue, command, is_master in answers:
             if command.code == ResponseCode.SUCCESS:
-                found[queue] = Seen(
-                    max(0, int(command.ext.get("offset", "0"))), is_master
-                )  # -1: nothing was ever there
+                offset = max(0, int(command.ext.get("offset", "0")))  # -1: nothing was ever there
+                found[queue] = Seen(offset, is_master, int(command.ext.get("incarnation", "0")))
             else:
                 failed[queue] = BrokerError(command.code, command.remark)
         return found, failed
@@ -461,6 +466,26 @@ class WireClient:
         a record has several, nor of delayed messages, whose queue has times in the place of tags."""
         attributes = None if queue.topic == _DELAYED else self._attributes_of(queue)
         return attributes is not None and attributes.get("queue.type") != "BatchCQ"
+
+    def was_deleted(self, topic: str, broker_name: str) -> bool:
+        """Does the master of a broker group, of which no route of the topic tells, say that it has no such topic?"""
+        now_ms = self.clock.monotonic_ms()
+        asked_ms, found = self._deleted.get((topic, broker_name), (_LONG_AGO, False))
+        if now_ms - asked_ms >= self._route_age_ms:
+            found = self._has_no_topic(topic, broker_name)
+            self._deleted[topic, broker_name] = now_ms, found
+        return found
+
+    def _has_no_topic(self, topic: str, broker_name: str) -> bool:
+        try:
+            data = self.cluster_info().broker_addr_table.get(broker_name)
+            address = None if data is None else data.broker_addrs.get(MASTER_ID)
+            if address is None or self._silent.get(address, 0) > self.clock.monotonic_ms():
+                return False
+            answer = self.ask(address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic, "lo": "true"})
+        except (RemotingError, RemoteProtocolError, BrokerError):
+            return False
+        return answer.code == ResponseCode.TOPIC_NOT_EXIST
 
     def _attributes_of(self, queue: MessageQueue) -> Mapping[str, str] | None:
         """Those of the topic, empty at brokers of before 5.0, which have none; None: no broker says."""

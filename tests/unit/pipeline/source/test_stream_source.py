@@ -153,25 +153,74 @@ def test_queues_that_vanish_keep_their_offsets_until_they_are_back(server: Stand
     assert again.offset == {topic: {"broker-a": {"0": 7, "1": 4, "2": 6}}}
 
 
-def test_a_topic_made_again_is_an_error_or_read_from_its_start(
-    server: Standalone, make, fill: Fill, admin: Admin, caplog: pytest.LogCaptureFixture
+HOW = ["live", "restarted", "available now"]
+
+
+def go_on(server: Standalone, query: Query, how: str, topic: str, **more: str) -> Query:
+    """The same query, or one that was started again."""
+    if how == "live":
+        return query
+    again = Query(server, query.offset, subscribe=topic, **more)
+    if how == "available now":
+        again.stream.prepare_for_available_now()
+    return again
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_topic_that_was_deleted_is_an_error_or_forgotten(
+    server: Standalone, make, fill: Fill, admin: Admin, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:  # type: ignore[no-untyped-def]
-    topic = make("Again", 1)
+    topic = make("Deleted-" + how.replace(" ", "-"), 1)
     fill(topic, 0, 20)
     strict, lenient = Query(server, subscribe=topic), Query(server, subscribe=topic, failOnDataLoss="false")
     for query in (strict, lenient):
         assert query.trigger() == rows(0, 0, 20)
+    fill(topic, 0, 5, first=20)
     admin.topics.delete(topic, "DefaultCluster")
-    for query in (strict, lenient):
-        assert query.trigger() == []
-        assert query.offset == {topic: {"broker-a": {"0": 20}}}
+    with pytest.raises(DataLossError, match=rf"queue {topic}/broker-a/0: wanted offset 20: the topic was deleted; "):
+        go_on(server, strict, how, topic).trigger()
+    lenient = go_on(server, lenient, how, topic, failOnDataLoss="false")
+    assert (lenient.trigger(), lenient.offset) == ([], {})
+    assert "the topic was deleted; what was not read of it is gone" in caplog.text
     make(topic, 1)
-    fill(topic, 0, 7)
-    with pytest.raises(DataLossError, match="queue Again/broker-a/0: wanted offset 20, available are 0 to 7"):
-        strict.trigger()
-    assert lenient.trigger() == rows(0, 0, 7)
+    fill(topic, 0, 3)
+    if how != "available now":  # what that reads was fixed when it began
+        assert lenient.trigger() == rows(0, 0, 3)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("count", [7, 30])
+def test_a_topic_made_again_is_an_error_or_read_from_its_start(
+    server: Standalone, make, fill: Fill, admin: Admin, caplog: pytest.LogCaptureFixture, how: str, count: int
+) -> None:  # type: ignore[no-untyped-def]
+    """With fewer messages than were read of the deleted one, and with more."""
+    topic = make(f"Again-{count}-{how.replace(' ', '-')}", 2)
+    for queue in range(2):
+        fill(topic, queue, 20)
+    strict, lenient = Query(server, subscribe=topic), Query(server, subscribe=topic, failOnDataLoss="false")
+    for query in (strict, lenient):
+        assert query.trigger() == rows(0, 0, 20) + rows(1, 0, 20)
+    admin.topics.delete(topic, "DefaultCluster")
+    make(topic, 1)
+    fill(topic, 0, count)
+    match = rf"queue {topic}/broker-a/0: wanted offset 20, available are 0 to {count} .*deleted and made again"
+    with pytest.raises(DataLossError, match=match):
+        go_on(server, strict, how, topic).trigger()
+    lenient = go_on(server, lenient, how, topic, failOnDataLoss="false")
+    assert lenient.trigger() == rows(0, 0, count)
     assert lenient.trigger() == []
     assert "made again" in caplog.text
+    offsets = lenient.offset[topic]["broker-a"]
+    assert offsets == {"0": count, "incarnation": offsets["incarnation"]} and offsets["incarnation"] > 0
+    again = Query(server, lenient.offset, subscribe=topic)  # the checkpoint knows which topic it is of
+    fill(topic, 0, 2, first=count)
+    assert again.trigger() == rows(0, count, count + 2)
+
+
+def test_offsets_of_before_know_no_incarnation_and_are_loaded(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
+    topic = make("Before", 1)
+    fill(topic, 0, 5)
+    assert Query(server, {topic: {"broker-a": {"0": 3}}}, subscribe=topic).trigger() == rows(0, 3, 5)
 
 
 def test_a_broker_that_is_away_keeps_its_offsets(make, fill: Fill, tmp_path) -> None:  # type: ignore[no-untyped-def]
