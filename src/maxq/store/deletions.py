@@ -18,10 +18,11 @@ from the file but learned from the log again. A Java broker ignores both the rec
 import json
 import logging
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Final
 
 from maxq.protocol.message import MessageExt
-from maxq.store.store_context import StoreContext
+from maxq.runtime.interfaces import Disk
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 DELETED_TOPIC: Final = "rmq_sys_maxq_deleted"
 #: Most names in one record.
 MOST_NAMES: Final = 10_000
+FILE_NAME: Final = "deletions.json"
 _VERSION = 1
 #: Topics that the table remembers; of more, those that were deleted longest ago are forgotten.
 _MOST_ROWS = 100_000
@@ -51,6 +53,20 @@ def deleted_names(message: MessageExt) -> list[str]:
     return names
 
 
+def decode_table(data: bytes) -> dict[str, int]:
+    """Incarnation by topic, in the order of the log: the content of `deletions.json`.
+
+    Raises:
+        ValueError: it is none, or of a later version.
+    """
+    found = json.loads(data)
+    if not isinstance(found, dict) or found.get("version") != _VERSION or not isinstance(found.get("topics"), dict):
+        raise ValueError(f"this is no table of deleted topics of version {_VERSION}")
+    if not all(isinstance(at, int) for at in found["topics"].values()):
+        raise ValueError("a deleted topic has no physical offset")
+    return dict(sorted(found["topics"].items(), key=lambda row: row[1]))
+
+
 class Deletions:
     """The table of one store.
 
@@ -58,9 +74,9 @@ class Deletions:
         path: of its file.
     """
 
-    def __init__(self, context: StoreContext) -> None:
-        self._disk = context.disk
-        self.path = context.root / "deletions.json"
+    def __init__(self, disk: Disk, root: PurePath) -> None:
+        self._disk = disk
+        self.path = root / FILE_NAME
         self._rows: dict[str, int] = {}  # in the order of the log
         self._doubtful: dict[str, int] = {}  # what the file says of the log that is replayed just now
         self._saved: dict[str, int] | None = {}
@@ -112,14 +128,10 @@ class Deletions:
             return None
         self._saved = None
         try:
-            found = json.loads(self._disk.read(self.path))
-            if found["version"] != _VERSION:
-                return f"{self.path} is of version {found['version']}, not {_VERSION}: the log tells what was deleted"
-            rows = sorted(((str(topic), int(at)) for topic, at in found["topics"].items()), key=lambda row: row[1])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            return f"{self.path} cannot be read ({error!r}): the log tells what was deleted"
-        self._rows = dict(rows)
-        self._saved = dict(rows)
+            self._rows = decode_table(self._disk.read(self.path))
+        except ValueError as error:
+            return f"{self.path} cannot be read: {error}; the log tells what was deleted"
+        self._saved = dict(self._rows)
         return None
 
     def save(self, rows: dict[str, int]) -> None:

@@ -48,6 +48,7 @@ class MessageStore:
         topics: topic bytes → TopicTail, as the compiled send path looks it up.
         flags: why the store may not be written, if so.
         seals: ranges of the log where a start, of this store or of its master's, has put a filler.
+        deletions: where in the log topics were deleted.
         stats: counters for GET_BROKER_RUNTIME_INFO.
         ledger: with enableDLegerCommitLog, this member's log, for whoever drives it (LedgerStore); None without.
         hot_reader: reads what is in memory without an object a message.
@@ -82,6 +83,7 @@ class MessageStore:
         self.dispatch = parts.dispatch
         self.compaction = parts.compaction
         self.seals = parts.seals
+        self.deletions = parts.deletions
         self.flusher = parts.flusher
         self.queue_flusher = parts.queue_flusher
         self.reader = parts.reader
@@ -271,7 +273,9 @@ class MessageStore:
             How many queue units were written.
         """
         dispatcher = self.dispatch.dispatcher
-        written = restore_places(self.commit_log, self.queues, dispatcher.delay_table, physical_offset, size)
+        written = restore_places(
+            self.commit_log, self.queues, self.deletions, dispatcher.delay_table, physical_offset, size
+        )
         if self.config.message_index_enable and physical_offset + size <= dispatcher.dispatched_offset:
             restore_keys(self.commit_log, self.index, dispatcher.index_tags, physical_offset, size)
         return written
@@ -460,15 +464,15 @@ class MessageStore:
     def incarnation(self, topic: str) -> int:
         """Which topic of this name it is: a number that changes when the topic is deleted, and stays with whatever has
         a copy of this log (deletions.py). 0: it was never deleted, or not since Java wrote the store."""
-        return self._parts.deletions.at(topic)
+        return self.deletions.at(topic)
 
     def is_gone(self, topic: str, physical_offset: int) -> bool:
         """Was the topic deleted after the record at `physical_offset` was stored?"""
-        return self._parts.deletions.is_gone(topic, physical_offset)
+        return self.deletions.is_gone(topic, physical_offset)
 
     def deletions_since(self, physical_offset: int) -> dict[str, int]:
         """Topics that were deleted behind `physical_offset`, with their incarnations, in the order of the log."""
-        return {topic: at for topic, at in self._parts.deletions.rows().items() if at > physical_offset}
+        return {topic: at for topic, at in self.deletions.rows().items() if at > physical_offset}
 
     def set_deletion_listener(self, listener: Callable[[list[str], int], None]) -> None:
         """`listener(topics, incarnation)` is called when topics were deleted, on whatever has a copy of the log, with

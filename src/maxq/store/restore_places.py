@@ -19,6 +19,7 @@ from maxq.protocol.message_const import (
 from maxq.store.commit_log import BLANK_MAGIC, MESSAGE_MAGICS, CommitLog
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.damage_names import DAMAGED_PROPERTY
+from maxq.store.deletions import Deletions
 from maxq.store.dispatch import index_keys
 from maxq.store.index_service import IndexService
 from maxq.store.tails_cy import jhash
@@ -32,10 +33,16 @@ _NOT_IN_QUEUES = (0x4, 0xC)  # prepared, rolled back
 
 
 def restore_places(
-    commit_log: CommitLog, queues: ConsumeQueueStore, delays_ms: list[int], physical_offset: int, size: int
+    commit_log: CommitLog,
+    queues: ConsumeQueueStore,
+    deletions: Deletions,
+    delays_ms: list[int],
+    physical_offset: int,
+    size: int,
 ) -> int:
     """Write the units of the records in [physical_offset, physical_offset + size) where placeholders are, or where
-    their queue ends: no message behind them has made a place for them yet.
+    their queue ends: no message behind them has made a place for them yet. Topics that were deleted since have no place
+    for them.
 
     Args:
         delays_ms: of delay level 1, 2, …
@@ -51,7 +58,7 @@ def restore_places(
         message = decode_record(record)
         unit = (physical_offset, len(record), _tags_code(message, delays_ms))
         for topic, queue_id, queue_offset in _places(message):
-            if queues.topic_tail(topic).batch:
+            if queues.topic_tail(topic).batch or deletions.is_gone(topic, physical_offset):
                 continue
             queue = queues.open(topic, queue_id)
             known = queue.unit(queue_offset)
@@ -91,7 +98,7 @@ def restore_keys(commit_log: CommitLog, index: IndexService, tags_too: bool, phy
         physical_offset += len(record)
 
 
-def why_not_restored(queues: ConsumeQueueStore, physical_offset: int, data: bytes) -> str:
+def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_offset: int, data: bytes) -> str:
     """May a master put these records, which its start had sealed, back to `physical_offset`? Only if their places are
     still free: what was given to another message since is that one's.
 
@@ -107,6 +114,8 @@ def why_not_restored(queues: ConsumeQueueStore, physical_offset: int, data: byte
         size = int.from_bytes(data[position : position + 4], "big")
         message = decode_record(memoryview(data)[position : position + size])
         for topic, queue_id, queue_offset in _places(message):
+            if deletions.is_gone(topic, physical_offset + position):
+                continue
             if queues.topic_tail(topic).batch:
                 return f"{topic} is a topic of batches, whose places are not kept"
             queue = queues.open(topic, queue_id)

@@ -63,7 +63,7 @@ class StoreParts:
         self.checkpoint = StoreCheckpoint(context)
         self.index = IndexService(context, self._on_index_full, populate_ahead)
         self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self.services.failed)
-        self.deletions = Deletions(context)
+        self.deletions = Deletions(context.disk, context.root)
         self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index, self.deletions)
         self.compaction = CompactionStore(context, self.commit_log, self.queues, self.deletions)
         self.inventory_file = InventoryFile(context)

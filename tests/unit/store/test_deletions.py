@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from maxq.protocol.message import decode_record, decode_records
+from maxq.runtime.system import SystemDisk
 from maxq.store.deletions import DELETED_TOPIC
 from maxq.store.message_store import MessageStore
 from maxq.store.record_cy import crc31
 from maxq.store.store_results import PutMessageStatus
+from maxq.store.tools.check import StoreCheck
+from maxq.store.tools.recover import recover
+from maxq.store.tools.store_files import StoreFiles
 from tests.unit.store import naive
 from tests.unit.store.stores import TestClock, delete_topics, message, new_store, opened, small_config
 
@@ -53,6 +57,10 @@ def killed(root: Path, **changes: Any) -> MessageStore:
 def log_bytes(root: Path) -> bytes:
     """Of the first file, which holds all that these tests store before they look."""
     return (root / "commitlog" / f"{0:020d}").read_bytes()
+
+
+def files_of(root: Path) -> StoreFiles:
+    return StoreFiles(SystemDisk(), root, hash_slots=100, index_entries=200)
 
 
 def without_witnesses(root: Path) -> None:
@@ -101,6 +109,25 @@ async def test_a_deleted_topic_stays_deleted_after_a_kill_and_the_log_stays_as_i
     assert again.incarnation("Other") == 0
     again.close()
     store.close()
+
+
+@pytest.mark.parametrize("log_only", [False, True], ids=["as-it-was", "recover-rebuild"])
+async def test_the_check_knows_what_was_deleted_and_finds_what_is_back(tmp_path: Path, *, log_only: bool) -> None:
+    store = opened(small_config(tmp_path))
+    send(store, "T", *old(), KEYS="k")
+    send(store, "Gone", *old())
+    send(store, "Other", *old())
+    await delete_topics(store, "T", "Gone")
+    send(store, "T", "a", "b", KEYS="k")
+    old_unit = struct.pack(">qiq", 0, store.commit_log.record_size(0), 0)
+    store.close()
+    if log_only:
+        recover(files_of(tmp_path), TestClock(), rebuild=True)
+    assert StoreCheck(files_of(tmp_path)).run().faults == []
+    queue = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
+    queue.write_bytes(old_unit + queue.read_bytes()[20:])
+    assert [fault for fault in StoreCheck(files_of(tmp_path)).run().faults if "T/0" in fault.file]
+
 
 
 async def test_a_clean_restart_keeps_it_deleted_and_numbers_the_new_topic_from_0(tmp_path: Path) -> None:

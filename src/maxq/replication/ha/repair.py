@@ -222,7 +222,7 @@ class LogRepair:
         if own is not None and own == data:
             return f"the slave at {address} has it no more than this master"
         # from here to the flush without a pause: nobody may be given a place meanwhile
-        refusal = why_not_restored(self._store.queues, start, data)
+        refusal = why_not_restored(self._store.queues, self._store.deletions, start, data)
         if refusal:
             self._lost_places[start] = refusal
             return refusal

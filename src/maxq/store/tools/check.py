@@ -7,15 +7,17 @@ from typing import Any
 
 from maxq.errors import MaxQError
 from maxq.protocol import json_dialect
+from maxq.protocol.message import decode_record
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store import record_cy as rc
+from maxq.store.deletions import deleted_names
 from maxq.store.tools.check_index import IndexCheck
 from maxq.store.tools.check_ledger import LedgerCheck
 from maxq.store.tools.check_queues import QueueCheck
 from maxq.store.tools.delay_levels import delay_levels_ms
 from maxq.store.tools.expectation import Expectation, expectation_of
 from maxq.store.tools.log_walk import Batch, LogWalk, Progress, no_progress
-from maxq.store.tools.message_json import is_filler
+from maxq.store.tools.message_json import is_deletion, is_filler
 from maxq.store.tools.store_files import Fault, StoreFiles
 
 _CHECKPOINT = struct.Struct(">qqqqqqI")  # the CRC is MaxQ's own
@@ -104,6 +106,10 @@ class StoreCheck:
                 row = batch.rows[start : start + rc.SCAN_WIDTH]
                 if is_filler(batch.view, row):
                     self._note_filler(batch, row)
+                    continue
+                if is_deletion(batch.view, row):
+                    record = batch.view[row[rc.C_POSITION] : row[rc.C_POSITION] + row[rc.C_SIZE]]
+                    queues.delete(deleted_names(decode_record(record)), row[rc.C_PHYSICAL_OFFSET])
                     continue
                 expected = expectation_of(batch.view, row, self._levels)
                 queues.expect(expected)

@@ -1,7 +1,7 @@
 """ConsumeQueues and BatchConsumeQueues against the log, both ways: every message has its unit, every unit a message."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -103,18 +103,34 @@ class QueueCheck:
         self._queues = {key: self._new_queue(key) for key in files.queues}
         self._missing_folders: dict[tuple[str, int], _Missing] = {}
         self._open: OrderedDict[int, UnitFiles] = OrderedDict()
+        self._deleted = files.deletions()  # topic → physical offset of the record that deletes it
         self._confirmed_end = 0  # physical offset behind the last record that has its unit
         self._batches: dict[tuple[str, int], dict[int, Expectation]] = {}
 
     def expect(self, expected: Expectation) -> None:
         """The next record of the log."""
         units = expected.units
+        if self._deleted:
+            units = tuple(
+                unit for unit in units if expected.physical_offset >= self._deleted.get(unit.topic, 0)
+            )
         if units and (expected.batch_size or units[0].topic in self._topics.batch):
             key = (units[0].topic, units[0].queue_id)
             self._batches.setdefault(key, {})[expected.physical_offset] = expected
             units = units[1:]
         for unit in units:
             self._expect_unit(unit, expected)
+
+    def delete(self, topics: Collection[str], physical_offset: int) -> None:
+        """The record at `physical_offset` deletes these topics: what the log said of their queues is void."""
+        for topic in topics:
+            self._deleted[topic] = max(physical_offset, self._deleted.get(topic, 0))
+        for key in [key for key in self._queues if key[0] in topics]:
+            queue = self._queues[key]
+            self._queues[key] = _Queue(queue.files, queue.ext)
+        for table in (self._missing_folders, self._batches):
+            for key in [key for key in table if key[0] in topics]:
+                del table[key]
 
     def finish(self) -> None:
         """The log is at its end: look at what it did not confirm."""
@@ -288,7 +304,7 @@ class QueueCheck:
     def _may_stand(self, key: tuple[str, int], index: int, unit: Unit, leading: bool) -> bool:
         if unit.tags_code == DAMAGED_TAGS_CODE or (unit.is_pre_blank and leading):
             return True
-        if not unit.is_good:
+        if not unit.is_good or unit.physical_offset < self._deleted.get(key[0], 0):
             return False
         if unit.physical_offset < self._log_start or self._is_damaged(unit.physical_offset):
             return True
@@ -328,7 +344,9 @@ class QueueCheck:
         for position, unit in queue.units():
             record = expected.pop(unit.physical_offset, None)
             if record is None:
-                if unit.physical_offset >= self._log_start and self._expectation_at(unit.physical_offset) is None:
+                is_gone = unit.physical_offset < self._deleted.get(key[0], 0)
+                is_in_log = unit.physical_offset >= self._log_start
+                if is_gone or (is_in_log and self._expectation_at(unit.physical_offset) is None):
                     what = f"unit says {_words(Unit(*unit[:3]))}: no batch of this queue starts there"
                     self._batch_fault(key, queue, position, what)
                 continue

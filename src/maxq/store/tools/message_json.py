@@ -11,6 +11,7 @@ from maxq.protocol.message_properties import decode_properties
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.store import record_cy as rc
 from maxq.store.damage_names import DAMAGED_PROPERTY
+from maxq.store.deletions import DELETED_TOPIC
 from maxq.store.tools.log_walk import Batch
 
 _ROLLBACK: Final = 0xC
@@ -30,6 +31,11 @@ def is_filler(view: memoryview, row: Any) -> bool:
     if row[rc.C_SYS_FLAG] & _ROLLBACK != _ROLLBACK:
         return False
     return row[rc.C_TOPIC_SIZE] == 0 or DAMAGED_PROPERTY in properties_of(view, row)
+
+
+def is_deletion(view: memoryview, row: Any) -> bool:
+    """Is this record one that deletes topics (store/deletions.py)?"""
+    return row[rc.C_SYS_FLAG] & _ROLLBACK == _ROLLBACK and topic_of(view, row) == DELETED_TOPIC
 
 
 def _message(view: memoryview, row: Any) -> dict[str, Any]:

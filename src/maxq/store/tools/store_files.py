@@ -4,6 +4,7 @@ A directory tells nothing about the settings of its broker, so sizes are read fr
 (from a broker.conf, if there is one at hand) says what cannot be seen.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from typing import Final
 from maxq.config.properties import parse_properties
 from maxq.errors import ConfigError
 from maxq.runtime.interfaces import Disk, FileInfo
+from maxq.store.deletions import FILE_NAME, decode_table
 from maxq.store.seal_ranges import SEALS_FILE, decode_ranges
 
 #: messageDelayLevel of an untouched broker.
@@ -160,6 +162,14 @@ class StoreFiles:
         own = {(int(entry.name), int(entry.name) + entry.size) for entry in entries}
         path = self.root / SEALS_FILE
         return sorted(own | (decode_ranges(self.disk.read(path)) if self.disk.exists(path) else set()))
+
+    def deletions(self) -> dict[str, int]:
+        """Topic → physical offset of the record that deleted it last, as far as the file knows; empty if it cannot be
+        read: the log tells it, too."""
+        path = self.root / FILE_NAME
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return decode_table(self.disk.read(path))
+        return {}
 
     def log_file_at(self, physical_offset: int) -> DataFile | None:
         """The file that holds this place."""
