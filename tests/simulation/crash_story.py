@@ -7,6 +7,7 @@ The rules that hold after every start, whatever happened before:
   an implementation of its own, finds nothing wrong);
 * queues and index equal a rebuild from nothing but the log;
 * through the store's own reads every message is seen, once, in its queue; durable ones are found by key;
+* a topic that was deleted stays deleted: what is shown of it was sent later, and its queue offsets begin at 0;
 * a settings file holds a version that was written, not older than the last write that returned;
 * the store starts, or says which file is wrong and what to do.
 """
@@ -25,10 +26,11 @@ from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.bit_flips import Flip, flip_some_bit
-from tests.simulation.ledger import Ledger
+from tests.simulation.ledger import Deleted, Ledger
 from tests.simulation.store_world import (
     ROOT,
     check,
+    deletions_on_disk,
     made_of_the_log,
     messages_on_disk,
     new_store,
@@ -158,6 +160,7 @@ class CrashStory:
             if flip.loosens or not named:
                 self._settle_for(on_disk)
                 return False
+        self._verify_deletions(store)
         if not self._verify_ledger(store, on_disk):
             self.marks.add("survivor with torn properties")
             return False
@@ -187,6 +190,25 @@ class CrashStory:
                 sent.durable = True  # it survived a start, so it is in the log for good
         return not mangled
 
+    def _verify_deletions(self, store: MessageStore) -> None:
+        """A durable deletion is known, one that is not in the log is not."""
+        in_log, low = deletions_on_disk(self.disk), store.min_physical_offset
+        for row in list(self.ledger.deletions):
+            known = store.incarnation(row.topic)
+            if row.durable:
+                assert known >= row.physical_offset, f"forgotten: {row}, {known} is known"
+                assert row.physical_offset < low or in_log.get(row.topic, -1) >= row.physical_offset, f"lost: {row}"
+            elif known < row.physical_offset:
+                self.ledger.deletions.remove(row)  # its place may be given again
+            else:
+                row.durable = True
+        for topic, at in in_log.items():
+            if not any(row.topic == topic and row.physical_offset == at for row in self.ledger.deletions):
+                self.ledger.deletions.append(Deleted(topic, at, at, durable=True))  # the power went within the call
+        for topic in TOPICS:
+            last = max((row.physical_offset for row in self.ledger.deletions if row.topic == topic), default=0)
+            assert store.incarnation(topic) == last, f"{topic} was deleted at {last}, the store says otherwise"
+
     def _verify_check(self) -> None:
         found = check(self.disk)
         assert not found.faults, "\n".join(["the offline check finds:", *found.lines()])
@@ -197,6 +219,8 @@ class CrashStory:
         """Reading a queue from its first to its last offset gives the log's messages of that queue, in order."""
         wanted: dict[tuple[object, object], list[int]] = {}
         for at in sorted(on_disk):
+            if store.is_gone(str(on_disk[at]["topic"]), at):
+                continue
             wanted.setdefault((on_disk[at]["topic"], on_disk[at]["queueId"]), []).append(at)
         for topic in TOPICS:
             for queue_id in range(QUEUES):
@@ -208,10 +232,11 @@ class CrashStory:
     def _verify_keys(self, store: MessageStore) -> None:
         durable = self.ledger.durable()
         for sent in [self.rng.choice(durable) for _ in range(5)] if durable else []:
+            is_gone = store.is_gone(sent.topic, sent.physical_offset)
             for key in (sent.key, f"U{sent.key}"):
                 result = store.query_message(sent.topic, key, 64, 0, 1 << 60)
                 places = [message.physical_offset for buffer in result.buffers for message in decode_records(buffer)]
-                assert sent.physical_offset in places, f"{sent} is not found by its key {key}: {places}"
+                assert (sent.physical_offset in places) != is_gone, f"{sent}: by its key {key} there is {places}"
 
     def _verify_settings(self) -> None:
         ledger = self.ledger

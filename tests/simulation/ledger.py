@@ -29,10 +29,21 @@ class Sent:
 
 
 @dataclass(slots=True)
+class Deleted:
+    """One deletion of a topic: what lies below `physical_offset` is gone. `durable` once the store said so."""
+
+    topic: str
+    physical_offset: int
+    end_offset: int  # behind the record that deletes it
+    durable: bool = False
+
+
+@dataclass(slots=True)
 class Ledger:
-    """Acknowledged messages by physical offset, and versions of a settings file."""
+    """Acknowledged messages by physical offset, deletions of topics, and versions of a settings file."""
 
     messages: dict[int, Sent] = field(default_factory=dict)
+    deletions: list[Deleted] = field(default_factory=list)  # in the order of the log
     settings: list[bytes] = field(default_factory=list)  # every content that was ever handed to the disk
     settings_durable: int = -1  # index of the last one whose write returned
 
@@ -44,11 +55,14 @@ class Ledger:
         for sent in self.messages.values():
             if sent.physical_offset + sent.size <= physical_offset:
                 sent.durable = True
+        for deleted in self.deletions:
+            if deleted.end_offset <= physical_offset:
+                deleted.durable = True
 
     def all_durable(self) -> None:
         """A killed process loses nothing that it wrote, a clean shutdown neither."""
-        for sent in self.messages.values():
-            sent.durable = True
+        for row in (*self.messages.values(), *self.deletions):
+            row.durable = True
 
     def expire(self, min_physical_offset: int) -> None:
         """The store cleaned up: what was below is nobody's loss."""

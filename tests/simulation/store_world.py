@@ -4,12 +4,15 @@ from pathlib import PurePath
 from typing import Final
 
 from maxq.config.message_store_config import MessageStoreConfig
+from maxq.protocol.message import decode_record
 from maxq.runtime.interfaces import Clock
+from maxq.store import record_cy as rc
+from maxq.store.deletions import DELETED_TOPIC, deleted_names
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.log_walk import LogWalk
-from maxq.store.tools.message_json import messages_of
+from maxq.store.tools.message_json import is_deletion, messages_of
 from maxq.store.tools.queue_files import QueueFiles, Unit
 from maxq.store.tools.recover import recover
 from maxq.store.tools.store_files import StoreFiles
@@ -55,9 +58,22 @@ def check(disk: SimDisk) -> CheckReport:
 
 
 def messages_on_disk(disk: SimDisk) -> dict[int, dict[str, object]]:
-    """What `maxq store messages` lists, by physical offset."""
+    """What `maxq store messages` lists, by physical offset, without the records that delete topics."""
     walk = LogWalk(store_files(disk))
     found = {message["physicalOffset"]: message for batch in walk.batches() for message in messages_of(batch)}
+    walk.close()
+    return {at: message for at, message in found.items() if message["topic"] != DELETED_TOPIC}
+
+
+def deletions_on_disk(disk: SimDisk) -> dict[str, int]:
+    """Topic → physical offset of the last record in the log that deletes it."""
+    walk, found = LogWalk(store_files(disk)), {}
+    for batch in walk.batches():
+        for start in range(0, batch.count * rc.SCAN_WIDTH, rc.SCAN_WIDTH):
+            row = batch.rows[start : start + rc.SCAN_WIDTH]
+            if is_deletion(batch.view, row):
+                record = batch.view[row[rc.C_POSITION] : row[rc.C_POSITION] + row[rc.C_SIZE]]
+                found.update(dict.fromkeys(deleted_names(decode_record(record)), row[rc.C_PHYSICAL_OFFSET]))
     walk.close()
     return found
 

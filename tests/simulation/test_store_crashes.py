@@ -36,7 +36,7 @@ def test_one_seed_is_one_story() -> None:
 def test_every_kind_of_crash_point_was_hit() -> None:
     """Runs after the stories above, in one process with them."""
     wanted = {
-        "SYNC_FLUSH", "ASYNC_FLUSH", "batch", "compared with a rebuild", "damage named at start",
+        "SYNC_FLUSH", "ASYNC_FLUSH", "batch", "deleted a topic", "compared with a rebuild", "damage named at start",
         "ending: kill", "ending: moment", "ending: operation", "ending: recovery", "ending: shutdown",
         "flipped: checkpoint", "flipped: consumequeue", "flipped: index", "flipped: inventory.json",
         "flipped: log, guarded", "flipped: log, not covered",

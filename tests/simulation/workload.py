@@ -10,7 +10,7 @@ from maxq.store.store_results import GetMessageStatus
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
 from tests.durability import durable
-from tests.simulation.ledger import Ledger, Sent
+from tests.simulation.ledger import Deleted, Ledger, Sent
 from tests.simulation.store_world import ROOT
 
 TOPICS = ("Orders", "Payments", "%RETRY%group", "Ümläut-topic")
@@ -41,6 +41,8 @@ class Workload:
             tasks.append(asyncio.ensure_future(self._break_flushes(rng.fork("flush"))))
         if rng.chance(0.1):
             tasks.append(asyncio.ensure_future(self._fill_disk(rng.fork("full"))))
+        if rng.chance(0.4):
+            tasks.append(asyncio.ensure_future(self._delete_topics(rng.fork("delete"))))
         try:
             await asyncio.wait(tasks, timeout=duration_ms / 1000, return_when=asyncio.FIRST_EXCEPTION)
             for task in tasks:
@@ -163,6 +165,28 @@ class Workload:
             except OSError:  # the disk is full: the old content stays
                 self._marks.add("settings refused")
             await asyncio.sleep(rng.uniform(0, 0.2))
+
+    async def _delete_topics(self, rng: SimRng) -> None:
+        """A topic is deleted; those who send make it again. What is shown later was sent later."""
+        while True:
+            await asyncio.sleep(rng.uniform(0, 0.8))
+            doomed = {rng.choice(TOPICS), rng.choice(TOPICS)}
+            result = self._store.put_deletion(doomed)
+            if not result.ok:
+                assert result.remark, f"a refusal without a word why: {result}"
+                continue
+            self._marks.add("deleted a topic")
+            rows = [Deleted(topic, result.physical_offset, result.end_offset) for topic in sorted(doomed)]
+            self._ledger.deletions += rows
+            future = durable(self._store, result.end_offset)
+            if rng.chance(0.7):
+                try:
+                    await self._store.finish_deletion(doomed)
+                except OSError:  # a broken flush, or no room: the record stands in the log all the same
+                    self._marks.add("deletion not finished")
+            if self._store.flusher.failure is None and (future is None or await future):
+                for row in rows:
+                    row.durable = row.durable or future is not None or self._store.flushed_offset >= row.end_offset
 
     async def _clean(self, rng: SimRng) -> None:
         """Time passes, files expire."""

@@ -206,6 +206,7 @@ class _Audit:
             frozenset(topics.batch),
             indexed=files.settings.index_enabled,
             index_tags=has_tag_entries(files, geometry) if tags is None else tags,
+            deletions=files.deletions(),
         )
         high = facts.log_end if facts.is_live else _NO_END
         found = log_pieces(files, piece_bytes=self._options.piece_bytes, high=high)

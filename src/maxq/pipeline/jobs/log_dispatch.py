@@ -9,6 +9,7 @@ Records that a broker gives no plain unit come back from the Dispatcher one by o
 batches, and the fillers over damage that a start has sealed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +29,7 @@ from maxq.store.batch_consume_queue import BatchUnit
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE
 from maxq.store.consume_queue_store import DELAY_TOPIC, LMQ_PREFIX, is_folder_name
 from maxq.store.damage_names import DAMAGED_PROPERTY, DAMAGED_TOPIC
+from maxq.store.deletions import DELETED_TOPIC, FILE_NAME, deleted_names
 from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.tails_cy import IndexCollector, QueueTail, TopicTail, jhash
 from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
@@ -49,12 +51,14 @@ class DispatchSettings:
         batch_topics: topics whose every record has a unit of a BatchConsumeQueue.
         indexed: are keys indexed at all?
         index_tags: are tags, too, as RocketMQ 5.5 does?
+        deletions: topic → physical offset of the record that deleted it last (store/deletions.py).
     """
 
     delay_levels_ms: tuple[int, ...]
     batch_topics: frozenset[str] = frozenset()
     indexed: bool = True
     index_tags: bool = False
+    deletions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +233,9 @@ class PieceDispatch:
     def dispatch_special(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
         message = decode_record(view[position : position + size])
         if message.sys_flag & _ROLLBACK == _ROLLBACK:
-            if DAMAGED_PROPERTY in message.properties and message.topic != DAMAGED_TOPIC:
+            if message.topic == DELETED_TOPIC:
+                self._check_deletion(message, physical_offset)
+            elif DAMAGED_PROPERTY in message.properties and message.topic != DAMAGED_TOPIC:
                 self._put_unit(
                     message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE
                 )
@@ -241,10 +247,17 @@ class PieceDispatch:
 
     # -- queues --
 
+    def _check_deletion(self, message: MessageExt, physical_offset: int) -> None:
+        unknown = [name for name in deleted_names(message) if self._settings.deletions.get(name, -1) < physical_offset]
+        if unknown:
+            names = ", ".join(unknown[:3])
+            self.fault(f"physical offset {physical_offset}: {names} were deleted here, which {FILE_NAME} does not know")
+
     def _run_of(self, topic: str, queue_id: int, name: bytes = b"") -> UnitRun:
         run = self._result.runs.get((topic, queue_id))
         if run is None:
             run = self._result.runs[topic, queue_id] = UnitRun(topic, queue_id)
+            run.tail.max_physical_offset = self._settings.deletions.get(topic, -1)  # what ends before it gets no unit
             name = name or topic.encode()
             tail = self._topics.get(name)
             if tail is None:
@@ -285,7 +298,7 @@ class PieceDispatch:
         if message.sys_flag & _INNER_BATCH:
             base = _number(message.properties.get(PROPERTY_INNER_BASE))
             count = _number(message.properties.get(PROPERTY_INNER_NUM))
-        if base < 0 or not 0 < count <= 32767:
+        if base < 0 or not 0 < count <= 32767 or physical_offset < self._settings.deletions.get(message.topic, 0):
             return  # as a broker: it has no place
         unit = BatchUnit(physical_offset, size, _tags_code(message), message.store_timestamp, base, count)
         self._result.batch_units.setdefault((message.topic, message.queue_id), []).append(unit)

@@ -306,6 +306,7 @@ class Rebuild:
             frozenset(TopicNames(self._files).batch),
             config.message_index_enable,
             tags,
+            self._files.deletions(),
         )
 
     def _give_up(self, faults: Sequence[str]) -> None:
@@ -424,6 +425,7 @@ class Rebuild:
         inventory = StoreInventory(end, end, summary.inventory_queues(context.config.mapped_file_size_consume_queue))
         inventory.index_files = names
         inventory.index_count = index[-1][5] if index else 0
+        inventory.deletions = len(self._files.deletions())
         InventoryFile(context).save(inventory)
 
 

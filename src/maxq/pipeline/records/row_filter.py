@@ -1,6 +1,6 @@
 """Conditions of a query that a reader can decide on the scanner's table, before anything is made into columns."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -88,6 +88,20 @@ def topic_numbers(view: memoryview, rows: Rows, topics: Iterable[str]) -> Rows:
     table = np.ascontiguousarray(rows).reshape(-1)
     ac.text_numbers(view, table, rc.SCAN_WIDTH, rc.C_TOPIC_POSITION, len(rows), numbers, found)
     return found
+
+
+def without_deleted(view: memoryview, rows: Rows, deletions: Mapping[str, int]) -> Rows:
+    """The rows that are not of a topic that was deleted after they were stored.
+
+    Args:
+        deletions: topic → physical offset of the record that deletes it.
+    """
+    if not deletions or not len(rows):
+        return rows
+    numbers = topic_numbers(view, rows, deletions)
+    ends = np.array([*deletions.values(), -1], np.int64)  # -1 is for the rows of other topics
+    kept: Rows = rows[rows[:, rc.C_PHYSICAL_OFFSET] >= ends[numbers]]
+    return kept
 
 
 def with_tags(view: memoryview, rows: Rows, tags: Iterable[str]) -> Rows:

@@ -29,7 +29,7 @@ from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.predicate import PREDICATE, given_conditions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import RecordBatches, Rows, is_narrow
-from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide
+from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide, without_deleted
 from maxq.pipeline.records.schemas import message_columns, spark_schema
 from maxq.pipeline.spark.worker import readable_errors, spare_collections, sparing_collections
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, tell_what_is_lost
@@ -55,6 +55,7 @@ _OPERATORS: Final[dict[type[Filter], str]] = {
     GreaterThanOrEqual: ">=",
 }
 _MIN_PIECE: Final = 1024 * 1024
+_NONE: Final[Mapping[str, int]] = {}
 
 
 def store_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -79,13 +80,15 @@ def _decided(filters: Iterable[Filter]) -> tuple[Condition, ...]:
 
 
 class _Partition(InputPartition):
-    """`value`: a LogPiece of messages, or a TableTask."""
+    """`value`: a LogPiece of messages, or a TableTask. `deletions`: topic → physical offset of the record that deleted
+    it last; what lies before it is not shown."""
 
     value: LogPiece | TableTask
 
-    def __init__(self, path: str, value: LogPiece | TableTask) -> None:
+    def __init__(self, path: str, value: LogPiece | TableTask, deletions: Mapping[str, int] = _NONE) -> None:
         super().__init__(value)
         self.path = path
+        self.deletions = deletions
 
 
 @readable_errors
@@ -176,21 +179,23 @@ class _MessageReader(DataSourceReader):
         self._filter = RowFilter(_decided(given))
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Partition(path, piece) for path in self._paths for piece in self._pieces(path)]
+        return [partition for path in self._paths for partition in self._pieces(path)]
 
-    def _pieces(self, path: str) -> list[LogPiece]:
+    def _pieces(self, path: str) -> list[_Partition]:
         files, losses = open_store(path), Losses(fail=self._fail_on_data_loss)
         is_near = "://" not in path  # elsewhere each look at a file is a copy of it
         name = self._broker_name or files.root.name
         tell_what_is_lost(files, name, losses, self._filter.topics, with_queues=is_near)
         losses.tell()
-        return log_pieces(files, piece_bytes=self._split, narrow=is_narrow(self._columns))
+        pieces = log_pieces(files, piece_bytes=self._split, narrow=is_narrow(self._columns))
+        deletions = files.deletions()
+        return [_Partition(path, piece, deletions) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Partition) and isinstance(partition.value, LogPiece)
-        return sparing_collections(self._batches(partition.path, partition.value))
+        return sparing_collections(self._batches(partition.path, partition.value, partition.deletions))
 
-    def _batches(self, path: str, piece: LogPiece) -> Iterator[pa.RecordBatch]:
+    def _batches(self, path: str, piece: LogPiece, deletions: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
         disk, root = open_folder(path)
         name, losses = self._broker_name or root.name, Losses(fail=self._fail_on_data_loss)
         batches = RecordBatches(self._columns, name)
@@ -198,6 +203,7 @@ class _MessageReader(DataSourceReader):
         try:
             for view, rows in reader.rows():
                 chosen = self._filter.select(view, self._without_fillers(view, rows, name, losses))
+                chosen = without_deleted(view, chosen, deletions)
                 if len(chosen):
                     yield from batches.batches(view, chosen)
             for one in reader.corruption:
