@@ -15,6 +15,8 @@
   promised until that moment. What a master's clean-up has deleted is nobody's loss.
 * The offsets of a queue never go back; what is read at one is what was stored there; no acknowledged message has the
   place of another.
+* A topic that was deleted shows nothing that was sent before, on no node, and its queue offsets begin at 0. Who has the
+  record that deletes it has deleted it.
 * Every send is answered.
 """
 
@@ -77,6 +79,8 @@ class HaGroup:
         ]
         self.master = self.nodes[0]
         self.sending = True
+        self._deletions = rng.fork("deletions")
+        self._delete_chance = self._deletions.choice((0.0, 0.02, 0.1))
         self._number = 0
         self._bodies: dict[str, tuple[str, int, int] | None] = {}  # all that were ever sent: where they were seen
         self._queue_ends: dict[tuple[str, int, str, int], int] = {}
@@ -251,7 +255,28 @@ class HaGroup:
                 self.marks["refused: too few replicas"] += 1
                 await asyncio.sleep(0.2)
                 continue
-            await self._send_one(node, rng)
+            if self._deletions.chance(self._delete_chance):
+                await self._delete_one(node)
+            else:
+                await self._send_one(node, rng)
+
+    async def _delete_one(self, node: HaNode) -> None:
+        assert node.store is not None, "it runs"
+        self._number += 1
+        topic, sent_ms = self._deletions.choice(TOPICS), self.now_ms
+        result = node.store.put_deletion([topic])
+        if not result.ok:
+            assert result.remark, f"a refusal without a word why: {result}"
+            await asyncio.sleep(0.1)
+            return
+        record = node.bytes_at(result.physical_offset, result.size)
+        sent = HaSent(
+            self._number, "", 0, -1, result.physical_offset, record, "", sent_ms, deletes=topic
+        )  # fmt: skip
+        self.ledger.messages.append(sent)
+        self.note(f"{topic} is deleted at {result.physical_offset}")
+        self.marks["topic deleted"] += 1
+        await self._until_answered(node, sent, result.end_offset)
 
     async def _send_one(self, node: HaNode, rng: SimRng) -> None:
         assert node.store is not None and node.acknowledgement is not None, "it runs"
@@ -276,7 +301,11 @@ class HaGroup:
             self._number, topic, queue_id, result.queue_offset, at, record, _md5(body), sent_ms
         )
         self.ledger.messages.append(sent)
-        future = node.acknowledgement.outcome(result.end_offset)
+        await self._until_answered(node, sent, result.end_offset)
+
+    async def _until_answered(self, node: HaNode, sent: HaSent, end_offset: int) -> None:
+        assert node.acknowledgement is not None, "it runs"
+        future = node.acknowledgement.outcome(end_offset)
         status = ResponseCode.SUCCESS
         if future is not None:
             try:
@@ -404,7 +433,8 @@ class HaGroup:
         assert node.store is not None, "it is up"
         for topic in TOPICS:
             for queue_id in range(QUEUES):
-                key = (topic, queue_id, node.name, self._lives[node.name])
+                incarnation = node.store.incarnation(topic)
+                key = (f"{topic} {incarnation}", queue_id, node.name, self._lives[node.name])
                 end = node.store.max_offset(topic, queue_id)
                 before = self._queue_ends.get(key, 0)
                 assert end >= before, f"{node}: {topic}/{queue_id} went back from {before} to {end}"
@@ -416,6 +446,10 @@ class HaGroup:
         assert node.store is not None, "it is up"
         for offset, body in read_queue(node.store, topic, queue_id, start, end).items():
             assert body in self._bodies, f"{node} shows at {topic}/{queue_id}@{offset} what was never sent"
+            shown = next((sent for sent in self.ledger.messages if sent.body_md5 == body), None)
+            assert shown is None or not node.store.is_gone(topic, shown.physical_offset), (
+                f"{node} shows {shown}, and deleted {topic} at {node.store.incarnation(topic)}"
+            )
             place = self._bodies[body]
             assert place in (None, (topic, queue_id, offset)), (
                 f"{node} shows at {topic}/{queue_id}@{offset} what was seen at {place} before"
@@ -464,6 +498,9 @@ class HaGroup:
         acknowledged = self.ledger.acknowledged()
         for sent in acknowledged:
             assert image.has(sent.physical_offset, sent.record), f"lost: {sent}"
+        self._check_incarnations(image)
+        acknowledged = [sent for sent in acknowledged if not sent.deletes and not self.ledger.is_gone(sent)]
+        for sent in acknowledged:
             shown = queues[sent.topic, sent.queue_id].get(sent.queue_offset)
             assert shown == sent.body_md5, f"{sent} is not what the master shows there"
         places = Counter((s.topic, s.queue_id, s.queue_offset) for s in acknowledged)
@@ -486,6 +523,21 @@ class HaGroup:
                     and s.queue_offset not in shown_here
                 ]  # fmt: skip
                 assert not missing, f"{node} does not show {missing[0]}"
+
+
+    def _check_incarnations(self, image: Image) -> None:
+        """All deletions that are in the log, acknowledged or not, count on all nodes that have the place."""
+        self.ledger.messages = [
+            sent for sent in self.ledger.messages
+            if not sent.deletes or image.has(sent.physical_offset, sent.record)
+        ]  # fmt: skip
+        for node in self.nodes:
+            assert node.store is not None, "it is up"
+            for topic in TOPICS:
+                wanted, known = self.ledger.incarnation(topic), node.store.incarnation(topic)
+                assert known == wanted or max(known, wanted) < node.live_image().start, (
+                    f"{node} says that {topic} was deleted at {known}, it was at {wanted}"
+                )
 
 
 def _masked(image: Image, ranges: list[tuple[int, int]]) -> Image:

@@ -17,6 +17,7 @@ class HaSent:
     sent_ms: int  # virtual, when the master was asked
     acknowledged: bool = False
     by_disk: bool = False  # durable on the master when it was acknowledged
+    deletes: str = ""  # it is no message, but deletes this topic
 
     def __str__(self) -> str:
         where = f"{self.topic}/{self.queue_id}@{self.queue_offset}"
@@ -31,6 +32,14 @@ class HaLedger:
 
     def acknowledged(self) -> list[HaSent]:
         return [sent for sent in self.messages if sent.acknowledged]
+
+    def incarnation(self, topic: str) -> int:
+        """Where the topic was deleted last; 0: never."""
+        return max((sent.physical_offset for sent in self.messages if sent.deletes == topic), default=0)
+
+    def is_gone(self, sent: HaSent) -> bool:
+        """Was its topic deleted after it?"""
+        return sent.physical_offset < self.incarnation(sent.topic)
 
     def forget(self, gone: list[HaSent]) -> None:
         """They are lost, and that is excused."""

@@ -21,6 +21,7 @@ from maxq.store.store_results import PutMessageStatus
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.recover import config_of
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
+from tests.unit.store.stores import delete_topics
 from tests.unit.store_tools.golden_stores import STORES, expected, needs_golden
 
 
@@ -193,6 +194,23 @@ def test_a_queue_without_messages_keeps_its_numbers(tmp_path: Path) -> None:
     opened = make_store(tmp_path / "s", 2, topic="Old")
     assert [queue.max_offset for queue in opened.queues.of_topic("Old")] == [21, 21]
     opened.close()
+
+
+async def test_what_was_deleted_gets_no_units(tmp_path: Path) -> None:
+    opened = make_store(tmp_path / "s", 300)
+    put(opened, "Gone", range(50))
+    await delete_topics(opened, "T", "Gone")
+    put(opened, "T", range(120))
+    opened.close()
+    before = contents(tmp_path / "s")
+    run(tmp_path / "s", 10_000)
+    after = contents(tmp_path / "s")
+    queues = {name: data for name, data in before.items() if name.startswith("consumequeue/")}
+    assert {name: data for name, data in after.items() if name.startswith("consumequeue/")} == queues
+    assert_starts_without_replay(tmp_path / "s")
+    (tmp_path / "s" / "deletions.json").unlink()
+    with pytest.raises(PipelineError, match="Gone, T were deleted here, which deletions.json does not know"):
+        run(tmp_path / "s", 10_000)
 
 
 def test_a_store_that_a_broker_holds_is_refused(tmp_path: Path) -> None:

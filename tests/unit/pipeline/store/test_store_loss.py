@@ -54,6 +54,20 @@ def everything() -> list[tuple[str, int]]:
     return [("T", n) for n in range(COUNT)] + [("U", n) for n in range(5)]
 
 
+def test_messages_of_a_topic_that_was_deleted_are_not_shown(tmp_path: Path) -> None:
+    with Standalone(tmp_path, settings=SETTINGS) as server:
+        with Admin(server.namesrv_address) as admin, Producer("g", server.namesrv_address) as producer:
+            for round_ in range(2):
+                for topic in ("T", "U"):
+                    admin.topics.create(server.broker_address, TopicConfig(topic, 1, 1))
+                    producer.send_batch([Message(topic, b"%d" % round_)] * (7 - round_))
+                if round_ == 0:
+                    admin.topics.delete("T", "DefaultCluster")
+        store = Path(server.store)
+    assert read(store) == [("T", n) for n in range(6)] + [("U", n) for n in range(13)]
+    assert read(store, "T") == [("T", n) for n in range(6)]
+
+
 def log_files(store: Path) -> list[Path]:
     return sorted((store / "commitlog").iterdir())
 
