@@ -209,7 +209,7 @@ async def test_what_was_deleted_gets_no_units(tmp_path: Path) -> None:
     assert {name: data for name, data in after.items() if name.startswith("consumequeue/")} == queues
     assert_starts_without_replay(tmp_path / "s")
     (tmp_path / "s" / "deletions.json").unlink()
-    with pytest.raises(PipelineError, match="Gone, T were deleted here, which deletions.json does not know"):
+    with pytest.raises(PipelineError, match=r"Gone, T were deleted here, which deletions\.json does not know"):
         run(tmp_path / "s", 10_000)
 
 
