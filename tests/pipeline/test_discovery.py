@@ -20,6 +20,22 @@ print(topic.where("tags = 'a'").count(), files.where("topic = 'Found'").count(),
       cluster.where("topic = 'Found'").groupBy().sum("maxOffset").first()[0])
 """
 
+REGISTERED = """
+import sys, threading
+from pyspark.sql import SparkSession
+from maxq.pipeline import register
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+register(spark)
+options = {"rocketmq.namesrv": sys.argv[1]}
+def write():
+    rows = spark.range(3).selectExpr("cast(id AS STRING) AS value")
+    rows.write.format("rocketmq").options(**options, topic="Thread").mode("append").save()
+thread = threading.Thread(target=write)
+thread.start()
+thread.join()
+print(spark.read.format("rocketmq").options(**options, subscribe="Thread").load().count())
+"""
+
 
 def test_formats_are_found_in_a_plain_session(standalone: maxq.Standalone) -> None:
     with Producer("found", standalone.namesrv_address) as producer:
@@ -41,3 +57,17 @@ def test_formats_are_found_in_a_plain_session(standalone: maxq.Standalone) -> No
     )
     assert done.returncode == 0, done.stderr[:3000]
     assert done.stdout.split() == ["2", "3", "3"]
+
+
+def test_a_registered_session_runs_this_python_and_writes_from_any_thread(standalone: maxq.Standalone) -> None:
+    """An interpreter whose environment is not activated, and no PYSPARK_PYTHON: Spark takes `python3` on PATH."""
+    known = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    java = {"JAVA_HOME": str(make_java_home(find_java())), "SPARK_LOCAL_IP": "127.0.0.1", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", REGISTERED, standalone.namesrv_address],
+        env=known | java,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout.split() == ["3"], done.stderr[:3000]

@@ -18,13 +18,15 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import wraps
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrameWriter, SparkSession
 from pyspark.sql.utils import is_remote
 
 from maxq.pipeline.spark.errors import plain_text
@@ -116,8 +118,39 @@ def prepare(spark: SparkSession) -> SparkSession:
     """Give a session what the formats need, whoever made it; returns it."""
     for name, value in NEEDED.items():
         spark.conf.set(name, value)
-    _add_rule(spark)
+    if not is_remote():  # Spark Connect: the session is in another process
+        _use_this_python(spark)
+        _write_from_any_thread()
+        _add_rule(spark)
     return spark
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Have a local session's workers run this Python, unless it was told another. Spark takes the first `python3` on
+    PATH, which is this one only where its environment is activated."""
+    context = spark.sparkContext
+    is_told = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
+    if _is_local(context.master) and not is_told:
+        context.pythonExec = sys.executable
+        spark.conf.set("spark.sql.execution.pyspark.python", sys.executable)
+
+
+def _write_from_any_thread() -> None:
+    """Have `df.write.save` make its session the active one of its thread, as `createDataFrame` does: Spark looks for
+    formats written in Python there alone, and a thread that was not the first has none (DATA_SOURCE_NOT_FOUND).
+    """
+    save = DataFrameWriter.save
+    if hasattr(save, "__wrapped__"):
+        return
+
+    @wraps(save)
+    def save_in_session(writer: DataFrameWriter, *arguments: Any, **named: Any) -> None:
+        session = writer._spark
+        assert session._jvm is not None, "a session that is not remote has a Java"
+        session._jvm.SparkSession.setActiveSession(session._jsparkSession)
+        save(writer, *arguments, **named)
+
+    DataFrameWriter.save = save_in_session  # type: ignore[method-assign]
 
 
 def _add_rule(spark: SparkSession) -> None:
@@ -125,8 +158,6 @@ def _add_rule(spark: SparkSession) -> None:
 
     The rule is spark/NarrowReads.java. Sessions without it read all columns of all rows; results are the same.
     """
-    if is_remote():  # Spark Connect: the optimizer is in another process
-        return
     experimental = spark._jsparkSession.experimental()
     rules = experimental.extraOptimizations()
     present = [rules.apply(place) for place in range(rules.size())]
