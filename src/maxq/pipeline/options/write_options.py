@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from maxq.pipeline.options.option_values import OptionValues
-from maxq.pipeline.options.read_options import CONNECTION_OPTIONS, FORMAT, ConnectionOptions
+from maxq.pipeline.options.read_options import CONNECTION_OPTIONS, FORMAT, KAFKA_OPTIONS, ConnectionOptions
 from maxq.protocol import message_const as const
 
 WRITE_OPTIONS: Final = (
     "topic", "delivery", "applicationId", "batchId", "coordinator", "producerGroup", "batchBytes", "requestsInFlight",
     "keepProperties", "rowsPerSecond",
 )  # fmt: skip
+#: Options of Spark's Kafka sink that are another one here, or none.
+_KAFKA_OPTIONS: Final = {
+    "kafka.bootstrap.servers": KAFKA_OPTIONS["kafka.bootstrap.servers"],
+    "includeHeaders": "the column headers is written wherever it is there",
+}
 #: Options that Spark reads and hands on.
 _SPARKS: Final = ("checkpointLocation", "queryName", "path")
 _TLS_PREFIX: Final = "rocketmq.tls."
@@ -67,7 +72,7 @@ class WriteOptions:
             ConfigError: names option, value and what is allowed.
         """
         values = OptionValues(given, FORMAT)
-        values.check_names(CONNECTION_OPTIONS + WRITE_OPTIONS + _SPARKS, (_TLS_PREFIX,))
+        values.check_names(CONNECTION_OPTIONS + WRITE_OPTIONS + _SPARKS, (_TLS_PREFIX,), _KAFKA_OPTIONS)
         topic = values.text("topic")
         if topic is not None and not _NAME.fullmatch(topic):
             raise values.wrong("topic", topic, "one topic of the characters %|a-zA-Z0-9_-")

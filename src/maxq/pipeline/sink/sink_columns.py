@@ -11,6 +11,12 @@
     deliverTimestamp    timestamp, or an integer of milliseconds since 1970 … or this
     sendAt              timestamp, or milliseconds since 1970: it leaves no earlier, nor do the task's rows behind it
 
+and, as Spark's Kafka sink has them:
+
+    key                 string, or binary that is UTF-8: keys, and the shardingKey where no queue is named
+    partition           integer: queueId
+    headers             array<struct<key:string,value:binary>>: properties; values are UTF-8
+
 Texts are put together by Arrow, a column at a time; only the joining of a body and its text into a record is a loop
 (batch_encode_cy).
 """
@@ -44,8 +50,19 @@ SINK_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "delayTimeLevel": _INTEGERS,
     "deliverTimestamp": ("timestamp", "timestamp_ntz", "bigint"),
     "sendAt": ("timestamp", "timestamp_ntz", "bigint"),
+    "key": ("binary", "string"),
+    "partition": _INTEGERS,
+    "headers": ("array<struct<key:string,value:binary>>",),
 }
-_TOGETHER: Final = (("body", "value"), ("queueId", "shardingKey"))
+#: What reading gives and no producer says.
+_BROKERS_OWN: Final = {
+    "timestamp": "a broker stores the time at which it takes a message (a delay is deliverTimestamp, a pace sendAt)",
+    "offset": "a broker gives a message its place",
+}
+_TOGETHER: Final = (
+    ("body", "value"), ("queueId", "shardingKey"), ("queueId", "partition"), ("partition", "shardingKey"),
+    ("key", "keys"), ("key", "shardingKey"), ("headers", "properties"),
+)  # fmt: skip
 _PAIR: Final = const.NAME_VALUE_SEPARATOR
 _END: Final = const.PROPERTY_SEPARATOR
 
@@ -102,6 +119,8 @@ def check_columns(columns: Iterable[tuple[str, str]], *, has_topic: bool) -> dic
     found: dict[str, str] = {}
     for given, kind in columns:
         name = spelled.get(given.lower())
+        if name is None and given.lower() in _BROKERS_OWN:
+            raise PipelineError(f"column {given} is not written: {_BROKERS_OWN[given.lower()]}; leave it away")
         if name is None:
             raise PipelineError(f"column {given} is none that a message has; there are {', '.join(SINK_COLUMNS)}")
         if name in found:
@@ -116,7 +135,7 @@ def check_columns(columns: Iterable[tuple[str, str]], *, has_topic: bool) -> dic
         raise PipelineError("there is no column body (or value), which is what a message carries")
     if "topic" not in found and not has_topic:
         raise PipelineError("neither a column topic nor the option topic says where the messages go")
-    if "brokerName" in found and "queueId" not in found:
+    if "brokerName" in found and not found.keys() & {"queueId", "partition"}:
         raise PipelineError("column brokerName means nothing without queueId")
     return found
 
@@ -131,7 +150,7 @@ def sink_rows(batch: pa.RecordBatch, names: dict[str, str], keep: Iterable[str] 
     Raises:
         PipelineError: a value that no message can have; says which.
     """
-    columns = {name: batch.column(given) for name, given in names.items()}
+    columns = _own_columns({name: batch.column(given) for name, given in names.items()})
     body_name = "body" if "body" in columns else "value"
     bodies = _texts(columns[body_name])
     if columns[body_name].null_count or (len(batch) and int(bodies.sizes.min()) == 0):
@@ -146,6 +165,37 @@ def sink_rows(batch: pa.RecordBatch, names: dict[str, str], keep: Iterable[str] 
         _dictionary(columns, "shardingKey"),
         _delayed(columns),
     )
+
+
+def _own_columns(columns: dict[str, Any]) -> dict[str, Any]:
+    """Those of the Kafka sink under our names."""
+    if "partition" in columns:
+        columns["queueId"] = columns.pop("partition")
+    if "headers" in columns:
+        columns["properties"] = _header_maps(columns.pop("headers"))
+    if "key" in columns:
+        columns["keys"] = _utf8(columns.pop("key"), "key")
+        if "queueId" not in columns:
+            columns["shardingKey"] = columns["keys"]
+    return columns
+
+
+def _utf8(column: Any, name: str) -> Any:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise PipelineError(f"column {name} has bytes that are no UTF-8; RocketMQ keeps them as text") from None
+
+
+def _header_maps(headers: Any) -> Any:
+    pairs = headers.values
+    if pairs.null_count or pairs.field("key").null_count:
+        raise PipelineError("a header in column headers is null, or has no key; leave it away")
+    values = _utf8(pairs.field("value"), "headers")
+    kind = pa.map_(pa.string(), pa.string())
+    bits = [headers.is_valid().buffers()[1] if headers.null_count else None, pa.py_buffer(headers.offsets.to_numpy())]
+    entries = pa.StructArray.from_arrays([pairs.field("key"), values], fields=[kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(kind, len(headers), bits, children=[entries])
 
 
 def send_times(batch: pa.RecordBatch, names: dict[str, str]) -> Numbers:

@@ -21,7 +21,8 @@ _names = itertools.count()
 _KINDS = {
     "body": "binary", "value": "binary", "topic": "string", "tags": "string", "keys": "array<string>",
     "properties": "map<string,string>", "queueId": "int", "brokerName": "string", "shardingKey": "string",
-    "delayTimeLevel": "int", "deliverTimestamp": "timestamp",
+    "delayTimeLevel": "int", "deliverTimestamp": "timestamp", "key": "binary", "partition": "int",
+    "headers": "array<struct<key:string,value:binary>>",
 }  # fmt: skip
 
 
@@ -86,6 +87,35 @@ def test_tags_keys_and_properties_arrive(server: Standalone, topic: str) -> None
     assert (second["tags"], second["keys"]) == (None, [])
 
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def test_columns_of_the_kafka_sink_arrive(server: Standalone, topic: str) -> None:
+    headers = pa.array(
+        [[("a", b"1"), ("b", "ü".encode())], None, [], [("a", b"2"), ("none", None), ("KEYS", b"reserved")]], HEADERS
+    )
+    columns = {"value": bodies(4), "key": pa.array([b"k1", None, b"k 2", b"k1"]), "headers": headers}
+    batch = pa.record_batch({**columns, "topic": pa.array([topic] * 4)})
+
+    write(server, [batch, batch.slice(1, 2), batch.slice(3)])
+
+    rows = sorted(read(server, topic, "key,value,headers,queueId"), key=lambda row: row["value"])
+    numbers = [0, 1, 1, 2, 2, 3, 3]
+    assert [row["value"] for row in rows] == [b"%d" % n for n in numbers]
+    assert [row["key"] for row in rows] == [[b"k1", None, b"k 2", b"k1"][n] for n in numbers]
+    own = [{one["key"]: one["value"] for one in row["headers"] if one["key"] in "ab"} for row in rows]
+    assert own == [[{"a": b"1", "b": "ü".encode()}, {}, {}, {"a": b"2"}][n] for n in numbers]
+    assert len({row["queueId"] for row in rows if row["key"] == b"k1"}) == 1
+
+
+def test_a_partition_is_a_queue(server: Standalone, topic: str) -> None:
+    partitions = pa.array([2, 0, 2], pa.int32())
+    write(server, [pa.record_batch({"value": bodies(3), "key": ["k"] * 3, "partition": partitions})], topic=topic)
+    assert sorted((row["queueId"], row["value"]) for row in read(server, topic, "value,queueId")) == [
+        (0, b"1"), (2, b"0"), (2, b"2"),
+    ]  # fmt: skip
+
+
 def test_rows_of_one_queue_and_of_one_sharding_key_keep_their_order(server: Standalone, topic: str) -> None:
     numbers = pa.array([n % 3 for n in range(3000)], pa.int32())
     write(server, [pa.record_batch({"body": bodies(3000), "queueId": numbers})], topic=topic, batchBytes="4k")
@@ -131,6 +161,9 @@ def test_a_topic_that_is_not_there_is_made(server: Standalone) -> None:
     [
         ({"body": pa.array([b"a", None])}, "column body is null"),
         ({"body": bodies(1), "tags": ["a\x01b"]}, "column tags contains"),
+        ({"body": bodies(1), "key": pa.array([b"\xff"])}, "column key has bytes that are no UTF-8"),
+        ({"body": bodies(1), "headers": pa.array([[("a", b"\xff")]], HEADERS)}, "column headers has bytes"),
+        ({"body": bodies(1), "headers": pa.array([[(None, b"a")]], HEADERS)}, "a header in column headers is null"),
         ({"body": bodies(1), "queueId": pa.array([17], pa.int32())}, "queue 17 of topic"),
         ({"body": bodies(1), "delayTimeLevel": pa.array([-1], pa.int32())}, "delayTimeLevel is -1"),
         ({"body": bodies(1), "tags": ["t" * 40_000]}, "at most 32767"),
@@ -152,6 +185,9 @@ def test_a_row_that_cannot_be_a_message_ends_the_task(
         ([("tags", "string")], "no column body"),
         ([("body", "binary"), ("Value", "binary")], "same thing twice"),
         ([("body", "binary"), ("queueId", "int"), ("shardingKey", "string")], "same thing twice"),
+        ([("value", "binary"), ("key", "binary"), ("keys", "string")], "same thing twice"),
+        ([("value", "binary"), ("timestamp", "timestamp")], "timestamp is not written: a broker stores the time"),
+        ([("value", "binary"), ("headers", "map<string,string>")], "headers is map<string,string>; it must be array"),
     ],
 )
 def test_wrong_columns_are_named(columns: list[tuple[str, str]], said: str) -> None:
