@@ -3,6 +3,9 @@
 To read a hole of a file of tmpfs through a mapping, the kernel gives it a page: where there is no room the reader dies
 (SIGBUS), and where there is some, it is taken by who only reads. So such a file is mapped where it has data, and the
 addresses between are memory that nobody has written. No other file system does that.
+
+A writer's file is mapped so when there is less room than it has holes: a broker that was killed on a full disk reads
+its files when it starts there again. Writers allocate blocks before they write, and what has blocks is mapped.
 """
 
 import ctypes
@@ -17,6 +20,7 @@ _FAILED = ctypes.c_void_p(-1).value
 _TMPFS = 0x01021994  # f_type, the first word of struct statfs
 _STATFS_WORDS = 32  # more than it has
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 
@@ -45,22 +49,35 @@ def holes_take_room(fd: int, size: int) -> bool:
     return sum(stop - begin for begin, stop in data_ranges(fd, 0, size)) < size
 
 
+def holes_lack_room(fd: int, size: int) -> bool:
+    """Has an open file of `size` bytes more holes that reading would fill than its file system has room?"""
+    if not holes_take_room(fd, size):
+        return False
+    facts = os.fstatvfs(fd)
+    data = sum(stop - begin for begin, stop in data_ranges(fd, 0, size))
+    return facts.f_bavail * facts.f_frsize < size - data
+
+
 class HoledMemory:
-    """The bytes of an open file, mapped copy-on-write where it has data.
+    """The bytes of an open file, mapped where it has data.
 
     Attributes:
-        memory: the bytes, zeros in holes; mapped for as long as somebody holds it. What is written here stays here.
+        memory: the bytes, zeros in holes; mapped for as long as somebody holds it. What is written here stays here,
+            unless it is `shared`: then it is the file's, and a write to a hole ends the process. Blocks come first.
     """
 
-    def __init__(self, fd: int, size: int) -> None:
+    def __init__(self, fd: int, size: int, *, shared: bool = False) -> None:
         """`fd`: to be left open for `catch_up`.
 
         Raises:
             OSError: the kernel gives no more mappings (vm.max_map_count), each stretch of data needs one.
         """
         self._fd = fd
+        self._kind = mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
         self.memory = mmap.mmap(-1, size, flags=flags, prot=_PROTECTION)
+        if shared:
+            _libc.mprotect(ctypes.addressof(ctypes.c_char.from_buffer(self.memory)), size, mmap.PROT_READ)
         self._holes = [(0, size)]
         self.catch_up()
 
@@ -77,9 +94,21 @@ class HoledMemory:
                 left.append((start, end))
         self._holes = left
 
+    def has_blocks(self, begin: int, stop: int) -> None:
+        """Pages [begin, stop) were given blocks, which the file system still calls a hole: they may be written."""
+        left: list[tuple[int, int]] = []
+        for start, end in self._holes:
+            first, last = max(start, begin), min(end, stop)
+            if first >= last:
+                left.append((start, end))
+                continue
+            self._show(first, last)
+            left += [part for part in ((start, first), (last, end)) if part[0] < part[1]]
+        self._holes = left
+
     def _show(self, begin: int, stop: int) -> None:
         here = ctypes.addressof(ctypes.c_char.from_buffer(self.memory, begin))
-        flags = mmap.MAP_PRIVATE | _FIXED | _NO_RESERVE
+        flags = self._kind | _FIXED | _NO_RESERVE
         if _libc.mmap(here, stop - begin, _PROTECTION, flags, self._fd, begin) == _FAILED:
             code = ctypes.get_errno()
             raise OSError(code, f"bytes {begin} to {stop} of a file with holes are not mapped: {os.strerror(code)}")

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import ClassVar
 
 from maxq.runtime.durable_files import DurableFiles, write_all
-from maxq.runtime.file_holes import HoledMemory, data_ranges, holes_take_room
+from maxq.runtime.file_holes import HoledMemory, data_ranges, holes_lack_room, holes_take_room
 from maxq.runtime.interfaces import DiskUsage, FileInfo
 from maxq.runtime.kernel_sync import Done
 from maxq.runtime.ring_memory import ring_memory
@@ -74,7 +74,9 @@ class SystemMappedRegion:
                 self._file.set_size(size)
             elif length != size:
                 raise ValueError(f"{path}: {length} bytes, expected {size}")
-            self._holed = HoledMemory(self._fd, size) if read_only and holes_take_room(self._fd, size) else None
+            self._holed: HoledMemory | None = None
+            if holes_take_room(self._fd, size) if read_only else holes_lack_room(self._fd, size):
+                self._holed = HoledMemory(self._fd, size, shared=not read_only)
             access = mmap.ACCESS_READ if read_only else mmap.ACCESS_WRITE
             self._map = mmap.mmap(self._fd, size, access=access) if self._holed is None else self._holed.memory
         except BaseException:
@@ -110,6 +112,8 @@ class SystemMappedRegion:
 
     def write(self, position: int, data: memoryview) -> None:
         write_all(self._fd, data, position)
+        if self._holed is not None:
+            self._holed.catch_up()
 
     def write_again(self, start: int, end: int) -> None:
         first, last = start - start % _PAGE, min(len(self._view), -(-end // _PAGE) * _PAGE)
@@ -184,9 +188,13 @@ class SystemMappedRegion:
             end = min(len(self._view), -(-end // _HUGE_PAGE) * _HUGE_PAGE)
         if first < end:
             os.posix_fallocate(self._fd, first, end - first)
+            if self._holed is not None:
+                self._holed.has_blocks(first, min(-(-end // _PAGE) * _PAGE, len(self._map)))
 
     def discard(self, start: int, end: int) -> bool:
         """Give the blocks of whole pages [start, end) back: they read as zeros. False if the file system cannot."""
+        if self._holed is not None:
+            return False  # a hole that is mapped would be filled by the next look at it
         try:
             self._map.madvise(_REMOVE, start, end - start)
         except (OSError, ValueError):

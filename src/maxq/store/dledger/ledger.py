@@ -114,7 +114,12 @@ class FileLedger(EntryReader):
             log.error("DLedger: %s", line)
         for line in report.amnesia:
             log.error("DLedger: this member has forgotten something and takes no part in votes: %s", line)
-        self.notes.write()
+        try:
+            self.notes.write()
+        except OSError as error:
+            if report.amnesia or not lacks_room(error):
+                raise
+            log.warning("DLedger's checkpoint could not be written: %s; it is tried again", error)  # it may lag behind
         return report
 
     def _load_term(self, report: LedgerReport) -> None:

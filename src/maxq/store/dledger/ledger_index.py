@@ -9,10 +9,11 @@ from pathlib import PurePath
 
 from maxq.errors import StoreRefusedError
 from maxq.runtime.interfaces import Disk
+from maxq.store.disk_room import lacks_room
 from maxq.store.dledger.entries_cy import put_units
 from maxq.store.dledger.interfaces import EntryUnit
 from maxq.store.flush import Pieces
-from maxq.store.mapped_file import MappedFile
+from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile
 from maxq.store.mapped_file_queue import MappedFileQueue
 
 UNIT = struct.Struct(">iqiqq")
@@ -121,9 +122,17 @@ class LedgerIndex:
         if file is not self.files.files[-1]:
             return file.file_size
         start = max(self._backed, file.file_from_offset)
-        stop = min(file.end_offset, -(-(file.file_from_offset + offset + max(size, UNIT_SIZE)) // _STEP) * _STEP)
+        position = file.file_from_offset + offset
+        stop = min(file.end_offset, -(-(position + max(size, UNIT_SIZE)) // _STEP) * _STEP)
         if stop > start:
-            file.region.allocate(start - file.file_from_offset, stop - file.file_from_offset)
+            try:
+                file.region.allocate(start - file.file_from_offset, stop - file.file_from_offset)
+            except OSError as error:  # `size` may be more than is needed, and what is needed may have blocks
+                least = min(stop, (position // OS_PAGE_SIZE + 1) * OS_PAGE_SIZE)
+                if least == stop or not lacks_room(error):
+                    raise
+                stop = max(start, least)
+                file.region.allocate(start - file.file_from_offset, stop - file.file_from_offset)
             self._backed = stop
         return max(start, stop) - file.file_from_offset
 

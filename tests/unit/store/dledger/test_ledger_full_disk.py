@@ -2,9 +2,11 @@
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -14,6 +16,7 @@ from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_region import SimMappedRegion
 from maxq.testing.sim_rng import SimRng
+from tests.mounted_disk import MountedDisk, NotAllowedError
 from tests.unit.store.dledger.worlds import leading, opened
 
 KIB = 1 << 10
@@ -193,3 +196,63 @@ def test_cut_without_room_for_the_checkpoint_changes_nothing_and_can_be_done_lat
     again = opened(disk)
     assert (again.end_index, again.report.amnesia) == (5, [])
     again.close_inline()
+
+
+# ---- the real thing -------------------------------------------------------------------------------------------------
+
+#: A member on a real disk, in a process of its own: it fills the disk and is killed, or starts on it.
+_MEMBER = """
+import os, sys
+from pathlib import Path
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.store.dledger.interfaces import TermState
+from maxq.store.message_store import MessageStore
+from maxq.store.store_context import StoreIdentity
+from tests.unit.store.stores import message
+folder, what = Path(sys.argv[1]), sys.argv[2]
+config = MessageStoreConfig(
+    store_path_root_dir=str(folder / "store"), enable_dleger_commit_log=True, dleger_group="g", dleger_self_id="n0",
+    dleger_peers="n0-127.0.0.1:1", mapped_file_size_commit_log=int(sys.argv[3]), max_hash_slot_num=1000,
+    max_index_num=20_000,
+)
+store = MessageStore(config, disk=SystemDisk(), clock=SystemClock(), broker=StoreIdentity(), memory_bytes=1 << 30)
+store.load()
+if what == "fill":
+    store.ledger.store_term(TermState(1, "n0"))
+    store.ledger.begin_leading(1)
+number = 0
+while (result := store.put_message(message(f"T{number % 3}", number % 4, os.urandom(3000), KEYS=f"k{number}"))).ok:
+    number += 1
+    if number % 20 == 0:
+        store.ledger.commit(store.ledger.end_index)
+    assert what == "fill", "a disk without room takes nothing"
+print(store.ledger.end_index)
+sys.stdout.flush()
+os._exit(9)  # killed
+"""
+
+
+@pytest.mark.parametrize("file_size", [1 << 20, 16 << 20])
+def test_a_member_that_was_killed_on_a_full_disk_starts_there_again(tmp_path: Path, file_size: int) -> None:
+    """To read a hole of a file on a full tmpfs is SIGBUS, and there is no block for a checkpoint."""
+    disk = MountedDisk(tmp_path / "mounted", "tmpfs", 20 << 20)
+    try:
+        disk.mount()
+    except NotAllowedError as error:
+        pytest.skip(str(error))
+
+    def member(what: str) -> int:
+        command = [sys.executable, "-c", _MEMBER, str(disk.folder), what, str(file_size)]
+        done = subprocess.run(command, capture_output=True, cwd=Path(__file__).parents[4], timeout=100, text=True)
+        assert done.returncode == 9, f"{done.returncode}: {done.stdout}{done.stderr[-3000:]}"
+        return int(done.stdout)
+
+    try:
+        end = member("fill")
+        disk.fill()
+        assert end > 1000
+        assert member("start") == end
+        assert member("start") == end
+    finally:
+        disk.unmount()
