@@ -42,6 +42,7 @@ class BrokerTable:
 
     Attributes:
         addresses: broker name → broker id → host:port.
+        changes: how often they became others.
         versions: host:port → version, as the last heartbeat was answered.
     """
 
@@ -53,6 +54,7 @@ class BrokerTable:
         self.versions: dict[str, int] = {}
         self._suspects: dict[str, tuple[int, int]] = {}  # by address: until (monotonic ms), how long
         self._replaced = asyncio.Event()
+        self.changes = 0
 
     # --- who is there ---
 
@@ -62,13 +64,19 @@ class BrokerTable:
         if before == addresses:
             return
         self.addresses[broker_name] = dict(addresses)
-        if before is not None and before.get(MASTER_ID) != addresses.get(MASTER_ID):
+        self.changes += 1
+        master = addresses.get(MASTER_ID)
+        if before is not None and master is not None and before.get(MASTER_ID) != master:
+            self.trust(master)  # what it refused as a slave says nothing of it as a master
             self._on_move()
         self._replaced.set()
         self._replaced = asyncio.Event()
 
-    async def wait_for_change(self, limit_ms: int) -> None:
-        """Return as soon as a route names other brokers than before, or after `limit_ms`."""
+    async def wait_for_change(self, limit_ms: int, *, since: int | None = None) -> None:
+        """Return as soon as a route names other brokers than before (when `changes` was `since`, if that is given), or
+        after `limit_ms`."""
+        if since is not None and since != self.changes:
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_ms / 1000):
                 await self._replaced.wait()

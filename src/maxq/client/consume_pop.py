@@ -172,7 +172,7 @@ class ConsumeMessagePopService:
                 await self._pop(process_queue)
             except (MaxQError, OSError) as error:
                 log.warning("pop of %s failed: %s", process_queue.queue, error)
-                await self._api.pause(config.pull_time_delay_when_exception)
+                await self._api.pause(process_queue.queue, config.pull_time_delay_when_exception)
 
     async def _pop(self, process_queue: PopProcessQueue) -> None:
         queue, config = process_queue.queue, self._config

@@ -457,7 +457,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
             except (MaxQError, OSError) as error:
                 delay_ms = self._config.pull_time_delay_when_exception
                 log.warning("pull of %s failed, next try in %d ms: %s", assigned.queue, delay_ms, error)
-                await self._pull_api.pause(delay_ms)
+                await self._pull_api.pause(assigned.queue, delay_ms)
                 continue
             except Exception:
                 log.exception("pulling %s failed", assigned.queue)

@@ -114,10 +114,8 @@ class _Failures:
             self._retries -= 1
             self.is_final = self._retries < 0 or error.code not in RETRY_RESPONSE_CODES
 
-    def pause_ms(self, address: str | None) -> int:
-        """How long to wait before this address is asked."""
-        if address not in self.at:
-            return 0
+    def pause_ms(self) -> int:
+        """How long to wait before who failed is asked again."""
         pause_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, self._longest_ms)
         return pause_ms
 
@@ -401,8 +399,8 @@ class MessageSender:
                 if queue is None and choose is not None:
                     queue = choose(info)
                 target = queue or self.select_queue(info, None if target is None else target.broker_name)
-                if failures is not None:
-                    await self._pause(failures, target, deadline_ms)
+                if failures is not None and self.address(target) in failures.at:
+                    await self._pause(failures, deadline_ms)
                 name = target.broker_name
                 left_ms = deadline_ms - self._clock.monotonic_ms()
                 if left_ms <= 0:
@@ -419,6 +417,8 @@ class MessageSender:
                     break
                 if is_moved:
                     await self._ask_again(prepared.topic, deadline_ms)
+                if name is None:
+                    await self._pause(failures, deadline_ms)
         raise self._outcome(prepared, failures, timeout_ms, is_one_queue=queue is not None)
 
     async def _ask_for(self, topic: str, deadline_ms: int) -> TopicPublishInfo:
@@ -436,12 +436,9 @@ class MessageSender:
             async with asyncio.timeout(min(_ROUTE_WAIT_MS / 1000, self._left_seconds(deadline_ms))):
                 await self.instance.routes.update_route(topic)
 
-    async def _pause(self, failures: _Failures, target: MessageQueue, deadline_ms: int) -> None:
-        pause_ms = failures.pause_ms(self.address(target))
-        if pause_ms:
-            await self.instance.brokers.wait_for_change(
-                min(pause_ms, max(deadline_ms - self._clock.monotonic_ms(), 0))
-            )
+    async def _pause(self, failures: _Failures, deadline_ms: int) -> None:
+        pause_ms = min(failures.pause_ms(), max(deadline_ms - self._clock.monotonic_ms(), 0))
+        await self.instance.brokers.wait_for_change(pause_ms)
 
     def _left_seconds(self, deadline_ms: int) -> float:
         return max(deadline_ms - self._clock.monotonic_ms(), 0) / 1000

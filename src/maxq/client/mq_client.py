@@ -32,8 +32,10 @@ log = logging.getLogger(__name__)
 
 REBALANCE_MIN_INTERVAL_MS = 1_000  # after a round that left something undone
 HEARTBEAT_MIN_INTERVAL_MS = 1_000
-ROUTE_REFRESH_MS = 50  # between two questions for the route of a topic whose brokers are not where it says; doubled
-_ROUTE_QUESTIONS = 5  # that are asked after one report, unless the route changes
+#: Between two questions for the route of a topic whose brokers are not where it says: at first, and then.
+ROUTE_REFRESH_MS = (50, 150)
+_ROUTE_QUESTIONS = 10  # that are asked after one report, unless a new route names masters
+_ROUTE_REFRESH_SLOW_MS = 1_000  # between further ones, while reports go on
 _PROBE_TOPIC = "TBW102"  # every broker answers something about it
 
 #: Answers of brokers that are not, not yet or no longer the ones to ask; and of overloaded ones, which cannot be told
@@ -94,7 +96,8 @@ class MQClientInstance:
             timeout_ms=config.mq_client_api_timeout,
         )
         self.ids = UniqIdGenerator(seams.pid, seams.host_ip, seams.clock, seams.rng)
-        self.brokers = BrokerTable(seams.clock, on_move=self.heartbeat_soon)
+        self.brokers = BrokerTable(seams.clock, on_move=self._greet)
+        remoting.on_lost = self._lost
         self.routes = TopicRoutes(self.api, self.brokers, seams.rng)
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._wrong_routes: set[str] = set()  # topics that refresh_route_soon heard of since they were asked for
@@ -105,7 +108,8 @@ class MQClientInstance:
         self.pending_requests = PendingRequests()
         self._heartbeat_lock = asyncio.Lock()
         self._heartbeat_wanted = asyncio.Event()
-        self._introduced: set[str] = set()  # brokers that know all our producer groups
+        self._introduced: set[str] = set()  # brokers that know all our producer groups, since they were connected to
+        self._greeting: set[asyncio.Task[None]] = set()
         self._rebalance_wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.started_at_ms = 0  # wall time; 0 not running
@@ -125,7 +129,7 @@ class MQClientInstance:
 
     async def shutdown(self) -> None:
         """Stop the timers and close all connections. Clients have been unregistered before."""
-        tasks = [*self._tasks, *self._refreshing.values()]
+        tasks = [*self._tasks, *self._refreshing.values(), *self._greeting]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -238,13 +242,14 @@ class MQClientInstance:
         asked = 0
         while asked < _ROUTE_QUESTIONS or topic in self._wrong_routes:
             self._wrong_routes.discard(topic)
-            changed = False
+            asked += 1
             try:
-                changed = await self.routes.update_route(topic)
+                if await self.routes.update_route(topic) and self.routes.has_masters(topic):
+                    asked = _ROUTE_QUESTIONS
             except (RemotingError, BrokerError) as error:
                 log.info("route of %s is still the old one: %s", topic, error)
-            await asyncio.sleep((ROUTE_REFRESH_MS << min(asked, _ROUTE_QUESTIONS - 1)) / 1000)
-            asked = _ROUTE_QUESTIONS if changed else asked + 1
+            pause_ms = ROUTE_REFRESH_MS[asked > 1] if asked < _ROUTE_QUESTIONS else _ROUTE_REFRESH_SLOW_MS
+            await asyncio.sleep(pause_ms / 1000)
 
     def _refresh_group(self, broker_name: str) -> None:
         """A broker of this group is silent: one topic's route tells who its master is."""
@@ -355,6 +360,17 @@ class MQClientInstance:
 
     # --- heartbeat ---
 
+    def _lost(self, address: str) -> None:
+        """The connection to a broker broke; it forgets its clients."""
+        self._introduced.discard(address)
+
+    def _greet(self) -> None:
+        """A group has another master: it must know us before it is asked for anything."""
+        if self.started_at_ms:
+            task = asyncio.create_task(self._survive("heartbeat", self.introduce), name=f"maxq-greet-{self.client_id}")
+            self._greeting.add(task)
+            task.add_done_callback(self._greeting.discard)
+
     def heartbeat_soon(self) -> None:
         """A broker does not know us (it was restarted, say): do not let it wait for the timer."""
         self._heartbeat_wanted.set()
@@ -384,8 +400,9 @@ class MQClientInstance:
 
     async def introduce(self) -> None:
         """Make sure that every master we know has had a heartbeat of all our producer groups."""
-        if any(address not in self._introduced for _, address in self._whom_to_tell()):
-            await self.heartbeat_all()
+        strangers = [(name, address) for name, address in self._whom_to_tell() if address not in self._introduced]
+        if strangers:
+            await self._heartbeats(strangers)
 
     def _whom_to_tell(self) -> list[tuple[str, str]]:
         """(name, address) of the brokers that get heartbeats: slaves only when there are consumers."""
@@ -397,13 +414,16 @@ class MQClientInstance:
 
     async def heartbeat_all(self) -> None:
         """Tell every broker of `_whom_to_tell`. Failures are logged: the next round comes."""
+        await self._heartbeats(self._whom_to_tell())
+
+    async def _heartbeats(self, brokers: list[tuple[str, str]]) -> None:
         if self.is_idle:
             return
         async with self._heartbeat_lock:
             groups = set(self._producer_groups)
             data = self.heartbeat_data()
             await asyncio.gather(
-                *(self._heartbeat_one(name, address, data, groups) for name, address in self._whom_to_tell())
+                *(self._heartbeat_one(name, address, data, groups) for name, address in brokers)
             )
 
     async def _heartbeat_one(self, name: str, address: str, data: HeartbeatData, groups: set[str]) -> None:

@@ -48,6 +48,7 @@ class PopAPI:
     def __init__(self, instance: MQClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
+        self._began_at: dict[MessageQueue, int] = {}  # BrokerTable.changes when the last pop began
 
     async def pop(
         self,
@@ -74,6 +75,7 @@ class PopAPI:
             order, attempt_id,
         )  # fmt: skip
         ext = header.encode() | {"bname": queue.broker_name}
+        self._began_at[queue] = self._instance.brokers.changes
         reply = await self._call(
             queue, RequestCode.POP_MESSAGE, ext, timeout_ms=poll_ms + _ANSWERED_LATE_MS, expect=_POPPED
         )
@@ -156,9 +158,10 @@ class PopAPI:
         topic = real_topic(wrap(self._instance.config.namespace, message.topic), self._group, handle.retry)
         return MessageQueue(topic, handle.broker_name, handle.queue_id or 0)
 
-    async def pause(self, limit_ms: int) -> None:
-        """Wait after a failure: until a route leads to other brokers, but not longer than `limit_ms`."""
-        await self._instance.brokers.wait_for_change(limit_ms)
+    async def pause(self, queue: MessageQueue, limit_ms: int) -> None:
+        """Wait after a pop of this queue failed: until routes lead to other brokers than when it began, but not longer
+        than `limit_ms`."""
+        await self._instance.brokers.wait_for_change(limit_ms, since=self._began_at.pop(queue, None))
 
     async def _call(
         self,

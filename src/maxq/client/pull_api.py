@@ -59,6 +59,7 @@ class PullAPIWrapper:
         self._hooks = hooks
         self._unit_mode = unit_mode
         self._pull_from_which_node: dict[MessageQueue, int] = {}
+        self._began_at: dict[MessageQueue, int] = {}  # BrokerTable.changes when the last pull began
         self._connect_broker_by_user = connect_broker_by_user
 
     def recalculate_pull_from_which_node(self, queue: MessageQueue) -> int:
@@ -75,6 +76,7 @@ class PullAPIWrapper:
     def forget(self, queue: MessageQueue) -> None:
         """The queue is no longer ours."""
         self._pull_from_which_node.pop(queue, None)
+        self._began_at.pop(queue, None)
 
     async def pull(
         self,
@@ -106,6 +108,7 @@ class PullAPIWrapper:
             RemotingError, BrokerError: as they come.
             ClientError: no broker of this name is known.
         """
+        self._began_at[queue] = self._instance.brokers.changes
         broker = await self._broker_for(queue)
         if not subscription.is_tag_type and 0 < broker.version < MQVersion.V4_1_0_SNAPSHOT:
             raise ClientError(
@@ -151,9 +154,10 @@ class PullAPIWrapper:
             await self._pause_without_progress(queue, broker)
         return result
 
-    async def pause(self, limit_ms: int) -> None:
-        """Wait after a failure: until a route leads to other brokers, but not longer than `limit_ms`."""
-        await self._instance.brokers.wait_for_change(limit_ms)
+    async def pause(self, queue: MessageQueue, limit_ms: int) -> None:
+        """Wait after a pull of this queue failed: until routes lead to other brokers than when it began, but not longer
+        than `limit_ms`."""
+        await self._instance.brokers.wait_for_change(limit_ms, since=self._began_at.pop(queue, None))
 
     async def _broker_for(self, queue: MessageQueue) -> BrokerAddress:
         brokers, wanted_id = self._instance.brokers, self.recalculate_pull_from_which_node(queue)

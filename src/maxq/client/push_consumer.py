@@ -477,7 +477,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
             log.error("the answer to a pull of %s is not readable: %s", queue, error)
         else:
             log.warning("pull of %s failed, next try in %d ms: %s", queue, wait_ms, error)
-        await self._pull_api.pause(wait_ms)
+        await self._pull_api.pause(queue, wait_ms)
 
     # --- operators ---
 

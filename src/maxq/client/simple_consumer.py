@@ -190,7 +190,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         if failure is not None and len(places) == 1 and wait_ms <= 0:
             raise failure
         if (failure is not None or is_full) and len(places) == 1:
-            await self._pops.pause(min(_PAUSE_MS, wait_ms))  # the broker does not hold the request
+            await self._pops.pause(places[0][0], min(_PAUSE_MS, wait_ms))  # the broker does not hold the request
         return []
 
     # --- what becomes of them ---

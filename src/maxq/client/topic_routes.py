@@ -14,7 +14,7 @@ from maxq.client.topic_publish_info import (
     subscribe_queues,
 )
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
-from maxq.protocol.body.route import TopicRouteData
+from maxq.protocol.body.route import MASTER_ID, TopicRouteData
 from maxq.protocol.body.static_topic import NO_BROKER, global_queues, is_mock_broker
 from maxq.protocol.body.topic_config import PERM_WRITE
 from maxq.protocol.message_queue import MessageQueue
@@ -157,6 +157,11 @@ class TopicRoutes:
         """The same from what is known now."""
         route = self.table.get(topic)
         return subscribe_queues(topic, route) if route else []
+
+    def has_masters(self, topic: str) -> bool:
+        """Does the route of a topic name a master of each of its groups?"""
+        route = self.table.get(topic)
+        return route is not None and all(MASTER_ID in data.broker_addrs for data in route.broker_datas)
 
     def broker_of(self, queue: MessageQueue) -> str:
         """Name of the broker group that serves a queue: of a global queue of a static topic, who leads it now."""
