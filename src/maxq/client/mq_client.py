@@ -34,7 +34,7 @@ REBALANCE_MIN_INTERVAL_MS = 1_000  # after a round that left something undone
 HEARTBEAT_MIN_INTERVAL_MS = 1_000
 #: Between two questions for the route of a topic whose brokers are not where it says: at first, and then.
 ROUTE_REFRESH_MS = (50, 150)
-_ROUTE_QUESTIONS = 10  # that are asked after one report, unless a new route names masters
+_ROUTE_QUESTIONS = 10  # that are asked after one report, unless a new route names masters that nobody complained of
 _ROUTE_REFRESH_SLOW_MS = 1_000  # between further ones, while reports go on
 _PROBE_TOPIC = "TBW102"  # every broker answers something about it
 
@@ -244,7 +244,7 @@ class MQClientInstance:
             self._wrong_routes.discard(topic)
             asked += 1
             try:
-                if await self.routes.update_route(topic) and self.routes.has_masters(topic):
+                if await self.routes.update_route(topic) and self.routes.has_living_masters(topic):
                     asked = _ROUTE_QUESTIONS
             except (RemotingError, BrokerError) as error:
                 log.info("route of %s is still the old one: %s", topic, error)

@@ -158,10 +158,11 @@ class TopicRoutes:
         route = self.table.get(topic)
         return subscribe_queues(topic, route) if route else []
 
-    def has_masters(self, topic: str) -> bool:
-        """Does the route of a topic name a master of each of its groups?"""
+    def has_living_masters(self, topic: str) -> bool:
+        """Does the route of a topic name a master of each of its groups, and none that could not be reached lately?"""
         route = self.table.get(topic)
-        return route is not None and all(MASTER_ID in data.broker_addrs for data in route.broker_datas)
+        masters = [data.broker_addrs.get(MASTER_ID) for data in route.broker_datas] if route is not None else [None]
+        return all(master is not None and not self._brokers.is_suspect(master) for master in masters)
 
     def broker_of(self, queue: MessageQueue) -> str:
         """Name of the broker group that serves a queue: of a global queue of a static topic, who leads it now."""
