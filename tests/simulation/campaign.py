@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.simulation.compaction_story import CompactionStory
 from tests.simulation.crash_story import CrashStory
 from tests.simulation.delay_power_story import DelayPowerStory
 from tests.simulation.delay_story import DelayStory
@@ -33,22 +34,25 @@ from tests.simulation.ha_cluster_story import HaClusterStory
 from tests.simulation.ha_story import HaStory
 from tests.simulation.ledger_story import LedgerStory
 from tests.simulation.staged_story import StagedStory
+from tests.simulation.timer_story import TimerStory
 from tests.simulation.transaction_story import TransactionStory
 
 Story = (
     CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | TransactionStory | LedgerStory | StagedStory
-    | DLedgerClusterStory
+    | DLedgerClusterStory | TimerStory | CompactionStory
 )  # fmt: skip
 KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store": CrashStory, "ha": HaStory, "cluster": HaClusterStory, "delay": DelayStory,
     "delay-power": DelayPowerStory, "transaction": TransactionStory, "ext": ExtStory, "ledger": LedgerStory,
-    "staged": StagedStory, "dledger-cluster": DLedgerClusterStory,
+    "staged": StagedStory, "dledger-cluster": DLedgerClusterStory, "timer": TimerStory,
+    "compaction": CompactionStory,
 }  # fmt: skip
 REGRESSIONS: Final = {
     "store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt",
     "delay": "delay_regressions.txt", "delay-power": "delay_power_regressions.txt", "ext": "ext_regressions.txt",
     "ledger": "ledger_regressions.txt", "staged": "staged_regressions.txt",
     "dledger-cluster": "dledger_cluster_regressions.txt", "transaction": "transaction_regressions.txt",
+    "timer": "timer_regressions.txt", "compaction": "compaction_regressions.txt",
 }  # fmt: skip
 
 

@@ -109,6 +109,8 @@ class DelayStory:
 
     ENDINGS: ClassVar[tuple[str, ...]] = ("shutdown", "kill", "kill", "moment", "operation", "operation", "start")
 
+    NODE: ClassVar[type[DelayNode]] = DelayNode
+
     def __init__(self, seed: int) -> None:
         self.rng = SimRng(seed)
         self.clock = SimClock()
@@ -122,6 +124,7 @@ class DelayStory:
         self._node: DelayNode | None = None
         self._kept_from: int | None = None  # end of the log that was durable when its process was killed: the rest is
         # there as long as the machine has power, and durable when a start has found it
+        self._kept_to = _ALL  # what lay behind was in the memory of the process that was killed, and is gone with it
         self._number = 0
         self._right_from_ms = 0  # monotonic; what is sent from then on comes in time
 
@@ -167,13 +170,13 @@ class DelayStory:
         self.disk = disk.boot()
 
     async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
-        node = DelayNode(world, world.disk)
+        node = self.NODE(world, world.disk)
         node.configure(**self.settings)
         await node.open()
         self._node = node
         if self._kept_from is not None:
             self._kept_from = None
-            self._durable_up_to(_ALL)
+            self._durable_up_to(self._kept_to)
         self._watch(node)
         self._judge(node)
         if ending == "to the end":
@@ -225,6 +228,11 @@ class DelayStory:
             self._durable_up_to(node.store.flushed_offset)
         else:
             self._kept_from = node.store.flushed_offset
+            self._kept_to = self._written_to(node)
+
+    def _written_to(self, node: DelayNode) -> int:
+        """End of what the process has given to the system."""
+        return _ALL
 
     def _note_loss(self, disk: SimDisk) -> None:
         if disk.lost_process_only:

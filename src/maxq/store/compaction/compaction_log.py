@@ -316,9 +316,15 @@ class CompactionLog:
         """A replacement has begun and is not at its end: call `finish`, `take_over`, `forget`, in this order."""
         return self._replacing is not None
 
-    def plan(self) -> list[Segment]:
-        """The segments to compact; empty if there is nothing new in those that are closed."""
-        closed = self._segments[:-1]
+    def plan(self, flushed: int) -> list[Segment]:
+        """The segments to compact; empty if there is nothing new in those that are closed.
+
+        Args:
+            flushed: the CommitLog is durable up to here. Were a message behind it lost, the older one of its key would
+                count again: that must not have given way to it.
+        """
+        closed = [segment for segment in self._segments[:-1] if segment.end_in_commit_log <= flushed]
+        closed = self._segments[: len(closed)]
         return closed if closed and closed[-1].last_offset > self.position else []
 
     def rewrite(self, closed: list[Segment]) -> Replacement:

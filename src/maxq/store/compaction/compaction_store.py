@@ -293,7 +293,7 @@ class CompactionStore:
             found = self._logs.get((topic, queue_id))
             if found is not None and found.is_replacing:
                 await self._replace(found)
-            closed = [] if found is None else found.plan()
+            closed = [] if found is None else found.plan(self._commit_log.flushed_offset)
             if found is None or not closed:
                 return False
             began_ms, before = self._context.clock.monotonic_ms(), sum(segment.count for segment in closed)

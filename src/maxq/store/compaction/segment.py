@@ -32,6 +32,7 @@ _BLANK = struct.Struct(">II")
 _END_UNIT: Final = _UNIT.pack(-1, 0, 0, 0, 0, 0, -1, 0)
 _OFFSET_AT: Final = 28  # of the message offset in a unit
 _QUEUE_OFFSET_AT: Final = 20  # in a record
+_PHYSICAL_OFFSET_AT: Final = 28
 _STEP: Final = 1 << 20  # bytes of log that get blocks at a time
 
 
@@ -196,6 +197,12 @@ class Segment:
         if len(view) != unit.size or unit.size < _QUEUE_OFFSET_AT + 8 or _SIZE.unpack_from(view)[0] != unit.size:
             return None
         return view if _OFFSET.unpack_from(view, _QUEUE_OFFSET_AT)[0] == unit.offset else None
+
+    @property
+    def end_in_commit_log(self) -> int:
+        """Behind the last message, in the log it was copied from; 0 without one, or if it is damaged."""
+        record = self.record(self._unit(self.count - 1)) if self.count else None
+        return 0 if record is None else _OFFSET.unpack_from(record, _PHYSICAL_OFFSET_AT)[0] + len(record)
 
     def flush(self) -> None:
         """Make all of it durable. Blocks; may run in another thread than the appends.

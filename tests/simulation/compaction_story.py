@@ -1,0 +1,194 @@
+"""One seed, one story of a compacted topic: its store lives on a disk of which every call can fail, compacts, dies in
+some way and starts again; of every key the newest message is there.
+
+The rules, after every start and at the end:
+
+* what a reader gets is in the order of its places, each message as it was sent at that place;
+* of every key the newest message that was durable is there, or a newer one; none, if that deletes its key;
+* when the disk works again a compaction succeeds, and leaves each key once, but for what is being written.
+"""
+
+import asyncio
+from typing import Final
+
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import StoreRefusedError
+from maxq.protocol.message import decode_records
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.store_context import StoreIdentity
+from maxq.store.store_results import GetMessageStatus
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import PowerLoss, SimDisk
+from maxq.testing.sim_rng import SimRng
+from maxq.testing.simulation import SimWorld, run_simulation
+from tests.simulation.disk_faults import FaultMix
+
+ENDINGS: Final = ("shutdown", "kill", "kill in operation", "moment", "operation", "operation", "start", "kill in start")
+TOPIC: Final = "T"
+KEYS: Final = 12
+_HOST: Final = b"\x7f\0\0\1\0\0\x12\x34"
+
+
+class CompactionStory:
+    """Attributes:
+    marks: what happened, for the campaign's statistics.
+    history: the same in order, for whoever reads a failure.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = SimRng(seed)
+        self.clock = SimClock()
+        rng = self.rng.fork("disk")
+        self.disk = SimDisk(rng, self.clock, write_back=rng.choice((0.0, 0.2, 0.6)), kill_keeps_cache=True)
+        rng = self.rng.fork("settings")
+        self.config = MessageStoreConfig(
+            store_path_root_dir="/store",
+            mapped_file_size_commit_log=rng.choice((16_384, 65_536)),
+            mapped_file_size_consume_queue=400,
+            max_hash_slot_num=20,
+            max_index_num=100,
+            max_message_size=4_096,
+            compaction_mapped_file_size=rng.choice((2_000, 4_500)),
+            compaction_cq_mapped_file_size=920,
+            compaction_schedule_internal=rng.choice((1_000, 4_000)),
+            flush_disk_type=rng.choice(("SYNC_FLUSH", "ASYNC_FLUSH")),
+            flush_interval_commit_log=20,
+            enabled_append_prop_crc=True,
+            force_verify_prop_crc=True,
+        )
+        self.marks: set[str] = {self.config.flush_disk_type}
+        self.history: list[str] = [self.config.flush_disk_type]
+        self.sent: dict[int, tuple[str, bytes]] = {}  # queue offset → key, body
+        self._ends: dict[int, int] = {}  # queue offset → physical end, of this life and what is not settled
+        self._durable = -1  # largest queue offset that must be there
+        self._store: MessageStore | None = None
+        self._number = 0
+
+    def run(self) -> None:
+        """Live, die, start again; in the last life the disk works."""
+        for life in range(self.rng.between(2, 5)):
+            self._live(life, self.rng.choice(ENDINGS))
+        self._live(99, "to the end")
+
+    # -- one life --
+
+    def _live(self, life: int, ending: str) -> None:
+        rng, disk = self.rng.fork(f"life {life}"), self.disk
+        if "start" in ending:
+            disk.cut_power_after(rng.below(60), process_only="kill" in ending)
+        mix = FaultMix(rng.fork("faults"), rng.choice(((), ("commitlog", "checkpoint", "consumequeue", "index"))))
+        if ending != "to the end" and rng.chance(0.8):
+            disk.faults = mix
+        try:
+            run_simulation(lambda world: self._main(world, rng, ending), seed=rng.seed, disk=disk, clock=self.clock)
+        except PowerLoss:
+            self._note_death(disk)
+        except (OSError, StoreRefusedError) as error:
+            assert ending != "to the end", f"a disk that works is refused: {error}"
+            self.marks.add("ended by an error of the disk")
+            self.history.append(f"  ended by {error!r}")
+            disk.kill_process()
+            self._note_death(disk)
+        self._store = None
+        self.marks |= {f"ending: {ending}"} | {f"failed: {kind}" for kind in mix.seen}
+        self.history.append(f"life {life} ended: {ending} {disk.lost_at}; faults {dict(mix.seen)}")
+        self.disk = disk.boot()
+
+    def _note_death(self, disk: SimDisk) -> None:
+        if self._store is not None:
+            flushed = self._store.flushed_offset
+            self._durable = max([self._durable, *(at for at, end in self._ends.items() if end <= flushed)])
+
+    async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
+        store = MessageStore(
+            self.config, disk=world.disk, clock=world.clock, broker=StoreIdentity(), memory_bytes=1 << 30,
+            populate_ahead=0,
+        )  # fmt: skip
+        store.load()
+        store.compaction.topics.add(TOPIC)
+        store.start()
+        self._settle(store)
+        self._store = store
+        self._judge(store)
+        if "operation" in ending:
+            world.disk.cut_power_after(rng.below(500), process_only="kill" in ending)
+        for _ in range(rng.between(2, 12)):
+            self._send(store, rng, rng.between(1, 25))
+            await asyncio.sleep(rng.choice((0.1, 0.7, 1.5, 4.0)))
+            self._judge(store)
+        self.marks |= {"compacted"} if store.compaction.compactions else set()
+        self.marks |= {"a queue waited"} if store.compaction.failures else set()
+        if ending == "to the end":
+            await self._finish(store)
+        if ending in ("to the end", "shutdown"):
+            await store.shutdown()
+            if store.flusher.failure is None:
+                self._durable = max([self._durable, *self._ends])
+        elif "kill" in ending:
+            world.disk.kill_process()
+            raise PowerLoss
+        else:
+            world.disk.cut_power()
+            raise PowerLoss
+
+    def _settle(self, store: MessageStore) -> None:
+        """What a loss of power took was never there; what is there now is durable from now on."""
+        there = store.max_offset(TOPIC, 0)
+        assert there > self._durable, f"{self._durable + 1} messages were durable, {there} are there"
+        self.sent = {at: sent for at, sent in self.sent.items() if at < there}
+        self._ends = {}
+        self._durable = there - 1
+
+    def _send(self, store: MessageStore, rng: SimRng, count: int) -> None:
+        for _ in range(count):
+            self._number += 1
+            key = f"key-{rng.below(KEYS)}"
+            body = b"" if rng.chance(0.05) else b"%d-%s" % (self._number, b"x" * rng.below(300))
+            message = MessageExtBrokerInner(
+                TOPIC, 0, body, {"KEYS": key}, born_timestamp=self.clock.wall_ms(), born_host=_HOST
+            )
+            result = store.put_message(message)
+            if result.ok:
+                self.sent[result.queue_offset] = key, body
+                self._ends[result.queue_offset] = result.end_offset
+
+    # -- rules --
+
+    def _kept(self, store: MessageStore) -> list[tuple[int, str, bytes]]:
+        found: list[tuple[int, str, bytes]] = []
+        offset = 0
+        while True:
+            result = store.get_message("g", TOPIC, 0, offset, 32, None)
+            if result.status is not GetMessageStatus.FOUND:
+                return found
+            records = [record for buffer in result.buffers for record in decode_records(buffer, check_crc=True)]
+            found += [(record.queue_offset, record.keys or "", record.body) for record in records]
+            assert result.next_begin_offset > offset
+            offset = result.next_begin_offset
+
+    def _judge(self, store: MessageStore) -> None:
+        """What is not copied yet, for the disk refuses, does not count."""
+        log = store.compaction.current(TOPIC, 0)
+        end = 0 if log is None else log.next_offset
+        kept = self._kept(store)
+        places = [at for at, _, _ in kept]
+        assert places == sorted(set(places)), f"out of order: {places}"
+        for at, key, body in kept:
+            sent = self.sent.get(at)
+            assert sent == (key, body), f"message {at} was sent as {sent}, and is {key} {body!r}"
+        there = {key: at for at, key, _ in kept}
+        for key, (at, body) in self._newest(end).items():
+            assert there.get(key, -1) >= at or not body, f"{key}: message {at} is lost, {there.get(key)} is there"
+
+    def _newest(self, end: int) -> dict[str, tuple[int, bytes]]:
+        return {key: (at, body) for at, (key, body) in sorted(self.sent.items()) if at < end}
+
+    async def _finish(self, store: MessageStore) -> None:
+        await asyncio.sleep(2.0)
+        await store.compaction.compact(TOPIC, 0)
+        log = store.compaction.current(TOPIC, 0)
+        assert not store.compaction.failures and log is not None and log.next_offset == store.max_offset(TOPIC, 0)
+        self._judge(store)
+        closed = [(at, key) for at, key, _ in self._kept(store) if at <= log.position]
+        assert len({key for _, key in closed}) == len(closed), f"compacted, and keys are there twice: {closed}"

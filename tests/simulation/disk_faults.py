@@ -1,0 +1,58 @@
+"""Faults of the disk, drawn from a seed: any call may fail, of any kind of file, alone or for a while.
+
+A failed sync drops the pages that it covered, a failed write may have put a part, and a call that does several things
+fails between them (see SimDisk.faults).
+"""
+
+import errno
+from collections import Counter
+from typing import Final
+
+from maxq.testing.sim_rng import SimRng
+
+_WRITES: Final = (errno.ENOSPC, errno.ENOSPC, errno.EIO, errno.EDQUOT)
+_ERRORS: Final[dict[str, tuple[int, ...]]] = {
+    "read": (errno.EIO, errno.EINTR), "list": (errno.EIO, errno.EMFILE), "usage": (errno.EIO,),
+    "make_dirs": _WRITES, "open": (errno.EMFILE, errno.EIO), "create": (*_WRITES, errno.EMFILE),
+    "write": _WRITES, "replace": _WRITES, "rename": (errno.EIO, errno.ENOSPC), "delete": (errno.EIO, errno.EROFS),
+    "lock": (errno.EIO,), "put": (*_WRITES, errno.EINTR), "allocate": (errno.ENOSPC, errno.EDQUOT, errno.EINTR),
+    "flush": (errno.EIO, errno.EIO, errno.ENOSPC),
+}  # fmt: skip
+
+
+class FaultMix:
+    """A SimDisk.faults.
+
+    Attributes:
+        seen: how often a call of a kind has failed, by kind and kind of file.
+    """
+
+    def __init__(self, rng: SimRng, spared: tuple[str, ...] = ()) -> None:
+        """Calls to paths that contain one of `spared` never fail."""
+        self._rng = rng
+        self._spared = spared
+        self._rate = rng.choice((0.0005, 0.003, 0.02))
+        self._burst = rng.choice((1, 1, 3, 12))
+        self._left = 0  # calls of the burst that are still to come
+        self.seen: Counter[str] = Counter()
+
+    def __call__(self, kind: str, path: str) -> int:
+        if any(part in path for part in self._spared):
+            return 0
+        if self._left:
+            self._left -= 1
+            fails = self._rng.chance(0.7)
+        else:
+            fails = self._rng.chance(self._rate)
+            if fails:
+                self._left = self._rng.below(self._burst)
+        if not fails:
+            return 0
+        self.seen[f"{kind} {_kind_of_file(path)}"] += 1
+        return self._rng.choice(_ERRORS[kind])
+
+
+def _kind_of_file(path: str) -> str:
+    """The folder below the store's, or the file's name without what differs from one to the next."""
+    parts = path.split("/")
+    return parts[2].rstrip("0123456789-.") if len(parts) > 2 else path
