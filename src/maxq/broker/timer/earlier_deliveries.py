@@ -23,6 +23,7 @@ class EarlierDeliveries:
         self._store = store
         self._timer = timer
         self._copies = DeliveredBefore()
+        self._delivered: set[int] = set()  # physical offsets of records whose copies were found
         self._made_until_ms = 0
         self.scanned_from: int | None = None
 
@@ -31,8 +32,10 @@ class EarlierDeliveries:
         start = self._timer.dedupe_position
         if start is None:
             start = first_position(self._store, self._timer.read_time_ms)
+            if self._timer.told_position >= 0:  # times of brokers whose clocks differ do not say where to look
+                start = min(start, self._timer.told_position)
         self.scanned_from = max(start, self._store.min_physical_offset)
-        self._copies = await self._found(self.scanned_from)
+        self._copies, self._delivered = await self._found(self.scanned_from), set()
 
     async def _found(self, start: int) -> DeliveredBefore:
         found = DeliveredBefore()
@@ -46,8 +49,12 @@ class EarlierDeliveries:
         return found
 
     def take(self, record: TimerRecord) -> bool:
-        """Was it delivered? Its copy counts for no other then."""
-        return self._copies.take(record.identity, record.rolls)
+        """Was it delivered? Its copy counts for no other then, however often this record is come across."""
+        if record.physical_offset not in self._delivered:
+            if not self._copies.take(record.identity, record.rolls):
+                return False
+            self._delivered.add(record.physical_offset)
+        return True
 
     def forget_passed(self, now_ms: int) -> None:
         """All slots before `now_ms` are delivered. What was delivered before has been passed over then, but for a clock
@@ -56,3 +63,4 @@ class EarlierDeliveries:
         if self.scanned_from is not None and self._timer.read_time_ms >= passed_ms:
             self.scanned_from = None
             self._copies = DeliveredBefore()
+            self._delivered = set()

@@ -317,7 +317,7 @@ class TimerService:
             self._is_done(record)
             return True
         if record.out_ms > self._parts.clock.wall_ms():  # never early, whatever the wheel says
-            return self.timer.move(record, 0) if unit.is_moved else self.timer.put(record)
+            return self.timer.move(record, 0)  # only a checkpoint that names it makes it count, else this one does
         delivered = await self._deliver(record, unit.write_time_ms, rolls=False)
         if delivered:
             self.dequeued += 1

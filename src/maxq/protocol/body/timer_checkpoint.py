@@ -14,7 +14,8 @@ say, for they could not be delivered when they were due.
     4  i32  how many
     8  i32  CRC-32 of what follows
     12 i64  physical end of the CommitLog
-    20      of each: i64 physical offset of its record, i32 size of that, i64 its slot, ms
+    20 i64  physical offset behind which the copies lie of what was delivered and the checkpoint does not know of
+    28      of each: i64 physical offset of its record, i32 size of that, i64 its slot, ms
 
 Source:
     store/timer/TimerCheckpoint.java; store-format.md §16.4.
@@ -33,7 +34,7 @@ _OFFSETS = struct.Struct(">4q")
 _VERSION = struct.Struct(">3q")
 
 _MOVED_HEAD = struct.Struct(">4siI")
-_LOG_END = struct.Struct(">q")
+_POSITIONS = struct.Struct(">qq")
 _MOVED = struct.Struct(">qiq")
 _MOVED_MAGIC = b"MXQM"
 
@@ -56,6 +57,7 @@ class TimerCheckpoint:
     Attributes:
         moved: None if nobody knows: a Java broker says nothing of it.
         log_end: what it calls delivered lies before this physical offset; 0: nobody knows.
+        dedupe_position: copies of what was delivered and it does not know of lie behind it; −1: nobody knows.
     """
 
     last_read_time_ms: int = 0
@@ -65,6 +67,7 @@ class TimerCheckpoint:
     data_version: DataVersion = field(default_factory=DataVersion)
     moved: tuple[MovedMessage, ...] | None = None
     log_end: int = 0
+    dedupe_position: int = -1
 
     def encode(self) -> bytes:
         """Java's 56 bytes."""
@@ -84,7 +87,8 @@ class TimerCheckpoint:
         """MaxQ's part; empty where it is not known."""
         if self.moved is None:
             return b""
-        content = _LOG_END.pack(self.log_end) + b"".join(_MOVED.pack(*message) for message in self.moved)
+        content = _POSITIONS.pack(self.log_end, self.dedupe_position)
+        content += b"".join(_MOVED.pack(*message) for message in self.moved)
         return _MOVED_HEAD.pack(_MOVED_MAGIC, len(self.moved), zlib.crc32(content)) + content
 
     def decode_own(self, data: bytes | bytearray | memoryview) -> None:
@@ -92,12 +96,12 @@ class TimerCheckpoint:
         if len(data) < _MOVED_HEAD.size:
             return
         magic, count, crc = _MOVED_HEAD.unpack_from(data)
-        size = _LOG_END.size + count * _MOVED.size
+        size = _POSITIONS.size + count * _MOVED.size
         content = data[_MOVED_HEAD.size : _MOVED_HEAD.size + max(size, 0)]
         if magic != _MOVED_MAGIC or count < 0 or len(content) != size or crc != zlib.crc32(content):
             return
-        (self.log_end,) = _LOG_END.unpack_from(content)
-        self.moved = tuple(MovedMessage._make(entry) for entry in _MOVED.iter_unpack(content[_LOG_END.size :]))
+        self.log_end, self.dedupe_position = _POSITIONS.unpack_from(content)
+        self.moved = tuple(MovedMessage._make(entry) for entry in _MOVED.iter_unpack(content[_POSITIONS.size :]))
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> "TimerCheckpoint":

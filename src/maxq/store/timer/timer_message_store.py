@@ -75,6 +75,7 @@ class TimerMessageStore:
         pending: messages in the wheel; recalled ones do not count.
         master_queue_offset: how far the master of this slave has filled its wheel.
         dedupe_position: copies of what was delivered since the last checkpoint lie behind it; None: nobody knows.
+        told_position: the same, as the broker said whose checkpoint was adopted last; −1: it did not.
         saved: the newest checkpoint on the disk.
         moved: messages in other slots than their own.
     """
@@ -95,6 +96,7 @@ class TimerMessageStore:
         self.pending = 0
         self.master_queue_offset = 0
         self.dedupe_position: int | None = None
+        self.told_position = -1
         self.saved = TimerCheckpoint()
         self.moved = MovedMessages()
         self._version = DataVersion()
@@ -330,7 +332,7 @@ class TimerMessageStore:
         self._version = checkpoint.data_version.copy()
         self._passed = (self.master_queue_offset, self.read_time_ms)
         self._settled.add(self.read_time_ms, self.log.max_offset)
-        self.dedupe_position = None
+        self.dedupe_position, self.told_position = None, checkpoint.dedupe_position
         self.moved.take(checkpoint.moved, self.log.max_offset)
 
     def take_over(self) -> None:
@@ -382,6 +384,7 @@ class TimerMessageStore:
             self._version.copy(),
             self.moved.all(),
             self._store.max_physical_offset,
+            dedupe_position,
         )
         return Checkpoint(
             self._store.max_physical_offset, self.log.max_offset, self.wheel.freeze(), values, dedupe_position
