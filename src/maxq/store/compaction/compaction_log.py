@@ -96,11 +96,12 @@ class CompactionLog:
             interrupted.forget(disk)
         self.folders.delete_uncommitted(disk)
         is_whole = True
-        for base in self._bases():
+        bases = self._bases()
+        for base in bases:
             segment = self._existing(base)
             segment.load(verify=False)
-            if is_whole and not clean_exit and segment.last_offset > self.position:
-                is_whole = self._verify(segment)
+            if is_whole and not clean_exit and (segment.last_offset > self.position or not segment.count):
+                is_whole = self._verify(segment) and (base == bases[-1] or segment.is_ended)
             elif not is_whole:  # what was cut before it comes again, and it after that
                 segment.cut(0)
             self._keep(segment)
@@ -152,6 +153,15 @@ class CompactionLog:
                 segment.cut(offset)
             self._keep(segment)
         self._set_end()
+
+    def first_lost(self, place_of: Callable[[int], int | None], low: int) -> int | None:
+        """Message offset, at or behind `low`, of the first message since the last compaction that the log does not have
+        where it was copied from; None if it has all. `place_of`: physical offset of the message with that offset."""
+        for segment in self._segments:
+            for unit in segment.units(segment.find(max(self.position + 1, low))):
+                if place_of(unit.offset) != segment.place_in_commit_log(unit):
+                    return unit.offset
+        return None
 
     def _bases(self) -> list[int]:
         """Of the segments that have both files; what stands alone was cut off at its birth."""

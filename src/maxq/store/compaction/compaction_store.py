@@ -23,6 +23,7 @@ from maxq.store.commit_log import CommitLog
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.replacement import QueueFolders
 from maxq.store.compaction.segment import Segment
+from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.deletions import Deletions
 from maxq.store.store_context import StoreContext
@@ -114,8 +115,22 @@ class CompactionStore:
             queue = self._queues.find(topic, queue_id)
             if queue is not None:
                 found.cut(queue.max_offset)
+                self._cut_lost(found, queue)
             self._logs[topic, queue_id] = found
         return found
+
+    def _cut_lost(self, found: CompactionLog, queue: ConsumeQueue) -> None:
+        """A loss of power takes any part of what was not durable, also from the middle: what was copied from there
+        counts no more, and what lies behind is copied again."""
+
+        def place_of(offset: int) -> int | None:
+            unit = queue.unit(offset)
+            return None if unit is None or unit[2] == DAMAGED_TAGS_CODE else unit[0]
+
+        low = queue.min_offset(self._commit_log.min_offset)
+        lost = None if self._clean_exit else found.first_lost(place_of, low)
+        if lost is not None:
+            found.cut(lost)
 
     def close(self) -> bool:
         """Flush and give up everything. Blocks. False if a queue could not be flushed: the exit is not a clean one."""

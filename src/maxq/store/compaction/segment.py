@@ -98,6 +98,12 @@ class Segment:
         if verify and bytes(view[place : place + UNIT_SIZE]) not in (_END_UNIT, bytes(UNIT_SIZE)):
             clear(self._units, place, len(view))
 
+    @property
+    def is_ended(self) -> bool:
+        """Does the closing unit follow the last one? Where it does not, and others came behind, units were lost."""
+        place = self.count * UNIT_SIZE
+        return bytes(self._units.view[place : place + UNIT_SIZE]) == _END_UNIT
+
     def cut(self, offset: int) -> None:
         """Forget the messages at or behind a message offset. Blocks."""
         self.count = self.find(offset)
@@ -201,8 +207,13 @@ class Segment:
     @property
     def end_in_commit_log(self) -> int:
         """Behind the last message, in the log it was copied from; 0 without one, or if it is damaged."""
-        record = self.record(self._unit(self.count - 1)) if self.count else None
-        return 0 if record is None else _OFFSET.unpack_from(record, _PHYSICAL_OFFSET_AT)[0] + len(record)
+        place = self.place_in_commit_log(self._unit(self.count - 1)) if self.count else None
+        return 0 if place is None else place + self._unit(self.count - 1).size
+
+    def place_in_commit_log(self, unit: CompactUnit) -> int | None:
+        """Physical offset there of a unit's record; None if that is damaged."""
+        record = self.record(unit)
+        return None if record is None else int(_OFFSET.unpack_from(record, _PHYSICAL_OFFSET_AT)[0])
 
     def flush(self) -> None:
         """Make all of it durable. Blocks; may run in another thread than the appends.

@@ -117,6 +117,7 @@ def prepared(clock: SimClock) -> tuple[SimDisk, Kept]:
 
 
 async def compacts(store: MessageStore) -> bool:
+    await store.flush()
     store.compaction.current("T", 0)
     return await store.compaction.compact("T", 0)
 
