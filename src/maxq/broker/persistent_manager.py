@@ -25,6 +25,8 @@ from maxq.store.config_manager import ConfigManager
 
 log = logging.getLogger(__name__)
 
+_RETRY_SECONDS = 1.0
+
 
 class PersistentManager(ConfigManager):
     """ConfigManager whose content is one JSON value in Java's layout.
@@ -39,6 +41,7 @@ class PersistentManager(ConfigManager):
         self._requested = 0  # number of the newest change
         self._written = 0  # … of the newest change that is on disk; <= _requested
         self._writer: asyncio.Task[None] | None = None
+        self._is_refused = False  # the disk refused the last write
         self._writing = threading.Lock()  # writes run in the executor; two at once would mix file and backup
 
     @abstractmethod
@@ -66,7 +69,9 @@ class PersistentManager(ConfigManager):
     def persist(self) -> None:
         """Write the file, after a write that is under way; blocks until it is durable. OSError if the disk refuses."""
         with self._writing:
+            newest = self._requested
             self._persist_now()
+            self._written = max(self._written, newest)
 
     def _persist_now(self) -> None:
         """Write the file; nobody else does."""
@@ -81,28 +86,38 @@ class PersistentManager(ConfigManager):
             self.persist()
             return
         self._requested += 1
+        self._begin(loop)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
+        """The task that writes the table, begun now unless it runs."""
         if self._writer is None or self._writer.done():
             self._writer = loop.create_task(self._write(), name=f"persist {self._file.name}")
             self._writer.add_done_callback(self._on_written)
+        return self._writer
 
     async def persisted(self) -> None:
-        """Return when every change so far is durable. OSError if it cannot be written; the next change tries again."""
+        """Return when every change so far is durable. OSError if it cannot be written now; it is tried again."""
         wanted = self._requested
         while self._written < wanted:
-            if self._writer is None or self._writer.done():
-                self._writer = asyncio.get_running_loop().create_task(self._write(), name=f"persist {self._file.name}")
-                self._writer.add_done_callback(self._on_written)
-            await asyncio.shield(self._writer)
+            await asyncio.shield(self._begin(asyncio.get_running_loop()))
 
     async def _write(self) -> None:
         while self._written < self._requested:
-            newest = self._requested
             await TABLES.run(self.persist)
-            self._written = newest
 
     def _on_written(self, writer: asyncio.Task[None]) -> None:
-        if not writer.cancelled() and writer.exception() is not None:
-            log.error("cannot write %s: %s; it is tried again with the next change", self._file, writer.exception())
+        error = None if writer.cancelled() else writer.exception()
+        if isinstance(error, OSError):
+            if not self._is_refused:
+                log.error("cannot write %s: %s; it is tried again every second", self._file, error)
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._try_again)
+        elif error is not None:
+            log.error("cannot write %s: %s; it is tried again with the next change", self._file, error)
+        self._is_refused = error is not None
+
+    def _try_again(self) -> None:
+        if self._written < self._requested:
+            self._begin(asyncio.get_running_loop())
 
 
 class PeriodicManager(PersistentManager):

@@ -1,12 +1,17 @@
 """A table that changes all the time is written when it changed, and again when the disk refused."""
 
-from pathlib import Path
+import asyncio
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
 
-from maxq.broker.persistent_manager import PeriodicManager
+from maxq.broker.persistent_manager import PeriodicManager, PersistentManager
 from maxq.runtime.system import SystemDisk
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_rng import SimRng
+from maxq.testing.simulation import SimWorld, run_simulation
 
 
 class Counts(PeriodicManager):
@@ -59,3 +64,45 @@ def test_what_the_disk_refused_is_written_by_the_next_call(tmp_path: Path) -> No
     folder.mkdir()
     table.persist()
     assert loaded(folder / "counts.json") == {"a": 1}
+
+
+class Names(PersistentManager):
+    """A table that is written at each change."""
+
+    names: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.names)
+
+    def from_json(self, value: dict[str, Any]) -> None:
+        self.names = value
+
+
+def test_a_table_that_found_no_room_is_written_when_there_is_some_and_the_old_one_is_whole_meanwhile() -> None:
+    clock = SimClock()
+    disk = SimDisk(SimRng(1), clock, total_bytes=100_000, write_back=0)
+    path = PurePath("config/names.json")
+
+    def stored() -> dict[str, Any]:
+        table = Names(disk, path)
+        table.names = {}
+        table.load()
+        return table.names
+
+    async def main(world: SimWorld) -> None:
+        table = Names(disk, path)
+        table.names = {"a": 1}
+        table.request_persist()
+        await table.persisted()
+        disk.other_bytes = 99_999
+        table.names = {"a": 1, "b": 2}
+        table.request_persist()
+        with pytest.raises(OSError, match="No space left"):
+            await table.persisted()
+        assert stored() == {"a": 1}
+        await asyncio.sleep(5)
+        disk.other_bytes = 0
+        await asyncio.sleep(2)
+        assert stored() == {"a": 1, "b": 2}
+
+    run_simulation(main, seed=1, disk=disk, clock=clock)
