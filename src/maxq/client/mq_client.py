@@ -35,6 +35,7 @@ HEARTBEAT_MIN_INTERVAL_MS = 1_000
 #: Between two questions for the route of a topic whose brokers are not where it says: at first, and then.
 ROUTE_REFRESH_MS = (50, 150)
 _ROUTE_QUESTIONS = 10  # that are asked after one report, unless a new route names masters that nobody complained of
+_GREETING_SECONDS = 0.5
 _ROUTE_REFRESH_SLOW_MS = 1_000  # between further ones, while reports go on
 _PROBE_TOPIC = "TBW102"  # every broker answers something about it
 
@@ -370,6 +371,13 @@ class MQClientInstance:
             task = asyncio.create_task(self._survive("heartbeat", self.introduce), name=f"maxq-greet-{self.client_id}")
             self._greeting.add(task)
             task.add_done_callback(self._greeting.discard)
+
+    async def wait_for_brokers(self, limit_ms: int, *, since: int | None) -> None:
+        """Wait after a failure, until routes lead to other brokers than when `brokers.changes` was `since` and a new
+        master knows us, but not longer than `limit_ms`, and a moment for the new master."""
+        await self.brokers.wait_for_change(limit_ms, since=since)
+        if self._greeting:
+            await asyncio.wait(set(self._greeting), timeout=_GREETING_SECONDS)
 
     def heartbeat_soon(self) -> None:
         """A broker does not know us (it was restarted, say): do not let it wait for the timer."""

@@ -161,7 +161,7 @@ class PopAPI:
     async def pause(self, queue: MessageQueue, limit_ms: int) -> None:
         """Wait after a pop of this queue failed: until routes lead to other brokers than when it began, but not longer
         than `limit_ms`."""
-        await self._instance.brokers.wait_for_change(limit_ms, since=self._began_at.pop(queue, None))
+        await self._instance.wait_for_brokers(limit_ms, since=self._began_at.pop(queue, None))
 
     async def _call(
         self,

@@ -157,7 +157,7 @@ class PullAPIWrapper:
     async def pause(self, queue: MessageQueue, limit_ms: int) -> None:
         """Wait after a pull of this queue failed: until routes lead to other brokers than when it began, but not longer
         than `limit_ms`."""
-        await self._instance.brokers.wait_for_change(limit_ms, since=self._began_at.pop(queue, None))
+        await self._instance.wait_for_brokers(limit_ms, since=self._began_at.pop(queue, None))
 
     async def _broker_for(self, queue: MessageQueue) -> BrokerAddress:
         brokers, wanted_id = self._instance.brokers, self.recalculate_pull_from_which_node(queue)
