@@ -4,15 +4,21 @@ consumer, each on a machine of its own, all of them the shipped code.
 Whenever a member commits or changes its role, and in between: one leader a term; what one member knows to be committed
 is the same entry on every member that knows so, now and later, whatever happens to machines; no queue shows more than
 is committed. At the end: what a producer was told is SEND_OK is in every member's log and has reached the consumer; all
-logs are equal, and so are the queues (dledger_clients.py has what clients may rely on).
+logs are equal, and so are the queues (dledger_clients.py has what clients may rely on). A topic that is deleted again
+and again shows on every member what its log has behind the last deletion, numbered from 0.
 """
 
 import asyncio
 import contextlib
+import hashlib
 from collections import Counter
 from typing import Final
 
 from maxq.protocol.dledger_messages import DLedgerEntry
+from maxq.protocol.message import decode_record
+from maxq.store.commit_log import MIN_RECORD_SIZE
+from maxq.store.deletions import DELETED_TOPIC
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.testing.sim_machine import MachineDiedError, SimMachine
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
@@ -20,11 +26,13 @@ from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.dledger_clients import Clients
 from tests.simulation.dledger_faults import Faults
 from tests.simulation.dledger_servers import BROKERS, CommittedHistory, Server, small_wheel
+from tests.simulation.ha_node import read_queue
 from tests.simulation.sim_server import CLIENT, NAMESRV, TOPIC
 
 #: Registrations, rebalances, dead channels and reconnects all have had their turn by then.
 REST_S: Final = 400.0
 _LOOK_S: Final = 0.05
+DOOMED: Final = "Doomed"
 
 
 class DLedgerClusterStory:
@@ -39,6 +47,7 @@ class DLedgerClusterStory:
         self.history: list[str] = []
         self.committed = CommittedHistory()
         self._servers: list[Server] = []
+        self._number = 0  # of the last message of DOOMED
 
     def run(self) -> None:
         """Tell it. AssertionError and whatever the code under test raises are failures."""
@@ -58,6 +67,7 @@ class DLedgerClusterStory:
         clients = Clients(machine, rng, self.marks, timed=is_timed)
         await clients.start()
         await asyncio.sleep(3)
+        deleting = world.loop.create_task(self._delete_again_and_again(rng.fork("deletions")))
         faults = Faults(world, self._servers, rng, self.marks, self.history, may_jump=not is_timed)
         for _ in range(rng.between(3, 9)):
             await faults.one()
@@ -65,6 +75,7 @@ class DLedgerClusterStory:
             await asyncio.sleep(rng.choice((0.05, 1.0, 10.0)) * rng.uniform(0.5, 1.5))
         await faults.rest()
         await self._rest()
+        deleting.cancel()
         await self._drain(world, clients)
         await clients.shutdown()
         await self._agree()
@@ -88,6 +99,25 @@ class DLedgerClusterStory:
         rates = [server.machine.clock.rate for server in servers[1:]]
         self.history.append(f"{members} members, a heart-beat every {beat} ms, clocks at {rates} of 1000")
         return servers
+
+    async def _delete_again_and_again(self, rng: SimRng) -> None:
+        pace = rng.choice((0.1, 1.0, 5.0))
+        while True:
+            await asyncio.sleep(pace * rng.uniform(0.5, 1.5))
+            for server in self._servers[1:]:
+                if server.is_leader:
+                    server.machine.spawn(self._use_doomed(server, rng))
+
+    async def _use_doomed(self, server: Server, rng: SimRng) -> None:
+        """In the process of a leader, or of one that takes itself for it."""
+        store = server.broker.store
+        if rng.chance(0.2):
+            if store.put_deletion([DOOMED]).ok:
+                self.marks["topic deleted"] += 1
+            return
+        for _ in range(rng.between(1, 5)):
+            self._number += 1
+            store.put_message(MessageExtBrokerInner(DOOMED, self._number % 2, b"doomed %d" % self._number))
 
     async def _look(self) -> None:
         while True:
@@ -134,6 +164,34 @@ class DLedgerClusterStory:
 
     # -- rules --
 
+    def _check_deleted(self, server: Server) -> None:
+        """The queues of DOOMED against the member's own log."""
+        assert server.member is not None, f"{server.name} runs"
+        store, ledger = server.broker.store, server.member.store
+        wanted: list[list[bytes]] = [[], []]
+        incarnation, is_known = 0, ledger.begin_index <= 0
+        for index in range(max(ledger.begin_index, 0), ledger.end_index + 1):
+            body = ledger.entry(index).body
+            if len(body) < MIN_RECORD_SIZE:
+                continue
+            message = decode_record(memoryview(body))
+            if message.topic == DELETED_TOPIC:
+                wanted, incarnation, is_known = [[], []], message.physical_offset, True
+            elif message.topic == DOOMED:
+                wanted[message.queue_id].append(message.body)
+                assert not is_known or message.queue_offset == len(wanted[message.queue_id]) - 1, (
+                    f"{server.name}: {message.body!r} has queue offset {message.queue_offset}"
+                )
+        if not is_known:
+            return
+        assert store.incarnation(DOOMED) == incarnation, f"{server.name}: {store.incarnation(DOOMED)}, {incarnation}"
+        for queue_id, bodies in enumerate(wanted):
+            shown = list(read_queue(store, DOOMED, queue_id, 0, store.max_offset(DOOMED, queue_id)).values())
+            assert shown == [hashlib.md5(body).hexdigest() for body in bodies], (
+                f"{server.name}: queue {queue_id} shows {len(shown)} messages, the log has {len(bodies)}"
+            )
+            self.marks["deleted topic compared"] += 1
+
     async def _check(self, clients: Clients) -> None:
         logs: list[dict[int, DLedgerEntry]] = []
         ends = set()
@@ -149,6 +207,8 @@ class DLedgerClusterStory:
         longest = max(logs, key=len)
         for log in logs:
             assert log.items() <= longest.items(), "the logs differ"
+        for server in self._servers[1:]:
+            self._check_deleted(server)
         whole = b"".join(entry.body for entry in longest.values())
         for body in clients.must_come:
             assert body in whole or 0 not in longest, f"{body[:20]!r} was acknowledged and is not in the log"

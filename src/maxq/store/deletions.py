@@ -88,6 +88,11 @@ class Deletions:
         """The topic's incarnation: the physical offset of the record that deleted it last, 0 if none did."""
         return self._rows.get(topic, 0)
 
+    @property
+    def newest(self) -> int:
+        """Of what lies behind it nothing was deleted; 0 if nothing ever was."""
+        return next(reversed(self._rows.values()), 0)
+
     def is_gone(self, topic: str, physical_offset: int) -> bool:
         """Was the topic deleted after the record at `physical_offset` was stored?"""
         return physical_offset < self._rows.get(topic, 0)

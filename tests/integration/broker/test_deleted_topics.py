@@ -9,6 +9,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
 from tests.integration.broker.test_slave import start_slave, synchronized, until_copied
+from tests.integration.broker.transaction_world import CALM, COMMIT, TransactionClient
 
 OLD, NEW = [b"old %d" % number for number in range(40)], [b"new %d" % number for number in range(7)]
 
@@ -156,3 +157,24 @@ async def test_no_client_deletes_a_topic_by_a_message(start_broker: Start) -> No
     answer = await broker.send("rmq_sys_maxq_deleted", b'["T"]', sys_flag=0xC)
     assert answer.code != 0
     assert len(await shown(broker, "T")) == len(OLD)
+
+
+async def test_what_waited_for_the_deleted_topic_goes_with_it(start_broker: Start) -> None:
+    """Delayed messages, ones with a time, and half messages that are committed later."""
+    broker = await start_broker(messageDelayLevel="1s 1h", timerPrecisionMs=100, **CALM)
+    for name in ("T", "Other"):
+        broker.create_topic(name)
+    client = TransactionClient(broker)
+    half = await client.prepare("T", b"half, old")
+    for topic in ("T", "Other"):
+        await send(broker, topic, [b"delayed, old"], DELAY="1")
+        await send(broker, topic, [b"timed, old"], TIMER_DELAY_MS="1000", UNIQ_KEY=f"{topic}-old")
+    await delete(broker, "T")
+    broker.create_topic("T")
+    await send(broker, "T", [b"delayed, new"], DELAY="1")
+    await send(broker, "T", [b"timed, new"], TIMER_DELAY_MS="1000", UNIQ_KEY="T-new")
+    assert "deleted after" in ((await client.end(half, COMMIT)).remark or "")
+    store = broker.controller.store
+    await until(lambda: store.max_offset("Other", 0) == 2 and store.max_offset("T", 0) == 2)
+    assert {body for _, body in await shown(broker, "Other")} == {b"delayed, old", b"timed, old"}
+    assert {body for _, body in await shown(broker, "T")} == {b"delayed, new", b"timed, new"}

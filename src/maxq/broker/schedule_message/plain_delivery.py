@@ -33,6 +33,8 @@ class PlainDelivery:
         Returns:
             Bytes that were stored; 0: none, this one must take Delivery.
         """
+        if physical_offset < self._store.deletions.newest:
+            return 0  # its topic may have been deleted since
         record = self._store.select_one_message(physical_offset)
         copy = self._copy
         if record is None or not copy.read(record) or copy.real_topic in _NOWHERE or copy.real_queue_id < 0:

@@ -27,8 +27,10 @@ from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
 from maxq.config.settings import BrokerSettings
-from maxq.errors import RemoteProtocolError
+from maxq.errors import MessageIllegalError, RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
+from maxq.protocol import message_const as const
+from maxq.protocol.message import MessageExt
 from maxq.runtime.blocking import TABLES, run_blocking
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
@@ -216,7 +218,7 @@ class ScheduleMessageService:
     def _ports(self) -> DeliveryPorts:
         parts = self._parts
         return DeliveryPorts(
-            lambda: parts.settings.store, parts.store.look_message_by_offset, parts.put, parts.is_local,
+            lambda: parts.settings.store, self._look, parts.put, parts.is_local,
             self._delivered, lambda: len(self._postponed) < _POSTPONED_MOST, PlainDelivery(parts.store),
             self._delivered_together,
         )  # fmt: skip
@@ -255,7 +257,7 @@ class ScheduleMessageService:
             await asyncio.sleep(_POSTPONED_LOOK)
 
     async def _try_again(self, level: int, offset: int, unit: DelayedUnit) -> None:
-        result = await Delivery(level, unit, self._parts.store.look_message_by_offset, self._parts.put).run()
+        result = await Delivery(level, unit, self._look, self._parts.put).run()
         if isinstance(result, Undelivered) and not result.is_final:
             self._postpone(level, unit, result.reason)
             return
@@ -295,6 +297,18 @@ class ScheduleMessageService:
             log.error("delayOffset.json cannot be written, it is tried again: %s", error)
             return
         self._written_state, self._written_end = state, end
+
+    def _look(self, physical_offset: int) -> MessageExt | None:
+        """The delayed message at a physical offset, None if there is none.
+
+        Raises:
+            MessageIllegalError: its topic was deleted since, and it with the topic.
+        """
+        message = self._parts.store.look_message_by_offset(physical_offset)
+        topic = "" if message is None else message.properties.get(const.PROPERTY_REAL_TOPIC, "")
+        if self._parts.store.is_gone(topic, physical_offset):
+            raise MessageIllegalError(f"its topic {topic} was deleted after it was stored")
+        return message
 
     # ---- looking -------------------------------------------------------------------------------------------------
 

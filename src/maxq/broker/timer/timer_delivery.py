@@ -64,21 +64,30 @@ class TimerDelivery:
         put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
         on_delivered: Callable[[MessageExtBrokerInner, PutMessageResult], None],
         earlier: EarlierDeliveries,
+        is_gone: Callable[[str, int], bool],
     ) -> None:
         """
         Args:
             put: here, or to another broker group where this broker may not.
             on_delivered: told of everything that was put.
             earlier: what needs no copy, for it has one.
+            is_gone: was a topic deleted after the record at a physical offset was stored?
         """
         self._clock = clock
         self._put = put
         self._on_delivered = on_delivered
         self._earlier = earlier
+        self._is_gone = is_gone
 
     async def deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> Delivery:
         """Put the copy of `record`; `rolls`: into the topic again."""
         if self._earlier.take(record):
+            return Delivery(Outcome.DELIVERED)
+        if self._is_gone(record.real_topic, record.physical_offset):
+            log.warning(
+                "the timer message at physical offset %d is not delivered: its topic %s was deleted since",
+                record.physical_offset, record.real_topic,
+            )  # fmt: skip
             return Delivery(Outcome.DELIVERED)
         try:
             message = self._copy(record, enqueue_ms, rolls)

@@ -94,7 +94,9 @@ class TimerService:
             self.timer, self, settings=parts.settings, store=parts.store, clock=parts.clock
         )
         self._earlier = EarlierDeliveries(parts.store, self.timer)
-        self._delivery = TimerDelivery(parts.clock, parts.put, parts.on_delivered, self._earlier)
+        self._delivery = TimerDelivery(
+            parts.clock, parts.put, parts.on_delivered, self._earlier, parts.store.is_gone
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._woken = asyncio.Event()
         self._polled_until_ms = 0

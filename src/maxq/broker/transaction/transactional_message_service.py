@@ -193,12 +193,18 @@ class TransactionalMessageService:
                 return Ended(safe_at)
             if not is_open and not self._may_end_late(half, counts):
                 return _ended_already("commit")
+        topic = half.properties.get(const.PROPERTY_REAL_TOPIC, "")
+        if self._store.is_gone(topic, half.physical_offset):
+            if is_open:
+                self.ledger.end(counts, origin, Ending.ROLLED_BACK)
+                self._parts.metrics.add(topic, -1)
+                self._remember(Finished(counts, 0))
+            return _wrong("the topic was deleted after the message was stored, and the message with it", topic)
         result = self._put(final_message(half, properties))
         if isinstance(result, Refusal):
             return result
         if is_open:
             self._finish(counts, origin, Ending.COMMITTED, result.end_offset)
-            topic = half.properties[const.PROPERTY_REAL_TOPIC]
             self._parts.metrics.add(topic, -1)
             self._parts.metrics.ended(topic, committed=True, born_ms=half.born_timestamp)
         return Ended(result.end_offset)
@@ -209,6 +215,8 @@ class TransactionalMessageService:
         store = self._store
         if physical_offset < self._began_at or not self.ledger.is_open(queue_offset):
             return False
+        if physical_offset < store.deletions.newest:
+            return False  # its topic may have been deleted since
         record = store.select_one_message(physical_offset)
         if record is None or int.from_bytes(record[20:28], "big") != queue_offset:
             return False
