@@ -12,8 +12,9 @@ import pytest
 import maxq
 from maxq.config.properties import parse_properties
 from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.source import files
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
-from maxq.pipeline.wire.wire_reader import WireReader
+from maxq.pipeline.source.read_scan import read_scan
 from tests.unit.store_tools.golden_stores import STORES, expected, needs_golden
 
 pytestmark = needs_golden
@@ -39,12 +40,13 @@ def golden(
         yield name, server
 
 
-def rows_of(server: maxq.Standalone, queues: dict[str, list[int]]) -> list[dict[str, Any]]:
+def rows_of(server: maxq.Standalone, queues: dict[str, list[int]], **more: str) -> list[dict[str, Any]]:
     assign = json.dumps({topic: {"broker-g": ids} for topic, ids in queues.items()})
-    options = ReadOptions.parse({"rocketmq.namesrv": server.namesrv_address, "assign": assign}, streaming=False)
-    reader = WireReader(options)
+    given = {"rocketmq.namesrv": server.namesrv_address, "assign": assign} | more
+    options = ReadOptions.parse(given, streaming=False)
     parts = plan_batch(options, Conditions())
-    return [row for part in parts for batch in reader.read(part.ranges) for row in batch.to_pylist()]
+    assert "storePath" not in more or any(part.files for part in parts)
+    return [row for part in parts for batch in read_scan(options, part) for row in batch.to_pylist()]
 
 
 def test_rows_are_what_java_says_the_queues_hold(golden: tuple[str, maxq.Standalone]) -> None:
@@ -78,3 +80,21 @@ def test_rows_are_what_java_says_the_queues_hold(golden: tuple[str, maxq.Standal
             )
             for column in ("bornTimestamp", "storeTimestamp"):
                 assert row[column] == datetime.fromtimestamp(record[column] / 1000, UTC)
+
+
+@pytest.mark.parametrize("dense", [0.0, 1.1])
+def test_files_that_java_wrote_give_the_rows_of_the_wire(
+    golden: tuple[str, maxq.Standalone], monkeypatch: pytest.MonkeyPatch, dense: float
+) -> None:
+    name, server = golden
+    monkeypatch.setattr(files, "_DENSE", dense)
+    topics: dict[str, list[int]] = {}
+    for queue in expected(name)["queues"]:
+        if queue["topic"].startswith("Gd_"):
+            topics.setdefault(queue["topic"], []).append(queue["queueId"])
+
+    def rows(**more: str) -> list[str]:
+        found = rows_of(server, topics, **more)
+        return sorted(repr(row) for row in found if row["physicalOffset"] < expected(name)["maxPhyOffset"])
+
+    assert rows(readFrom="files", storePath=str(server.store)) == rows()
