@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 import maxq
 from maxq.api import Admin, Message, MessageQueue, Producer
+from maxq.errors import PipelineError
 from maxq.pipeline.archive.coverage import BEHIND, DAMAGED_FILE, GAP, MISSING_FILE
 from maxq.pipeline.archive.folder import ArchiveFolder
 from maxq.pipeline.jobs.archive import ArchiveConfig, archive_once, archive_stream, read_archive
@@ -92,6 +93,26 @@ def test_a_crash_between_data_and_manifest_leaves_nothing_that_counts(
     again = archive_once(spark, archive)
     assert (again.removed, again.rows) == ((lost,), 20)
     assert places(spark, tmp_path) == expected(20)
+
+
+def test_a_topic_that_was_made_again_with_more_messages_is_refused(
+    spark: SparkSession, standalone: maxq.Standalone, producer: Producer, tmp_path: Path
+) -> None:
+    make(standalone, "Anew")
+    send(producer, "Anew", 0, 0, 10)
+    archive = config(standalone, tmp_path, "Anew")
+    assert archive_once(spark, archive).rows == 10
+    with Admin(standalone.namesrv_address) as admin:
+        admin.topics.delete("Anew", "DefaultCluster")
+    make(standalone, "Anew")
+    send(producer, "Anew", 0, 0, 25)
+    for work in (lambda: archive_once(spark, archive), lambda: archive_stream(spark, archive)):
+        with pytest.raises(PipelineError, match=r"Anew/broker-a/0 was archived up to offset 9, and then its topic"):
+            work()
+    other = config(standalone, tmp_path / "other", "Anew")
+    assert archive_once(spark, other).rows == 25
+    send(producer, "Anew", 0, 25, 5)
+    assert archive_once(spark, other).rows == 5
 
 
 def test_a_stream_and_a_back_fill_join_without_a_duplicate(

@@ -12,7 +12,7 @@ from maxq.pipeline.archive.ranges import Range, size, subtract
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import OffsetRange, to_json
-from maxq.pipeline.source.positions import resolve, selected_queues
+from maxq.pipeline.source.positions import name_of, resolve, selected_queues
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.message_queue import MessageQueue
 
@@ -68,6 +68,14 @@ def broker_ranges(options: ReadOptions) -> dict[MessageQueue, tuple[int, int]]:
         end = resolve(client, options.ending, queues, "endingOffsets", losses)
         losses.tell()
     return {queue: (start[queue], max(start[queue], end[queue])) for queue in sorted(queues)}
+
+
+def incarnations(options: ReadOptions, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    """Where in its broker's log the topic of each queue was deleted last, a physical offset. Queues of topics that
+    never were are left out, and those of Java's brokers, which do not tell."""
+    with WireClient(options.connection) as client:
+        seen, _ = client.max_offsets(queues)
+    return {queue: one.incarnation for queue, one in seen.items() if one.incarnation}
 
 
 def check_same_topics(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Coverage) -> None:
@@ -157,7 +165,3 @@ def lost_findings(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Cove
 def _within(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
     return [(max(one, first), min(other, last)) for one, other in ranges if one <= last and other >= first]
 
-
-def name_of(queue: MessageQueue) -> str:
-    """topic/broker/queue."""
-    return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from maxq.errors import ConfigError
-from maxq.pipeline.archive.coverage import name_of
 from maxq.pipeline.archive.ranges import Range, union
+from maxq.pipeline.source.positions import name_of
 from maxq.protocol.message_queue import MessageQueue
 from maxq.runtime.durable_files import DurableFiles
 from maxq.runtime.system import SystemClock, SystemRng

@@ -20,7 +20,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from maxq.errors import ConfigError, PipelineError
-from maxq.pipeline.archive.coverage import broker_ranges, check_same_topics, missing, name_of, passes, read_options
+from maxq.pipeline.archive.coverage import (
+    broker_ranges,
+    check_same_topics,
+    incarnations,
+    missing,
+    passes,
+    read_options,
+)
 from maxq.pipeline.archive.file_stats import NEEDED_COLUMNS, entry_of
 from maxq.pipeline.archive.folder import ArchiveFolder, ArchiveRun, StagedFile
 from maxq.pipeline.archive.manifest import FileEntry, Manifest, coverage_of
@@ -29,9 +36,11 @@ from maxq.pipeline.archive.spread import spread
 from maxq.pipeline.options.predicate import condition, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ReadOptions
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
+from maxq.pipeline.source.positions import name_of
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
 from maxq.pipeline.store.store_source import store_options
 from maxq.pipeline.transforms.archive import DATE, archive_rows, not_covered
+from maxq.protocol.message_queue import MessageQueue
 
 log: Final = logging.getLogger(__name__)
 
@@ -154,9 +163,35 @@ def new_messages(spark: SparkSession, config: ArchiveConfig, manifest: Manifest)
     bounds, coverage = broker_ranges(options), manifest.coverage()
     if options.ending.kind == "latest":
         check_same_topics(bounds, coverage)
+    check_not_deleted(spark, config.path, options, bounds, manifest)
     left = missing(bounds, coverage)
     frames = [ranges_frame(spark, config, read_options(one)) for one in passes(left)]
     return reduce(DataFrame.unionByName, frames) if frames else None
+
+
+def check_not_deleted(
+    spark: SparkSession, path: str, options: ReadOptions, queues: Iterable[MessageQueue], manifest: Manifest
+) -> None:
+    """Raises PipelineError if what was archived last of a queue was deleted since, with its topic: it is another queue
+    of the same name, however long it is."""
+    deleted = incarnations(options, queues) if "physicalOffset" in (manifest.columns or ("physicalOffset",)) else {}
+    last: dict[MessageQueue, tuple[int, FileEntry]] = {}
+    for entry in manifest.files:
+        for part in entry.queues:
+            queue = entry.queue(part)
+            if queue in deleted and part.last >= last.get(queue, (-1, entry))[0]:
+                last[queue] = part.last, entry
+    if not last:
+        return
+    files = {entry.path: entry for _, entry in last.values()}
+    newest = read_archive(spark, path, files=files.values()).groupBy("topic", "brokerName", "queueId")
+    for row in newest.agg(F.max("physicalOffset").alias("place")).collect():
+        queue = MessageQueue(row.topic, row.brokerName, row.queueId)
+        if queue in last and row.place < deleted[queue]:
+            raise PipelineError(
+                f"{name_of(queue)} was archived up to offset {last[queue][0]}, and then its topic was deleted: what is "
+                "there now is another one. Archive it into another folder"
+            )
 
 
 def ranges_frame(spark: SparkSession, config: ArchiveConfig, ranges: Mapping[str, object], **more: str) -> DataFrame:
@@ -199,7 +234,7 @@ def archive_stream(
     folder = ArchiveFolder(config.path)
     options = dict(config.options)
     options = {name: value for name, value in options.items() if "starting" not in name.lower()}
-    start = _stream_start(config, folder.manifest())
+    start = _stream_start(spark, config, folder.manifest())
     options["startingOffsets"] = json.dumps(start) if start else "earliest"
     options["columns"] = ",".join(config.columns)
     options.setdefault("maxRecordsPerPartition", str(config.rows_per_file))
@@ -231,11 +266,13 @@ def write_batch(batch: DataFrame, config: ArchiveConfig) -> ArchiveResult:
     raise PipelineError(f"other runs archive the same messages into {folder.root}: let one end")
 
 
-def _stream_start(config: ArchiveConfig, manifest: Manifest) -> dict[str, Any]:
+def _stream_start(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> dict[str, Any]:
     """topic → broker → queue → the first offset that is wanted and not archived."""
     given = {name: value for name, value in config.options.items() if not name.lower().startswith(_STREAM_ONLY)}
-    bounds, coverage = broker_ranges(ReadOptions.parse(given, streaming=False)), manifest.coverage()
+    options = ReadOptions.parse(given, streaming=False)
+    bounds, coverage = broker_ranges(options), manifest.coverage()
     check_same_topics(bounds, coverage)
+    check_not_deleted(spark, config.path, options, bounds, manifest)
     left = missing(bounds, coverage)
     found: dict[str, Any] = {}
     for queue, (_, end) in bounds.items():

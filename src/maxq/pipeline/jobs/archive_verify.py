@@ -26,7 +26,6 @@ from maxq.pipeline.archive.coverage import (
     coverage_findings,
     lost_findings,
     missing,
-    name_of,
     passes,
     read_options,
 )
@@ -34,8 +33,9 @@ from maxq.pipeline.archive.folder import ArchiveFolder
 from maxq.pipeline.archive.manifest import FileEntry, coverage_of
 from maxq.pipeline.archive.ranges import Range, size, union
 from maxq.pipeline.archive.spread import spread
-from maxq.pipeline.jobs.archive import ArchiveConfig, ranges_frame
+from maxq.pipeline.jobs.archive import ArchiveConfig, check_not_deleted, ranges_frame
 from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.source.positions import name_of
 from maxq.pipeline.transforms.archive import found_ranges
 from maxq.protocol.message_queue import MessageQueue
 
@@ -134,6 +134,7 @@ def archive_verify(spark: SparkSession, config: VerifyConfig) -> VerifyResult:
         bounds = broker_ranges(options)
         if options.ending.kind == "latest":
             check_same_topics(bounds, coverage)
+        check_not_deleted(spark, config.path, options, bounds, manifest)
         findings += coverage_findings(bounds, coverage, held_by_brokers(spark, config, bounds, coverage))
     findings += lost_findings(bounds, coverage)
     ordered = sorted(findings, key=lambda one: (not is_fault(one, complete=config.complete), one.kind != MISSING_FILE))

@@ -138,11 +138,11 @@ def _ends_of_those_beyond(client: WireClient, told: Offsets, option: str, losses
     for queue, end in sorted(beyond.items()):
         first, last = (told[queue], None) if option == "startingOffsets" else (end, told[queue])
         reason = f"{option} says {told[queue]}, and the queue ends before"
-        losses.offsets(queue_name(queue), first, last, (lows[queue], end), reason)
+        losses.offsets(name_of(queue), first, last, (lows[queue], end), reason)
     return beyond
 
 
-def queue_name(queue: MessageQueue) -> str:
+def name_of(queue: MessageQueue) -> str:
     """A queue as messages for people have it."""
     return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
 
@@ -187,7 +187,7 @@ def _by_time(client: WireClient, position: Position, wanted: list[MessageQueue],
         without = [queue for queue in wanted if found[queue] >= ends[queue]]
         if without:
             raise PipelineError(
-                f"{len(without)} of {len(wanted)} queues, such as {queue_name(without[0])}, have no message stored at "
+                f"{len(without)} of {len(wanted)} queues, such as {name_of(without[0])}, have no message stored at "
                 f"{times[without[0]]} ms or later; set startingOffsetsByTimestampStrategy to latest to begin at the end"
             )
     return found
@@ -211,7 +211,7 @@ def _told(position: Position, wanted: list[MessageQueue], option: str) -> Offset
     for queue in wanted:
         number = position.of_queue(queue.topic, queue.broker_name, queue.queue_id)
         if number is None:
-            missing.append(queue_name(queue))
+            missing.append(name_of(queue))
         else:
             found[queue] = number
     if missing:

@@ -32,8 +32,8 @@ from maxq.pipeline.source.offsets import (
 from maxq.pipeline.source.positions import (
     ask_until_answered,
     check_named,
+    name_of,
     offsets_of,
-    queue_name,
     queues_there,
     resolve,
     selected_queues,
@@ -140,7 +140,7 @@ class TopicStream:
             else:
                 left[queue] = offset
                 continue
-            self._losses.offsets(queue_name(queue), offset, None, available, reason)
+            self._losses.offsets(name_of(queue), offset, None, available, reason)
         return left
 
     def _ask_ends(self, begun: Offsets) -> dict[MessageQueue, Seen]:
@@ -164,7 +164,7 @@ class TopicStream:
             "the topic was made again, or the broker lost the end of its log "
             "(with failOnDataLoss=false the queue is read from its start)"
         )
-        self._losses.offsets(queue_name(queue), before, None, (0, end), reason)
+        self._losses.offsets(name_of(queue), before, None, (0, end), reason)
         return end
 
     def _tell_away(self, away: Mapping[MessageQueue, object]) -> None:
