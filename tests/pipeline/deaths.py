@@ -12,12 +12,15 @@ from pyspark.errors import PySparkException
 
 from maxq.cli.load.server_process import StandaloneProcess
 
+_SLOW_SECONDS = 240
+
 
 class Deaths:
     """Who is to die at which step, as files, for every process on this machine to see.
 
     A file `<who>-<step>` is an order, carried out once by the process that comes by; `<who>.pid` has the ids of
-    processes that can not be found out there.
+    processes that can not be found out there. Nobody dies where `who` is `slow`: whoever comes by stands still for
+    minutes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,6 +42,11 @@ class Deaths:
             (self._folder / step).unlink(missing_ok=True)
         return left
 
+    @property
+    def awoke(self) -> bool:
+        """Has one that stood still gone on?"""
+        return (self._folder / "awoke").exists()
+
     def introduce(self, who: str, *pids: int) -> None:
         hidden = self._folder / f".{who}"
         hidden.write_text(" ".join(map(str, pids)))
@@ -54,7 +62,10 @@ class Deaths:
             self._kill(order.name.partition("-")[0])
 
     def _kill(self, who: str) -> None:
-        if who == "broker":
+        if who == "slow":
+            time.sleep(_SLOW_SECONDS)
+            (self._folder / "awoke").touch()
+        elif who == "broker":
             os.kill(self._living_broker(), signal.SIGKILL)
         elif who == "executor":
             for pid in executors_of(self._pids("workers")):

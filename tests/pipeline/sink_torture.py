@@ -9,6 +9,7 @@ each round more files come, somebody is killed at a step, and the query is run u
     broker    while rows are staged; before the decision, after it, during the delivery, after it; it is started again
     driver    the whole Spark application, Java and all, at the steps of `commit` (only here: it costs a start of Spark)
     executor  of a standalone cluster, all that run, while rows are staged and at the steps of `commit` (only here)
+    slow      nobody: a task on that cluster stands still, and Spark runs a speculative copy of it (only here)
 
     python -m tests.pipeline.sink_torture --rounds 3 --seed 1 [--steps driver-decided executor-staged …]
 """
@@ -51,6 +52,8 @@ CLUSTER: Final = {
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),  # what is killed there, is killed by our code
     "spark.executor.extraJavaOptions": QUICK_START,
+    "spark.speculation": "true", "spark.speculation.interval": "200ms", "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "2s", "spark.speculation.multiplier": "1.2",
 }  # fmt: skip
 PROCESS_STEPS: Final = (
     "worker-staging", "worker-staged", "commit-begin", "commit-before", "commit-decided", "commit-delivered",
@@ -61,6 +64,7 @@ BROKER_STEPS: Final = (
 DRIVER_STEPS: Final = ("driver-begin", "driver-decided", "driver-delivered")
 EXECUTOR_STEPS: Final = (
     "executor-staging", "executor-staged", "executor-begin", "executor-decided", "executor-delivered",
+    "slow-staging", "slow-staged",
 )  # fmt: skip
 
 
@@ -206,6 +210,7 @@ def applications(server: StandaloneProcess, rows: Rows, deaths: Deaths, step: st
     )
     assert not deaths.withdraw([step]), f"nobody was killed at {step}: {said}"
     assert done[-1].returncode == 0, f"after the death at {step} the application failed: {said}"
+    assert not deaths.awoke, f"at {step} the application waited for the slow task: {said}"
 
 
 def application(rows: str, deaths: str, namesrv: str, master: str) -> None:

@@ -150,7 +150,7 @@ def _write_from_any_thread() -> None:
         session._jvm.SparkSession.setActiveSession(session._jsparkSession)
         save(writer, *arguments, **named)
 
-    DataFrameWriter.save = save_in_session  # type: ignore[method-assign]
+    DataFrameWriter.save = save_in_session  # type: ignore[assignment, method-assign]
 
 
 def _add_rule(spark: SparkSession) -> None:
