@@ -21,6 +21,7 @@ nothing. (What a refusal must not hide, a second answer shows.)
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from typing import Final
 
 #: Another broker cannot lose the lead, win it and lose it again within this time, s.
@@ -156,7 +157,7 @@ class History:
         unlocks = [one for one in self.told if one.kind is Kind.UNLOCK]
         for locks in by_queue.values():
             locks.sort(key=lambda one: one.ended)
-            for first, second in zip(locks, locks[1:], strict=False):
+            for first, second in pairwise(locks):
                 if first.client == second.client or first.ended > second.began:
                     continue
                 if second.ended - first.began > LOCK_S or first.broker != second.broker:

@@ -1,16 +1,17 @@
 """Many crash stories: `python -m tests.simulation.campaign --seeds N --first S`.
 
-Ten kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_story.py), of the stores of a master and
+Eleven kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_story.py), of the stores of a master and
 two slaves (ha_story.py), of messages that wait while the clock jumps (delay_story.py), or while kills and losses of
 power follow one another (delay_power_story.py), of transactions (transaction_story.py), of the files of a DLedger
-member (ledger_story.py), of batches that are committed exactly once (staged_story.py), and, for every tenth seed, of
-whole servers and clients (ha_cluster_story.py, dledger_cluster_story.py).
+member (ledger_story.py), of batches that are committed exactly once (staged_story.py), and, for
+every tenth seed, of whole servers and clients (ha_cluster_story.py, dledger_cluster_story.py), and of promises of every
+kind that a DLedger group is asked for (promise_story.py).
 Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
 thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into `regressions.txt`,
 `ha_regressions.txt`, `cluster_regressions.txt`, `delay_regressions.txt`, `delay_power_regressions.txt`,
-`transaction_regressions.txt`, `ext_regressions.txt`, `ledger_regressions.txt`, `staged_regressions.txt` or
-`dledger_cluster_regressions.txt`.
+`transaction_regressions.txt`, `ext_regressions.txt`, `ledger_regressions.txt`, `staged_regressions.txt`,
+`dledger_cluster_regressions.txt` or `promise_regressions.txt`.
 """
 
 import argparse
@@ -33,19 +34,20 @@ from tests.simulation.ext_story import ExtStory
 from tests.simulation.ha_cluster_story import HaClusterStory
 from tests.simulation.ha_story import HaStory
 from tests.simulation.ledger_story import LedgerStory
+from tests.simulation.promise_story import PromiseStory
 from tests.simulation.staged_story import StagedStory
 from tests.simulation.timer_story import TimerStory
 from tests.simulation.transaction_story import TransactionStory
 
 Story = (
     CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | TransactionStory | LedgerStory | StagedStory
-    | DLedgerClusterStory | TimerStory | CompactionStory
+    | DLedgerClusterStory | TimerStory | CompactionStory | PromiseStory
 )  # fmt: skip
 KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store": CrashStory, "ha": HaStory, "cluster": HaClusterStory, "delay": DelayStory,
     "delay-power": DelayPowerStory, "transaction": TransactionStory, "ext": ExtStory, "ledger": LedgerStory,
     "staged": StagedStory, "dledger-cluster": DLedgerClusterStory, "timer": TimerStory,
-    "compaction": CompactionStory,
+    "compaction": CompactionStory, "promise-cluster": PromiseStory,
 }  # fmt: skip
 REGRESSIONS: Final = {
     "store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt",
@@ -53,6 +55,7 @@ REGRESSIONS: Final = {
     "ledger": "ledger_regressions.txt", "staged": "staged_regressions.txt",
     "dledger-cluster": "dledger_cluster_regressions.txt", "transaction": "transaction_regressions.txt",
     "timer": "timer_regressions.txt", "compaction": "compaction_regressions.txt",
+    "promise-cluster": "promise_regressions.txt",
 }  # fmt: skip
 
 

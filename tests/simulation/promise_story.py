@@ -1,8 +1,8 @@
 """One seed, one story of a DLedger group that is asked for promises of every kind: locks, offsets, topics, groups,
 sends, pops and acks, at all of its brokers, whoever leads; while they are killed, paused, cut off, and hand over.
 
-What clients were told is one history (tests/promise_history.py); at the end, when all is quiet, every promise in it must
-have been kept.
+What clients were told is one history (tests/promise_history.py); at the end, when all is quiet, every promise in it
+must have been kept.
 """
 
 import asyncio

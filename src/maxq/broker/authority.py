@@ -17,7 +17,7 @@ How sure a broker is (`doubt`):
 All that ask, the batch paths too, ask the one object of the broker; what sends wait for is Acknowledgement's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -33,7 +33,8 @@ class Promise(Enum):
 
     NOTHING: what this process knows or did for itself. Nobody takes it for the word of the group.
     ROLE: the group's word, in memory: who takes himself for its master must be it. A slave says what its copy has.
-    TABLE: ROLE, and the table that was changed is on the disk. A slave that stands in for nobody refuses.
+    TABLE: ROLE, and the table that was changed is on the disk; where sends wait for copies, the slaves that live have
+        topics and groups on theirs, too. A slave that stands in for nobody refuses.
     LOG: a record in the log, as safe as the settings say (Acknowledgement); the role is asked before it is made.
     """
 
@@ -166,6 +167,7 @@ _NOTHING: Final = (
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
     RequestCode.EXCHANGE_BROKER_HA_INFO,
     RequestCode.RESET_MASTER_FLUSH_OFFSET,
+    RequestCode.MAXQ_HAND_BACK_POPS,
 )
 
 #: By request code. What a broker refuses by name whatever it is (processors/unsupported.py) is not in it.
@@ -184,14 +186,22 @@ class Authority:
     Args:
         speaks: does this broker speak for its group, as far as it knows?
         doubt: why one that does cannot be sure of it; None: it is.
+        copied: returns when slaves have the tables of topics and groups, as far as they are waited for; False: they
+            have not in time.
     """
 
     def __init__(
-        self, own: BrokerAddress, *, speaks: Callable[[], bool], doubt: Callable[[], str | None]
+        self,
+        own: BrokerAddress,
+        *,
+        speaks: Callable[[], bool],
+        doubt: Callable[[], str | None],
+        copied: Callable[[], Awaitable[bool]],
     ) -> None:
         self._own = own
         self._speaks = speaks
         self._doubt = doubt
+        self._copied = copied
 
     def doubt(self) -> str | None:
         """Why this broker, which takes itself for the one that speaks for its group, cannot be sure of it. None: it is
@@ -212,10 +222,14 @@ class Authority:
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, remark)
         return None
 
-    def after(self, request: RemotingCommand, response: RemotingCommand) -> RemotingCommand:
+    async def after(self, request: RemotingCommand, response: RemotingCommand) -> RemotingCommand:
         """What is answered, now that `response` is there: another one if it would be a promise that this broker may not
         give any more. What is in the log stays there whoever leads."""
-        if response.code != ResponseCode.SUCCESS or PROMISES.get(request.code) is Promise.LOG:
+        promise = PROMISES.get(request.code, Promise.NOTHING)
+        if response.code != ResponseCode.SUCCESS or promise in (Promise.NOTHING, Promise.LOG):
             return response
+        if promise is Promise.TABLE and not await self._copied():
+            remark = "done here, but slaves do not have it in time: if this broker ends it may be gone; ask again"
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         refusal = self.before(request)
         return response if refusal is None else refusal

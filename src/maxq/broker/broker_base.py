@@ -31,6 +31,7 @@ from maxq.broker.outer_api import BrokerOuterApi
 from maxq.broker.processors.message_request_mode_manager import FILE_NAME as REQUEST_MODE_FILE
 from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.processors.send_message import BATCH_CQ
+from maxq.broker.processors.table_changes import TableChangesProcessor
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.quota.quotas import Quotas
 from maxq.broker.registration import BrokerRegistration
@@ -118,6 +119,7 @@ class BrokerBase:
         folder = PurePath(settings.store.store_path_root_dir) / "config"
         self.topics = TopicConfigManager(disk, folder / TOPIC_FILE, settings=settings, clock=clock)
         self.groups = SubscriptionGroupManager(disk, folder / GROUP_FILE, settings=settings, clock=clock)
+        self.table_changes = TableChangesProcessor(topics=self.topics, groups=self.groups)
         self.offsets = create_consumer_offset_manager(disk, folder, settings=settings, clock=clock)
         self.mappings = TopicQueueMappingManager(
             disk, folder / MAPPING_FILE, broker_name=self.address.broker_name, clock=clock

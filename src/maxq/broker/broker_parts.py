@@ -54,6 +54,7 @@ class BrokerParts(BrokerBase):
             self.address,
             speaks=lambda: self.member.services.is_running,
             doubt=self.member.acting.doubt if self.dledger is None else self.dledger.doubt,
+            copied=self._tables_copied,
         )
         self.server.batch_path = batches = BatchPath(
             self.authority,
@@ -65,6 +66,16 @@ class BrokerParts(BrokerBase):
         )
         self.server.arrivals.path = batches.take
         self.server.arrivals.may_rest = self.store.joins_next_flush
+
+    async def _tables_copied(self) -> bool:
+        """Have the slaves topics and groups as they are now, as far as a send waits for them? Of a DLedger group all
+        members that live, for each of them may lead next, and a majority; of a SYNC_MASTER those that ask."""
+        store, dledger = self._settings.store, self.dledger
+        if dledger is not None:
+            return await self.table_changes.copied(lambda asking: dledger.copies_wanted, store.slave_timeout)
+        if store.broker_role != "SYNC_MASTER":
+            return True
+        return await self.table_changes.copied(lambda asking: asking, store.slave_timeout)
 
     def _build_message_processors(self) -> None:
         """Sending, pulling, querying, replying."""
@@ -363,6 +374,7 @@ class BrokerParts(BrokerBase):
             clock=self._clock,
             broker_address=lambda: self.address.address,
             store=self.store,
+            table_changes=self.table_changes,
             topics=self.topics,
             mappings=self.mappings,
             groups=self.groups,

@@ -41,7 +41,7 @@ class Authority(Protocol):
         """The answer that refuses it, or None."""
         ...
 
-    def after(self, request: RemotingCommand, response: RemotingCommand) -> RemotingCommand:
+    async def after(self, request: RemotingCommand, response: RemotingCommand) -> RemotingCommand:
         """What is answered when `response` was not there at once."""
         ...
 
@@ -252,7 +252,7 @@ class RemotingEndpoint:
             response = self._failure(command, error)
         if response is not None:
             if self.authority is not None:
-                response = self.authority.after(command, response)
+                response = await self.authority.after(command, response)
             self._answer(connection, command, response, began_ms)
 
     def _answer(

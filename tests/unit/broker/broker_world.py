@@ -18,6 +18,7 @@ from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
 from maxq.broker.processors.assembly import AdminParts, admin_processors
 from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.processors.table_changes import TableChangesProcessor
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -175,6 +176,7 @@ class BrokerWorld:
         self.groups = SubscriptionGroupManager(
             self.disk, CONFIG_DIR / "subscriptionGroup.json", settings=settings, clock=clock
         )
+        self.table_changes = TableChangesProcessor(topics=self.topics, groups=self.groups)
         self.offsets = create_consumer_offset_manager(self.disk, CONFIG_DIR, settings=settings, clock=clock)
         self.consumers = ConsumerManager(settings=settings, clock=clock)
         self.producers = ProducerManager(settings=settings, clock=clock)
@@ -210,6 +212,7 @@ class BrokerWorld:
             broker_address=lambda: "127.0.0.2:20911",
             store=cast(MessageStore, self.store),
             topics=self.topics,
+            table_changes=self.table_changes,
             mappings=self.mappings,
             groups=self.groups,
             offsets=self.offsets,

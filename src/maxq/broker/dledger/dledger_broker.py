@@ -111,6 +111,12 @@ class DLedgerBroker:
         if self.member is not None:
             await self.member.shutdown()
 
+    @property
+    def copies_wanted(self) -> int:
+        """How many other members must have what is not in the log: all that live, and a majority with this one."""
+        live = 0 if self.member is None else self.member.live_peers
+        return max(live, self._config.raft().quorum - 1)
+
     def doubt(self) -> str | None:
         """Why a broker that takes itself for the leader's cannot be sure of it (see Authority)."""
         code = DLedgerResponseCode.NOT_LEADER if self.member is None else self.member.promise_refusal()

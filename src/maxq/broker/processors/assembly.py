@@ -48,6 +48,7 @@ class AdminParts:
     broker_address: Callable[[], str]  # what clients reach this broker by, `host:port`
     store: MessageStore
     topics: TopicConfigManager
+    table_changes: TableChangesProcessor
     mappings: TopicQueueMappingManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
@@ -152,7 +153,7 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             filters=parts.filters,
             ha_runtime_info=parts.ha_runtime_info,
         ),
-        TableChangesProcessor(topics=topics, groups=groups),
+        parts.table_changes,
         UnsupportedProcessor(),
     ]
 

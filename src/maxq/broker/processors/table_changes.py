@@ -6,12 +6,17 @@ true as soon as one of the versions is another one, false after waitMs, at most 
 
 A question that waits is no slow answer: the latencies of requests do not count it. RocketMQ's slaves ask in intervals,
 and its masters answer this code with REQUEST_CODE_NOT_SUPPORTED.
+
+A slave that asks has what it names on its disk. So the questions say which slaves have a change (`copied`), and whoever
+made a topic is told when those that live have it, too: one that is elected a moment later knows it.
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
+from maxq.broker.acting.offset_authority import is_newer
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -25,6 +30,17 @@ from maxq.remoting.connection import Connection, Processor
 MOST_MS: Final = 30_000
 
 
+class _Versions(NamedTuple):
+    """Of topics and groups."""
+
+    topics: DataVersion
+    groups: DataVersion
+
+    def has(self, other: "_Versions") -> bool:
+        """Is this as new as `other`? A slave's versions are those of its master."""
+        return not (is_newer(other.topics, self.topics) or is_newer(other.groups, self.groups))
+
+
 class TableChangesProcessor(RequestProcessor):
     """See the module."""
 
@@ -32,6 +48,8 @@ class TableChangesProcessor(RequestProcessor):
         self._topics = topics
         self._groups = groups
         self._changed = asyncio.Event()  # replaced by each change, for whoever waits was woken
+        self._asked: dict[Connection, _Versions] = {}  # what the slaves have that ask here
+        self._heard = asyncio.Event()  # replaced by each question
         topics.when_changed = groups.when_changed = self._wake
 
     def routes(self) -> Mapping[int, Processor]:
@@ -43,6 +61,9 @@ class TableChangesProcessor(RequestProcessor):
         topics = DataVersion.decode(fields.required_str("topicVersion"))
         groups = DataVersion.decode(fields.required_str("groupVersion"))
         wait_ms = min(max(fields.required_int("waitMs"), 0), MOST_MS)
+        self._asked[connection] = _Versions(topics, groups)
+        self._heard.set()
+        self._heard = asyncio.Event()
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 while self._topics.data_version == topics and self._groups.data_version == groups:
@@ -52,6 +73,23 @@ class TableChangesProcessor(RequestProcessor):
         else:
             changed = "true"
         connection.send(request.reply(ext={"changed": changed}))
+
+    async def copied(self, wanted_slaves: Callable[[int], int], most_ms: int) -> bool:
+        """Have so many slaves the tables of now? False: they have not within `most_ms`.
+
+        Args:
+            wanted_slaves: how many must have them, of so many that ask here; asked again whenever one asks.
+        """
+        wanted = _Versions(self._topics.data_version, self._groups.data_version)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(most_ms / 1000):
+                while not self._have(wanted, wanted_slaves):
+                    await self._heard.wait()
+        return self._have(wanted, wanted_slaves)
+
+    def _have(self, wanted: _Versions, wanted_slaves: Callable[[int], int]) -> bool:
+        self._asked = {one: asked for one, asked in self._asked.items() if not one.is_closed}
+        return sum(asked.has(wanted) for asked in self._asked.values()) >= wanted_slaves(len(self._asked))
 
     def _wake(self) -> None:
         self._changed.set()

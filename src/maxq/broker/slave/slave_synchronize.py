@@ -188,6 +188,8 @@ class SlaveSynchronize:
         while True:
             pause = _RETRY
             try:
+                await tables.topics.persisted()  # who asks has on its disk what it names
+                await tables.groups.persisted()
                 if await self._api.await_change(address, tables.topics.data_version, tables.groups.data_version):
                     pause = await self._take_tables(address)
                 else:
@@ -195,7 +197,7 @@ class SlaveSynchronize:
             except BrokerError as error:
                 if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     return  # Java's
-            except MaxQError as error:
+            except (MaxQError, OSError) as error:
                 log.debug("master %s does not say what changes: %s", address, error)  # a round finds out why
             await asyncio.sleep(pause)
 

@@ -181,6 +181,12 @@ class DLedgerServer:
         """Who leads, as far as this member knows."""
         return self.node.leader_id
 
+    @property
+    def live_peers(self) -> int:
+        """How many others follow this leader, and were heard lately."""
+        status = self.node.status()
+        return sum(status.get(f"live.{peer}") == "true" for peer in self._links)
+
     def promise_refusal(self) -> DLedgerResponseCode | None:
         """Why this member may not speak as the group's leader now; None: it may."""
         return self.node.promise_refusal(self._clock.monotonic_ms())

@@ -79,3 +79,27 @@ async def test_a_question_that_lacks_something_is_refused_by_name(field: str) ->
     del asked.ext[field]
     answer = await world.send(asked)
     assert answer.code != ResponseCode.SUCCESS and field in (answer.remark or "")
+
+
+async def test_a_change_is_copied_when_the_slaves_that_are_wanted_have_it() -> None:
+    """Who asks has what he names."""
+    world = BrokerWorld()
+    slaves = [FakeConnection(), FakeConnection()]
+    asking = [asyncio.create_task(world.send(question(world), slave)) for slave in slaves]
+    await asyncio.sleep(0)
+    makes_a_topic(world)
+    await asyncio.gather(*asking)
+    copied = asyncio.create_task(world.table_changes.copied(lambda asking: asking, 10_000))
+    asking = [asyncio.create_task(world.send(question(world), slaves[0]))]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not copied.done()
+    asking.append(asyncio.create_task(world.send(question(world), slaves[1])))
+    assert await copied
+    slaves[1].close()
+    makes_a_group(world)
+    await asyncio.gather(*asking)
+    assert not await world.table_changes.copied(lambda asking: asking, 1)
+    slaves[0].close()
+    assert await world.table_changes.copied(lambda asking: asking, 1)
+    assert not await world.table_changes.copied(lambda asking: 1, 1)
