@@ -66,6 +66,7 @@ _ENTRIES: Final = "entries"
 _NOTHING: Final = pa.schema([pa.field("done", pa.int64())])
 _BLANK_MAGIC: Final = b"\xcb\xd4\x31\x94"
 _QUEUES_A_TASK: Final = 512
+_FILES_NOT_FLUSHED: Final = 2  # of a log, at most: Java flushes every half second
 _RECOVER: Final = "`maxq store recover --rebuild` decides such cases, one record after the other"
 
 
@@ -244,6 +245,8 @@ class Rebuild:
             lock.take()
         try:
             self._prepare_folder()
+            if self._in_place and self._files.has_abort:
+                self._write_log_again(context)
             summary = self._build(config)
             self._finish(context, summary)
         finally:
@@ -271,6 +274,24 @@ class Rebuild:
         for name in ("checkpoint", "inventory.json"):
             if disk.exists(folder / name):
                 disk.delete(folder / name)
+
+    def _write_log_again(self, context: StoreContext) -> None:
+        """The broker did not end by itself. What it may not have made durable, or what a sync that failed has left in
+        the system's memory only, is written again before it is read; at the end all of it is synced, and the files say
+        so. Of a Java broker's log, which does not tell how far it is durable, it is the last files."""
+        disk, log = self._files.disk, self._files.log
+        inventory, checkpoint = InventoryFile(context).load(), StoreCheckpoint(context)
+        durable = 0 if inventory is None else inventory.dispatched_offset
+        if disk.exists(checkpoint.path):
+            checkpoint.load()
+            durable = max(durable, checkpoint.flushed_offset)
+            checkpoint.release()
+        start = durable or log[max(0, len(log) - _FILES_NOT_FLUSHED)].from_offset
+        for file in log:
+            if file.from_offset + file.size > start:
+                region = disk.map(file.path, file.size)
+                region.write_again(max(0, start - file.from_offset), file.size)
+                region.close()
 
     # -- building --
 
@@ -420,6 +441,7 @@ class Rebuild:
         full = [header[1] for header in index if header[5] >= context.config.max_index_num]
         checkpoint.index_msg_timestamp = full[-1] if full else 0
         checkpoint.master_flushed_offset, checkpoint.confirm_physical_offset = (min(value, end) for value in before)
+        checkpoint.flushed_offset = end
         checkpoint.flush()
         checkpoint.release()
         inventory = StoreInventory(end, end, summary.inventory_queues(context.config.mapped_file_size_consume_queue))

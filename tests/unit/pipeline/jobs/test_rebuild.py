@@ -1,6 +1,8 @@
 """Rebuilt files are those of the broker that wrote the store, and a broker starts on them without reading on."""
 
+import os
 import shutil
+from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -12,7 +14,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import ConfigError, PipelineError, StoreRefusedError
 from maxq.pipeline.jobs.rebuild import Rebuild, RebuildOptions, RebuildReport
 from maxq.pipeline.jobs.task_frame import inline_runner
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.runtime.system import SystemClock, SystemDisk, SystemMappedRegion
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery_report import RecoveryReport
@@ -255,3 +257,48 @@ def test_a_whole_server_starts_on_it_and_gives_the_messages(tmp_path: Path, capl
         found = admin.messages.query_by_key("Orders", "k7")
         assert [bytes(message.body) for message in found] == [b"7"]
     assert any("dispatched again: 0 records" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize("ends_clean", [False, True])
+def test_what_a_broker_that_died_may_not_have_flushed_is_written_again_before_the_files_call_it_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends_clean: bool
+) -> None:
+    """A sync that failed leaves bytes in memory only, and a later sync says nothing about them."""
+    config = MessageStoreConfig(
+        store_path_root_dir=str(tmp_path / "store"), mapped_file_size_commit_log=65_536, max_message_size=4096,
+        mapped_file_size_consume_queue=400, max_hash_slot_num=100, max_index_num=200,
+    )  # fmt: skip
+    store = MessageStore(config, disk=SystemDisk(), clock=SystemClock(), broker=StoreIdentity())
+    store.load()
+    for number in range(300):
+        store.put_message(MessageExtBrokerInner("T", 0, b"x" * 1000, {"KEYS": f"k{number}"}))
+    store.flusher.flush_inline()
+    store.checkpoint.flush()
+    flushed = store.flushed_offset
+    for number in range(100):
+        store.put_message(MessageExtBrokerInner("T", 0, b"y" * 1000, {"KEYS": f"l{number}"}))
+    end = store.max_physical_offset
+    if ends_clean:
+        store.close()
+    else:
+        store._life.lock.release()  # what a killed process leaves
+    written: list[tuple[int, int]] = []
+    real = SystemMappedRegion.write_again
+
+    def write_again(region: SystemMappedRegion, start: int, stop: int) -> None:
+        base = int(os.path.basename(os.readlink(f"/proc/self/fd/{region._fd}")))
+        written.append((base + start, base + stop))
+        real(region, start, stop)
+
+    monkeypatch.setattr(SystemMappedRegion, "write_again", write_again)
+    (tmp_path / "store" / "broker.conf").write_text(
+        "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=400\nmaxHashSlotNum=100\nmaxIndexNum=200\n"
+    )
+    run(tmp_path / "store")
+    if ends_clean:
+        assert not written
+        return
+    assert written[0][0] == flushed
+    assert all(before[1] == after[0] for before, after in pairwise(written))
+    assert written[-1][1] >= end
+    assert_starts_without_replay(tmp_path / "store")
