@@ -21,7 +21,7 @@ client/impl/MQClientAPIImpl.java (processSendResponse).
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from maxq.client.client_config import ProducerConfig
 from maxq.client.errors import NoMasterError, SendFailedError
@@ -65,15 +65,30 @@ RETRY_RESPONSE_CODES = frozenset(
 
 #: Answers of a broker that is not, not yet, or no longer the one to ask: nothing was stored.
 _MOVING_CODES = frozenset(
-    {ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY, ResponseCode.NOT_LEADER_FOR_QUEUE}
+    {
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SLAVE_NOT_AVAILABLE,  # of a request that only masters take; of a send it is a status
+        ResponseCode.GO_AWAY,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
+    }
 )
 #: Answers of a name server that will answer in a moment.
 _NOT_NOW_CODES = _MOVING_CODES | {ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY}
 _PAUSE_MS = (10, 100)  # before a broker that failed is asked again: at first, and at most
 _ROUTE_WAIT_MS = 300  # so long a try waits for a new route
 
+
+
+class OfTopic(Protocol):
+    """What is sent, or told a broker: a prepared message, or a queue."""
+
+    @property
+    def topic(self) -> str: ...
+
+
+Subject = TypeVar("Subject", bound=OfTopic)
 #: One try on one queue, within so many milliseconds.
-Try = Callable[[PreparedMessage, MessageQueue, int], Coroutine[Any, Any, Result]]
+Try = Callable[[Subject, MessageQueue, int], Coroutine[Any, Any, Result]]
 
 
 class _Failures:
@@ -377,16 +392,16 @@ class MessageSender:
 
     async def over_tries(
         self,
-        prepared: PreparedMessage,
-        one_try: "Try[Result]",
+        prepared: Subject,
+        one_try: "Try[Subject, Result]",
         timeout_ms: int,
         retries: int,
         *,
         queue: MessageQueue | None = None,
         choose: Callable[[TopicPublishInfo], MessageQueue] | None = None,
     ) -> Result:
-        """The first success of `one_try`, on queues of the topic's brokers or on one. Arguments and errors as of
-        `send`."""
+        """The first success of `one_try(prepared, queue, milliseconds left)`, on queues of the topic's brokers or on
+        one. Arguments and errors as of `send`."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         failures: _Failures | None = None
         target: MessageQueue | None = None
@@ -444,7 +459,7 @@ class MessageSender:
         return max(deadline_ms - self._clock.monotonic_ms(), 0) / 1000
 
     def _outcome(
-        self, prepared: PreparedMessage, failures: _Failures | None, timeout_ms: int, *, is_one_queue: bool
+        self, prepared: OfTopic, failures: _Failures | None, timeout_ms: int, *, is_one_queue: bool
     ) -> Exception:
         """What to raise when no try is left."""
         text = f"sending to topic {prepared.topic} took longer than {timeout_ms} ms"

@@ -44,6 +44,7 @@ _PROBE_TOPIC = "TBW102"  # every broker answers something about it
 NOT_HERE_CODES = frozenset(
     {
         ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
         ResponseCode.GO_AWAY,
         ResponseCode.NOT_LEADER_FOR_QUEUE,
         ResponseCode.SYSTEM_BUSY,
@@ -332,6 +333,9 @@ class MQClientInstance:
                 log.info("broker %s of %s does not answer: %s", broker.address, queue, error)
                 self.broker_failed(broker.address, queue.topic)
                 failure = error
+            except BrokerError as error:
+                self.note_failure(broker.address, queue.topic, error)
+                raise
             else:
                 self.brokers.trust(broker.address)
                 return result

@@ -38,6 +38,7 @@ from maxq.protocol.header.send import RecallMessageRequestHeader, RecallMessageR
 from maxq.protocol.message import Message, MessageExt
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.recall_handle import RecallHandle
+from maxq.protocol.remoting_command import RemotingCommand
 
 log = logging.getLogger(__name__)
 
@@ -442,12 +443,15 @@ class Producer:
         except RemoteProtocolError as error:
             raise ClientError(str(error)) from None
         wire_topic = sender.preparer.wire_topic(topic)
-        await sender.publish_info(wire_topic)
-        address = await sender.address_of(MessageQueue(wire_topic, handle.broker_name, 0))
         header = RecallMessageRequestHeader(wire_topic, recall_handle, self.group)
-        api, timeout_ms = sender.instance.api, self._config.send_msg_timeout
+        api, queue = sender.instance.api, MessageQueue(wire_topic, handle.broker_name, 0)
+
+        async def one_try(_: MessageQueue, queue: MessageQueue, timeout_ms: int) -> RemotingCommand:
+            address = await sender.address_of(queue)
+            return await api.call(address, RequestCode.RECALL_MESSAGE, header.encode(), timeout_ms=timeout_ms)
+
         try:
-            answer = await api.call(address, RequestCode.RECALL_MESSAGE, header.encode(), timeout_ms=timeout_ms)
+            answer = await sender.over_tries(queue, one_try, self._config.send_msg_timeout, 0, queue=queue)
         except BrokerError:
             self._trace_recall(topic, handle.message_id, None, success=False)
             raise

@@ -203,13 +203,18 @@ class TransactionProducer(Producer):
         message: Message,
         state: LocalTransactionState,
     ) -> None:
+        """Tell the master of the half message's queue, whoever it is by now; a connection that breaks meanwhile is not
+        tried again, for a message that is committed twice is there twice."""
         sender = self._running()
-        address = await sender.address_of(queue)
-        self._call_hooks(message, state, address, header)
         ext = {**header.encode(), "bname": queue.broker_name}
-        await sender.instance.api.end_transaction(
-            address, ext, remark, oneway=header.commit_or_rollback == 0, timeout_ms=self._config.send_msg_timeout
-        )
+
+        async def one_try(_: MessageQueue, queue: MessageQueue, timeout_ms: int) -> None:
+            address = await sender.address_of(queue)
+            self._call_hooks(message, state, address, header)
+            is_oneway = header.commit_or_rollback == 0
+            await sender.instance.api.end_transaction(address, ext, remark, oneway=is_oneway, timeout_ms=timeout_ms)
+
+        await sender.over_tries(queue, one_try, self._config.send_msg_timeout, 0, queue=queue)
 
     def _call_hooks(
         self, message: Message, state: LocalTransactionState, address: str, header: EndTransactionRequestHeader

@@ -7,11 +7,13 @@ import pytest
 
 from maxq.client.client_config import ProducerConfig, SimpleConsumerConfig
 from maxq.client.errors import SendFailedError
+from maxq.client.local_transaction_state import LocalTransactionState
 from maxq.client.producer import Producer
 from maxq.client.simple_consumer import SimpleConsumer
+from maxq.client.transaction_producer import TransactionProducer
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import NoRouteError, RemotingError
-from maxq.protocol.message import Message, decode_properties
+from maxq.protocol.message import Message, MessageExt, decode_properties
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
 from tests.unit.client.mock_broker import (
@@ -27,6 +29,7 @@ from tests.unit.client.push_consumers import PULL, Got
 from tests.unit.client.push_consumers import make as make_consumer
 
 SEND = RequestCode.SEND_MESSAGE_V2
+END = RequestCode.END_TRANSACTION
 Q0 = MessageQueue("T", "broker-a", 0)
 
 
@@ -305,5 +308,28 @@ def test_an_older_route_of_another_topic_does_not_stay() -> None:
             await send(sender)
             await sender.fetch_publish_message_queues("U")  # a route that still names the old one
             await send(sender)
+
+    simulate(story)
+
+
+def test_the_end_of_a_transaction_is_told_to_the_master_that_there_is_by_then() -> None:
+    class Listener:
+        def execute_local_transaction(self, message: Message, arg: object) -> LocalTransactionState:
+            return LocalTransactionState.COMMIT_MESSAGE
+
+        def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+            return LocalTransactionState.UNKNOW
+
+    async def story(cluster: MockCluster) -> None:
+        pair = await pair_of(cluster)
+        pair.old.scripts[END] = refuse()
+        pair.new.scripts[END] = lambda request: request.reply()
+        config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P")
+        async with TransactionProducer(config, cluster.seams(), Listener()) as sender:
+            moving = asyncio.create_task(pair.replace_after(1.5))
+            result = await sender.send_message_in_transaction(Message("T", b"x"), None)
+            await moving
+            assert result.end_error is None
+            assert len(pair.new.requests(END)) == 1
 
     simulate(story)
