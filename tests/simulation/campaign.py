@@ -1,17 +1,17 @@
 """Many crash stories: `python -m tests.simulation.campaign --seeds N --first S`.
 
-Eleven kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_story.py), of the stores of a master and
+Many kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_story.py), of the stores of a master and
 two slaves (ha_story.py), of messages that wait while the clock jumps (delay_story.py), or while kills and losses of
 power follow one another (delay_power_story.py), of transactions (transaction_story.py), of the files of a DLedger
 member (ledger_story.py), of batches that are committed exactly once (staged_story.py), and, for
 every tenth seed, of whole servers and clients (ha_cluster_story.py, dledger_cluster_story.py), and of promises of every
-kind that a DLedger group is asked for (promise_story.py).
+kind that a DLedger group is asked for (promise_story.py), and of what clients promise (client_story.py).
 Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
 thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into `regressions.txt`,
 `ha_regressions.txt`, `cluster_regressions.txt`, `delay_regressions.txt`, `delay_power_regressions.txt`,
 `transaction_regressions.txt`, `ext_regressions.txt`, `ledger_regressions.txt`, `staged_regressions.txt`,
-`dledger_cluster_regressions.txt` or `promise_regressions.txt`.
+`dledger_cluster_regressions.txt`, `promise_regressions.txt` or `client_regressions.txt`.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.simulation.client_story import ClientStory
 from tests.simulation.compaction_story import CompactionStory
 from tests.simulation.crash_story import CrashStory
 from tests.simulation.delay_power_story import DelayPowerStory
@@ -41,14 +42,15 @@ from tests.simulation.transaction_story import TransactionStory
 
 Story = (
     CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | TransactionStory | LedgerStory | StagedStory
-    | DLedgerClusterStory | TimerStory | CompactionStory | PromiseStory
+    | DLedgerClusterStory | TimerStory | CompactionStory | PromiseStory | ClientStory
 )  # fmt: skip
 KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store": CrashStory, "ha": HaStory, "cluster": HaClusterStory, "delay": DelayStory,
     "delay-power": DelayPowerStory, "transaction": TransactionStory, "ext": ExtStory, "ledger": LedgerStory,
     "staged": StagedStory, "dledger-cluster": DLedgerClusterStory, "timer": TimerStory,
-    "compaction": CompactionStory, "promise-cluster": PromiseStory,
+    "compaction": CompactionStory, "promise-cluster": PromiseStory, "client": ClientStory,
 }  # fmt: skip
+WHOLE_SERVERS: Final = ("cluster", "dledger-cluster", "promise-cluster", "client")
 REGRESSIONS: Final = {
     "store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt",
     "delay": "delay_regressions.txt", "delay-power": "delay_power_regressions.txt", "ext": "ext_regressions.txt",
@@ -56,6 +58,7 @@ REGRESSIONS: Final = {
     "dledger-cluster": "dledger_cluster_regressions.txt", "transaction": "transaction_regressions.txt",
     "timer": "timer_regressions.txt", "compaction": "compaction_regressions.txt",
     "promise-cluster": "promise_regressions.txt",
+    "client": "client_regressions.txt",
 }  # fmt: skip
 
 
@@ -110,7 +113,7 @@ def main() -> int:
     jobs = [(seed, kind) for kind in kinds for seed in regressions(kind)]
     jobs += [
         (seed, kind) for seed in seeds for kind in kinds
-        if len(kinds) == 1 or not kind.endswith("cluster") or seed % 10 == 0
+        if len(kinds) == 1 or kind not in WHOLE_SERVERS or seed % 10 == 0
     ]  # fmt: skip
     marks: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
     failed = []

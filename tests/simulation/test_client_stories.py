@@ -1,0 +1,122 @@
+"""Stories of what clients promise; and that they find a client that breaks a promise."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from maxq.client import consume_concurrently, listener_caller
+from maxq.client.consume_concurrently import CallThreads, ConsumeMessageConcurrentlyService
+from maxq.client.ending import Ending
+from maxq.client.lite_pull_consumer import LitePullConsumer
+from maxq.client.offset_store import RemoteBrokerOffsetStore
+from maxq.client.process_queue import ProcessQueue
+from tests.simulation.campaign import regressions, tell
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+SEEDS = 10
+
+_seen: Counter[str] = Counter()
+
+
+@pytest.mark.parametrize("seed", sorted({*range(SEEDS), *regressions("client")}))
+def test_clients_keep_their_promises(seed: int) -> None:
+    outcome = tell(seed, "client")
+    _seen.update(outcome.marks)
+    assert not outcome.failure, outcome.failure
+
+
+def test_every_kind_of_end_happened() -> None:
+    """Runs after the stories above, in one process with them."""
+    if not _seen:
+        pytest.skip("the stories did not run in this process")
+    wanted = {
+        "a member ended in order", "a member ended at once", "a member ended cancelled", "a member ended twice",
+        "a consumer was started again", "a listener failed", "the broker was started anew", "a member was cut off",
+    }  # fmt: skip
+    assert wanted <= set(_seen)
+
+
+# --- clients that break a promise ---
+
+
+def _unstoppable(patch: pytest.MonkeyPatch) -> None:
+    """Threads go on after the shutdown."""
+
+    def begin(self: ConsumeMessageConcurrentlyService, request: consume_concurrently.ConsumeRequest) -> bool:
+        self._is_stopped = False
+        return real(self, request)
+
+    real = ConsumeMessageConcurrentlyService.begin
+    patch.setattr(ConsumeMessageConcurrentlyService, "begin", begin)
+    patch.setattr(CallThreads, "stop", lambda self: None)
+
+
+def _ghosts(patch: pytest.MonkeyPatch) -> None:
+    """A cancelled shutdown stops where it is."""
+
+    async def run(self: Ending, work: Callable[[], Coroutine[Any, Any, None]], hurry: object = None) -> None:
+        await work()
+
+    patch.setattr(Ending, "run", run)
+
+
+def _forgetful(patch: pytest.MonkeyPatch) -> None:
+    """A shutdown commits nothing."""
+
+    async def persist_all(self: RemoteBrokerOffsetStore, queues: object, *, certain: bool = False) -> None: ...
+
+    patch.setattr(RemoteBrokerOffsetStore, "persist_all", persist_all)
+
+
+def _hasty(patch: pytest.MonkeyPatch) -> None:
+    """What was given out counts as done, whoever has failed with it."""
+    real = LitePullConsumer.shutdown
+
+    async def shutdown(self: LitePullConsumer, *, is_finished: bool = True) -> None:
+        await real(self)
+
+    patch.setattr(LitePullConsumer, "shutdown", shutdown)
+
+
+def _skipping(patch: pytest.MonkeyPatch) -> None:
+    """The last one done is committed, whatever is open before it."""
+    real = ProcessQueue.remove_messages
+
+    def remove(self: ProcessQueue, messages: list[Any], now_ms: int) -> int:
+        return max(real(self, messages, now_ms), messages[-1].queue_offset + 1) if messages else -1
+
+    patch.setattr(ProcessQueue, "remove_messages", remove)
+
+
+def _mortal(patch: pytest.MonkeyPatch) -> None:
+    """A worker ends with what a listener raises."""
+    patch.setattr(listener_caller, "_is_for_us", lambda error: isinstance(error, asyncio.CancelledError | SystemExit))
+
+
+@pytest.mark.parametrize(
+    ("plant", "seeds"),
+    [
+        (_unstoppable, range(1, 100, 5)),
+        (_ghosts, range(0, 100, 5)),
+        (_forgetful, range(0, 100, 5)),
+        (_hasty, range(3, 100, 5)),
+        (_skipping, range(0, 100, 5)),
+        (_mortal, range(0, 100, 5)),
+    ],
+)
+def test_a_broken_promise_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert any(_breaks(seed) for seed in seeds), "no seed finds it"
+
+
+def _breaks(seed: int) -> bool:
+    try:
+        return bool(tell(seed, "client").failure)
+    except SystemExit:
+        return True
