@@ -98,7 +98,6 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         self._pullers: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._paused = False
-        self._await_termination_ms = config.await_termination_when_shutdown
         self._calls: asyncio.Task[None] | None = None  # listener calls that a shutdown waits for
         self.flow_control = FlowControl(
             config.pull_threshold_for_queue,
@@ -244,11 +243,11 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
                 that time coroutine listeners are cancelled. Threads cannot be: their calls run on to their end, nothing
                 of theirs is committed, and their messages come again.
         """
-        if await_termination_ms is not None:
-            self._await_termination_ms = await_termination_ms
-        await self._ending.run(self._shut_down, hurry=self._stop_waiting)
+        usual_ms = self._config.await_termination_when_shutdown
+        limit_ms = usual_ms if await_termination_ms is None else await_termination_ms
+        await self._ending.run(lambda: self._shut_down(limit_ms), hurry=self._stop_waiting)
 
-    async def _shut_down(self) -> None:
+    async def _shut_down(self, await_termination_ms: int = 0) -> None:
         instance, self._instance = self._instance, None
         if instance is None:
             return
@@ -264,7 +263,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         await in_turn(
             self._rebalance.close,
             self._stop_pulling,
-            self._wait_for_calls,
+            lambda: self._wait_for_calls(await_termination_ms),
             *(service.shutdown for service in services),
             lambda: self._offsets.persist_all(list(self._rebalance.process_queues), certain=True),
             self._rebalance.destroy,
@@ -277,8 +276,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _wait_for_calls(self) -> None:
-        limit_ms, self._await_termination_ms = self._await_termination_ms, self._config.await_termination_when_shutdown
+    async def _wait_for_calls(self, limit_ms: int) -> None:
         assert self._calls is not None, "the shutdown has made it"
         done, _ = await asyncio.wait([self._calls], timeout=limit_ms / 1000)
         if not done or self._calls.cancelled():
