@@ -15,6 +15,7 @@ def test_every_section_has_an_example() -> None:
         "Consume",
         "Receive and acknowledge",
         "Read at will",
+        "What each client promises",
         "Ask",
         "In an event loop",
         "Hooks, threads, flow control",
