@@ -125,6 +125,8 @@ class SlaveSynchronize:
         self._master_address = address
         self._wanted.set()
         if self._task is not None:
+            self._task.cancel()  # it may wait for a master that is gone, and nobody else takes a table meanwhile
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="SlaveSynchronize")
             self._watch()
 
     async def master_min_offset(self) -> int | None:
@@ -209,7 +211,7 @@ class SlaveSynchronize:
         is_done = await self._try("topics", address, self._sync_topics)
         is_done &= await self._try("subscription groups", address, self._sync_groups)
         took = (self._clock.monotonic_ms() - began_ms) / 1000
-        return max(_PAUSE, took / _SHARE) if is_done else _RETRY
+        return min(max(_PAUSE, took / _SHARE), PERIOD) if is_done else _RETRY
 
     # --- one round ----------------------------------------------------------------------------------------------------
 

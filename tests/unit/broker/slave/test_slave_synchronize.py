@@ -412,3 +412,24 @@ async def test_the_answers_of_a_master_without_delayed_messages_let_a_java_slave
 async def test_a_master_without_the_wheel_says_so(code: int) -> None:
     answer = await BrokerWorld({"timerWheelEnable": "false"}).call(code)
     assert answer.code == 1 and "timerWheelEnable is false" in (answer.remark or "")
+
+
+async def test_tables_of_a_new_master_do_not_wait_for_the_answer_of_one_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    scene.master.add_topic("T")
+    invoke, asked_the_dead = scene.client.invoke, asyncio.Event()
+
+    async def of_one_that_is_gone(address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        if address == MASTER:
+            asked_the_dead.set()
+            await asyncio.Event().wait()
+        return await invoke(MASTER, command, timeout_ms)
+
+    monkeypatch.setattr(scene.client, "invoke", of_one_that_is_gone)
+    scene.synchronize.start()
+    await asked_the_dead.wait()
+    scene.synchronize.set_master_address("10.0.0.3:10911")
+    await until(lambda: scene.slave.topics.contains_topic("T"))
+    await scene.synchronize.stop()
