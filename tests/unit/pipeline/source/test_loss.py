@@ -3,6 +3,7 @@
 The server's log has files of 64 KiB: retention has freed the first ones, some messages are damaged on the disk.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -147,3 +148,35 @@ def test_a_damaged_record_is_seen_through_a_filter_by_tags(damaged: Standalone, 
         batch(damaged, "Damaged", way, subExpression="odd")
     found = batch(damaged, "Damaged", way, subExpression="odd", failOnDataLoss="false")
     assert found == [n for n in range(1, 20, 2) if n != 3]
+
+
+def test_a_batch_is_whole_while_the_broker_writes(cut: Standalone, way: str) -> None:
+    """Whatever of it the files have already, and whatever they do not have yet."""
+    topic = f"Growing-{way}"
+    with Admin(cut.namesrv_address) as admin:
+        admin.topics.create(cut.broker_address, TopicConfig(topic, 1, 1))
+    rounds = threading.Semaphore(0)
+
+    def write() -> None:
+        with Producer("growing", cut.namesrv_address) as producer:
+            for n in range(0, 1_200, 20):
+                if n % 200 == 0:
+                    rounds.acquire()
+                producer.send_batch([Message(topic, b"%d" % n + bytes(200)) for _ in range(20)])
+
+    def read() -> int:
+        wanted = options(cut, topic, way)
+        parts = plan_batch(wanted, Conditions())
+        found = [row["queueOffset"] for part in parts for one in read_scan(wanted, part) for row in one.to_pylist()]
+        assert sorted(found) == list(range(len(found)))
+        return len(found)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    counts = []
+    for _ in range(6):
+        rounds.release()
+        counts.append(read())
+    writer.join()
+    assert counts == sorted(counts)
+    assert read() == 1_200
