@@ -154,12 +154,12 @@ class CompactionLog:
             self._keep(segment)
         self._set_end()
 
-    def first_lost(self, place_of: Callable[[int], int | None], low: int) -> int | None:
-        """Message offset, at or behind `low`, of the first message since the last compaction that the log does not have
-        where it was copied from; None if it has all. `place_of`: physical offset of the message with that offset."""
+    def first_lost(self, original: Callable[[int], memoryview | None], low: int) -> int | None:
+        """Message offset, at or behind `low`, of the first message since the last compaction that is not what the log
+        has in its place; None if all are. `original`: the record of the message with that offset in the log."""
         for segment in self._segments:
             for unit in segment.units(segment.find(max(self.position + 1, low))):
-                if place_of(unit.offset) != segment.place_in_commit_log(unit):
+                if original(unit.offset) != segment.record(unit):
                     return unit.offset
         return None
 

@@ -121,14 +121,14 @@ class CompactionStore:
 
     def _cut_lost(self, found: CompactionLog, queue: ConsumeQueue) -> None:
         """A loss of power takes any part of what was not durable, also from the middle: what was copied from there
-        counts no more, and what lies behind is copied again."""
+        counts no more, and neither does a copy that is torn; what lies behind is copied again."""
 
-        def place_of(offset: int) -> int | None:
+        def original(offset: int) -> memoryview | None:
             unit = queue.unit(offset)
-            return None if unit is None or unit[2] == DAMAGED_TAGS_CODE else unit[0]
+            return None if unit is None or unit[2] == DAMAGED_TAGS_CODE else self._commit_log.record(unit[0])
 
         low = queue.min_offset(self._commit_log.min_offset)
-        lost = None if self._clean_exit else found.first_lost(place_of, low)
+        lost = None if self._clean_exit else found.first_lost(original, low)
         if lost is not None:
             found.cut(lost)
 

@@ -207,13 +207,8 @@ class Segment:
     @property
     def end_in_commit_log(self) -> int:
         """Behind the last message, in the log it was copied from; 0 without one, or if it is damaged."""
-        place = self.place_in_commit_log(self._unit(self.count - 1)) if self.count else None
-        return 0 if place is None else place + self._unit(self.count - 1).size
-
-    def place_in_commit_log(self, unit: CompactUnit) -> int | None:
-        """Physical offset there of a unit's record; None if that is damaged."""
-        record = self.record(unit)
-        return None if record is None else int(_OFFSET.unpack_from(record, _PHYSICAL_OFFSET_AT)[0])
+        record = self.record(self._unit(self.count - 1)) if self.count else None
+        return 0 if record is None else int(_OFFSET.unpack_from(record, _PHYSICAL_OFFSET_AT)[0]) + len(record)
 
     def flush(self) -> None:
         """Make all of it durable. Blocks; may run in another thread than the appends.

@@ -1,0 +1,36 @@
+"""Stories of a timer and of a compacted topic on a disk of which every call can fail, every seed that ever failed, and
+the planted bugs that they notice."""
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.campaign import regressions, tell
+from tests.simulation.mutations import MUTATIONS, first_noticed
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+SEEDS = {"timer": 6, "compaction": 20}
+CASES = [(kind, seed) for kind, count in SEEDS.items() for seed in sorted({*range(count), *regressions(kind)})]
+
+_seen: Counter[str] = Counter()
+
+
+@pytest.mark.parametrize(("kind", "seed"), CASES)
+def test_nothing_is_lost_or_comes_twice_whatever_call_fails(kind: str, seed: int) -> None:
+    outcome = tell(seed, kind)
+    _seen.update(outcome.marks)
+    assert not outcome.failure, outcome.failure
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_planted_bug_is_noticed(name: str) -> None:
+    assert first_noticed(name) >= 0
+
+
+def test_calls_of_many_kinds_failed() -> None:
+    """Runs after the stories above, in one process with them."""
+    if not _seen:
+        pytest.skip("the stories did not run in this process")
+    kinds = {mark.split()[1] for mark in _seen if mark.startswith("failed: ")}
+    assert len(kinds & {"allocate", "create", "delete", "flush", "list", "open", "put", "read", "replace"}) >= 3
