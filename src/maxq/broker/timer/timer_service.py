@@ -258,8 +258,11 @@ class TimerService:
             now = self.timer.write_time_ms
             if now != self._tick_ms:
                 self._tick_ms, self._tick_offset = now, self._taken_offset()
-            if self.timer.topic.queue_offset < self._tick_offset and not self._is_enqueue_stuck:
-                return self._is_next_visible()
+            if self.timer.topic.queue_offset < self._tick_offset:
+                if self.timer.is_refused:  # what could not be put may recall what is due
+                    return False
+                if not self._is_enqueue_stuck:
+                    return self._is_next_visible()
             slot = self.timer.next_slot(_SKIP_AT_ONCE)
             if slot is None:
                 self._earlier.forget_passed(self._tick_ms)

@@ -78,6 +78,7 @@ class TimerMessageStore:
         told_position: the same, as the broker said whose checkpoint was adopted last; −1: it did not.
         saved: the newest checkpoint on the disk.
         moved: messages in other slots than their own.
+        is_refused: the disk refused the last unit.
     """
 
     def __init__(self, store: MessageStore, *, disk: Disk, clock: Clock) -> None:
@@ -99,6 +100,7 @@ class TimerMessageStore:
         self.told_position = -1
         self.saved = TimerCheckpoint()
         self.moved = MovedMessages()
+        self.is_refused = False
         self._version = DataVersion()
         self._passed = (0, 0)  # another broker delivered what lies before this in the topic and was due before this
         self._settled = SettledSlots()
@@ -216,8 +218,11 @@ class TimerMessageStore:
         try:
             position = self.log.append(unit)
         except OSError as error:
-            log.error("the timer log takes no unit: %s; free space or repair the disk", error)
+            if not self.is_refused:
+                log.error("the timer log takes no unit, nothing is delivered: %s; free space or repair the disk", error)
+            self.is_refused = True
             return False
+        self.is_refused = False
         count = -1 if record.delete_key is not None else 1
         first = position if slot is EMPTY else slot.first_position
         self.wheel.put(Slot(due, first, position, slot.num + count))
