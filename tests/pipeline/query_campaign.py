@@ -24,6 +24,7 @@ import maxq
 from maxq.api import Message, Producer
 from maxq.pipeline import register
 from maxq.pipeline.session import local_session
+from maxq.pipeline.spark.errors import SPARK_ERRORS, plain_text
 from maxq.pipeline.sql.views import Views
 from tests.pipeline.spark_cluster import QUICK_START
 
@@ -267,7 +268,7 @@ class Queries:
         one = self._rng.choice(("'k1'", "'k2'", "'it''s'", "'all'", "''", "'é'", "' '", "'k1 k2'"))
         return self._rng.choice((
             f"array_contains({keys}, {one})", f"NOT array_contains({keys}, {one})", f"{keys} = array('k1', 'k2')",
-            f"{keys} = array({one})", f"{keys}[0] = {one}", f"{keys} IS NULL", f"size({keys}) = 2",
+            f"{keys} = array({one})", f"get({keys}, 0) = {one}", f"{keys} IS NULL", f"size({keys}) = 2",
             f"exists({keys}, k -> k = {one})", f"arrays_overlap({keys}, array({one}, 'k2'))",
             f"{keys} <=> array({one})",
         ))  # fmt: skip
@@ -416,8 +417,8 @@ def _rows(frames: Sequence[DataFrame]) -> list[Counter[str]] | str:
     try:
         for row in reduce(DataFrame.union, numbered).collect():
             found[row.number][row.row] += 1
-    except PySparkException as error:
-        return error.getCondition() or str(error)[:2000]
+    except SPARK_ERRORS as error:
+        return plain_text(error)
     return found
 
 
