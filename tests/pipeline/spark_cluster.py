@@ -39,13 +39,14 @@ class SparkCluster:
 
     def __enter__(self) -> Self:
         try:
-            common = ["--host", "127.0.0.1", "--webui-port", "0"]
-            master = self._start("master", "org.apache.spark.deploy.master.Master", "--port", "0", *common)
+            common = ["--webui-port", "0"]
+            master = self._start("master", "127.0.0.1", "org.apache.spark.deploy.master.Master", "--port", "0", *common)
             self.url = self._said(master, r"Starting Spark master at (spark://\S+)")
             for number in range(self._workers):
                 work = self._folder / f"worker-{number}"
                 arguments = ["--cores", "1", "--memory", self._memory, "--work-dir", str(work), *common, self.url]
-                self._start(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *arguments)
+                host = f"127.0.0.{number + 1}"  # Spark runs no speculative copy on the host of the task
+                self._start(f"worker-{number}", host, "org.apache.spark.deploy.worker.Worker", *arguments)
             for number in range(self._workers):
                 self._said(self._folder / f"worker-{number}.log", r"Successfully registered with master (\S+)")
         except BaseException:
@@ -68,17 +69,17 @@ class SparkCluster:
         """Of the workers' processes, whose children are the executors."""
         return [process.pid for process in self._processes[1:]]
 
-    def _start(self, name: str, main: str, *arguments: str) -> Path:
+    def _start(self, name: str, host: str, main: str, *arguments: str) -> Path:
         log = self._folder / f"{name}.log"
         environment = {
             **os.environ,
             "JAVA_HOME": str(make_java_home(find_java())),
             "SPARK_DAEMON_MEMORY": _MEMORY_OF_DAEMON,
             "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
             "PYSPARK_PYTHON": sys.executable,
         }
-        command = [str(Path(_find_spark_home()) / "bin" / "spark-class"), main, *arguments]
+        command = [str(Path(_find_spark_home()) / "bin" / "spark-class"), main, "--host", host, *arguments]
         with log.open("wb") as file:
             self._processes.append(
                 subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env=environment)
