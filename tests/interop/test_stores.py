@@ -115,3 +115,27 @@ def test_we_recover_a_store_whose_java_broker_was_killed(driver: JavaDriver, jar
             ours.stop()
     finally:
         namesrv.stop()
+
+
+def test_a_java_broker_takes_over_a_store_whose_topic_was_deleted_and_made_again(
+    ours: Deployment, driver: JavaDriver, jars: Path
+) -> None:
+    """The record that deletes a topic is nothing to Java: it goes on with the new topic, and so do we behind it."""
+    namesrv = ours.namesrv
+    driver.send(namesrv, "Again", 20, text="old")
+    done = maxq("admin", "deleteTopic", "-n", namesrv, "-c", SETTINGS["brokerClusterName"], "-t", "Again", "--yes")
+    assert done.code == 0, done.err
+    driver.send(namesrv, "Again", 10, text="new")
+    ours.broker.stop()
+    java = JavaBroker(ours.broker.folder, ours.broker.port).start(jars, namesrv)
+    try:
+        received = driver.consume(namesrv, "Again", 10, group="CG_java")
+        assert sorted(row["body"] for row in received) == sorted(f"new|{number}|" for number in range(10))
+        driver.send(namesrv, "Again", 5, text="java")
+    finally:
+        java.stop()
+    ours.start_broker()
+    received = driver.consume(namesrv, "Again", 15, group="CG_ours")
+    assert sorted(row["body"] for row in received) == sorted(
+        [f"new|{number}|" for number in range(10)] + [f"java|{number}|" for number in range(5)]
+    )
