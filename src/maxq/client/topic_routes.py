@@ -37,6 +37,7 @@ class TopicRoutes:
         self._rng = rng
         self.table: dict[str, TopicRouteData] = {}
         self._leaders: dict[str, dict[MessageQueue, str]] = {}  # of static topics: who leads each global queue
+        self._templates: dict[str, tuple[str, int]] = {}  # topics that are sent to by the route of another one
         self._publish: dict[str, TopicPublishInfo] = {}
         self._lookups: SharedLookups[bool] = SharedLookups()
         self._publish_lookups: SharedLookups[TopicPublishInfo] = SharedLookups()
@@ -53,7 +54,8 @@ class TopicRoutes:
                 log.warning("no route for %s: %s", topic, error)
 
     async def update_route(self, topic: str) -> bool:
-        """Ask the name server for one topic.
+        """Ask the name server for one topic. One that is sent to by the route of its template, and still does not
+        exist, gets the template's route of now: its brokers may have another master since.
 
         Returns:
             True if the route is another one than before.
@@ -64,7 +66,14 @@ class TopicRoutes:
         """
 
         async def ask() -> bool:
-            return self._take_route(topic, await self._api.topic_route(topic))
+            try:
+                route = await self._api.topic_route(topic)
+            except NoRouteError:
+                if topic not in self._templates:
+                    raise
+                return self._take_route(topic, await self._route_of_template(*self._templates[topic]))
+            self._templates.pop(topic, None)
+            return self._take_route(topic, route)
 
         return await self._lookups.share(topic, ask)
 
@@ -75,12 +84,17 @@ class TopicRoutes:
         Raises:
             NoRouteError: no broker creates topics by itself (autoCreateTopicEnable).
         """
+        route = await self._route_of_template(create_topic_key, queue_nums)
+        self._templates[topic] = (create_topic_key, queue_nums)
+        self._take_route(topic, route)
+
+    async def _route_of_template(self, create_topic_key: str, queue_nums: int) -> TopicRouteData:
         route = await self._api.topic_route(create_topic_key)
         for data in route.queue_datas:
             nums = min(queue_nums, data.read_queue_nums)
             data.read_queue_nums = nums
             data.write_queue_nums = nums
-        self._take_route(topic, route)
+        return route
 
     def _take_route(self, topic: str, route: TopicRouteData) -> bool:
         changed = is_route_changed(self.table.get(topic), route)

@@ -312,6 +312,28 @@ def test_an_older_route_of_another_topic_does_not_stay() -> None:
     simulate(story)
 
 
+@WAYS
+def test_sends_to_a_topic_that_does_not_exist_yet_follow_the_brokers_that_will_create_it(way: Way) -> None:
+    async def story(cluster: MockCluster) -> None:
+        pair = await pair_of(cluster)
+        template = pair.route["TBW102"] = cluster.route("TBW102", perm=7)
+        own = cluster.names.routes.pop("T")
+        async with producer(cluster) as sender:
+            await sender.send(Message("T", b"x"))
+            pair.replace()
+            pair.old.scripts[SEND] = refuse()
+            await way(sender)
+            assert pair.new.requests(SEND)
+            cluster.names.routes["T"] = own
+            template.broker_datas[0].broker_addrs = {0: pair.old.address}  # once it exists, its own route counts
+            cluster.names.seen.clear()
+            await until(lambda: cluster.names.seen, "the routes are asked for from time to time")
+            await way(sender)
+            assert {request.ext["topic"] for request in cluster.names.seen} == {"T"}
+
+    simulate(story)
+
+
 def test_the_end_of_a_transaction_is_told_to_the_master_that_there_is_by_then() -> None:
     class Listener:
         def execute_local_transaction(self, message: Message, arg: object) -> LocalTransactionState:
