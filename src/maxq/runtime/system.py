@@ -131,8 +131,7 @@ class SystemMappedRegion:
             self._is_writer = True
             self._expect_writer()
         if first < last:
-            here = ctypes.addressof(ctypes.c_char.from_buffer(self._view, first))
-            _libc.madvise(ctypes.c_void_p(here), ctypes.c_size_t(last - first), _POPULATE_WRITE)
+            _advise(self._view, first, last, _POPULATE_WRITE)
         if self._is_writer and last == len(self._view):
             self._map.madvise(mmap.MADV_NORMAL)  # the writer has all he needs; who reads later may read ahead
 
@@ -141,8 +140,7 @@ class SystemMappedRegion:
         # has it read from the device again.
         first, last = -(-start // _PAGE) * _PAGE, end - end % _PAGE
         if first < last:
-            here = ctypes.addressof(ctypes.c_char.from_buffer(self._view, first))
-            _libc.madvise(ctypes.c_void_p(here), ctypes.c_size_t(last - first), mmap.MADV_DONTNEED)
+            _advise(self._view, first, last, mmap.MADV_DONTNEED)
             os.posix_fadvise(self._fd, first, last - first, os.POSIX_FADV_DONTNEED)
 
     def is_resident(self, start: int, end: int) -> bool:
@@ -170,9 +168,7 @@ class SystemMappedRegion:
         if first >= last or self._view.readonly:
             return
         os.posix_fadvise(self._fd, first, last - first, os.POSIX_FADV_WILLNEED)
-        here = ctypes.addressof(ctypes.c_char.from_buffer(self._view, first))
-        failed = _libc.madvise(ctypes.c_void_p(here), ctypes.c_size_t(last - first), _POPULATE_READ) != 0
-        if failed and ctypes.get_errno() in _UNREADABLE:
+        if _advise(self._view, first, last, _POPULATE_READ) in _UNREADABLE:
             raise OSError(errno.EIO, f"the device cannot read all of bytes {first} to {last}")
 
     def _expect_writer(self) -> None:
@@ -214,6 +210,17 @@ class SystemMappedRegion:
         self._view = memoryview(b"")
         with contextlib.suppress(BufferError):  # readers hold slices: the mapping goes with the last of them
             self._map.close()
+
+
+def _advise(view: memoryview, first: int, last: int, advice: int) -> int:
+    """Advise the kernel of bytes [first, last) of a mapping, the interpreter free meanwhile; the error number, or 0.
+
+    The mapping cannot go while the kernel works: another thread that closes the file would have it unmapped, and the
+    advice would reach whatever lies at these addresses by then.
+    """
+    here = ctypes.c_char.from_buffer(view, first)  # as long as this object lives, the mapping has a reader
+    failed = _libc.madvise(ctypes.byref(here), ctypes.c_size_t(last - first), advice) != 0
+    return ctypes.get_errno() if failed else 0
 
 
 def _check_descriptors(path: Path) -> None:

@@ -1,10 +1,13 @@
 """A part of a file that leaves memory is read from the device again, the same."""
 
+import ctypes
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from maxq.runtime import system
 from maxq.runtime.system import SystemDisk
 
 SIZE, STEP = 16 << 20, 8 << 20
@@ -31,3 +34,26 @@ def test_nothing_is_forgotten_of_less_than_a_page(tmp_path: Path) -> None:
     region.forget(100, 4000)
     assert region.is_resident(0, 8192)
     region.close()
+
+
+@pytest.mark.parametrize("call", ["forget", "populate", "load"])
+def test_a_mapping_stays_while_the_kernel_is_advised_of_it(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread closes the file meanwhile. Addresses that were given away may be the heap's by then, and to have
+    them forgotten would end the process."""
+    region = SystemDisk().map(tmp_path / "file", SIZE)
+    mapping: Any = region._map
+    seen = []
+
+    class Libc:
+        @staticmethod
+        def madvise(address: Any, size: ctypes.c_size_t, advice: int) -> int:
+            region.close()  # in the time in which the interpreter is free
+            seen.append(mapping.closed)
+            return 0
+
+    monkeypatch.setattr(system, "_libc", Libc)
+    monkeypatch.setattr(system.os, "posix_fadvise", lambda *_: None)
+    getattr(region, call)(0, SIZE)
+    assert seen == [False]

@@ -143,6 +143,7 @@ def split_properties(
     first: cython.Py_ssize_t
     at: cython.Py_ssize_t
     n: cython.Py_ssize_t = 0
+    room: cython.Py_ssize_t = len(pairs) // 4
     list_offsets[0] = 0
     buf = _start(view)
     for row in range(count):
@@ -157,6 +158,8 @@ def split_properties(
                 at = first
                 while at < n and not (pairs[at * 4 + 1] == size and _same(buf, pairs[at * 4], p, size)):
                     at += 1
+                if at >= room:
+                    raise ValueError(f"more than the {room} properties that were counted: the bytes change")
                 pairs[at * 4] = p
                 pairs[at * 4 + 1] = size
                 pairs[at * 4 + 2] = middle + 1
@@ -207,6 +210,7 @@ def split_words(
     end: cython.Py_ssize_t
     stop: cython.Py_ssize_t
     n: cython.Py_ssize_t = 0
+    room: cython.Py_ssize_t = len(words) // 2
     list_offsets[0] = 0
     buf = _start(view)
     for row in range(count):
@@ -215,6 +219,8 @@ def split_words(
         while p < end:
             stop = _find(buf, p, end, 32)
             if stop > p:
+                if n >= room:
+                    raise ValueError(f"more than the {room} words that were counted: the bytes change")
                 words[n * 2] = p
                 words[n * 2 + 1] = stop - p
                 n += 1

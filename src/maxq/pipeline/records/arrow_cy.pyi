@@ -18,13 +18,21 @@ def find_properties(view: Any, rows: Any, count: int, found: Any) -> int:
 
 def split_properties(view: Any, rows: Any, count: int, pairs: Any, list_offsets: Any) -> int:
     """Fill `pairs` (name position, size, value position, size) and the count + 1 int32 `list_offsets`; of equal names
-    in one record the last value counts. Returns the number of pairs."""
+    in one record the last value counts. Returns the number of pairs.
+
+    Raises:
+        ValueError: there are more than `pairs` has room for: a broker wrote the bytes since they were counted.
+    """
 
 def count_words(view: Any, table: Any, width: int, column: int, count: int) -> int:
     """An upper bound of the space-separated words."""
 
 def split_words(view: Any, table: Any, width: int, column: int, count: int, words: Any, list_offsets: Any) -> int:
-    """Fill `words` (position, size) and the count + 1 int32 `list_offsets`; returns the number of words."""
+    """Fill `words` (position, size) and the count + 1 int32 `list_offsets`; returns the number of words.
+
+    Raises:
+        ValueError: there are more than `words` has room for: a broker wrote the bytes since they were counted.
+    """
 
 def measure(table: Any, width: int, column: int, count: int) -> tuple[int, int]:
     """(bytes of all parts, rows whose size is -1)."""

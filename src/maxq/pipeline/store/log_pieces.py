@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePath
+from time import sleep
 from typing import Final
 
 import numpy as np
@@ -35,6 +36,9 @@ _PASSING: Final = 2
 #: A record that begins in a piece ends at most so far behind it, or it is found by reading on.
 MAX_RECORD: Final = 16 * 1024 * 1024
 _BLANK_SIZE: Final = 8
+#: How often and for how long a reader looks whether a broker has finished its newest record: one write of memory.
+_WRITER_LOOKS: Final = 50
+_WRITER_WAIT_S: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,8 @@ class PieceReader:
         while position < piece.end:
             rows, stopped, stop = scan_rows(view, position, piece.size, piece.from_offset, table)
             mine = rows[: int(np.searchsorted(rows[:, rc.C_POSITION], piece.end))]
+            if piece.live and len(mine) and stop in (rc.STOP_ZERO, rc.STOP_END):
+                _wait_for_writer(view, mine[-1])
             if len(mine):
                 yield view, mine
             position = stopped
@@ -235,6 +241,22 @@ class PieceReader:
         for fault in walk.faults:
             place = self._piece.from_offset + fault.position
             self.corruption.append(Corruption(fault.file, fault.position, self._piece.size, place, fault.what))
+
+
+def _wait_for_writer(view: memoryview, row: Rows) -> None:
+    """Give a broker the moment that it needs to finish the newest record of its log.
+
+    A record is written from its head to its end. CRCs cover the body, which lies before topic and properties: a reader
+    that comes between finds the record good and zeros in these. A record ends in a zero for longer only if a client
+    gave it such a property.
+    """
+    end = int(row[rc.C_POSITION] + row[rc.C_SIZE])
+    if not row[rc.C_PROPERTIES_SIZE]:
+        end -= 2  # behind the topic come two bytes that are zeros then
+    for _ in range(_WRITER_LOOKS):
+        if view[end - 1]:
+            return
+        sleep(_WRITER_WAIT_S)
 
 
 def _message_at(view: memoryview, position: int, end: int) -> tuple[str, int, int] | None:

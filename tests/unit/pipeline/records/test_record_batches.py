@@ -208,3 +208,22 @@ def test_columns_of_sparks_kafka_source_are_ours_under_its_names(form: ModuleTyp
     assert (second["key"], second["headers"]) == (None, [])
     assert first["timestamp"] == time_of(1_700_000_001_456)
     assert "`headers` array<struct<key:string,value:binary>>" in spark_schema(columns)
+
+
+def test_bytes_that_change_between_counting_and_filling_write_nothing_behind_the_table(form: ModuleType) -> None:
+    """A broker finishes a record while its properties are read: more of them are there than were counted."""
+    data = bytearray(record(0, b"text", b"T", b"KEYS\x01k1 k2\x02a\x01b\x02", 0, bytes(8), bytes(8)))
+    view = memoryview(data)
+    rows, _, _ = scan_rows(view, 0, len(view), 0, 1)
+    table = np.ascontiguousarray(rows).reshape(-1)
+    memory = np.full(64, -7, np.int64)
+    list_offsets = np.zeros(2, np.int32)
+    with pytest.raises(ValueError, match="more than the 1 properties that were counted"):
+        form.split_properties(view, table, 1, memory[:4], list_offsets)
+    assert (memory[4:] == -7).all()
+    memory[:] = -7
+    found = np.empty(form.PROPERTY_WIDTH, np.int64)
+    form.find_properties(view, table, 1, found)
+    with pytest.raises(ValueError, match="more than the 1 words that were counted"):
+        form.split_words(view, found, form.PROPERTY_WIDTH, form.P_KEYS, 1, memory[:2], list_offsets)
+    assert (memory[2:] == -7).all()

@@ -1,14 +1,17 @@
 """However a log is cut into pieces, each record comes out once; damage is named once, and nothing behind it is lost."""
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from maxq.pipeline.records.record_batches import RecordBatches
+from maxq.pipeline.records.record_batches import RecordBatches, scan_rows
 from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide
+from maxq.pipeline.store import log_pieces as log_pieces_module
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, usual_piece_bytes
 from maxq.pipeline.store.store_tables import TABLES, read_table, read_written_units, table_tasks
+from maxq.store import record_cy as rc
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.offsets import queue_offsets
@@ -209,3 +212,29 @@ def test_every_table_of_an_empty_store_is_empty() -> None:
 def test_a_read_that_passes_bodies_over_is_cut_into_half_as_many_pieces(mib: int, usual: int, narrow: int) -> None:
     assert usual_piece_bytes(mib << 20) == usual << 20
     assert usual_piece_bytes(mib << 20, narrow=True) == narrow << 20
+
+
+def test_the_newest_record_of_a_running_broker_is_read_when_it_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its body is there and good, its topic and properties are being written."""
+    disk = golden_disk("clean")
+    files = open_files(disk)
+    whole, _ = read(disk, log_pieces(files))
+    last = whole[-1]["physicalOffset"]
+    file = files.log_file_at(last)
+    assert file is not None
+    region = disk.map(file.path, file.size)
+    position = last - file.from_offset
+    rows, end, _ = scan_rows(region.view, position, file.size, file.from_offset, 1)
+    start = int(rows[0, rc.C_PROPERTIES_POSITION])
+    written = bytes(region.view[start:end])
+    region.view[start:end] = bytes(end - start)
+    looks = []
+
+    def broker_goes_on(_: float) -> None:
+        looks.append(1)
+        region.view[start:end] = written
+
+    monkeypatch.setattr(log_pieces_module, "sleep", broker_goes_on)
+    pieces = [replace(piece, live=True) for piece in log_pieces(files)]
+    assert read(disk, pieces)[0] == whole
+    assert looks
