@@ -3,7 +3,9 @@
 import base64
 from typing import Any
 
+from maxq.client.admin.dead_letters import NOT_SENT_AGAIN
 from maxq.errors import ConfigError
+from maxq.protocol import message_const as const
 from maxq.protocol.message import Message, MessageExt
 
 
@@ -43,36 +45,65 @@ def message_object(message: MessageExt) -> dict[str, Any]:
 _NOT_OURS = frozenset(
     {"UNIQ_KEY", "WAIT", "MIN_OFFSET", "MAX_OFFSET", "CLUSTER", "MSG_REGION", "TRACE_ON", "CONSUME_START_TIME"}
 )
+#: The same, of a message that was stored: it is not delayed a second time, nor half of a transaction, and what is given
+#: back to the broker later does not go to the topic that it was copied from.
+_NOT_COPIED = _NOT_OURS | NOT_SENT_AGAIN | {const.PROPERTY_RETRY_TOPIC, const.PROPERTY_ORIGIN_MESSAGE_ID}
+_INT32_MAX = 2**31 - 1
 
 
 def message_of(value: Any, topic: str, where: str) -> Message:
     """A message to send: `body` or `bodyBase64`, and optionally `tags`, `keys` (text or list), `flag`, `properties`.
+    What is null counts as left out, properties too. An object with a `queueOffset` is a stored message: of its
+    properties those are left out that brokers wrote on its way.
 
     Raises:
         ConfigError: not such an object; `where` names the line.
     """
     if not isinstance(value, dict):
         raise ConfigError(f"{where} is not a JSON object")
-    body = value.get("body")
-    if "bodyBase64" in value:
-        try:
-            data = base64.b64decode(str(value["bodyBase64"]), validate=True)
-        except ValueError:
-            raise ConfigError(f"{where}: bodyBase64 is not base64") from None
-    elif isinstance(body, str):
-        data = body.encode()
-    else:
-        raise ConfigError(f"{where} has neither a text body nor bodyBase64")
-    properties = value.get("properties") or {}
-    if not isinstance(properties, dict):
+    properties = value.get("properties")
+    if properties is not None and not isinstance(properties, dict):
         raise ConfigError(f"{where}: properties must be an object")
-    message = Message(topic, data)
-    message.properties.update({str(key): str(item) for key, item in properties.items() if key not in _NOT_OURS})
-    if isinstance(value.get("flag"), int):
-        message.flag = value["flag"]
+    message = Message(topic, _body(value, where))
+    left_out = _NOT_OURS if value.get("queueOffset") is None else _NOT_COPIED
+    for name, item in (properties or {}).items():
+        if item is not None and name not in left_out:
+            message.properties[name] = _text(item, f"{where}: property {name}")
+    flag = value.get("flag")
+    if flag is not None:
+        if type(flag) is not int or not -_INT32_MAX - 1 <= flag <= _INT32_MAX:
+            raise ConfigError(f"{where}: flag must be a whole number of 32 bits")
+        message.flag = flag
     if value.get("tags"):
-        message.tags = str(value["tags"])
+        message.tags = _text(value["tags"], f"{where}: tags")
     keys = value.get("keys")
     if keys:
-        message.keys = [str(key) for key in keys] if isinstance(keys, list) else str(keys)
+        each = keys if isinstance(keys, list) else [keys]
+        texts = [_text(key, f"{where}: keys") for key in each]
+        message.keys = texts if isinstance(keys, list) else texts[0]
     return message
+
+
+def _body(value: dict[str, Any], where: str) -> bytes:
+    body, encoded = value.get("body"), value.get("bodyBase64")
+    if encoded is not None:
+        try:
+            if isinstance(encoded, str):
+                return base64.b64decode(encoded, validate=True)
+        except ValueError:
+            pass  # the same as what is no text
+        raise ConfigError(f"{where}: bodyBase64 is not base64")
+    if not isinstance(body, str):
+        raise ConfigError(f"{where} has neither a text body nor bodyBase64")
+    return body.encode()
+
+
+def _text(item: Any, where: str) -> str:
+    """A text; numbers, true and false as JSON has them. Anything else would be sent as Python prints it."""
+    if isinstance(item, str):
+        return item
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, int | float):
+        return str(item)
+    raise ConfigError(f"{where} must be text")
