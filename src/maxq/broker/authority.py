@@ -14,6 +14,9 @@ How sure a broker is (`doubt`):
 | member of an acting-master group | it did not stand still for so long that its name servers may have given it up |
 | master or slave without a stand-in | always: nobody takes its place but by an operator's hand |
 
+A slave that acts as master is asked for what it promised by the master that comes back (pop/hand_back.py). What it
+promised after that would be lost, so it promises nothing until that master has registered or did not come.
+
 All that ask, the batch paths too, ask the one object of the broker; what sends wait for is Acknowledgement's.
 """
 
@@ -167,7 +170,6 @@ _NOTHING: Final = (
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
     RequestCode.EXCHANGE_BROKER_HA_INFO,
     RequestCode.RESET_MASTER_FLUSH_OFFSET,
-    RequestCode.MAXQ_HAND_BACK_POPS,
 )
 
 #: By request code. What a broker refuses by name whatever it is (processors/unsupported.py) is not in it.
@@ -179,6 +181,16 @@ PROMISES: Final[Mapping[int, Promise]] = {
     for code in codes
 }  # fmt: skip
 
+#: What a master that comes back asks the slave that acted for it, which promises nothing else by then.
+_TAKEN_BACK: Final = frozenset(
+    {
+        RequestCode.MAXQ_HAND_BACK_POPS,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+        RequestCode.GET_TIMER_CHECK_POINT,
+    }
+)
+
 
 class Authority:
     """One per broker; `RemotingServer.authority`.
@@ -186,6 +198,7 @@ class Authority:
     Args:
         speaks: does this broker speak for its group, as far as it knows?
         doubt: why one that does cannot be sure of it; None: it is.
+        gives_way: why one that acts as master leaves promises to the master that comes back; None: it does not.
         copied: returns when slaves have the tables of topics and groups, as far as they are waited for; False: they
             have not in time.
     """
@@ -196,24 +209,29 @@ class Authority:
         *,
         speaks: Callable[[], bool],
         doubt: Callable[[], str | None],
+        gives_way: Callable[[], str | None],
         copied: Callable[[], Awaitable[bool]],
     ) -> None:
         self._own = own
         self._speaks = speaks
         self._doubt = doubt
+        self._gives_way = gives_way
         self._copied = copied
 
     def doubt(self) -> str | None:
         """Why this broker, which takes itself for the one that speaks for its group, cannot be sure of it. None: it is
         sure, or a slave that takes itself for nothing else."""
-        return self._doubt() if self._own.broker_id == MASTER_ID or self._speaks() else None
+        return self._why_not(self._doubt) or self._why_not(self._gives_way)
+
+    def _why_not(self, ask: Callable[[], str | None]) -> str | None:
+        return ask() if self._own.broker_id == MASTER_ID or self._speaks() else None
 
     def before(self, request: RemotingCommand) -> RemotingCommand | None:
         """The answer that refuses `request` before anything is done; None: go on."""
         promise = PROMISES.get(request.code, Promise.NOTHING)
         if promise is Promise.NOTHING:
             return None
-        why = self.doubt()
+        why = self._why_not(self._doubt) if request.code in _TAKEN_BACK else self.doubt()
         if why is not None:
             remark = f"[{Cause.NOT_SURE}]this broker promises nothing now: {why}; ask again"
             return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark)

@@ -54,6 +54,7 @@ class BrokerParts(BrokerBase):
             self.address,
             speaks=lambda: self.member.services.is_running,
             doubt=self.member.acting.doubt if self.dledger is None else self.dledger.doubt,
+            gives_way=lambda: self.popping.service.gives_way(),
             copied=self._tables_copied,
         )
         self.server.batch_path = batches = BatchPath(

@@ -361,11 +361,35 @@ async def test_a_slave_whose_master_asks_and_does_not_come_goes_on_with_what_was
     there = await popped(one, max_msg_nums=2)
     told = await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))
     assert told.code == ResponseCode.SUCCESS and told.body_length
-    assert (await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))).body_length == 0
+    again = await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))
+    assert again.body == told.body, "the first answer may have been lost"
     await until(lambda: one.controller.popping.service.not_ready() is None)
     assert (await batch_ack(one, there)).code == ResponseCode.SUCCESS
     (following,) = await popped(one, max_msg_nums=1)
     assert int(following.body) == int(there[-1].body) + 1
+
+
+async def test_a_slave_that_handed_back_promises_nothing_until_its_master_is_there(make_group: Make) -> None:
+    group = await make_group()
+    one = await _take_over(group)
+    queue = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"}
+    commit = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, {**queue, "commitOffset": "9"})
+    assert (await one.invoke(commit)).code == ResponseCode.SUCCESS
+    await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))
+    late = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, {**queue, "commitOffset": "10"})
+    assert (await one.invoke(late)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    for taken in (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.MAXQ_HAND_BACK_POPS):
+        assert (await one.invoke(RemotingCommand(taken))).code == ResponseCode.SUCCESS
+    master = await _come_back(group)
+    assert master.controller.offsets.query_offset(GROUP, TOPIC, 0) == 9
+
+
+async def test_a_master_that_is_asked_to_hand_back_goes_on(make_group: Make) -> None:
+    group = await make_group()
+    master = group.brokers["master"]
+    there = await popped(master, max_msg_nums=2)
+    assert (await master.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))).body_length == 0
+    assert (await batch_ack(master, there)).code == ResponseCode.SUCCESS
 
 
 def _numbers(first: int, end: int) -> list[bytes]:

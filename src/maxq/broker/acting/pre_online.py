@@ -18,7 +18,8 @@ from maxq.broker.acting.group_api import GroupApi
 from maxq.broker.acting.group_ports import HALink, MetadataSync
 from maxq.broker.acting.master_flush_offset import MasterFlushOffset
 from maxq.broker.broker_identity import BrokerAddress
-from maxq.errors import MaxQError
+from maxq.codes import ResponseCode
+from maxq.errors import BrokerError, MaxQError, RemotingTimeoutError
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.remoting.client import split_address
@@ -77,6 +78,8 @@ class PreOnline:
         if self._own.broker_id == MASTER_ID:
             for broker_id in sorted(others):
                 await self._meet_slave(broker_id, others[broker_id])
+            for broker_id in sorted(others):  # after all waits: a slave that was asked promises nothing for a while
+                await self._take_back(broker_id, others[broker_id])
             return GroupSeen(MASTER_ID, self._own.address)
         if MASTER_ID in others:
             await self._meet_master(others[MASTER_ID])
@@ -104,15 +107,27 @@ class PreOnline:
     # --- a master ---------------------------------------------------------------------------------------------------
 
     async def _meet_slave(self, broker_id: int, address: str) -> None:
-        """One after the other: the last slave's offsets are merged with those of the ones before."""
         info = ExchangeHAInfoHeader(self._own.ha_address, self._init_max_offset, self._own.address)
         if not await self._copies(broker_id, address, info):
             log.warning("slave %d at %s does not copy from this master within %d ms: going on without it",
                         broker_id, address, GIVE_UP_MS)  # fmt: skip
-        try:
-            await self._metadata.take_back(address)
-        except (MaxQError, OSError) as error:
-            log.warning("offsets that slave %d at %s may have kept were not taken back: %s", broker_id, address, error)
+
+    async def _take_back(self, broker_id: int, address: str) -> None:
+        """One after the other: the last slave's offsets are merged with those of the ones before. A slave that is not
+        sure of its role, or does not answer in time, is asked again."""
+        deadline = self._clock.monotonic_ms() + GIVE_UP_MS
+        while True:
+            try:
+                return await self._metadata.take_back(address)
+            except (MaxQError, OSError) as error:
+                is_moment = isinstance(error, RemotingTimeoutError) or (
+                    isinstance(error, BrokerError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                )
+                if not is_moment or self._clock.monotonic_ms() + _RETRY_MS >= deadline:
+                    log.warning("offsets that slave %d at %s may have kept were not taken back: %s",
+                                broker_id, address, error)  # fmt: skip
+                    return None
+            await asyncio.sleep(_RETRY_MS / 1000)
 
     async def _copies(self, broker_id: int, address: str, info: ExchangeHAInfoHeader) -> bool:
         """Tell the slave, again while it cannot be told, and wait until it copies."""

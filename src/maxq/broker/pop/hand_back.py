@@ -2,8 +2,9 @@
 
 While its master was away the slave gave messages away and was told acks, and kept both in memory, for it may not write
 the log that it copies. Before the master registers again it asks each slave (MAXQ_HAND_BACK_POPS, 30091). A slave that
-acts as master answers, and gives nothing away and takes no ack from then on: a client's ack fails, and may be given to
-the master a moment later. If no master registers within HELD_MS, the slave goes on as before.
+acts as master answers, and promises nothing more from then on (Authority): it gives nothing away, and acks, commits of
+offsets and locks are refused, and may be asked of the master a moment later. If no master registers within HELD_MS, the
+slave goes on as before.
 
 The answer's body is a JSON object; empty from a slave that did not act as master:
 

@@ -181,6 +181,7 @@ class PopMessages:
                 is_there=lambda topic, group: self._queues_for(topic, group) > 0,
                 find_group=parts.groups.find_subscription_group_config,
                 speaks=lambda: parts.member.services.is_running,
+                stands_in=lambda: parts.member.acting.is_acting_master,
                 handed_back=parts.member.metadata.take_pops,
                 on_failure=parts.on_failure,
             )

@@ -58,6 +58,7 @@ class PopServiceParts:
         is_there: are topic and group still there?
         find_group: looks a group up, which makes it where groups are made on first use.
         speaks: does this broker speak for its group?
+        stands_in: is this broker a slave that acts as master?
         handed_back: gives, once, what slaves that acted as master answered (hand_back.py).
         on_failure: told when its task ends by an error.
     """
@@ -75,6 +76,7 @@ class PopServiceParts:
     is_there: Callable[[str, str], bool]
     find_group: Callable[[str], object]
     speaks: Callable[[], bool]
+    stands_in: Callable[[], bool]
     handed_back: Callable[[], list[bytes]]
     on_failure: Callable[[str, BaseException], None]
 
@@ -127,20 +129,28 @@ class PopService:
             raise RequestRefusedError(refusal.code, refusal.remark)
 
     def hand_back(self) -> bytes:
-        """A slave that acts as master is asked by its master, which comes back (hand_back.py)."""
+        """A slave that acts as master is asked by its master, which comes back (hand_back.py). One that asks again, for
+        the answer was lost, gets it again. A master has nobody to hand anything to, whoever asks."""
         parts = self._parts
-        if not self._ready.is_set():
+        if self._task is None or not parts.stands_in():
             return b""
         self._ready.clear()
         parts.buffer.is_open = False
         self._held_until_ms = parts.clock.monotonic_ms() + hand_back.HELD_MS
-        return hand_back.encode(self._read_end, parts.buffer, parts.orders)
+        return hand_back.encode(self._read_end, parts.buffer, parts.orders) if self._knows else b""
+
+    def gives_way(self) -> str | None:
+        """Why this slave, which acts as master, promises nothing now: its master took what it kept. None: it does."""
+        if self._held_until_ms <= self._parts.clock.monotonic_ms():
+            return None
+        return "its master comes back, and has taken what was promised here"
 
     # --- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """This broker speaks for its group from now on."""
         if self._task is None:
+            self._knows = False
             self._task = asyncio.get_running_loop().create_task(self._run(), name="pop")
             self._task.add_done_callback(self._ended)
 
@@ -149,6 +159,7 @@ class PopService:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+            self._held_until_ms = 0
             self._ready.clear()
             self._parts.buffer.is_open = False
             self._parts.orders.stop()
@@ -185,7 +196,8 @@ class PopService:
         self._knows = True
         parts.orders.start()
         parts.revive.start()
-        self._open()
+        if not self._held_until_ms:
+            self._open()
         while True:
             try:
                 if not self._is_held():

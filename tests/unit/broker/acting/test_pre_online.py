@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from maxq.broker.acting.pre_online import GroupSeen
+from maxq.codes import ResponseCode
 from maxq.errors import BrokerError
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.testing.simulation import SimWorld, run_simulation
@@ -47,6 +48,36 @@ def test_a_master_goes_online_without_a_slave_that_does_not_copy_and_says_so(cap
     member, _, _ = prepare(0, set_up)
     assert "slave 1 at 10.0.0.2:10911 does not copy from this master within 10000 ms" in caplog.text
     assert member.metadata.taken == [SLAVE_1, SLAVE_2]  # what it kept counts all the same
+
+
+def test_a_slave_that_is_not_sure_of_its_role_is_asked_again_for_what_it_kept() -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {1: SLAVE_1}
+        member.ha.copying = {"10.0.0.2"}
+        member.metadata.failure = BrokerError(ResponseCode.SERVICE_NOT_AVAILABLE, "it stood still")
+        asyncio.get_running_loop().call_later(2.5, setattr, member.metadata, "failure", None)
+
+    member, _, seconds = prepare(0, set_up)
+    assert member.metadata.taken == [SLAVE_1]
+    assert seconds == 3
+
+
+def test_no_slave_is_asked_for_what_it_kept_before_all_waits_are_over() -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {1: SLAVE_1, 2: SLAVE_2}
+        member.ha.copying = {"10.0.0.2"}
+        member.metadata.taken = Steps(member)
+
+    class Steps(list[str]):
+        def __init__(self, member: Member) -> None:
+            self.member = member
+
+        def append(self, address: str) -> None:
+            assert len(self.member.ha.waits) == 2
+            super().append(address)
+
+    member, _, _ = prepare(0, set_up)
+    assert member.metadata.taken == [SLAVE_1, SLAVE_2]
 
 
 def test_a_disk_that_refuses_what_a_slave_kept_keeps_no_master_offline(caplog: pytest.LogCaptureFixture) -> None:
