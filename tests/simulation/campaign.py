@@ -34,6 +34,7 @@ from tests.simulation.delay_power_story import DelayPowerStory
 from tests.simulation.delay_story import DelayStory
 from tests.simulation.dledger_cluster_story import DLedgerClusterStory
 from tests.simulation.ext_story import ExtStory
+from tests.simulation.faulty_store_story import FaultyCrashStory, FaultyExtStory
 from tests.simulation.ha_cluster_story import HaClusterStory
 from tests.simulation.ha_story import HaStory
 from tests.simulation.ledger_story import LedgerStory
@@ -51,6 +52,7 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "delay-power": DelayPowerStory, "transaction": TransactionStory, "ext": ExtStory, "ledger": LedgerStory,
     "staged": StagedStory, "dledger-cluster": DLedgerClusterStory, "timer": TimerStory,
     "compaction": CompactionStory, "promise-cluster": PromiseStory, "client": ClientStory,
+    "store-faults": FaultyCrashStory, "ext-faults": FaultyExtStory,
 }  # fmt: skip
 WHOLE_SERVERS: Final = ("cluster", "dledger-cluster", "promise-cluster", "client")
 REGRESSIONS: Final = {
@@ -60,7 +62,8 @@ REGRESSIONS: Final = {
     "dledger-cluster": "dledger_cluster_regressions.txt", "transaction": "transaction_regressions.txt",
     "timer": "timer_regressions.txt", "compaction": "compaction_regressions.txt",
     "promise-cluster": "promise_regressions.txt",
-    "client": "client_regressions.txt",
+    "client": "client_regressions.txt", "store-faults": "store_faults_regressions.txt",
+    "ext-faults": "ext_faults_regressions.txt",
 }  # fmt: skip
 
 

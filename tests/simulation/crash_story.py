@@ -14,7 +14,7 @@ The rules that hold after every start, whatever happened before:
 
 import asyncio
 import hashlib
-from typing import Final
+from typing import ClassVar, Final
 
 from maxq.errors import StoreRefusedError
 from maxq.protocol.message import decode_records
@@ -49,6 +49,8 @@ class CrashStory:
     marks: what happened, for the campaign's statistics: a rule that is never put to the test proves nothing.
     history: the same in order, for whoever reads a failure.
     """
+
+    WORKLOAD: ClassVar[type[Workload]] = Workload
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -116,15 +118,15 @@ class CrashStory:
         self._store = store
         if ending == "operation":
             world.disk.cut_power_after(rng.below(400))
-        workload = Workload(store, world, rng.fork("workload"), self.ledger, self.marks)
+        workload = self.WORKLOAD(store, world, rng.fork("workload"), self.ledger, self.marks)
         await workload.run(rng.between(5, 2500))
         self.ledger.expire(store.min_physical_offset)
         if ending == "shutdown":
             await store.shutdown()
             if store.flusher.failure is None:
                 self.ledger.all_durable()
-        elif ending == "kill" and not store.flusher.is_sync:  # with SYNC_FLUSH: what was acknowledged, as ever
-            self.ledger.all_durable()
+        elif ending == "kill":
+            self._note_kill(store)
         elif ending == "clean-up":
             world.clock.jump_wall_ms(50 * 3_600_000)
             store.execute_delete_files_manually()
@@ -133,6 +135,10 @@ class CrashStory:
             world.disk.cut_power()
         else:
             world.disk.cut_power()
+
+    def _note_kill(self, store: MessageStore) -> None:
+        if not store.flusher.is_sync:  # with SYNC_FLUSH: what was acknowledged, as ever
+            self.ledger.all_durable()
 
     def _note_power_loss(self) -> None:
         store = self._store

@@ -1,5 +1,5 @@
-"""Planted bugs of the timer and of compaction: each loses or repeats something on a disk that fails or a machine that
-dies, and the stories must notice.
+"""Planted bugs of the store, the timer and compaction: each loses or repeats something on a disk that fails or a
+machine that dies, and the stories must notice.
 
 A mutation is a kind of story, a list of patches of the shipped classes, and a seed that has noticed it, which is tried
 first: stories change, and then another of the first hundred does.
@@ -15,6 +15,7 @@ from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.compaction.replacement import Replacement
 from maxq.store.compaction.segment import Segment
+from maxq.store.index_file import IndexFile
 from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord
 from tests.simulation.campaign import tell
@@ -46,6 +47,10 @@ def _plan_everything(self: CompactionLog, flushed: int) -> list[Segment]:
     return closed if closed and closed[-1].last_offset > self.position else []
 
 
+def _agrees(self: IndexFile, *, exactly: bool) -> bool:
+    return True
+
+
 def _nothing(*_: object) -> None:
     return None
 
@@ -60,6 +65,9 @@ MUTATIONS: Final = {
     "compaction takes what is not durable": Mutation("compaction", 6, ((CompactionLog, "plan", _plan_everything),)),
     "what the log has lost stays compacted": Mutation("compaction", 146, ((CompactionStore, "_cut_lost", _nothing),)),
     "segments behind lost units count": Mutation("compaction", 245, ((Segment, "is_ended", True),)),
+    "a torn header of an index file counts": Mutation(
+        "store-faults", 187, ((IndexFile, "agrees_with_entries", _agrees),)
+    ),
     "files are replaced before that is written down": Mutation("compaction", 4, ((Replacement, "commit", _nothing),)),
 }
 

@@ -1,5 +1,5 @@
-"""Stories of a timer and of a compacted topic on a disk of which every call can fail, every seed that ever failed, and
-the planted bugs that they notice."""
+"""Stories of a store, a timer and a compacted topic on a disk of which every call can fail, every seed that failed
+once, and the planted bugs that they notice."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from tests.simulation.mutations import MUTATIONS, first_noticed
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-SEEDS = {"timer": 6, "compaction": 20}
+SEEDS = {"timer": 6, "compaction": 20, "store-faults": 16, "ext-faults": 8}
 CASES = [(kind, seed) for kind, count in SEEDS.items() for seed in sorted({*range(count), *regressions(kind)})]
 
 _seen: Counter[str] = Counter()

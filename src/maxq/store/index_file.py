@@ -109,6 +109,17 @@ class IndexFile:
             return f"its range is {begin_offset}…{end_offset}, {begin}…{end}"
         return None
 
+    def agrees_with_entries(self, *, exactly: bool) -> bool:
+        """Is the header that of these entries? A loss of power may tear one that was being written: then its times look
+        older than the entries are. A restored record's entry may lie below the end (`put_restored_keys`); `exactly`
+        takes no such file."""
+        begin, end, begin_offset, end_offset, _, count = self.header()
+        if count <= 1:
+            return True
+        first, last = self.entry(1)[1], self.entry(count - 1)[1]
+        ends_there = last == end_offset or (not exactly and last < end_offset)
+        return min(begin, end) > 0 and first == begin_offset and ends_there
+
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """(key hash, physical offset, seconds since begin, previous entry)."""
         return _ENTRY.unpack_from(self.view, HEADER_SIZE + SLOT_SIZE * self.slot_nums + ENTRY_SIZE * number)

@@ -92,6 +92,8 @@ class IndexService:
                 f"after an unclean exit its end time {file.end_timestamp} is above the checkpoint's "
                 f"{newest_safe_timestamp}"
             )
+        if not file.agrees_with_entries(exactly=newest_safe_timestamp is not None):
+            return "its header does not say what its first and last entries do"
         return None
 
     def attach_last(self) -> None:

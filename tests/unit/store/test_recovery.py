@@ -108,6 +108,12 @@ def rubbish_in_index(root: Path) -> None:
     path.write_bytes(b"\xff" * 40 + path.read_bytes()[40:])
 
 
+def torn_header_in_index(root: Path) -> None:
+    """Its first entries were written; its times, as they were before, are 0 and look safe."""
+    path = naive.files(root / "index")[0]
+    path.write_bytes(bytes(32) + path.read_bytes()[32:])
+
+
 def shorten_index_file(root: Path) -> None:
     path = naive.files(root / "index")[-1]
     path.write_bytes(path.read_bytes()[:77])
@@ -142,9 +148,9 @@ def queues_and_index_but_checkpoint_kept(root: Path) -> None:
 DAMAGES: list[Damage] = [
     delete_queues, delete_one_queue, delete_one_topic, delete_first_queue_file, delete_last_queue_file,
     shorten_queue_file, empty_queue_file, zero_queue_file, rubbish_in_queue, queue_longer_than_log, delete_index,
-    delete_last_index_file, rubbish_in_index, shorten_index_file, delete_checkpoint, rubbish_in_checkpoint,
-    checkpoint_of_the_future, shorten_checkpoint, delete_inventory, rubbish_in_inventory, empty_inventory,
-    everything_but_the_log, queues_and_index_but_checkpoint_kept,
+    delete_last_index_file, rubbish_in_index, torn_header_in_index, shorten_index_file, delete_checkpoint,
+    rubbish_in_checkpoint, checkpoint_of_the_future, shorten_checkpoint, delete_inventory, rubbish_in_inventory,
+    empty_inventory, everything_but_the_log, queues_and_index_but_checkpoint_kept,
 ]  # fmt: skip
 
 
