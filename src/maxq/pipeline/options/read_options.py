@@ -199,6 +199,9 @@ class ReadOptions:
             values.size("fetchBytes", low=4096) or _DEFAULT_FETCH_BYTES,
         )
         _check_store_path(values, options)
+        begin, end = options.starting.timestamp, options.ending.timestamp
+        if begin is not None and end is not None and begin > end:
+            raise values.contradiction(f"startingTimestamp {begin} is above endingTimestamp {end}: swap them")
         lowest, highest = options.min_offsets_per_trigger, options.max_offsets_per_trigger
         if lowest is not None and highest is not None and lowest > highest:
             raise values.contradiction(f"minOffsetsPerTrigger {lowest} is above maxOffsetsPerTrigger {highest}")

@@ -43,6 +43,7 @@ INTEGERS: Final = {
 }
 #: The same of times; the table has milliseconds.
 TIMESTAMPS: Final = {"bornTimestamp": rc.C_BORN_TIMESTAMP, "storeTimestamp": rc.C_STORE_TIMESTAMP}
+_MOST_MS: Final = ((1 << 63) - 1) // 1000
 _PROPERTIES: Final = {"tags": ac.P_TAGS, "keys": ac.P_KEYS, "uniqKey": ac.P_UNIQUE}
 _NOTHING: Final = bytearray()
 _PAIRS: Final = pa.map_(pa.string(), pa.string())
@@ -62,6 +63,12 @@ def scan_rows(
     rows = np.empty(room * rc.SCAN_WIDTH, np.int64) if isinstance(room, int) else room
     count, position, reason = rc.scan(view, start, end, file_from_offset, rows, **checks)
     return rows[: count * rc.SCAN_WIDTH].reshape(count, rc.SCAN_WIDTH), position, reason
+
+
+def microseconds(column: Rows) -> Rows:
+    """Milliseconds of a table as Spark's timestamps have them. A client may say any time of birth: what lies behind the
+    last or before the first timestamp that there is becomes that one."""
+    return np.clip(column, -_MOST_MS, _MOST_MS) * 1000
 
 
 def is_narrow(columns: Iterable[str]) -> bool:
@@ -120,7 +127,7 @@ class RecordBatches:
                 column = rows[:, INTEGERS[name]]
                 arrays.append(pa.array(column.astype(np.int32 if kind == pa.int32() else np.int64)))
             elif name in TIMESTAMPS:
-                arrays.append(pa.array(rows[:, TIMESTAMPS[name]] * 1000).view(kind))  # a cast costs an import
+                arrays.append(pa.array(microseconds(rows[:, TIMESTAMPS[name]])).view(kind))  # a cast costs an import
             elif name == "body":
                 arrays.append(self._bodies(view, rows, table))
             elif name == "topic":

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from maxq.pipeline.records import arrow_cy as ac
-from maxq.pipeline.records.record_batches import INTEGERS, TIMESTAMPS, Rows
+from maxq.pipeline.records.record_batches import INTEGERS, TIMESTAMPS, Rows, microseconds
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS
 from maxq.store import record_cy as rc
 
@@ -73,7 +73,7 @@ class RowFilter:
         column = rows[:, _COLUMNS[condition.column]]
         values: Iterable[Any] = condition.values
         if condition.column in TIMESTAMPS:
-            column = column * 1000
+            column = microseconds(column)
             values = [_microseconds(value) for value in values]
         if condition.operator == "in":
             return np.isin(column, np.array(list(values), np.int64))

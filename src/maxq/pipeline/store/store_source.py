@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from maxq.errors import ConfigError
+from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.predicate import PREDICATE, given_conditions
 from maxq.pipeline.records.losses import Losses
@@ -38,6 +38,7 @@ from maxq.pipeline.store.store_tables import TABLES, TableTask, read_table, tabl
 from maxq.protocol.message_sys_flag import TRANSACTION_MASK
 from maxq.store import record_cy as rc
 from maxq.store.damage_names import DAMAGED_TOPIC
+from maxq.store.deletions import FILE_NAME, decode_table
 from maxq.store.tools.message_json import is_filler
 from maxq.store.tools.store_files import StoreFiles
 
@@ -152,6 +153,24 @@ def _paths(values: OptionValues) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _deletions(files: StoreFiles) -> dict[str, int]:
+    """Topic → physical offset of the record that deleted it last.
+
+    Raises:
+        PipelineError: the file that says so cannot be read: without it deleted messages would be shown.
+    """
+    path = files.root / FILE_NAME
+    try:
+        return decode_table(files.disk.read(path))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise PipelineError(
+            f"{path} cannot be read: {error}; messages of deleted topics would be shown. Start the store's broker on "
+            "it once: it writes the file anew from the log. Delete the file to see every record of the log"
+        ) from None
+
+
 @readable_errors
 class _MessageReader(DataSourceReader):
     """The table `messages`.
@@ -188,7 +207,7 @@ class _MessageReader(DataSourceReader):
         tell_what_is_lost(files, name, losses, self._filter.topics, with_queues=is_near)
         losses.tell()
         pieces = log_pieces(files, piece_bytes=self._split, narrow=is_narrow(self._columns))
-        deletions = files.deletions()
+        deletions = _deletions(files)
         return [_Partition(path, piece, deletions) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -202,12 +221,12 @@ class _MessageReader(DataSourceReader):
         reader = PieceReader(disk, piece, max_rows=batches.max_rows)
         try:
             for view, rows in reader.rows():
-                chosen = self._filter.select(view, self._without_fillers(view, rows, name, losses))
+                chosen = self._filter.select(view, self._without_fillers(view, rows, name, losses, deletions))
                 chosen = without_deleted(view, chosen, deletions)
                 if len(chosen):
                     yield from batches.batches(view, chosen)
             for one in reader.corruption:
-                self._tell(one, path, name, losses)
+                self._tell(one, path, name, losses, deletions)
             if reader.expired:
                 losses.bytes_of(
                     f"{piece.path}: bytes {piece.start} to {piece.end}", "the file expired while it was read"
@@ -215,7 +234,9 @@ class _MessageReader(DataSourceReader):
         finally:
             losses.tell()
 
-    def _without_fillers(self, view: memoryview, rows: Rows, name: str, losses: Losses) -> Rows:
+    def _without_fillers(
+        self, view: memoryview, rows: Rows, name: str, losses: Losses, deletions: Mapping[str, int]
+    ) -> Rows:
         """The rows but for what a start of the broker has put over damaged records."""
         rolled_back = np.flatnonzero((rows[:, rc.C_SYS_FLAG] & TRANSACTION_MASK) == TRANSACTION_MASK)
         fillers = [row for row in rolled_back.tolist() if is_filler(view, rows[row].tolist())]
@@ -225,17 +246,19 @@ class _MessageReader(DataSourceReader):
             what = "the record was damaged when its broker started, which put a filler in its place"
             if size and topic != DAMAGED_TOPIC:
                 queue_id, offset = rows[row, (rc.C_QUEUE_ID, rc.C_QUEUE_OFFSET)].tolist()
-                self._lose_message((topic, queue_id, offset), name, what, losses)
+                if rows[row, rc.C_PHYSICAL_OFFSET] >= deletions.get(topic, -1):
+                    self._lose_message((topic, queue_id, offset), name, what, losses)
             else:
                 losses.bytes_of(f"{name}: physical offset {rows[row, rc.C_PHYSICAL_OFFSET]}", what)
         return np.delete(rows, fillers, 0) if fillers else rows
 
-    def _tell(self, found: Corruption, path: str, name: str, losses: Losses) -> None:
+    def _tell(self, found: Corruption, path: str, name: str, losses: Losses, deletions: Mapping[str, int]) -> None:
         where = f"{path}: {found.file}: bytes {found.position} to {found.end} (excluded) are no record"
         if found.is_tail:
             log.warning("%s: %s; a broker that starts here cuts the log there", where, found.reason)
         elif found.message is not None:
-            self._lose_message(found.message, name, f"{where}: {found.reason}", losses)
+            if found.physical_offset >= deletions.get(found.message[0], -1):  # else it was deleted with its topic
+                self._lose_message(found.message, name, f"{where}: {found.reason}", losses)
         else:
             losses.bytes_of(f"{where} (physical offset {found.physical_offset})", found.reason)
 

@@ -126,3 +126,10 @@ def test_headers_are_a_column_more() -> None:
     base = {"rocketmq.namesrv": "a:1", "subscribe": "T", "includeHeaders": "true"}
     assert ReadOptions.parse(base, streaming=True).columns[-1] == "headers"
     assert ReadOptions.parse(base | {"columns": "headers,value"}, streaming=True).columns == ("headers", "value")
+
+
+def test_a_span_of_time_that_ends_before_it_begins_is_refused() -> None:
+    """It would be a batch without rows."""
+    with pytest.raises(ConfigError, match="startingTimestamp 9 is above endingTimestamp 8: swap them"):
+        batch(startingTimestamp="9", endingTimestamp="8")
+    assert batch(startingTimestamp="8", endingTimestamp="8").ending.timestamp == 8

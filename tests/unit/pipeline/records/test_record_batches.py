@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from maxq.errors import ConfigError
 from maxq.pipeline.records import record_batches
 from maxq.pipeline.records.record_batches import MAX_BYTES, MAX_NARROW_ROWS, MAX_ROWS, RecordBatches, scan_rows
+from maxq.pipeline.records.row_filter import Condition, RowFilter
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
 from maxq.protocol.compression import CompressionType, compress, compression_flag
 from maxq.protocol.message_id import host_text
@@ -227,3 +228,18 @@ def test_bytes_that_change_between_counting_and_filling_write_nothing_behind_the
     with pytest.raises(ValueError, match="more than the 1 words that were counted"):
         form.split_words(view, found, form.PROPERTY_WIDTH, form.P_KEYS, 1, memory[:2], list_offsets)
     assert (memory[2:] == -7).all()
+
+
+@pytest.mark.parametrize("born", [-(1 << 63), -62_135_596_800_000, -1, 1 << 62, (1 << 63) - 1])
+def test_a_time_of_birth_that_no_timestamp_can_say_is_the_nearest(born: int) -> None:
+    """A client may say anything: products that overflow would be another day."""
+    data = bytearray(record(0, b"text", b"T", b"", 0, bytes(8), bytes(8)))
+    data[40:48] = struct.pack(">q", born)
+    view = memoryview(data)
+    rows, _, _ = scan_rows(view, 0, len(view), 0, 1)
+    column = RecordBatches(("bornTimestamp",), "b").batch(view, rows).column(0)
+    most = ((1 << 63) - 1) // 1000 * 1000
+    assert column.cast("int64").to_pylist() == [max(-most, min(most, born * 1000))]
+    late = datetime(2026, 1, 1, tzinfo=UTC)
+    kept = RowFilter([Condition("bornTimestamp", ">", (late,))]).select(view, rows)
+    assert len(kept) == (born >= 1 << 62)

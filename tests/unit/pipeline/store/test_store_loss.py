@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maxq.api import Admin, Message, Producer
-from maxq.errors import DataLossError
+from maxq.errors import DataLossError, PipelineError
 from maxq.pipeline.options.predicate import condition
 from maxq.pipeline.store.store_source import RocketMQStoreDataSource
 from maxq.protocol.body.topic_config import TopicConfig
@@ -145,3 +145,32 @@ def running(store: Path) -> Iterator[Standalone]:
 
 def test_a_store_whose_broker_runs_is_no_loss(running: Standalone) -> None:
     assert read(Path(running.store)) == everything()
+
+
+def with_deleted(folder: Path) -> Path:
+    """The store of a broker that is down: T was deleted with its 10 messages, U has 3."""
+    with Standalone(folder, settings=SETTINGS) as server:
+        with Admin(server.namesrv_address) as admin, Producer("g", server.namesrv_address) as producer:
+            for topic in ("T", "U"):
+                admin.topics.create(server.broker_address, TopicConfig(topic, 1, 1))
+            for n in range(10):
+                producer.send(Message("T", b"text %d" % n + bytes(SIZE)))
+            admin.topics.delete("T", "DefaultCluster")
+            for n in range(3):
+                producer.send(Message("U", b"u %d" % n))
+        return Path(server.store)
+
+
+def test_a_damaged_message_of_a_deleted_topic_is_no_loss(tmp_path: Path) -> None:
+    store = with_deleted(tmp_path)
+    change(store, b"text 7\0", 0, b"T")
+    assert read(store) == [("U", n) for n in range(3)]
+
+
+def test_a_list_of_deleted_topics_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """Else their messages would be back."""
+    store = with_deleted(tmp_path)
+    path = store / "deletions.json"
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(PipelineError, match=r"deletions\.json cannot be read: .* Start the store's broker on it once"):
+        read(store)
