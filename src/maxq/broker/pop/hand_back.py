@@ -22,6 +22,7 @@ from typing import Any, Final
 import orjson
 
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker.pop.order_info import OrderInfo
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.processors.support import RequestProcessor
 from maxq.codes import RequestCode
@@ -41,16 +42,38 @@ def encode(end: int, buffer: CheckPointBuffer, orders: OrderService) -> bytes:
 
 
 def take_in(body: bytes, buffer: CheckPointBuffer, orders: OrderService) -> None:
-    """Take in what a slave answered. The journal was read before. What is malformed is logged and left out."""
+    """Take in what a slave answered, all of it or, if any of it is malformed, nothing: that is logged. The journal was
+    read before."""
     try:
         told: dict[str, Any] = orjson.loads(body or b"{}")
         if told:
+            _check(told)
             buffer.take_back(told["end"], told["live"])
             orders.take_back(told["orders"])
             log.info("pop consumption: %d check points and %d queues in order were handed back by a slave",
                      len(told["live"]), len(told["orders"]))  # fmt: skip
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RemoteProtocolError):
         log.exception("what a slave handed back of pop consumption is not taken in: its open messages come again")
+
+
+#: The row of a check point: PopJournal's, and the bits of acknowledged messages.
+_POINT: Final = (int, str, str, int, int, int, int, int, list, int, int, (str, type(None)), int)
+_ORDER: Final = (str, str, int, int, dict)
+
+
+def _check(told: dict[str, Any]) -> None:
+    """Raise TypeError, ValueError, KeyError or RemoteProtocolError if an answer is not as the module says."""
+    if not isinstance(told["end"], int):
+        raise TypeError(f"end is {told['end']!r:.80}")
+    for rows, shape in ((told["live"], _POINT), (told["orders"], _ORDER)):
+        for row in rows:
+            if not all(isinstance(value, kind) for value, kind in zip(row, shape, strict=True)):
+                raise TypeError(f"a row is {row!r:.200}")
+    for row in told["live"]:
+        if not all(isinstance(diff, int) for diff in row[8]):
+            raise TypeError(f"a row is {row!r:.200}")
+    for row in told["orders"]:
+        OrderInfo.from_json(row[4])
 
 
 class HandBackProcessor(RequestProcessor):

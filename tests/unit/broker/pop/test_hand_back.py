@@ -1,0 +1,82 @@
+"""What a slave hands back is taken in whole, once or twice, or not at all."""
+
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker.pop.hand_back import encode, take_in
+from maxq.broker.pop.order_service import OrderService
+from maxq.protocol.body.pop import PopCheckPoint
+from tests.unit.broker.pop.test_check_point_buffer import Clock, Journal, Offsets
+
+OWN = PopCheckPoint("T", "G", 0, 0, 1_000, 60_000, "b", [0, 1], 2)
+THEIRS = PopCheckPoint("T", "G", 0, 2, 2_000, 60_000, "b", [0, 1], 2)
+
+
+class Orders:
+    """Queues in order; `rows` is handed back, `taken` was taken back."""
+
+    def __init__(self, rows: list[list[Any]] | None = None) -> None:
+        self.rows = rows or []
+        self.taken: list[list[Any]] = []
+
+    def hand_back(self) -> list[list[Any]]:
+        return self.rows
+
+    def take_back(self, rows: list[list[Any]]) -> None:
+        self.taken += rows
+
+
+def _buffer(*points: PopCheckPoint) -> CheckPointBuffer:
+    buffer = CheckPointBuffer(Offsets(), Journal(), Clock())  # type: ignore[arg-type]
+    buffer.is_open = True
+    for point in points:
+        buffer.add([(point, 0, point.start_offset + 2)])
+    return buffer
+
+
+def _told() -> dict[str, Any]:
+    rows = [["T", "O", 0, 3, {"popTime": 5, "i": 60_000, "o": [3]}]]
+    told: dict[str, Any] = orjson.loads(encode(0, _buffer(THEIRS), cast(OrderService, Orders(rows))))
+    return {**told, "end": 1}  # the slave had read of OWN, and of its end
+
+
+def _take_in(buffer: CheckPointBuffer, body: bytes) -> Orders:
+    orders = Orders()
+    take_in(body, buffer, cast(OrderService, orders))
+    return orders
+
+
+def _rows(buffer: CheckPointBuffer) -> list[list[Any]]:
+    return [row[1:] for row in buffer.hand_back()]
+
+
+def test_an_answer_that_comes_twice_is_taken_in_once() -> None:
+    buffer = _buffer(OWN)
+    for _ in range(2):
+        assert _take_in(buffer, orjson.dumps(_told())).taken
+        assert _rows(buffer) == [row[1:] for row in _told()["live"]]
+
+
+_CUT = [orjson.dumps(_told())[:size] for size in (1, 20, 80, -1)]
+_WRONG = [
+    {**_told(), "end": "1"},
+    {**_told(), "live": [*_told()["live"], []]},
+    {**_told(), "live": [_told()["live"][0][:12]]},
+    {**_told(), "live": None},
+    {**_told(), "orders": [["T", "O", 0, 3, {"popTime": "long ago"}]]},
+    {**_told(), "orders": [["T", "O", 0]]},
+    {"end": 1, "live": []},
+    *({**_told(), "live": [[*_told()["live"][0][:n], {}, *_told()["live"][0][n + 1 :]]]} for n in range(13)),
+]
+
+
+@pytest.mark.usefixtures("caplog")
+@pytest.mark.parametrize("body", [*_CUT, *map(orjson.dumps, _WRONG), b"[1]", b"7", b"\xff"])
+def test_of_an_answer_that_is_cut_or_malformed_nothing_is_taken_in(body: bytes) -> None:
+    buffer = _buffer(OWN)
+    before = _rows(buffer)
+    assert _take_in(buffer, body).taken == []
+    assert _rows(buffer) == before
