@@ -56,9 +56,10 @@ def take_in(body: bytes, buffer: CheckPointBuffer, orders: OrderService) -> None
         log.exception("what a slave handed back of pop consumption is not taken in: its open messages come again")
 
 
+_Shape = tuple[type | tuple[type, ...], ...]
 #: The row of a check point: PopJournal's, and the bits of acknowledged messages.
-_POINT: Final = (int, str, str, int, int, int, int, int, list, int, int, (str, type(None)), int)
-_ORDER: Final = (str, str, int, int, dict)
+_POINT: Final[_Shape] = (int, str, str, int, int, int, int, int, list, int, int, (str, type(None)), int)
+_ORDER: Final[_Shape] = (str, str, int, int, dict)
 
 
 def _check(told: dict[str, Any]) -> None:
