@@ -124,7 +124,8 @@ def test_a_copy_loses_nothing_however_it_ends(namesrv: str, end: str) -> None:
     left = set(rest_of(source, group, namesrv))
     copied = set(rest_of(copy, f"{group}_all", namesrv))
     assert left | copied >= set(lines(count).splitlines())
-    assert len(left) < count, "something was committed"
+    if end != "kill consume":  # which may die before its first commit
+        assert len(left) < count, "something was committed"
     if more:
         assert not left
 
