@@ -357,8 +357,11 @@ async def _commit_loop(consumer: LitePullConsumer, out: LineWriter[_Place], done
 
 
 async def _commit(consumer: LitePullConsumer, out: LineWriter[_Place], done: dict[MessageQueue, int]) -> None:
-    """Commit what the reader of our output has taken; `done` keeps what is not committed yet."""
+    """Commit what the reader of our output has taken; `done` keeps what is not committed yet. A queue that another
+    member has by now is that one's to commit."""
     done.update(out.taken())
+    for queue in done.keys() - consumer.assignment():
+        del done[queue]
     if done:
         await consumer.commit(done)
         done.clear()

@@ -64,6 +64,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         super().__init__(config, seams, manager)
         self._manual: set[MessageQueue] | None = None  # assign: these queues
         self._assigned: dict[MessageQueue, AssignedQueue] = {}
+        self._given_up: set[MessageQueue] = set()  # to other members, since the start
         self._buffer = FetchBuffer()
         self._given_out: dict[object, Fetched] = {}  # whose last poll gave it out → what; done with the next one
         self._next_auto_commit_ms = 0
@@ -136,6 +137,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         self._instance = None
         held = list(self._assigned)
         self._assigned.clear()
+        self._given_up.clear()
         self._buffer.clear()
         await self._offsets.persist_all(held, certain=True)
 
@@ -293,7 +295,8 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         others who have done it.
 
         Raises:
-            RemotingError, BrokerError, ClientError: an offset is not committed.
+            RemotingError, BrokerError, ClientError: an offset is not committed; those of other queues are. ClientError,
+                if a queue is no longer this consumer's: its new owner's offset would be moved back.
         """
         await self.commit_for(asyncio.current_task(), offsets)
 
@@ -309,12 +312,22 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
             }
         else:
             table = {self._on_wire(queue): offset for queue, offset in offsets.items()}
+        failure: MaxQError | None = None
         for queue, offset in sorted(table.items()):
+            if queue in self._given_up:
+                text = f"cannot commit {offset}: {queue} is no longer assigned to this consumer"
+                failure = failure or ClientError(text)
+                continue
             self._offsets.update(queue, offset, increase_only=False)
             if isinstance(self._offsets, RemoteBrokerOffsetStore):
-                await self._offsets.commit(queue, offset, oneway=False)
+                try:
+                    await self._offsets.commit(queue, offset, oneway=False)
+                except MaxQError as error:
+                    failure = failure or error
         if not isinstance(self._offsets, RemoteBrokerOffsetStore):
             await self._offsets.persist_all(list(table))
+        if failure is not None:
+            raise failure
 
     async def committed(self, queue: MessageQueue) -> int:
         """The group's committed queue offset, -1 if there is none."""
@@ -407,6 +420,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         self._begin(queue, process_queue, next_offset)
 
     async def on_queue_removed(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+        self._given_up.add(queue)
         await self._stop(queue)
         return True
 
@@ -424,6 +438,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
     def _begin(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         assigned = AssignedQueue(queue, process_queue, offset)
         self._assigned[queue] = assigned
+        self._given_up.discard(queue)
         self._start_task(assigned)
 
     def _start_task(self, assigned: AssignedQueue) -> None:

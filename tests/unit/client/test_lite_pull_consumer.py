@@ -151,6 +151,24 @@ def test_queues_that_go_to_another_member_are_committed_and_given_out_no_more() 
     simulate(story)
 
 
+def test_a_late_commit_does_not_move_the_offset_of_a_queue_that_another_member_has() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 8, queues=2)
+        q1 = MessageQueue("T", "broker-a", 1)
+        consumer = make(cluster, auto_commit=False)
+        await consumer.subscribe("T")
+        async with consumer:
+            await consumer.poll()
+            cluster.broker.members["G"]["10.0.9.9@0#first"] = cluster.broker.members["G"][consumer.client_id]
+            await until(lambda: consumer.assignment() == {q1}, "one queue is left")
+            cluster.broker.committed["G", Q0] = 1000  # by its new owner
+            with pytest.raises(ClientError, match="no longer assigned"):
+                await consumer.commit({Q0: 1, q1: 2})
+            assert (cluster.broker.committed["G", Q0], cluster.broker.committed["G", q1]) == (1000, 2)
+
+    simulate(story)
+
+
 def test_operators_see_a_lite_consumer_and_can_move_it() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 10)
