@@ -384,14 +384,12 @@ class DispatchService:
     def put_unit(
         self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, size: int, tags_code: int
     ) -> None:
-        """One unit, with the duplicate tests of the compiled form."""
+        """One unit, with the duplicate tests of the compiled form. A place that the queue has passed stays as it is:
+        only a record that deletes the topic, or whole messages, say that a queue begins anew."""
         queue = self._queues.open(topic, queue_id)
         tail = queue.tail
         if physical_offset + size <= tail.max_physical_offset:
             return
-        if queue_offset == 0 < queue.max_offset:
-            self._note(queue, queue_offset, physical_offset, "the queue was deleted before it, and made again")
-            self._queues.restart(queue, physical_offset)
         if queue_offset < queue.max_offset:
             return
         most = MOST_PLACES if self.is_copy else self.judge.lost_bytes // MIN_RECORD_SIZE

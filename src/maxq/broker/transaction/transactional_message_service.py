@@ -41,6 +41,7 @@ from maxq.protocol.header.send import EndTransactionRequestHeader
 from maxq.protocol.message import MAGIC_V2, MessageExt, decode_record
 from maxq.protocol.transaction_view import number, origin_of
 from maxq.runtime.interfaces import Clock
+from maxq.store.damage_names import DAMAGED_PROPERTY
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
@@ -166,6 +167,8 @@ class TransactionalMessageService:
             half = decode_record(record)
         except RemoteProtocolError as error:
             log.error("the half message at queue offset %d cannot be read: %s", queue_offset, error)
+            return None
+        if DAMAGED_PROPERTY in half.properties:  # a start has put it where the message was
             return None
         return half if half.topic == TRANS_HALF_TOPIC and half.queue_offset == queue_offset else None
 
