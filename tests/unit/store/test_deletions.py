@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from maxq.protocol.message import decode_record, decode_records
+from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.runtime.system import SystemDisk
+from maxq.store.damage_names import DAMAGED_PROPERTY
 from maxq.store.deletions import DELETED_TOPIC
 from maxq.store.message_store import MessageStore
 from maxq.store.record_cy import crc31
@@ -348,3 +350,16 @@ def test_a_record_that_names_no_topics_deletes_none(tmp_path: Path) -> None:
     again = opened(small_config(tmp_path))
     assert bodies(again, "T") == [b"kept"]
     again.close()
+
+
+def test_a_record_that_looks_like_a_filler_takes_nothing_from_the_queue_it_names(tmp_path: Path) -> None:
+    """Anybody may send a message of type ROLLBACK with a filler's property; a filler is put where a place is free."""
+    store = opened(small_config(tmp_path))
+    send(store, "T", "one", "two")
+    forged = message("T", 0, b"", **{DAMAGED_PROPERTY: "100"})
+    forged.sys_flag = MessageSysFlag.TRANSACTION_ROLLBACK
+    assert store.put_message(forged).ok
+    send(store, "T", "three")
+    assert bodies(store, "T") == [b"one", b"two", b"three"]
+    again = killed(tmp_path)
+    assert bodies(again, "T") == [b"one", b"two", b"three"]
