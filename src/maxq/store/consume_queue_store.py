@@ -27,6 +27,7 @@ EXT_NAME = "consumequeue_ext"
 ASIDE_NAME = "deleted"
 LMQ_PREFIX = "%LMQ%"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
+_NAME_NO_QUEUES = ("%RETRY%", "rmq_sys_")
 FOLDER_NAME_MAX = 255  # bytes, of Linux's file systems
 
 
@@ -37,6 +38,13 @@ def is_folder_name(topic: str) -> bool:
         and not any(letter in topic for letter in "/\0\ufffd")
         and len(topic.encode()) <= FOLDER_NAME_MAX
     )
+
+
+def may_name_queues(topic: str) -> bool:
+    """Do the messages of this topic get units in the queues that INNER_MULTI_DISPATCH names? Copies that wait for
+    another try, or for a time, do not: what they say of places is of the message that they were made from
+    (isNeedHandleMultiDispatch)."""
+    return not topic.startswith(_NAME_NO_QUEUES) and topic != DELAY_TOPIC
 
 
 class ConsumeQueueStore:

@@ -1,5 +1,6 @@
 """By which names damaged places of a log are known (damage.py)."""
 
+from collections.abc import Mapping
 from typing import Final
 
 #: Property of a filler: how many bytes it covers.
@@ -8,3 +9,14 @@ DAMAGED_PROPERTY: Final = "MAXQ_DAMAGED"
 DAMAGED_TOPIC: Final = "rmq_sys_maxq_damaged"
 #: Folder of the store with the bytes that were there.
 DAMAGED_FOLDER: Final = "damaged"
+#: All properties that a filler has. What a client sent has others too: every broker adds some to each message.
+_OF_A_FILLER: Final = frozenset({DAMAGED_PROPERTY, "REAL_TOPIC", "REAL_QID"})
+_ROLLBACK: Final = 0xC
+
+
+def is_filler(sys_flag: int, properties: Mapping[str, str]) -> bool:
+    """Is a record with these a filler that tells which bytes it covers, and no message that a client gave the property
+    to? A record whose damage left no room for properties has no topic; nothing tells it from others like it."""
+    return (
+        sys_flag & _ROLLBACK == _ROLLBACK and DAMAGED_PROPERTY in properties and _OF_A_FILLER.issuperset(properties)
+    )

@@ -22,6 +22,7 @@ from pathlib import PurePath
 from typing import Final
 
 from maxq.protocol.message import MessageExt
+from maxq.protocol.message_const import PROPERTY_CRC32
 from maxq.runtime.interfaces import Disk
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,11 @@ def encode_names(topics: Iterable[str]) -> bytes:
 
 
 def deleted_names(message: MessageExt) -> list[str]:
-    """The topics that a record of `DELETED_TOPIC` deletes; none if its body is not such a list."""
+    """The topics that a record of `DELETED_TOPIC` deletes; none if its body is not such a list, or if it is a message
+    that a Java broker took from a client: those have properties, which every broker adds."""
+    if message.properties.keys() - {PROPERTY_CRC32}:
+        log.error("the record at physical offset %d is a client's, and deletes nothing", message.physical_offset)
+        return []
     try:
         names = json.loads(message.body)
     except ValueError:

@@ -23,8 +23,8 @@ from maxq.store.batch_consume_queue import BatchUnit
 from maxq.store.commit_log import MIN_RECORD_SIZE, CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_ext import CqExtUnit, is_ext_address
-from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore, is_folder_name
-from maxq.store.damage_names import DAMAGED_PROPERTY, DAMAGED_TOPIC
+from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore, is_folder_name, may_name_queues
+from maxq.store.damage_names import DAMAGED_TOPIC, is_filler
 from maxq.store.deletions import DELETED_TOPIC, Deletions, deleted_names
 from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.index_service import IndexService
@@ -282,7 +282,7 @@ class DispatchService:
         if message.sys_flag & _ROLLBACK == _ROLLBACK:
             if message.topic == DELETED_TOPIC:
                 self.delete_topics(deleted_names(message), physical_offset)
-            elif DAMAGED_PROPERTY in properties and message.topic != DAMAGED_TOPIC:
+            elif message.topic != DAMAGED_TOPIC and is_filler(message.sys_flag, properties):
                 self.put_unit(
                     message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE
                 )
@@ -365,6 +365,8 @@ class DispatchService:
             self.dispatcher.arrived.append(queue.tail)
 
     def _multi_dispatch(self, message: MessageExt, physical_offset: int, size: int) -> None:
+        if not may_name_queues(message.topic):
+            return
         names = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(",")
         offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
         if len(names) != len(offsets):

@@ -17,11 +17,11 @@ from maxq.protocol.message_properties import encode_properties
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.consume_queue_store import (
-    DELAY_TOPIC,
     FOLDER_NAME_MAX,
     LMQ_PREFIX,
     ConsumeQueueStore,
     is_folder_name,
+    may_name_queues,
 )
 from maxq.store.deletions import DELETED_TOPIC, MOST_NAMES, encode_names
 from maxq.store.flush import CommitLogFlusher
@@ -37,6 +37,7 @@ _MAX_RETRY_TOPIC = 255
 _PROP_CRC_SIZE = 20
 _RETRY_PREFIX = "%RETRY%"
 _INNER_BATCH = 0x80
+_ROLLBACK = 0xC
 MULTI_TAGS = 0x2
 _NO_QUEUE_OFFSET = (0x4, 0xC)  # transaction types prepared and rollback
 
@@ -70,6 +71,11 @@ class MessageWriter:
             return refused
         if message.topic == DELETED_TOPIC:
             return _illegal(f"records of {DELETED_TOPIC} delete topics: only the store writes them")
+        if message.sys_flag & _ROLLBACK == _ROLLBACK:
+            return _illegal(
+                f"sysFlag {message.sys_flag:#x} says that the message is rolled back: it would be stored and never "
+                "delivered. Only the store writes such records: fillers over damage, and what deletes topics"
+            )
         size = len(message.topic.encode())
         limit = _MAX_RETRY_TOPIC if message.topic.startswith(_RETRY_PREFIX) else _MAX_TOPIC
         if size > limit:
@@ -89,6 +95,9 @@ class MessageWriter:
         refused = self._check(message) or self._check_inner_batch(message)
         if refused is not None:
             return refused
+        if PROPERTY_INNER_MULTI_QUEUE_OFFSET in message.properties:  # of the message that it is a copy of
+            message.properties = _without_places(message.properties)
+            message.properties_data = None
         if self._queues.topic_tail(message.topic).batch:
             return self._put_in_batch_queue(message)
         if self._is_multi_dispatch(message):
@@ -195,7 +204,7 @@ class MessageWriter:
         if not parts:
             return _illegal("the batch holds no message")
         # each message's own properties only, as RocketMQ 5.5 stores them: those of the request would hide its UNIQ_KEY
-        encoded = [encode_properties(part.properties).encode() for part in parts]
+        encoded = [encode_properties(_without_places(part.properties)).encode() for part in parts]
         size = sum(
             95 + 24 + len(message.topic.encode()) + len(part.body) + len(properties) + _PROP_CRC_SIZE
             for part, properties in zip(parts, encoded, strict=True)
@@ -283,8 +292,7 @@ class MessageWriter:
         return (
             self._context.config.enable_multi_dispatch
             and bool(message.properties.get(PROPERTY_INNER_MULTI_DISPATCH))
-            and not message.topic.startswith((_RETRY_PREFIX, "rmq_sys_"))
-            and message.topic != DELAY_TOPIC
+            and may_name_queues(message.topic)
         )
 
     def _put_multi_dispatch(self, message: MessageExtBrokerInner) -> PutMessageResult:
@@ -325,6 +333,13 @@ class MessageWriter:
                 "use fewer queues or raise the setting",
             )
         return None
+
+
+def _without_places(properties: dict[str, str]) -> dict[str, str]:
+    """The store gives places in queues; whoever brings some would have other messages' places taken away."""
+    if PROPERTY_INNER_MULTI_QUEUE_OFFSET not in properties:
+        return properties
+    return {name: value for name, value in properties.items() if name != PROPERTY_INNER_MULTI_QUEUE_OFFSET}
 
 
 def _illegal(remark: str) -> PutMessageResult:

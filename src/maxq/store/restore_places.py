@@ -17,8 +17,8 @@ from maxq.protocol.message_const import (
     PROPERTY_TAGS,
 )
 from maxq.store.commit_log import BLANK_MAGIC, MESSAGE_MAGICS, CommitLog
-from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.damage_names import DAMAGED_PROPERTY
+from maxq.store.consume_queue_store import ConsumeQueueStore, may_name_queues
+from maxq.store.damage_names import is_filler
 from maxq.store.deletions import Deletions
 from maxq.store.dispatch import index_keys
 from maxq.store.index_service import IndexService
@@ -138,13 +138,16 @@ def is_sealed(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
         return blank is not None and bytes(blank) == size.to_bytes(4, "big") + BLANK_MAGIC.to_bytes(4, "big")
     message = decode_record(record)
     is_rolled_back = message.sys_flag & _TRANSACTION == _TRANSACTION
-    return is_rolled_back and len(record) == size and (not message.topic or DAMAGED_PROPERTY in message.properties)
+    is_one = is_filler(message.sys_flag, message.properties) or (is_rolled_back and not message.topic)
+    return is_one and len(record) == size
 
 
 def _places(message: MessageExt) -> Iterator[tuple[str, int, int]]:
     if message.sys_flag & _TRANSACTION in _NOT_IN_QUEUES:
         return
     yield message.topic, message.queue_id, message.queue_offset
+    if not may_name_queues(message.topic):
+        return
     names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
     offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
     for name, text in zip(names, offsets, strict=False):

@@ -1,11 +1,14 @@
 """A topic is deleted, and made again: what clients see on the broker, after a kill of it, and on its slave."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.store.damage_names import DAMAGED_PROPERTY
+from maxq.store.deletions import DELETED_TOPIC
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
 from tests.integration.broker.test_slave import start_slave, synchronized, until_copied
@@ -178,3 +181,29 @@ async def test_what_waited_for_the_deleted_topic_goes_with_it(start_broker: Star
     await until(lambda: store.max_offset("Other", 0) == 2 and store.max_offset("T", 0) == 2)
     assert {body for _, body in await shown(broker, "Other")} == {b"delayed, old", b"timed, old"}
     assert {body for _, body in await shown(broker, "T")} == {b"delayed, new", b"timed, new"}
+
+
+@pytest.mark.parametrize("topic", ["T", DELETED_TOPIC])
+async def test_a_client_writes_no_records_that_are_the_stores_own(start_broker: Start, topic: str) -> None:
+    """What would empty a queue or delete a topic: fillers over damage, deletions."""
+    broker = await start_broker()
+    broker.create_topic("T")
+    broker.create_topic(DELETED_TOPIC)
+    await send(broker, "T", OLD)
+    body = json.dumps(["T"]).encode()
+    for properties in ({}, {DAMAGED_PROPERTY: "1"}):
+        answer = await broker.send(topic, body, sys_flag=0xC, TRAN_MSG="true", **properties)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL, answer.remark
+    await send(broker, "T", NEW)
+    assert await shown(broker, "T") == list(enumerate(OLD + NEW))
+
+
+async def test_a_delayed_message_with_the_property_of_a_filler_is_delivered(start_broker: Start) -> None:
+    broker = await start_broker()
+    broker.create_topic("T")
+    await send(broker, "T", [b"delayed"], DELAY="1", **{DAMAGED_PROPERTY: "1"})
+
+    async def is_there() -> bool:
+        return await shown(broker, "T") == [(0, b"delayed")]
+
+    await until(is_there)

@@ -22,7 +22,7 @@ from maxq.broker.schedule_message.delay_level_queue import DelayedUnit
 from maxq.broker.schedule_message.delayed_message import time_up
 from maxq.errors import MessageIllegalError, RemoteProtocolError
 from maxq.protocol.message import MessageExt
-from maxq.store.damage_names import DAMAGED_PROPERTY
+from maxq.store.damage_names import is_filler
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
@@ -92,7 +92,7 @@ class Delivery:
         delayed = self._look(self._unit.physical_offset)
         if delayed is None:
             raise MessageIllegalError("there is no record at its place of the log")
-        if DAMAGED_PROPERTY in delayed.properties:
+        if is_filler(delayed.sys_flag, delayed.properties):
             raise MessageIllegalError("its record was damaged, a filler is in its place")
         return time_up(delayed)
 

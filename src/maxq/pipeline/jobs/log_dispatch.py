@@ -27,8 +27,8 @@ from maxq.runtime.interfaces import Disk
 from maxq.store import record_cy as rc
 from maxq.store.batch_consume_queue import BatchUnit
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE
-from maxq.store.consume_queue_store import DELAY_TOPIC, LMQ_PREFIX, is_folder_name
-from maxq.store.damage_names import DAMAGED_PROPERTY, DAMAGED_TOPIC
+from maxq.store.consume_queue_store import DELAY_TOPIC, LMQ_PREFIX, is_folder_name, may_name_queues
+from maxq.store.damage_names import DAMAGED_TOPIC, is_filler
 from maxq.store.deletions import DELETED_TOPIC, FILE_NAME, deleted_names
 from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.tails_cy import IndexCollector, QueueTail, TopicTail, jhash
@@ -235,7 +235,7 @@ class PieceDispatch:
         if message.sys_flag & _ROLLBACK == _ROLLBACK:
             if message.topic == DELETED_TOPIC:
                 self._check_deletion(message, physical_offset)
-            elif DAMAGED_PROPERTY in message.properties and message.topic != DAMAGED_TOPIC:
+            elif message.topic != DAMAGED_TOPIC and is_filler(message.sys_flag, message.properties):
                 self._put_unit(
                     message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE
                 )
@@ -304,6 +304,8 @@ class PieceDispatch:
         self._result.batch_units.setdefault((message.topic, message.queue_id), []).append(unit)
 
     def _multi_dispatch(self, message: MessageExt, physical_offset: int, size: int) -> None:
+        if not may_name_queues(message.topic):
+            return
         names = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(",")
         offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
         if len(names) != len(offsets):

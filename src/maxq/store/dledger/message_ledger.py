@@ -17,7 +17,7 @@ from maxq.protocol.message_const import (
     PROPERTY_INNER_NUM,
 )
 from maxq.store.commit_log import MESSAGE_MAGICS, MIN_RECORD_SIZE, store_timestamp_of
-from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
+from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore, may_name_queues
 from maxq.store.deletions import DELETED_TOPIC, deleted_names
 from maxq.store.dispatch import DispatchService
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
@@ -110,7 +110,7 @@ class MessageLedger(FileLedger):
             return
         self._number_on(message.topic, message.queue_id, message.queue_offset)
         names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "")
-        if names and self._context.config.enable_multi_dispatch:
+        if names and self._context.config.enable_multi_dispatch and may_name_queues(message.topic):
             offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
             for name, offset in zip(names.split(","), offsets, strict=False):
                 self._number_on(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, _number(offset))

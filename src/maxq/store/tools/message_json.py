@@ -9,8 +9,8 @@ from maxq.protocol.message_const import PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 from maxq.protocol.message_id import host_text, offset_message_id
 from maxq.protocol.message_properties import decode_properties
 from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.store import damage_names
 from maxq.store import record_cy as rc
-from maxq.store.damage_names import DAMAGED_PROPERTY
 from maxq.store.deletions import DELETED_TOPIC
 from maxq.store.tools.log_walk import Batch
 
@@ -30,7 +30,7 @@ def is_filler(view: memoryview, row: Any) -> bool:
     """Is this record no message, but what stands where a damaged one was (store/damage.py)?"""
     if row[rc.C_SYS_FLAG] & _ROLLBACK != _ROLLBACK:
         return False
-    return row[rc.C_TOPIC_SIZE] == 0 or DAMAGED_PROPERTY in properties_of(view, row)
+    return row[rc.C_TOPIC_SIZE] == 0 or damage_names.is_filler(row[rc.C_SYS_FLAG], properties_of(view, row))
 
 
 def is_deletion(view: memoryview, row: Any) -> bool:

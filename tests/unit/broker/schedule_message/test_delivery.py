@@ -80,7 +80,11 @@ async def test_what_the_store_will_never_take_is_given_up_at_once(
         _delayed(REAL_QID="-1"),
         _delayed(REAL_TOPIC="RMQ_SYS_TRANS_HALF_TOPIC"),
         _delayed(REAL_TOPIC="SCHEDULE_TOPIC_XXXX"),
-        _delayed(MAXQ_DAMAGED="100"),
+        replace(
+            _delayed(),
+            sys_flag=0xC,
+            properties={"MAXQ_DAMAGED": "100", "REAL_TOPIC": "rmq_sys_maxq_damaged", "REAL_QID": "0"},
+        ),
     ],
 )
 async def test_record_that_does_not_say_where_to_is_given_up(record: MessageExt | None) -> None:
