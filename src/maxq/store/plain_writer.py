@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from maxq.protocol.dledger_messages import ENTRY_BODY_MAX
+from maxq.protocol.message_const import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from maxq.protocol.send_rows import F_BATCH, R_FLAGS, ROW_WIDTH
 from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.consume_queue_store import ConsumeQueueStore
@@ -17,6 +18,7 @@ from maxq.store.record_copy_cy import RecordCopy
 from maxq.store.store_context import StoreContext
 from maxq.store.write_gate import WriteGate
 
+_PLACES = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
 _ROW_IN_ENTRY = ENTRY_BODY_MAX - 64 * 1024  # with any properties it is a body that an entry takes
 
 
@@ -79,6 +81,8 @@ class PlainWriter:
             How many of rows [first, first + count) were stored. Fewer: call again for the rest; 0: row `first` must
             take `put_message`.
         """
+        if self._brings_places(source):
+            return _NO_ROWS
         context = self._context
         log = self._commit_log
         tail = log.tail
@@ -133,9 +137,13 @@ class PlainWriter:
             self._commit_log.tail, source, scratch, rows, table, born_hosts, self._queues.topics,
             context.identity.store_host, now, suffix,
             # the general path writes the CRC property, and no body is that small
-            0 if context.config.enabled_append_prop_crc else self._most_of_a_row(),
+            0 if context.config.enabled_append_prop_crc or self._brings_places(source) else self._most_of_a_row(),
         )  # fmt: skip
         return self._appended(done, began, now)
+
+    def _brings_places(self, source: bytearray | memoryview) -> bool:
+        """May a client have given a message places in light queues? The general way leaves them out."""
+        return self._context.config.enable_multi_dispatch and _PLACES in bytes(source)
 
     def _appended(self, done: int, began_ms: int, now_ms: int) -> RowsAppended:
         """So many rows were appended to the current file."""

@@ -353,12 +353,12 @@ def test_a_record_that_names_no_topics_deletes_none(tmp_path: Path) -> None:
 
 
 def test_a_record_that_looks_like_a_filler_takes_nothing_from_the_queue_it_names(tmp_path: Path) -> None:
-    """Anybody may send a message of type ROLLBACK with a filler's property; a filler is put where a place is free."""
+    """Only a start writes fillers: what a client sends in their form is refused."""
     store = opened(small_config(tmp_path))
     send(store, "T", "one", "two")
     forged = message("T", 0, b"", **{DAMAGED_PROPERTY: "100"})
     forged.sys_flag = MessageSysFlag.TRANSACTION_ROLLBACK
-    assert store.put_message(forged).ok
+    assert store.put_message(forged).status is PutMessageStatus.MESSAGE_ILLEGAL
     send(store, "T", "three")
     assert bodies(store, "T") == [b"one", b"two", b"three"]
     again = killed(tmp_path)
