@@ -35,6 +35,7 @@ from tests.simulation.delay_story import DelayStory
 from tests.simulation.dledger_cluster_story import DLedgerClusterStory
 from tests.simulation.ext_story import ExtStory
 from tests.simulation.faulty_store_story import FaultyCrashStory, FaultyExtStory
+from tests.simulation.faulty_transaction_story import FaultyTransactionStory
 from tests.simulation.ha_cluster_story import HaClusterStory
 from tests.simulation.ha_story import HaStory
 from tests.simulation.ledger_story import LedgerStory
@@ -53,6 +54,7 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "staged": StagedStory, "dledger-cluster": DLedgerClusterStory, "timer": TimerStory,
     "compaction": CompactionStory, "promise-cluster": PromiseStory, "client": ClientStory,
     "store-faults": FaultyCrashStory, "ext-faults": FaultyExtStory,
+    "transaction-faults": FaultyTransactionStory,
 }  # fmt: skip
 WHOLE_SERVERS: Final = ("cluster", "dledger-cluster", "promise-cluster", "client")
 REGRESSIONS: Final = {
@@ -63,7 +65,7 @@ REGRESSIONS: Final = {
     "timer": "timer_regressions.txt", "compaction": "compaction_regressions.txt",
     "promise-cluster": "promise_regressions.txt",
     "client": "client_regressions.txt", "store-faults": "store_faults_regressions.txt",
-    "ext-faults": "ext_faults_regressions.txt",
+    "ext-faults": "ext_faults_regressions.txt", "transaction-faults": "transaction_faults_regressions.txt",
 }  # fmt: skip
 
 

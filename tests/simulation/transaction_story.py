@@ -212,6 +212,7 @@ class TransactionStory:
         self._number = 0
         self._node: TransactionNode | None = None
         self._kept_from: int | None = None  # see DelayStory
+        self._kept_to = _ALL
         self._is_last = False
         self._answers = self.rng.fork("answers")
 
@@ -268,7 +269,7 @@ class TransactionStory:
         self._node = node
         if self._kept_from is not None:
             self._kept_from = None
-            self._durable_up_to(_ALL)
+            self._durable_up_to(self._kept_to)
         self._judge(node)
         if ending == "to the end":
             await self._finish(node, rng)
@@ -297,6 +298,11 @@ class TransactionStory:
             self._durable_up_to(node.store.flushed_offset)
         else:
             self._kept_from = node.store.flushed_offset
+            self._kept_to = self._written_to(node)
+
+    def _written_to(self, node: TransactionNode) -> int:
+        """End of what the process has given to the system."""
+        return _ALL
 
     def _note_loss(self, disk: SimDisk) -> None:
         if disk.lost_process_only:
