@@ -89,6 +89,7 @@ def find_properties(
     buf = _start(view)
     for row in range(count):
         base = row * 7
+        found[base] = found[base + 2] = found[base + 4] = 0  # the table may be memory that was used before
         found[base + 1] = found[base + 3] = found[base + 5] = -1
         p = rows[row * 20 + 16]
         end = p + rows[row * 20 + 17]

@@ -230,6 +230,17 @@ def test_bytes_that_change_between_counting_and_filling_write_nothing_behind_the
     assert (memory[2:] == -7).all()
 
 
+def test_a_property_that_is_missing_is_nowhere_whatever_the_memory_of_the_table_held(form: ModuleType) -> None:
+    """The smallest integer as a position, and a size of -1, ended at the largest one: reading went on to a crash."""
+    data = record(0, b"text", b"T", b"a\x01b\x02", 0, bytes(8), bytes(8))
+    view = memoryview(data)
+    rows, _, _ = scan_rows(view, 0, len(view), 0, 1)
+    found = np.full(form.PROPERTY_WIDTH, np.iinfo(np.int64).min, np.int64)
+    form.find_properties(view, np.ascontiguousarray(rows).reshape(-1), 1, found)
+    assert (found[0:6:2] == 0).all()
+    assert form.count_words(view, found, form.PROPERTY_WIDTH, form.P_KEYS, 1) == 0
+
+
 @pytest.mark.parametrize("born", [-(1 << 63), -62_135_596_800_000, -1, 1 << 62, (1 << 63) - 1])
 def test_a_time_of_birth_that_no_timestamp_can_say_is_the_nearest(born: int) -> None:
     """A client may say anything: products that overflow would be another day."""
