@@ -117,8 +117,8 @@ class Scene:
 
     async def settle(self) -> None:
         """Wait for what runs in the background, but not for what is tried again later."""
-        retries = {server.retry for server in self.registration._servers.values()}
-        while running := self.registration._running - retries:
+        registration = self.registration
+        while running := registration._running - {server.retry for server in registration._servers.values()}:
             await asyncio.gather(*running)
 
 
