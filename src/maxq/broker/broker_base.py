@@ -258,7 +258,7 @@ class BrokerBase:
         )
 
     def _master_joined(self) -> None:
-        """This slave's log is found to be its master's."""
+        """This slave has found on a new connection that its log and its master's are one."""
         self.slave_synchronize.wake()
         self.log_care.master_connected()
 

@@ -64,7 +64,7 @@ class LineReader:
         self._tee = _tee() if _is_pipe(self._fd) else None
 
     def done(self, position: int) -> None:
-        """All lines before `position` are done."""
+        """The messages of all lines before `position` in the pipe are acknowledged."""
         self._done = position
         self._told.set()
 

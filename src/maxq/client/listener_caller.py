@@ -45,7 +45,7 @@ class ListenerCaller:
 
     @property
     def executor(self) -> Executor | None:
-        """Where calls are made; None: on the loop."""
+        """The threads in which listeners are called; None if they are called on the event loop."""
         return self._executor
 
     def replace_executor(self, executor: Executor) -> None:

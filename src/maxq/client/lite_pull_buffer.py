@@ -54,7 +54,7 @@ class FetchBuffer:
         self._arrival.set()
 
     def put_back(self, fetched: Fetched) -> None:
-        """What was taken last is to be taken again."""
+        """Put the batch that `poll` gave last back, so that the next `poll` gives it again."""
         self._fetched.appendleft(fetched)
         self.message_count += len(fetched.messages)
         self._arrival.set()

@@ -168,7 +168,7 @@ def sink_rows(batch: pa.RecordBatch, names: dict[str, str], keep: Iterable[str] 
 
 
 def _own_columns(columns: dict[str, Any]) -> dict[str, Any]:
-    """Those of the Kafka sink under our names."""
+    """Rename the columns of Spark's Kafka sink to this sink's names."""
     if "partition" in columns:
         columns["queueId"] = columns.pop("partition")
     if "headers" in columns:

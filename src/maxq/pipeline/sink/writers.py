@@ -34,7 +34,7 @@ class TaskCommit(WriterCommitMessage):
 
 
 class _Sink:
-    """What both writers do."""
+    """What the batch writer and the stream writer have in common."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
