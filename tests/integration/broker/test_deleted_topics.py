@@ -1,11 +1,15 @@
 """A topic is deleted, and made again: what clients see on the broker, after a kill of it, and on its slave."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from maxq.api import async_admin
+from maxq.client.admin.admin import Admin
 from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import BrokerError
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.store.damage_names import DAMAGED_PROPERTY
 from maxq.store.deletions import DELETED_TOPIC
@@ -149,6 +153,32 @@ async def test_a_slave_deletes_no_topic_itself(start_broker: Start, namesrv: str
         await slave.invoke(RemotingCommand(code, dict(ext)))  # refused, or it does nothing
     assert slave.controller.store.max_offset("T", 0) == len(OLD)
     await until(lambda: slave.controller.ha_service.is_client_connected)
+
+
+async def test_a_topic_and_a_group_of_a_cluster_with_slaves_are_deleted(start_broker: Start, namesrv: str) -> None:
+    master = await start_broker("master", namesrvAddr=namesrv, brokerRole="SYNC_MASTER", inSyncReplicas=2)
+    master.create_topic("T")
+    slave = await start_slave(start_broker, namesrv)
+    await send(master, "T", OLD)
+    await commit(master, "T", 33)
+    await until_copied(master, slave)
+    cluster = master.controller.address.cluster
+    async with async_admin(namesrv) as admin:
+        await until_members(admin, cluster, 2)
+        await admin.topics.delete("T", cluster)
+        await admin.groups.delete_in_cluster("G", cluster)
+        assert "T" not in await admin.topics.names()
+        with pytest.raises(BrokerError, match="is a SLAVE"):  # whoever asks the slave alone
+            await admin.topics.delete_in_broker(slave.address, "T")
+    assert master.controller.store.max_offset("T", 0) == 0
+    await until_copied(master, slave)
+    assert slave.controller.store.max_offset("T", 0) == 0
+
+
+async def until_members(admin: Admin, cluster: str, count: int) -> None:
+    """Until the name server knows so many brokers."""
+    while len(await admin.brokers.addresses_of_cluster(cluster)) < count:  # noqa: ASYNC110 - another process' registration
+        await asyncio.sleep(0.01)
 
 
 async def test_no_client_deletes_a_topic_by_a_message(start_broker: Start) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from maxq.config.broker_config import BrokerConfig
 from maxq.config.settings import BrokerSettings
 from maxq.replication.ha.ha_service import HAService
 from maxq.runtime.system import SystemClock
@@ -51,7 +52,7 @@ class Member:
 async def member(root: Path, role: str, master: str = "", port: int = 0, **changes: Any) -> AsyncIterator[Member]:
     """A started member; closed at the end."""
     config = small_config(root, broker_role=role, ha_master_address=master, **changes)
-    settings = BrokerSettings(store=config)
+    settings = BrokerSettings(broker=BrokerConfig(broker_name="broker-a"), store=config)
     store = opened(config)
     ha = HAService(settings, store, SystemClock())
     await ha.start("127.0.0.1", port)

@@ -1,10 +1,13 @@
 """A master's log arrives at its slaves, over real sockets."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from maxq.replication.ha.frames import encode_report
+import pytest
+
+from maxq.replication.ha.frames import HEAD, encode_name, encode_report, encode_request, joint_offset
 from tests.integration.replication.pair import Member, member, until
 
 
@@ -77,6 +80,25 @@ async def _report_all(master: Member, writer: asyncio.StreamWriter, number: int,
     await until(lambda: connection.next_offset == end)
     writer.write(encode_report(end))
     await until(lambda: connection.replicated_offset == end)
+
+
+@pytest.mark.parametrize("asks", [encode_report, encode_request], ids=["earlier", "now"])
+async def test_a_slave_of_an_earlier_version_gets_the_log_and_nothing_it_does_not_know(
+    tmp_path: Path, asks: Callable[[int], bytes]
+) -> None:
+    """It begins as a slave of now but says so once, and knows transfers of the log and of seals only."""
+    async with member(tmp_path / "m", "ASYNC_MASTER") as master:
+        end = master.put(10)
+        for offset in (1, joint_offset(0)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", master.ha.port)
+            writer.write(asks(offset))
+            if asks is encode_request:
+                name = encode_name("broker-a")
+                assert await reader.readexactly(len(name)) == name
+            place, size = HEAD.unpack(await reader.readexactly(HEAD.size))
+            assert (place, size) == (offset, end - offset)
+            assert await reader.readexactly(size) == master.log()[offset:]
+            writer.close()
 
 
 async def test_who_reports_what_no_slave_reports_is_shown_the_door(tmp_path: Path) -> None:

@@ -143,8 +143,14 @@ async def delete_topic(
     admin: Admin, topic: Topic, cluster: Annotated[str, typer.Option("-c", "--clusterName", help="Cluster.")]
 ) -> Report:
     """Delete a topic from the brokers of a cluster, and if none of them failed from the name servers."""
-    brokers = await admin.brokers.addresses_of_cluster(cluster)
-    done = await ask_each(brokers, lambda address: admin.topics.delete_in_broker(address, topic))
+    follows = {
+        address: address in data.followers
+        for data in await admin.brokers.of_cluster(cluster)
+        for address in data.addresses
+    }
+    done = await ask_each(
+        follows, lambda address: admin.topics.delete_in_broker(address, topic, follows_master=follows[address])
+    )
     lines = []
     if not done.failures:  # a broker that still has the topic would register it again
         await admin.topics.delete_in_name_servers(topic, cluster)

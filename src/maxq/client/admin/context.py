@@ -50,11 +50,7 @@ class AdminContext:
 
     async def addresses_of_cluster(self, cluster: str) -> list[str]:
         """Addresses of all brokers of a cluster."""
-        return [
-            address
-            for data in await self.brokers_of_cluster(cluster)
-            for _, address in sorted(data.broker_addrs.items())
-        ]
+        return [address for data in await self.brokers_of_cluster(cluster) for address in data.addresses]
 
     async def brokers_of_topic(self, topic: str) -> list[tuple[str, str]]:
         """(broker name, address) per broker group of a topic: the master, or the first slave where there is none."""

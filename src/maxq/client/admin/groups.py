@@ -2,6 +2,7 @@
 
 from maxq.client.admin.context import AdminContext
 from maxq.client.admin.global_progress import global_chains, global_progress
+from maxq.client.admin.topics import TopicAdmin
 from maxq.client.client_api import fields
 from maxq.client.namespace import RETRY_PREFIX, dlq_topic, retry_topic
 from maxq.client.validators import check_group
@@ -28,6 +29,7 @@ class GroupAdmin:
     def __init__(self, context: AdminContext) -> None:
         self._context = context
         self._api = context.api
+        self._topics = TopicAdmin(context)
 
     # --- settings ---
 
@@ -207,9 +209,5 @@ class GroupAdmin:
         for address in addresses:
             await self.delete(address, group, clean_offset=clean_offset)
         for topic in (retry_topic(group), dlq_topic(group)):
-            for address in await self._context.addresses_of_cluster(cluster):
-                await self._api.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, fields(topic=topic))
-            for name_server in self._context.name_servers:
-                ext = fields(topic=topic, clusterName=cluster)
-                await self._api.call_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext, address=name_server)
+            await self._topics.delete(topic, cluster)
         return addresses

@@ -4,7 +4,8 @@ from maxq.client.admin.context import AdminContext
 from maxq.client.admin.global_progress import global_chains, global_offsets
 from maxq.client.client_api import fields
 from maxq.client.validators import check_topic
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import BrokerError
 from maxq.protocol.body.offsets import TopicStatsTable
 from maxq.protocol.body.route import GroupList, TopicRouteData
 from maxq.protocol.body.topic_config import (
@@ -47,13 +48,23 @@ class TopicAdmin:
 
     async def delete(self, topic: str, cluster: str) -> None:
         """Delete a topic: on every broker of the cluster, then on every name server."""
-        for address in await self._context.addresses_of_cluster(cluster):
-            await self.delete_in_broker(address, topic)
+        for data in await self._context.brokers_of_cluster(cluster):
+            for address in data.addresses:
+                await self.delete_in_broker(address, topic, follows_master=address in data.followers)
         await self.delete_in_name_servers(topic, cluster)
 
-    async def delete_in_broker(self, address: str, topic: str) -> None:
-        """Delete a topic on one broker (215)."""
-        await self._api.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, fields(topic=topic))
+    async def delete_in_broker(self, address: str, topic: str, *, follows_master: bool = False) -> None:
+        """Delete a topic on one broker (215).
+
+        Args:
+            follows_master: it is a slave whose master is asked, too. Java's deletes then its own queues; MaxQ's answers
+                that it does what its master does, and that is no error.
+        """
+        try:
+            await self._api.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, fields(topic=topic))
+        except BrokerError as error:
+            if not follows_master or error.code != ResponseCode.SLAVE_NOT_AVAILABLE:
+                raise
 
     async def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
         """Make all name servers forget a topic (216), in one cluster or everywhere."""

@@ -38,6 +38,16 @@ class BrokerData(JsonBody):
     def master_address(self) -> str | None:
         return self.broker_addrs.get(MASTER_ID)
 
+    @property
+    def addresses(self) -> list[str]:
+        """All, the master's first."""
+        return [address for _, address in sorted(self.broker_addrs.items())]
+
+    @property
+    def followers(self) -> list[str]:
+        """The slaves' while the master is there; they do what it does."""
+        return self.addresses[1:] if MASTER_ID in self.broker_addrs else []
+
 
 @json_body
 class TopicRouteData(JsonBody):

@@ -11,8 +11,10 @@ on: `joint_offset`. No Java slave does, its reports are ends of records; so a ma
 behind it the offset of just this record (`is_joint`), speaks with a MaxQ slave that has the same record; so it does
 when it is asked for everything, which is the log from byte 1 on.
 
-**The name.** Before anything else that master says, in a transfer whose offset is -3, its brokerName in UTF-8. A slave
-with another brokerName leaves: its log would be a copy under a name that is not its own.
+**The name.** A MaxQ slave says its first report twice, in one write: masters take the newest report of an arrival, so
+Java's, and MaxQ's of earlier versions, hear it once. To a MaxQ slave that did, and to no other, for those of earlier
+versions would take it for no frame, the master says before anything else, in a transfer whose offset is -3, its
+brokerName in UTF-8. A slave with another brokerName leaves: its log would be a copy under a name that is not its own.
 
 Then, if starts of that master, or of one before it, have put fillers into its log (store/seals.py), it names them in a
 transfer whose offset is -2:
@@ -53,6 +55,11 @@ _OFFER = -(1 << 62)
 def encode_report(offset: int) -> bytes:
     """What a slave says: its log has reached `offset`."""
     return REPORT.pack(offset)
+
+
+def encode_request(offset: int) -> bytes:
+    """What a slave says first: it wants the log from `offset` on, and to be told the master's name."""
+    return REPORT.pack(offset) * 2
 
 
 def encode_head(offset: int, size: int) -> bytes:
@@ -96,13 +103,16 @@ class ReportParser:
 
     Attributes:
         offered_port: the port of an offer that was heard; 0 if there was none.
+        wants_name: the connection began with a report that was said twice at once (`encode_request`).
     """
 
-    __slots__ = ("_rest", "offered_port")
+    __slots__ = ("_has_begun", "_rest", "offered_port", "wants_name")
 
     def __init__(self) -> None:
         self._rest = b""
+        self._has_begun = False
         self.offered_port = 0
+        self.wants_name = False
 
     def receive_data(self, data: bytes) -> int | None:
         """The newest report that is whole now; None if there is none, or an offer came.
@@ -116,6 +126,9 @@ class ReportParser:
         self._rest = data[end:]
         if not end:
             return None
+        if not self._has_begun:
+            self._has_begun = True
+            self.wants_name = end >= 2 * REPORT.size and data[: REPORT.size] == data[REPORT.size : 2 * REPORT.size]
         for (value,) in REPORT.iter_unpack(memoryview(data)[:end]):
             if _OFFER < value < _OFFER + (1 << 16):
                 self.offered_port = value - _OFFER

@@ -28,7 +28,7 @@ from typing import Protocol
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import ReplicationDivergedError, ReplicationGapError
 from maxq.replication.ha.flow_monitor import FlowMonitor
-from maxq.replication.ha.frames import TransferParser, encode_offer, encode_report, joint_offset
+from maxq.replication.ha.frames import TransferParser, encode_offer, encode_report, encode_request, joint_offset
 from maxq.replication.ha.ha_connection import HAConnectionState
 from maxq.store.seals import Seal
 
@@ -143,7 +143,7 @@ class HAClient:
         return await self._first_offset.choose() if self._first_offset is not None else 0
 
     def on_connected(self, request_offset: int, now_ms: int) -> bytes:
-        """A connection is there; the report to begin with."""
+        """A connection is there; what to begin with."""
         self._parser = TransferParser()
         self._position = request_offset
         self.is_joined = self._begins_empty = self._log.last_record_offset < 0
@@ -152,7 +152,8 @@ class HAClient:
         self.ahead_bytes = 0
         self.state = HAConnectionState.TRANSFER
         self.last_read_ms = now_ms
-        return self._report(request_offset, now_ms)
+        self._report(request_offset, now_ms)
+        return encode_request(request_offset)
 
     def on_closed(self) -> None:
         """The connection is gone, and with it the rest of a record that was not whole."""

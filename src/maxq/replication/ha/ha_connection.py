@@ -12,8 +12,8 @@ it never got. And the first report acknowledges nothing: it is where a slave wan
 below is this log it has yet to find out. MaxQ's says so with its second; Java's second comes with the next bytes that
 it takes, or as its heartbeat.
 
-A MaxQ slave is told before anything is sent (frames.py, `is_joint`) whose log this is, and of the fillers in it: a
-slave of another brokerName will not join, nor one that has the true bytes of a filler.
+A MaxQ slave is told before anything is sent (frames.py, `is_joint`) whose log this is, if it asks for that, and of the
+fillers in it: a slave of another brokerName will not join, nor one that has the true bytes of a filler.
 
 Source:
     store/ha/DefaultHAConnection.java; ha.md §3.
@@ -114,6 +114,7 @@ class HAConnection:
         self.began_at = 0
         self.reason = ""
         self._notice = b""  # to be sent before the log
+        self._compares_first = False
         self._has_joined = False
         self.last_read_ms = now_ms
         self.last_write_ms = now_ms
@@ -133,16 +134,22 @@ class HAConnection:
     def _reached(self) -> int:
         return min(self.slave_ack_offset, self.next_offset)
 
-    def on_report(self, offset: int) -> None:
-        """The slave's log has reached `offset`."""
+    def on_report(self, offset: int, *, wants_name: bool = False) -> None:
+        """The slave's log has reached `offset`.
+
+        Args:
+            wants_name: the connection began as `encode_request` says.
+        """
         self.is_distinct = True
+        if self._compares_first and offset == self.slave_request_offset:
+            return  # its request, the second half of which came later
         self.slave_ack_offset = offset
         self._has_joined = self.slave_request_offset >= 0
         if not self._has_joined:
             self.slave_request_offset = offset
-            self._begin(offset)
+            self._begin(offset, wants_name)
 
-    def _begin(self, offset: int) -> None:
+    def _begin(self, offset: int, wants_name: bool) -> None:
         low, high = self._source.min_physical_offset, self._source.max_physical_offset
         if offset == 0:
             offset = high - high % self._config().mapped_file_size_commit_log
@@ -161,16 +168,17 @@ class HAConnection:
             self._expired(low)
         else:
             log.info("slave %s gets the log from physical offset %d on", self.client_address, offset)
-            self._notice = self._preface()
+            self._notice = self._preface(wants_name)
 
-    def _preface(self) -> bytes:
+    def _preface(self, wants_name: bool) -> bytes:
         """For a slave that is a MaxQ broker: nobody else asks for the log from byte 1 on, or from a magic code."""
         asked = self.slave_request_offset
         joint = self._source.log_bytes(asked, JOINT_SIZE)
-        if asked != FROM_THE_BEGINNING and (joint is None or not is_joint(asked, joint)):
+        self._compares_first = joint is not None and is_joint(asked, joint)
+        if asked != FROM_THE_BEGINNING and not self._compares_first:
             return b""
         seals = self._source.seals.named()
-        return encode_name(self._broker_name) + (encode_seals(seals) if seals else b"")
+        return (encode_name(self._broker_name) if wants_name else b"") + (encode_seals(seals) if seals else b"")
 
     def _expired(self, low: int) -> None:
         self._suspend(

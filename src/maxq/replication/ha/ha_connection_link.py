@@ -89,7 +89,7 @@ class HAConnectionLink(asyncio.Protocol):
             self._on_offer(self, port)
         elif offset is not None:
             is_first = connection.slave_request_offset < 0
-            connection.on_report(offset)
+            connection.on_report(offset, wants_name=self._parser.wants_name)
             self._on_report(self)
             if is_first:
                 self._arm()  # heartbeats begin

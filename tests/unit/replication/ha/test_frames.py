@@ -15,6 +15,7 @@ from maxq.replication.ha.frames import (
     encode_head,
     encode_offer,
     encode_report,
+    encode_request,
     encode_seals,
     is_joint,
     joint_offset,
@@ -42,6 +43,17 @@ def test_a_whole_report_counts_though_the_next_one_has_begun() -> None:
     parser = ReportParser()
     assert parser.receive_data(encode_report(7) + encode_report(8)[:3]) == 7
     assert parser.receive_data(encode_report(8)[3:]) == 8
+
+
+def test_a_request_is_heard_once_and_asks_for_the_name() -> None:
+    parser = ReportParser()
+    assert parser.receive_data(encode_request(7)) == 7
+    assert parser.wants_name
+    for arrivals in ([7], [7, 7], [7, 0]):
+        parser = ReportParser()
+        assert [parser.receive_data(encode_report(offset)) for offset in arrivals] == arrivals
+        parser.receive_data(encode_report(8) * 2)  # later ones are no request
+        assert not parser.wants_name
 
 
 def test_a_negative_report_is_refused() -> None:

@@ -120,6 +120,16 @@ def test_where_a_slave_begins_says_nothing_of_what_it_has() -> None:
     assert one.replicated_offset == 40
 
 
+def test_a_request_that_comes_in_two_parts_acknowledges_nothing() -> None:
+    log, joint = record_log()
+    one = asked(log, joint)
+    one.next_pieces(ROOM, 0)
+    one.on_report(joint)
+    assert one.replicated_offset == -1
+    one.on_report(len(log.data))
+    assert one.replicated_offset == len(log.data)
+
+
 def test_an_acknowledgement_counts_no_further_than_what_was_sent() -> None:
     one = asked(BytesLog(b"a" * 100), 40)
     one.on_report(40)
@@ -199,15 +209,25 @@ def test_a_slave_with_the_same_record_hears_of_fillers_before_the_log() -> None:
     assert frames_of(rest) == [(offset, bytes(log.data[offset:]))]
 
 
-@pytest.mark.parametrize(("asked_for", "is_named"), [("joint", True), (1, True), (0, False), ("record", False)])
-def test_a_maxq_slave_hears_whose_log_it_is_before_anything_else_and_a_java_slave_does_not(
-    asked_for: int | str, is_named: bool
+@pytest.mark.parametrize(
+    ("asked_for", "wants_name", "is_named"),
+    [
+        ("joint", True, True),
+        (1, True, True),
+        ("joint", False, False),  # a slave of an earlier version
+        (1, False, False),
+        (0, True, False),
+        ("record", True, False),
+    ],
+)
+def test_a_maxq_slave_that_asks_hears_whose_log_it_is_before_anything_else_and_others_do_not(
+    asked_for: int | str, wants_name: bool, is_named: bool
 ) -> None:
     log, joint = record_log()
     log.seals.known = [Seal(0, 9, 5)]
     connection = HAConnection(log, config, "10.0.0.2:40001", now_ms=0, broker_name="broker-a")
     offset = joint if asked_for == "joint" else joint - 4 if asked_for == "record" else int(asked_for)
-    connection.on_report(offset)
+    connection.on_report(offset, wants_name=wants_name)
     first = bytes(connection.next_pieces(1 << 20, 0)[0])
     assert first.startswith(encode_name("broker-a") + encode_seals(log.seals.known)) == is_named
     assert (b"broker-a" in first) == is_named
