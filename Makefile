@@ -11,6 +11,7 @@ HA_ROUNDS ?= 30
 DLEDGER_ROUNDS ?= 30
 SINK_ROUNDS ?= 2
 POP_ROUNDS ?= 20
+HISTORIES ?= 40
 SEEDS ?= 2000
 RAFT_SEEDS ?= 10000
 BENCH ?=
@@ -73,11 +74,12 @@ sim: setup ## simulated crashes, bit flips, master and slaves, DLedger groups: S
 	$(BIN)/python -m tests.simulation.raft.campaign --seeds $(RAFT_SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.simulation.raft.campaign --mutations
 
-torture: setup ## kill -9 under load, real processes, alone, as master and slave, as DLedger group, what clients feel of its fail-overs, popping on each of them, and writing from Spark: ROUNDS=n HA_ROUNDS=n DLEDGER_ROUNDS=n POP_ROUNDS=n SINK_ROUNDS=n
+torture: setup ## kill -9 under load, real processes, alone, as master and slave, as DLedger group, what clients feel of its fail-overs, promises of every kind and popping on each of them, and writing from Spark: ROUNDS=n HA_ROUNDS=n DLEDGER_ROUNDS=n HISTORIES=n POP_ROUNDS=n SINK_ROUNDS=n
 	$(BIN)/python -m tests.integration.torture --rounds $(ROUNDS)
 	$(BIN)/python -m tests.integration.ha_torture --rounds $(HA_ROUNDS)
 	$(BIN)/python -m tests.integration.dledger_torture --rounds $(DLEDGER_ROUNDS)
 	$(BIN)/python -m tests.integration.failover_torture
+	$(BIN)/python -m tests.integration.promise_torture --rounds $(HISTORIES)
 	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS)
 	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS) --on pair
 	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS) --on dledger

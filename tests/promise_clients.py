@@ -1,28 +1,34 @@
-"""Clients that ask all brokers of a group for promises of every kind, whoever leads, and note what they are told.
+"""Clients that ask the brokers of a group for promises of every kind, and note what they are told.
 
-They ask as a client with an old route would: brokers that lead no more are asked as often as the one that does. Shared
-by the simulation and by the tortures of real processes; loop, clock and chance are the caller's.
+`PromiseClients` ask all brokers as a client with an old route would: those that lead no more as often as the one that
+does. `PromiseTraffic` are a producer and consumers as a program has them. Shared by the simulation and by the torture
+of real processes; loop, clock and chance are the caller's.
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final, Protocol, TypeVar
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
 
+from maxq.client.client_config import ClientSeams, ProducerConfig, SimpleConsumerConfig
+from maxq.client.producer import Producer
+from maxq.client.send_result import SendStatus
+from maxq.client.simple_consumer import SimpleConsumer
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import MaxQError
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
 from maxq.protocol.body.subscription import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from maxq.protocol.body.topic_config import TopicConfigAndMappingSerializeWrapper
+from maxq.protocol.enums import ConsumeFromWhere
+from maxq.protocol.message import Message
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from tests.promise_history import History, Kind, Told
 
 QUEUES: Final = 2
-GROUP: Final = "promised-group"
-TOPIC: Final = "promised-topic"
 _TIMEOUT_MS: Final = 15_000
-_T = TypeVar("_T")
+_WAIT_MS: Final = 1_000  # of a pop that finds nothing
 
 
 class Chance(Protocol):
@@ -37,6 +43,7 @@ class PromiseClients:
     Args:
         brokers: name → address of all brokers of the group, those that are down, too.
         broker_name: of the group.
+        prefix: of the names of the topics and groups that they make; no other history has it.
     """
 
     def __init__(
@@ -47,13 +54,17 @@ class PromiseClients:
         chance: Chance,
         *,
         broker_name: str,
+        prefix: str = "promised",
         pause_s: float = 0.2,
     ) -> None:
+        self.topic = f"{prefix}-topic"
+        self.group = f"{prefix}-group"
         self.history = history
         self._client = client
         self._brokers = brokers
         self._chance = chance
         self._broker_name = broker_name
+        self._prefix = prefix
         self._pause_s = pause_s
         self._tasks: list[asyncio.Task[None]] = []
         self._ends = False
@@ -95,8 +106,8 @@ class PromiseClients:
         queue = 0
         while not self._ends:
             queue = (queue + 1) % QUEUES
-            body = LockBatchRequestBody(GROUP, client, mq_set=[MessageQueue(TOPIC, self._broker_name, queue)]).encode()
-            one = self.history.ask(Kind.LOCK, f"{TOPIC}-{queue}", client, broker)
+            body = self._lock_body(client, queue)
+            one = self.history.ask(Kind.LOCK, f"{self.topic}-{queue}", client, broker)
             reply = await self._ask(broker, RequestCode.LOCK_BATCH_MQ, {}, body)
             if reply is not None and reply.code == ResponseCode.SUCCESS:
                 owned = LockBatchResponseBody.decode(reply.body_bytes).lock_ok_mq_set
@@ -108,6 +119,10 @@ class PromiseClients:
                 self.history.answered(one, False)
             await self._rest()
 
+    def _lock_body(self, client: str, queue: int) -> bytes:
+        queues = [MessageQueue(self.topic, self._broker_name, queue)]
+        return LockBatchRequestBody(self.group, client, mq_set=queues).encode()
+
     # -- offsets --
 
     async def _commit(self) -> None:
@@ -117,38 +132,44 @@ class PromiseClients:
         while not self._ends:
             offset += 1
             broker = brokers[at]
-            one = self.history.ask(Kind.COMMIT, TOPIC, "consumer", broker, offset)
-            ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
+            one = self.history.ask(Kind.COMMIT, self.topic, "consumer", broker, offset)
+            ext = {**self._queue(), "commitOffset": str(offset)}
             if not self._said(one, await self._ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, ext)):
                 at = (at + 1) % len(brokers)
             await self._rest()
 
     async def _read_offsets(self, broker: str) -> None:
-        ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "setZeroIfNotFound": "false"}
         while not self._ends:
-            one = self.history.ask(Kind.OFFSET, TOPIC, "reader", broker)
-            reply = await self._ask(broker, RequestCode.QUERY_CONSUMER_OFFSET, ext)
+            one = self.history.ask(Kind.OFFSET, self.topic, "reader", broker)
+            reply = await self._ask_offset(broker)
             if reply is not None:
                 is_ok = reply.code == ResponseCode.SUCCESS
                 self.history.answered(one, is_ok, int(reply.ext["offset"]) if is_ok else None)
             await self._rest()
 
+    async def _ask_offset(self, broker: str) -> RemotingCommand | None:
+        return await self._ask(broker, RequestCode.QUERY_CONSUMER_OFFSET,
+                               {**self._queue(), "setZeroIfNotFound": "false"})  # fmt: skip
+
+    def _queue(self) -> dict[str, str]:
+        return {"consumerGroup": self.group, "topic": self.topic, "queueId": "0"}
+
     # -- tables --
 
     async def _make_topics(self) -> None:
-        await self._make(TOPIC, self._topic_request)
+        await self._make(self.topic, self._topic_request)
         number = 0
         while not self._ends:
             number += 1
-            await self._make_and_delete(f"topic-{number}", self._topic_request, RequestCode.DELETE_TOPIC_IN_BROKER,
-                                        "topic")  # fmt: skip
+            await self._make_and_delete(f"{self.topic}-{number}", self._topic_request,
+                                        RequestCode.DELETE_TOPIC_IN_BROKER, "topic")  # fmt: skip
 
     async def _make_groups(self) -> None:
-        await self._make(GROUP, self._group_request)
+        await self._make(self.group, self._group_request)
         number = 0
         while not self._ends:
             number += 1
-            await self._make_and_delete(f"group-{number}", self._group_request,
+            await self._make_and_delete(f"{self.group}-{number}", self._group_request,
                                         RequestCode.DELETE_SUBSCRIPTIONGROUP, "groupName")  # fmt: skip
 
     async def _make_and_delete(self, name: str, request: "_Request", delete: int, field: str) -> None:
@@ -182,18 +203,159 @@ class PromiseClients:
     # -- the end --
 
     async def tables(self) -> list[str]:
-        """Names of topics and groups that the one who leads at the end has; MaxQError if nobody says."""
+        """Names of topics and groups that the one who leads at the end has.
+
+        Raises:
+            MaxQError: nobody says.
+        """
+        broker = await self._speaker()
+        topics = await self._ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG, {})
+        groups = await self._ask(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {})
+        if topics is None or groups is None:
+            raise MaxQError(f"{broker} does not tell its tables")
+        return [
+            *TopicConfigAndMappingSerializeWrapper.decode(topics.body_bytes).topic_config_table,
+            *SubscriptionGroupWrapper.decode(groups.body_bytes).subscription_group_table,
+        ]
+
+    async def offset(self) -> int:
+        """What is committed, as the one says who leads at the end; −1: nothing.
+
+        Raises:
+            MaxQError: nobody says.
+        """
+        reply = await self._ask_offset(await self._speaker())
+        if reply is None:
+            raise MaxQError("nobody tells the offset")
+        return int(reply.ext["offset"]) if reply.code == ResponseCode.SUCCESS else -1
+
+    async def _speaker(self) -> str:
         for broker in self._brokers:
-            topics = await self._ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG, {})
-            groups = await self._ask(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {})
-            master = await self._ask(broker, RequestCode.MAXQ_PURGE_TOPIC, {})  # a slave refuses by its role
-            if topics is None or groups is None or master is None or master.code == ResponseCode.SLAVE_NOT_AVAILABLE:
-                continue
-            return [
-                *TopicConfigAndMappingSerializeWrapper.decode(topics.body_bytes).topic_config_table,
-                *SubscriptionGroupWrapper.decode(groups.body_bytes).subscription_group_table,
-            ]
+            master = await self._ask(broker, RequestCode.MAXQ_PURGE_TOPIC, {})  # who does not lead refuses by its role
+            if master is not None and master.code not in _NOT_THE_MASTER:
+                return broker
         raise MaxQError("no broker speaks for the group")
+
+
+_NOT_THE_MASTER: Final = (ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE)
+
+
+class PromiseTraffic:
+    """A producer, and consumers that pop, between `start` and `stop`. No message is sent twice: what comes again was
+    given again.
+
+    Args:
+        seams: of a client, by its number.
+        topic, group: of the messages, and of who pops them.
+        invisible_ms: for how long a message is asked for.
+        safe_ms: an ack that took no longer came in time, and a message is nobody else's for so long, whatever clocks
+            say.
+    """
+
+    POPPERS = 2
+
+    def __init__(
+        self,
+        seams: Callable[[int], ClientSeams],
+        history: History,
+        chance: Chance,
+        *,
+        name_server: str,
+        topic: str,
+        group: str,
+        invisible_ms: int,
+        safe_ms: int,
+        pause_s: float = 0.6,
+    ) -> None:
+        self._seams = seams
+        self._history = history
+        self._chance = chance
+        self._name_server = name_server
+        self._topic = topic
+        self._group = group
+        self._invisible_ms = invisible_ms
+        self._safe_ms = safe_ms
+        self._pause_s = pause_s
+        self._ends = False
+        self._producing: asyncio.Task[None]
+        self._popping: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Send and pop until `stop`."""
+        self._producing = asyncio.ensure_future(self._produce())
+        self._popping = [asyncio.ensure_future(self._pop(1 + number)) for number in range(self.POPPERS)]
+
+    async def stop(self, patience_s: float) -> set[str]:
+        """Send no more, and pop until everything acknowledged was given to somebody, or for so long: what was given."""
+        self._ends = True
+        await self._producing
+        sent = self._keys(Kind.SEND)
+        end = self._history.now() + patience_s
+        while not sent <= self._keys(Kind.GIVEN) and self._history.now() < end:  # noqa: ASYNC110 told by tasks
+            await asyncio.sleep(0.1)
+        for one in self._popping:
+            assert not one.done(), f"a consumer ended: {one.exception()!r}"
+            one.cancel()
+        await asyncio.gather(*self._popping, return_exceptions=True)
+        return self._keys(Kind.GIVEN)
+
+    def _keys(self, kind: Kind) -> set[str]:
+        return {one.key for one in self._history.told if one.kind is kind and one.ok}
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(self._chance.uniform(0, 1) * self._pause_s)
+
+    async def _produce(self) -> None:
+        config = ProducerConfig(
+            namesrv_addr=self._name_server, producer_group=f"{self._group}-P", instance_name=f"{self._group}-p",
+            retry_times_when_send_failed=0,
+        )  # fmt: skip
+        async with Producer(config, self._seams(0)) as producer:
+            number = 0
+            while not self._ends:
+                number += 1
+                one = self._history.ask(Kind.SEND, f"m{number}", "producer", "group")
+                with contextlib.suppress(MaxQError):
+                    result = await producer.send(Message(self._topic, one.key.encode()))
+                    self._history.answered(one, result.send_status is SendStatus.SEND_OK)
+                await self._rest()
+
+    async def _pop(self, number: int) -> None:
+        name = f"{self._group}-{number}"
+        config = SimpleConsumerConfig(
+            namesrv_addr=self._name_server, consumer_group=self._group, instance_name=name,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        )  # fmt: skip
+        consumer = SimpleConsumer(config, self._seams(number))
+        await consumer.subscribe(self._topic)
+        async with consumer:
+            while True:
+                with contextlib.suppress(MaxQError):
+                    await self._take(consumer, name)
+                await self._rest()
+
+    async def _take(self, consumer: SimpleConsumer, name: str) -> None:
+        history, began = self._history, self._history.now()
+        count = int(self._chance.uniform(1, 9))
+        messages = await consumer.receive(count, self._invisible_ms, wait_ms=_WAIT_MS)
+        for message in messages:
+            one = history.ask(Kind.GIVEN, message.body.decode(), name, "group", self._safe_ms)
+            one.began = began
+            history.answered(one, True)
+        kept = [message for message in messages if self._chance.uniform(0, 1) < 0.9]
+        if kept and self._chance.uniform(0, 1) < 0.5:
+            asked = [history.ask(Kind.ACK, message.body.decode(), name, "group") for message in kept]
+            await consumer.ack_all(kept)
+            for one in asked:
+                self._acknowledged(one, began)
+            return
+        for message in kept:
+            one = history.ask(Kind.ACK, message.body.decode(), name, "group")
+            await consumer.ack(message)
+            self._acknowledged(one, began)
+
+    def _acknowledged(self, one: Told, began: float) -> None:
+        self._history.answered(one, self._history.now() - began < self._safe_ms / 1000)
 
 
 class _Request(Protocol):

@@ -7,7 +7,8 @@ promise that was not kept:
   had answered, and that was there before that other one answered again, is out of turn, if that other one led all the
   time: its role did not change, as far as the history was told, or it answered again a moment later.
 * **lock**: a queue belongs to one client until he gives it back, his time is over, or another broker speaks.
-* **offset**: what was committed is what is told, by the same broker at least; never less, never what nobody committed.
+* **offset**: what was committed is what is told, by the same broker at least, also after a clean restart; never less,
+  never what nobody committed. Where brokers hand on what was committed to them, the end is behind none of it.
 * **table**: at the end a topic or group is there if the last word about it was that it was made, and is not if the last
   word was that it was deleted.
 * **ack**: what was acknowledged is not given again to whoever asks later; what was given is given to nobody else before
@@ -49,7 +50,7 @@ class Told:
 
     Attributes:
         key: what it is about: a queue, a topic, a group, a message.
-        value: an offset; 0 elsewhere.
+        value: an offset; of what was given: for how many ms nobody else is to get it; 0 elsewhere.
         began, ended: when it was sent and answered, s.
         ok: True: it was granted or done. False: refused. None: no answer.
     """
@@ -68,6 +69,20 @@ class Told:
         return f"{what} of {self.client} at {self.broker} [{self.began:.3f}, {self.ended:.3f}]"
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Of a broker, at a moment, s.
+
+    Attributes:
+        leads: it does from here on, as far as it knows.
+        keeps_offsets: it ended or began in order: locks are gone, what was committed is not.
+    """
+
+    when: float
+    leads: bool = False
+    keeps_offsets: bool = False
+
+
 @dataclass(slots=True)
 class History:
     """Everything that was asked.
@@ -80,7 +95,7 @@ class History:
     now: Callable[[], float]
     knows_roles: bool = False
     told: list[Told] = field(default_factory=list)
-    changes: dict[str, list[tuple[float, bool]]] = field(default_factory=dict)  # by broker: when, and whether it leads
+    changes: dict[str, list["Change"]] = field(default_factory=dict)  # by broker, in the order of time
 
     def ask(self, kind: Kind, key: str, client: str, broker: str, value: int = 0) -> Told:
         """A request is sent."""
@@ -94,17 +109,29 @@ class History:
         if value is not None:
             one.value = value
 
-    def changed(self, broker: str, *, leads: bool = False) -> None:
-        """This broker was killed, or its role changed: what it had in memory alone may be gone."""
-        self.changes.setdefault(broker, []).append((self.now(), leads))
+    def changed(self, broker: str, *, leads: bool = False, keeps_offsets: bool = False) -> None:
+        """This broker was killed, ended or started, or its role changed: what it had in memory alone may be gone."""
+        self.changes.setdefault(broker, []).append(Change(self.now(), leads, keeps_offsets))
+
+    def _changes(self, broker: str, since: float, until: float) -> list[Change]:
+        return [change for change in self.changes.get(broker, ()) if since <= change.when <= until]
 
     def _is_steady(self, broker: str, since: float, until: float) -> bool:
-        return not any(since <= when <= until for when, _ in self.changes.get(broker, ()))
+        return not self._changes(broker, since, until)
+
+    def _leads_at(self, broker: str, when: float) -> bool:
+        """Did it take itself for the leader then? Only where roles are known."""
+        before = [change.leads for change in self.changes.get(broker, ()) if change.when < when]
+        return self.knows_roles and bool(before) and before[-1]
 
     def _led(self, broker: str, since: float, until: float) -> bool:
-        """Did it take itself for the leader all the time? Only where roles are known."""
-        before = [leads for when, leads in self.changes.get(broker, ()) if when < since]
-        return self.knows_roles and bool(before) and before[-1] and self._is_steady(broker, since, until)
+        """Did it take itself for the leader all the time?"""
+        return self._leads_at(broker, since) and self._is_steady(broker, since, until)
+
+    def _has_kept_offsets(self, broker: str, since: float, until: float) -> bool:
+        """Did it lead at both ends of this time, and was in between at most ended and started in order?"""
+        kept = all(change.keeps_offsets for change in self._changes(broker, since, until))
+        return kept and self._leads_at(broker, since) and self._leads_at(broker, until)
 
     def _is_of_a_reign(self, one: Told) -> bool:
         """Is this an answer that only who speaks for the group gives? A slave tells of offsets what its copy says."""
@@ -120,18 +147,31 @@ class History:
                 counts[one.kind.value] = counts.get(one.kind.value, 0) + 1
         return counts
 
-    def broken(self, *, tables: Iterable[str] | None = None, messages: Iterable[str] | None = None) -> list[str]:
+    def broken(
+        self,
+        *,
+        tables: Iterable[str] | None = None,
+        messages: Iterable[str] | None = None,
+        offset: int | None = None,
+    ) -> list[str]:
         """Every promise that was not kept, in words.
 
         Args:
             tables: topics and groups that are there at the end; None: nobody looked.
             messages: keys of the messages that are there at the end; None: nobody looked.
+            offset: what is committed at the end; None: nobody looked, or brokers that live keep to themselves what was
+                committed to them.
         """
         granted = [one for one in self.told if one.ok]
         found = self._out_of_turn([one for one in granted if self._is_of_a_reign(one)])
         found += self._locked_twice(granted)
         found += self._offsets_lost(granted)
         found += _acks_forgotten(granted, self.told)
+        found += _given_twice(granted)
+        if offset is not None:
+            found += [
+                f"{one} was acknowledged, and {offset} is committed at the end" for one in self.commits_beyond(offset)
+            ]
         if tables is not None:
             found += self._tables_wrong(set(tables))
         if messages is not None:
@@ -142,7 +182,10 @@ class History:
 
     def _is_same_reign(self, broker: str, granted: list[Told], since: float, until: float) -> bool:
         """Was this broker's memory its group's all the time, as far as anybody could see?"""
-        return self._is_steady(broker, since, until) and not any(
+        return self._is_steady(broker, since, until) and self._nobody_else_spoke(broker, granted, since, until)
+
+    def _nobody_else_spoke(self, broker: str, granted: list[Told], since: float, until: float) -> bool:
+        return not any(
             one.broker != broker and one.ended >= since and one.began <= until
             for one in granted
             if self._is_of_a_reign(one)
@@ -186,11 +229,19 @@ class History:
                 if (
                     one.value < last.value
                     and last.broker == one.broker
-                    and self._led(one.broker, last.began, one.ended)
-                    and self._is_same_reign(one.broker, granted, last.began, one.ended)
+                    and self._has_kept_offsets(one.broker, last.began, one.ended)
+                    and self._nobody_else_spoke(one.broker, granted, last.began, one.ended)
                 ):
                     found.append(f"{one}, after {last}")
         return found
+
+    def commits_beyond(self, offset: int) -> list[Told]:
+        """Acknowledged commits of more, by brokers that were at most ended and started in order since."""
+        return [one for one in self.told
+                if one.kind is Kind.COMMIT and one.ok and one.value > offset and self._outlived(one)]  # fmt: skip
+
+    def _outlived(self, commit: Told) -> bool:
+        return all(change.keeps_offsets for change in self._changes(commit.broker, commit.began, float("inf")))
 
     def _tables_wrong(self, there: set[str]) -> list[str]:
         """The words about one name are one client's, one after the other."""
@@ -203,7 +254,6 @@ class History:
             if one.ok and (key in there) is not (one.kind is Kind.MAKE):
                 found.append(f"{one} was acknowledged, and {key} is {'' if key in there else 'not '}there")
         return found
-
 
     def _out_of_turn(self, answers: list[Told]) -> list[str]:
         """Answers that stand between two of another broker that led all the time."""
@@ -246,4 +296,16 @@ def _acks_forgotten(granted: list[Told], told: list[Told]) -> list[str]:
     for one in told:
         if one.kind is Kind.GIVEN and one.key in acked and one.began > acked[one.key].ended:
             found.append(f"{one}, and it was acknowledged: {acked[one.key]}")
+    return found
+
+
+def _given_twice(granted: list[Told]) -> list[str]:
+    """Also to the same client: it has it."""
+    found = []
+    last: dict[str, Told] = {}
+    for one in sorted((one for one in granted if one.kind is Kind.GIVEN), key=lambda one: one.ended):
+        before = last.get(one.key)
+        if before is not None and one.ended < before.began + before.value / 1000:
+            found.append(f"{one}, and it is another's: {before}")
+        last[one.key] = one
     return found

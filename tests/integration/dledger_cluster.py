@@ -7,7 +7,7 @@ The members reach each other through fault proxies, one in front of each, or ove
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,6 +77,7 @@ class Member(StoredProcess):
         link: the proxy there; None in a network of namespaces.
         disk: its store's; None where it has none of its own.
         terms_led: the terms that it said it led, in all its runs.
+        more: settings of its broker, beside those that all have.
     """
 
     def __init__(self, member: str, folder: Path, host: str, port: int, member_port: int) -> None:
@@ -87,6 +88,7 @@ class Member(StoredProcess):
         self.link: FaultProxy | None = None
         self.disk: MountedDisk | None = None
         self.terms_led: set[int] = set()
+        self.more: Mapping[str, str] = {}
         self.store = folder / member / "store"
         self._conf = folder / member / "broker.conf"
         self.arguments = ["broker", "--verbose", "-c", str(self._conf)]
@@ -106,6 +108,7 @@ class Member(StoredProcess):
             "storePathRootDir": str(self.store), "mappedFileSizeCommitLog": str(LOG_FILE_SIZE),
             "mappedFileSizeConsumeQueue": "20000", "maxHashSlotNum": "1000", "maxIndexNum": "4000",
             "enableDLegerCommitLog": "true", "dLegerGroup": GROUP, "dLegerPeers": peers, "dLegerSelfId": self.name,
+            **self.more,
         }  # fmt: skip
         self._conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 

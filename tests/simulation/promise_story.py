@@ -6,35 +6,28 @@ must have been kept.
 """
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Final
 
-from maxq.client.client_config import ClientSeams, ProducerConfig, SimpleConsumerConfig
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendStatus
-from maxq.client.simple_consumer import SimpleConsumer
+from maxq.client.client_config import ClientSeams
 from maxq.config.netty_client_config import NettyClientConfig
-from maxq.errors import MaxQError
-from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message
 from maxq.remoting.client import RemotingClient
 from maxq.replication.raft.outputs import Role
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
-from tests.promise_clients import PromiseClients
-from tests.promise_history import History, Kind
+from tests.promise_clients import PromiseClients, PromiseTraffic
+from tests.promise_history import History
 from tests.simulation.dledger_faults import Faults
 from tests.simulation.dledger_servers import BROKERS, Server, small_wheel
 from tests.simulation.sim_server import CLIENT, NAMESRV, NAMESRV_ADDRESS
 
 TOPIC: Final = "Promised"
 INVISIBLE_MS: Final = 20_000
-SAFE_S: Final = 5.0  # an ack that took no longer came in time, whatever clocks say
+SAFE_MS: Final = 5_000
 _REST_S: Final = 200.0
 
 
@@ -63,7 +56,6 @@ class PromiseStory:
         self.seed = seed
         self.marks: Counter[str] = Counter()
         self.history: list[str] = []
-        self._ends = False
 
     def run(self) -> None:
         """Tell it. AssertionError and whatever the code under test raises are failures."""
@@ -80,26 +72,15 @@ class PromiseStory:
         machine = SimMachine(world.loop, CLIENT, rng.fork("client"))
         machine.boot()
         await asyncio.sleep(4)
-        asking, sending, popping = await machine.call(lambda: self._clients(machine, promises, servers, rng))
+        asking, traffic = await machine.call(lambda: self._clients(machine, promises, servers, rng))
         faults = Faults(world, list(servers), rng, self.marks, self.history, may_jump=False)
         for _ in range(rng.between(3, 8)):
             await faults.one()
             await asyncio.sleep(rng.choice((0.05, 1.0, 8.0)) * rng.uniform(0.5, 1.5))
         await faults.rest()
         await asyncio.sleep(30)
-        self._ends = True
         await machine.call(asking.stop)
-        await sending
-        sent = {one.key for one in promises.told if one.kind is Kind.SEND and one.ok}
-        given: set[str] = set()
-        end = world.loop.time() + _REST_S
-        while not sent <= given and world.loop.time() < end:
-            await asyncio.sleep(1)
-            given = {one.key for one in promises.told if one.kind is Kind.GIVEN}
-        for one in popping:
-            assert not one.done(), f"a consumer ended: {one.exception()!r}"
-            one.cancel()
-        await asyncio.gather(*popping, return_exceptions=True)
+        given = await machine.call(lambda: traffic.stop(_REST_S))
         tables = await machine.call(asking.tables)
         self.marks.update(promises.count())
         broken = promises.broken(tables=tables, messages=given)
@@ -123,65 +104,17 @@ class PromiseStory:
 
     async def _clients(
         self, machine: SimMachine, promises: History, servers: list[Member], rng: SimRng
-    ) -> "tuple[PromiseClients, asyncio.Task[None], list[asyncio.Task[None]]]":
+    ) -> tuple[PromiseClients, PromiseTraffic]:
         client = RemotingClient(NettyClientConfig(), clock=machine.clock, rng=rng.fork("remoting"))
         brokers = {server.name: f"{server.machine.address}:10911" for server in servers[1:]}
         asking = PromiseClients(client, promises, brokers, rng.fork("asking"), broker_name="broker-a", pause_s=1.0)
-        asking.start()
-        sending = asyncio.ensure_future(self._send(machine, promises, rng.fork("producer")))
-        popping = [
-            asyncio.ensure_future(self._pop(machine, promises, rng.fork(name), name, at))
-            for at, name in enumerate(("pop-1", "pop-2"))
-        ]
-        return asking, sending, popping
-
-    def _seams(self, machine: SimMachine, rng: SimRng, process_id: int) -> ClientSeams:
-        return ClientSeams(machine.clock, rng, machine.disk, CLIENT, process_id, PurePath("/home"))
-
-    async def _send(self, machine: SimMachine, promises: History, rng: SimRng) -> None:
-        """No message is sent twice: what comes again was given again."""
-        config = ProducerConfig(namesrv_addr=NAMESRV_ADDRESS, producer_group="P", retry_times_when_send_failed=0)
-        async with Producer(config, self._seams(machine, rng, 1)) as producer:
-            number = 0
-            while not self._ends:
-                number += 1
-                one = promises.ask(Kind.SEND, f"m{number}", "producer", "group")
-                try:
-                    result = await producer.send(Message(TOPIC, one.key.encode()))
-                except MaxQError:
-                    await asyncio.sleep(0.2)
-                else:
-                    promises.answered(one, result.send_status is SendStatus.SEND_OK)
-                await asyncio.sleep(rng.uniform(0, 0.6))
-
-    async def _pop(self, machine: SimMachine, promises: History, rng: SimRng, name: str, at: int) -> None:
-        config = SimpleConsumerConfig(
-            namesrv_addr=NAMESRV_ADDRESS, consumer_group="Poppers", instance_name=name,
-            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        traffic = PromiseTraffic(
+            lambda number: ClientSeams(
+                machine.clock, rng.fork(f"client {number}"), machine.disk, CLIENT, 1 + number, PurePath("/home")
+            ),
+            promises, rng.fork("traffic"), name_server=NAMESRV_ADDRESS, topic=TOPIC, group="Poppers",
+            invisible_ms=INVISIBLE_MS, safe_ms=SAFE_MS,
         )  # fmt: skip
-        consumer = SimpleConsumer(config, self._seams(machine, rng, 2 + at))
-        await consumer.subscribe(TOPIC)
-        async with consumer:
-            while True:
-                with contextlib.suppress(MaxQError):
-                    await self._take(promises, consumer, rng, name)
-                await asyncio.sleep(rng.uniform(0, 0.6))
-
-    async def _take(self, promises: History, consumer: SimpleConsumer, rng: SimRng, name: str) -> None:
-        began = promises.now()
-        messages = await consumer.receive(rng.between(1, 8), INVISIBLE_MS, wait_ms=1_000)
-        for message in messages:
-            one = promises.ask(Kind.GIVEN, message.body.decode(), name, "group")
-            one.began = began
-            promises.answered(one, True)
-        kept = [message for message in messages if rng.chance(0.9)]
-        if kept and rng.chance(0.5):
-            asked = [promises.ask(Kind.ACK, message.body.decode(), name, "group") for message in kept]
-            await consumer.ack_all(kept)
-            for one in asked:
-                promises.answered(one, promises.now() - began < SAFE_S)
-            return
-        for message in kept:
-            one = promises.ask(Kind.ACK, message.body.decode(), name, "group")
-            await consumer.ack(message)
-            promises.answered(one, promises.now() - began < SAFE_S)
+        asking.start()
+        traffic.start()
+        return asking, traffic

@@ -3,7 +3,7 @@ judges them, which finds each lie that it is told."""
 
 import pytest
 
-from tests.promise_history import LOCK_S, History, Kind
+from tests.promise_history import LOCK_S, Change, History, Kind
 from tests.simulation.campaign import regressions, tell
 
 #: Short ones, with kills, pauses, partitions and hand-overs among them; `make sim` tells many.
@@ -15,7 +15,7 @@ SEEDS = (4, 11)
 def test_every_promise_is_kept(seed: int) -> None:
     outcome = tell(seed, "promise-cluster")
     assert not outcome.failure, outcome.failure
-    assert all(outcome.marks[kind.value] for kind in Kind)
+    assert {kind.value for kind in Kind} <= set(outcome.marks)
 
 
 class Past:
@@ -47,7 +47,7 @@ def test_a_broker_that_answers_between_two_answers_of_the_leader_is_found() -> N
     past.tell(Kind.OFFSET, "a", value=1)
     past.tell(Kind.LOCK, "b")
     assert "was answered between" in past.history.broken()[0]
-    past.history.changes["a"].append((past.time - 1.5, False))  # it did know, and answered as a slave
+    past.history.changes["a"].append(Change(past.time - 1.5))  # it did know, and answered as a slave
     assert past.history.broken() == []
 
 
@@ -78,6 +78,31 @@ def test_an_offset_that_goes_back_or_that_nobody_committed_is_found() -> None:
     assert "after commit" in past.history.broken()[0]
     past.tell(Kind.OFFSET, "a", value=7)
     assert any("nobody" in one for one in past.history.broken())
+
+
+def test_what_was_committed_outlives_a_clean_restart_and_the_end_of_who_took_it() -> None:
+    past = Past(knows_roles=True)
+    past.leads("a")
+    past.tell(Kind.COMMIT, "a", value=2)
+    past.history.changed("a", keeps_offsets=True)
+    past.leads("a")
+    past.history.changes["a"][-1] = Change(past.time, leads=True, keeps_offsets=True)
+    past.tell(Kind.OFFSET, "a", value=0)
+    assert "after commit" in past.history.broken()[0]
+    past.tell(Kind.COMMIT, "b", value=5)
+    assert len(past.history.broken(offset=4)) == 2
+    past.history.changed("b")
+    assert len(past.history.broken(offset=4)) == 1
+    assert len(past.history.broken(offset=1)) == 2
+
+
+def test_a_message_that_is_given_to_two_is_found() -> None:
+    past = Past()
+    past.tell(Kind.GIVEN, "a", "m1", value=2_000)
+    past.tell(Kind.GIVEN, "a", "m1", client="d", value=2_000)
+    assert "it is another's" in past.history.broken()[0]
+    past.history.told[0].value = 1_000
+    assert past.history.broken() == []
 
 
 def test_tables_acks_and_messages_that_are_not_as_they_were_said_to_be_are_found() -> None:

@@ -37,7 +37,8 @@ class Promise(Enum):
     NOTHING: what this process knows or did for itself. Nobody takes it for the word of the group.
     ROLE: the group's word, in memory: who takes himself for its master must be it. A slave says what its copy has.
     TABLE: ROLE, and the table that was changed is on the disk; where sends wait for copies, the slaves that live have
-        topics and groups on theirs, too. A slave that stands in for nobody refuses.
+        topics and groups on theirs, too. A slave refuses, also one that stands in for its master: what it changed would
+        be gone when that comes back.
     LOG: a record in the log, as safe as the settings say (Acknowledgement); the role is asked before it is made.
     """
 
@@ -235,8 +236,8 @@ class Authority:
         if why is not None:
             remark = f"[{Cause.NOT_SURE}]this broker promises nothing now: {why}; ask again"
             return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
-        if promise is Promise.TABLE and self._own.broker_id != MASTER_ID and not self._speaks():
-            remark = "this broker is a SLAVE: its tables are copies of its master's; change them there"
+        if promise is Promise.TABLE and self._own.broker_id != MASTER_ID:
+            remark = "this broker is a SLAVE: its tables are copies of its master's; change them there, when it is back"
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, remark)
         return None
 

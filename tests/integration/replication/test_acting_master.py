@@ -16,6 +16,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
 from maxq.protocol.body.route import BrokerData, TopicRouteData
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.protocol.message_queue import MessageQueue
@@ -382,6 +383,24 @@ async def test_a_slave_that_handed_back_promises_nothing_until_its_master_is_the
         assert (await one.invoke(RemotingCommand(taken))).code == ResponseCode.SUCCESS
     master = await _come_back(group)
     assert master.controller.offsets.query_offset(GROUP, TOPIC, 0) == 9
+
+
+@pytest.mark.parametrize(
+    ("code", "ext", "body"),
+    [
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, SubscriptionGroupConfig("New").encode()),
+        (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": GROUP}, b""),
+        (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+         {"topic": TOPIC, "group": GROUP, "timestamp": "1", "isForce": "true"}, b""),
+    ],
+)  # fmt: skip
+async def test_an_acting_master_changes_no_table_for_the_change_would_go_when_the_master_comes(
+    make_group: Make, code: int, ext: dict[str, str], body: bytes
+) -> None:
+    group = await make_group()
+    one = await _take_over(group)
+    reply = await one.invoke(RemotingCommand(code, ext, body))
+    assert reply.code == ResponseCode.SLAVE_NOT_AVAILABLE and "back" in (reply.remark or "")
 
 
 async def test_a_master_that_is_asked_to_hand_back_goes_on(make_group: Make) -> None:
