@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC
+from maxq.client.admin.topics import topic_fields
 from maxq.client.local_transaction_state import LocalTransactionState
 from maxq.client.producer import Producer
 from maxq.client.transaction_producer import TransactionProducer
@@ -16,6 +17,7 @@ from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.message import Message, encode_batch
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
@@ -263,5 +265,20 @@ def test_a_topic_and_a_group_outlive_the_leader_that_has_just_acknowledged_them(
         new = group.leader.broker
         assert new.topics.contains_topic("Newer") and new.topics.contains_topic("Newest")
         assert new.groups.contains_subscription_group("Readers")
+
+    run(scene)
+
+
+def test_topics_are_acknowledged_one_after_the_other_where_copying_the_tables_takes_long() -> None:
+    async def scene(group: Group) -> None:
+        group.world.network.default_link = LinkSettings(delay_ms=(100, 100))
+        took = []
+        for number in range(4):
+            ext = topic_fields(TopicConfig(f"Made{number}", 1, 1))
+            began_ms = group.leader.machine.clock.monotonic_ms()
+            answer = await group.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+            took.append(group.leader.machine.clock.monotonic_ms() - began_ms)
+            assert answer.code == ResponseCode.SUCCESS, (answer.remark, took)
+        assert max(took) < 2000, took  # the request, its answer, and three questions of each member, 200 ms each
 
     run(scene)

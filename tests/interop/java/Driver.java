@@ -108,7 +108,7 @@ public class Driver {
         producer.setNamesrvAddr(request.getString("namesrv"));
         producer.setInstanceName(request.getString("name"));
         producer.setVipChannelEnabled(request.getBooleanValue("vip"));
-        producer.setSendMsgTimeout(request.getIntValue("timeoutMs", 10000));
+        producer.setSendMsgTimeout(request.getIntValue("timeoutMs", 30000));
         producer.setRetryTimesWhenSendFailed(request.getIntValue("retries", 2));
         producer.setUseTLS(request.getBooleanValue("tls"));
         trace(producer, request);

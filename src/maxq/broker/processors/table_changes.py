@@ -1,8 +1,10 @@
 """TableChangesProcessor: MAXQ_AWAIT_TABLE_CHANGE (30090), a slave's question whether the tables of topics and groups
 still are what it has.
 
-Request: ext topicVersion and groupVersion, the versions (JSON) of the slave's copies, and waitMs. Answer: ext changed;
-true as soon as one of the versions is another one, false after waitMs, at most `MOST_MS`.
+Request: ext topicVersion and groupVersion, the versions (JSON) of the slave's copies, waitMs, and restMs (or 0).
+Answer: ext changed; true as soon as one of the versions is another one, false after waitMs, at most `MOST_MS`; and
+rested, true. A slave that took large tables just now asks to be left alone for restMs: it is, unless somebody waits for
+what changed (`copied`). Earlier versions do not answer rested, and at once.
 
 A question that waits is no slow answer: the latencies of requests do not count it. RocketMQ's slaves ask in intervals,
 and its masters answer this code with REQUEST_CODE_NOT_SUPPORTED.
@@ -47,7 +49,8 @@ class TableChangesProcessor(RequestProcessor):
     def __init__(self, *, topics: TopicConfigManager, groups: SubscriptionGroupManager) -> None:
         self._topics = topics
         self._groups = groups
-        self._changed = asyncio.Event()  # replaced by each change, for whoever waits was woken
+        self._changed = asyncio.Event()  # replaced by each change and each who waits for one, for all were woken
+        self._waiting = 0  # for copies
         self._asked: dict[Connection, _Versions] = {}  # what the slaves have that ask here
         self._heard = asyncio.Event()  # replaced by each question
         topics.when_changed = groups.when_changed = self._wake
@@ -61,18 +64,29 @@ class TableChangesProcessor(RequestProcessor):
         topics = DataVersion.decode(fields.required_str("topicVersion"))
         groups = DataVersion.decode(fields.required_str("groupVersion"))
         wait_ms = min(max(fields.required_int("waitMs"), 0), MOST_MS)
-        self._asked[connection] = _Versions(topics, groups)
+        rest_ms = min(max(fields.opt_int("restMs") or 0, 0), wait_ms)
+        self._asked[connection] = asked = _Versions(topics, groups)
         self._heard.set()
         self._heard = asyncio.Event()
-        try:
-            async with asyncio.timeout(wait_ms / 1000):
-                while self._topics.data_version == topics and self._groups.data_version == groups:
+        changed = await self._has_changed(asked, wait_ms / 1000, rest_ms / 1000)
+        connection.send(request.reply(ext={"changed": str(changed).lower(), "rested": "true"}))
+
+    async def _has_changed(self, since: _Versions, wait_s: float, rest_s: float) -> bool:
+        time = asyncio.get_running_loop().time
+        end, rest_end = time() + wait_s, time() + rest_s
+        while True:
+            is_changed = self._versions() != since
+            if is_changed and (self._waiting or time() >= rest_end):
+                return True
+            wake = rest_end if is_changed else end
+            if time() >= wake:
+                return False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(wake):
                     await self._changed.wait()
-        except TimeoutError:
-            changed = "false"
-        else:
-            changed = "true"
-        connection.send(request.reply(ext={"changed": changed}))
+
+    def _versions(self) -> _Versions:
+        return _Versions(self._topics.data_version.copy(), self._groups.data_version.copy())
 
     async def copied(self, wanted_slaves: Callable[[int], int], most_ms: int) -> bool:
         """Have so many slaves the tables of now? False: they have not within `most_ms`.
@@ -80,12 +94,18 @@ class TableChangesProcessor(RequestProcessor):
         Args:
             wanted_slaves: how many must have them, of so many that ask here; asked again whenever one asks.
         """
-        wanted = _Versions(self._topics.data_version, self._groups.data_version)
-        with contextlib.suppress(TimeoutError):
+        wanted = self._versions()
+        self._waiting += 1
+        self._wake()
+        try:
             async with asyncio.timeout(most_ms / 1000):
                 while not self._have(wanted, wanted_slaves):
                     await self._heard.wait()
-        return self._have(wanted, wanted_slaves)
+        except TimeoutError:
+            return self._have(wanted, wanted_slaves)
+        finally:
+            self._waiting -= 1
+        return True
 
     def _have(self, wanted: _Versions, wanted_slaves: Callable[[int], int]) -> bool:
         self._asked = {one: asked for one, asked in self._asked.items() if not one.is_closed}

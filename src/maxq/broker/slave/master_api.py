@@ -8,6 +8,7 @@ Source:
     getAllSubscriptionGroupConfig, getAllMessageRequestMode, getTimerMetrics, getTimerCheckPoint); ha.md §7.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
@@ -93,18 +94,25 @@ class MasterApi:
         """All subscription groups and what they must not read (201); None if their version is `known`."""
         return await self._table(address, _GROUPS, known)
 
-    async def await_change(self, address: str, topics: DataVersion, groups: DataVersion) -> bool:
+    async def await_change(self, address: str, topics: DataVersion, groups: DataVersion, rest_s: float) -> bool:
         """Return when the master's topics or groups are of another version than these, or after `_AWAIT_MS` (30090):
-        are they? RocketMQ's masters do not know the question: BrokerError."""
+        are they? RocketMQ's masters do not know the question: BrokerError.
+
+        Args:
+            rest_s: so many seconds it does not return, unless somebody waits until slaves have what changed.
+        """
         ext = {
             "topicVersion": topics.encode().decode(), "groupVersion": groups.encode().decode(),
-            "waitMs": str(_AWAIT_MS),
+            "waitMs": str(_AWAIT_MS), "restMs": str(int(rest_s * 1000)),
         }  # fmt: skip
         request = RemotingCommand(RequestCode.MAXQ_AWAIT_TABLE_CHANGE, ext)
         answer = await self._client.invoke(address, request, _AWAIT_MS + _TIMEOUT_MS)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address=address)
-        return HeaderFields(answer.ext).required_bool("changed")
+        fields = HeaderFields(answer.ext)
+        if not fields.opt_bool("rested"):
+            await asyncio.sleep(rest_s)
+        return fields.required_bool("changed")
 
     async def consumer_offsets(self, address: str) -> dict[str, Any]:
         """All consumer offsets, as `consumerOffset.json` has them (43)."""

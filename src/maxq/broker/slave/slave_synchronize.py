@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 PERIOD: Final = 3.0
 #: At most this share of the time goes into rounds: tables of gigabytes are not copied without a break.
 _SHARE: Final = 0.05
-#: Seconds between two changes that are taken one by one, at least.
+#: Seconds between two changes that are taken one by one, at least, while nobody waits until slaves have them.
 _PAUSE: Final = 0.05
 #: Seconds after which a master that did not say what changes is asked again.
 _RETRY: Final = 3.0
@@ -187,15 +187,21 @@ class SlaveSynchronize:
         if not address or address == self._own_address():
             return
         tables = self._tables
+        rest = 0.0
         while True:
             pause = _RETRY
             try:
                 await tables.topics.persisted()  # who asks has on its disk what it names
                 await tables.groups.persisted()
-                if await self._api.await_change(address, tables.topics.data_version, tables.groups.data_version):
-                    pause = await self._take_tables(address)
-                else:
-                    pause = 0.0
+                topics, groups = tables.topics.data_version, tables.groups.data_version
+                has_changed, rest = await self._api.await_change(address, topics, groups, rest), 0.0
+                if not has_changed:
+                    continue
+                began_ms = self._clock.monotonic_ms()
+                if await self._take_tables(address):
+                    took = (self._clock.monotonic_ms() - began_ms) / 1000
+                    rest = min(max(_PAUSE, took / _SHARE), PERIOD)
+                    continue
             except BrokerError as error:
                 if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     return  # Java's
@@ -203,15 +209,12 @@ class SlaveSynchronize:
                 log.debug("master %s does not say what changes: %s", address, error)  # a round finds out why
             await asyncio.sleep(pause)
 
-    async def _take_tables(self, address: str) -> float:
-        """Topics and groups. Returns how many seconds to leave the master alone."""
-        began_ms = self._clock.monotonic_ms()
+    async def _take_tables(self, address: str) -> bool:
+        """Topics and groups: are both taken?"""
         if not self._may_take(address):
-            return _RETRY
+            return False
         is_done = await self._try("topics", address, self._sync_topics)
-        is_done &= await self._try("subscription groups", address, self._sync_groups)
-        took = (self._clock.monotonic_ms() - began_ms) / 1000
-        return min(max(_PAUSE, took / _SHARE), PERIOD) if is_done else _RETRY
+        return await self._try("subscription groups", address, self._sync_groups) and is_done
 
     # --- one round ----------------------------------------------------------------------------------------------------
 

@@ -182,10 +182,9 @@ class DLedgerServer:
         return self.node.leader_id
 
     @property
-    def live_peers(self) -> int:
-        """How many others follow this leader, and were heard lately."""
-        status = self.node.status()
-        return sum(status.get(f"live.{peer}") == "true" for peer in self._links)
+    def live_peers(self) -> dict[str, bool]:
+        """Who follows this leader and was heard lately, and of each whether it is a MaxQ member."""
+        return self.node.live_peers()
 
     def promise_refusal(self) -> DLedgerResponseCode | None:
         """Why this member may not speak as the group's leader now; None: it may."""

@@ -13,12 +13,13 @@ from tests.unit.broker.broker_world import BrokerWorld, FakeConnection
 CODE = RequestCode.MAXQ_AWAIT_TABLE_CHANGE
 
 
-def question(world: BrokerWorld, wait_ms: int = 30_000) -> RemotingCommand:
+def question(world: BrokerWorld, wait_ms: int = 30_000, **more: str) -> RemotingCommand:
     """Of a slave that has the tables as they are now."""
     ext = {
         "topicVersion": world.topics.data_version.encode().decode(),
         "groupVersion": world.groups.data_version.encode().decode(),
         "waitMs": str(wait_ms),
+        **more,
     }
     return RemotingCommand(CODE, ext, opaque=77)
 
@@ -103,3 +104,39 @@ async def test_a_change_is_copied_when_the_slaves_that_are_wanted_have_it() -> N
     slaves[0].close()
     assert await world.table_changes.copied(lambda asking: asking, 1)
     assert not await world.table_changes.copied(lambda asking: 1, 1)
+
+
+async def test_a_later_change_is_not_waited_for() -> None:
+    world = BrokerWorld()
+    world.add_topic("T")
+    copied = asyncio.create_task(world.table_changes.copied(lambda asking: 1, 10_000))
+    await asyncio.sleep(0)
+    has_it = question(world)
+    world.add_topic("Later")
+    await world.send(has_it, FakeConnection())
+    assert await copied
+
+
+async def test_a_slave_that_rests_is_left_alone_until_somebody_waits_for_copies() -> None:
+    world, slave = BrokerWorld(), FakeConnection()
+    asking = asyncio.create_task(world.send(question(world, restMs="30000"), slave))
+    await asyncio.sleep(0)
+    makes_a_topic(world)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not slave.sent
+    copied = asyncio.create_task(world.table_changes.copied(lambda asking: 1, 10_000))
+    await asking
+    assert changed(slave) == "true" and slave.sent[0].ext["rested"] == "true"
+    again = asyncio.create_task(world.send(question(world), slave))
+    assert await copied
+    again.cancel()
+
+
+async def test_a_slave_that_has_rested_hears_of_what_changed_meanwhile() -> None:
+    world, slave = BrokerWorld(), FakeConnection()
+    asking = asyncio.create_task(world.send(question(world, restMs="1"), slave))
+    await asyncio.sleep(0)
+    makes_a_topic(world)
+    await asking
+    assert changed(slave) == "true"
