@@ -108,8 +108,8 @@ class TransactionNode:
         )  # fmt: skip
         self.checks = TransactionalMessageCheckService(
             self.service, settings=self.settings, clock=clock, store=self.store,
-            producers=cast(ProducerManager, _Producers(self)), broker=broker, is_slave=lambda: False, escape=_nowhere,
-            on_failure=_failed,
+            producers=cast(ProducerManager, _Producers(self)), guard=None, broker=broker, is_slave=lambda: False,
+            escape=_nowhere, on_failure=_failed,
         )  # fmt: skip
         self.checks.start()
         await self.checks.ready()
@@ -141,7 +141,7 @@ class TransactionNode:
     def end(self, opened: Opened, *, plainly: bool, waits: bool) -> None:
         """As its producer does by itself; over the compiled path, if that takes it."""
         if plainly and opened.commits and self.service.commit_plainly(
-            opened.queue_offset, opened.physical_offset, GROUP.encode()
+            opened.queue_offset, opened.physical_offset, GROUP.encode(), None
         ):  # fmt: skip
             self.store.appended()
             return

@@ -88,12 +88,13 @@ class AccessControl:
 
     def _judge(self) -> Judge | None:
         auth, plain = self._settings.auth, self.plain
+        cluster_name = auth.cluster_name or self._settings.cluster
         if self._settings.acl_enable and plain is not None:
-            return PlainJudge(lambda: plain.acl, strict=auth.strict_admin_authorization)
+            return PlainJudge(lambda: plain.acl, cluster_name=cluster_name, strict=auth.strict_admin_authorization)
         if not auth.authentication_enabled:
             return None
         rules = PolicyRules(
-            cluster_name=auth.cluster_name or self._settings.cluster,
+            cluster_name=cluster_name,
             authorization=auth.authorization_enabled,
             authentication_whitelist=_codes(auth.authentication_whitelist),
             authorization_whitelist=_codes(auth.authorization_whitelist),

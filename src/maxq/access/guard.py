@@ -9,12 +9,14 @@ from typing import Final, cast
 from maxq.access.audit import Audit
 from maxq.auth.judge import Judge, Refused, Session
 from maxq.auth.policy import Need
-from maxq.codes import ResponseCode
+from maxq.auth.signature import ACCESS_KEY
+from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
 
 _SESSION: Final = "access session"
+_HEART_BEAT: Final = "access heart-beat"
 
 
 class Guard:
@@ -30,6 +32,9 @@ class Guard:
         refused = self._judge.judge(command, session)
         if refused is not None:
             return self._refuse(connection, command, refused, session)
+        if command.code == RequestCode.HEART_BEAT:
+            key = command.ext.get(ACCESS_KEY, "")
+            connection.attributes[_HEART_BEAT] = RemotingCommand(command.code, {ACCESS_KEY: key})
         self.audit.note_passed(connection, command)
         return None
 
@@ -38,6 +43,17 @@ class Guard:
         session = self.session(connection)
         refused = self._judge.judge_also(command, session, need)
         return None if refused is None else self._refuse(connection, command, refused, session)
+
+    def client_may(self, connection: Connection, need: Need) -> bool:
+        """May the client behind `connection` see what this server is about to show it? Judged by who signed its last
+        heart-beat."""
+        beat = cast(RemotingCommand | None, connection.attributes.get(_HEART_BEAT))
+        return beat is not None and self._judge.judge_also(beat, self.session(connection), need) is None
+
+    def client(self, connection: Connection) -> str:
+        """The access key that the last heart-beat of `connection` was signed with; empty: none."""
+        beat = cast(RemotingCommand | None, connection.attributes.get(_HEART_BEAT))
+        return "" if beat is None else beat.ext[ACCESS_KEY]
 
     def _refuse(
         self, connection: Connection, command: RemotingCommand, refused: Refused, session: Session

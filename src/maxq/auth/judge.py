@@ -63,10 +63,11 @@ class Session:
         source_ip: where it comes from.
         sends: access key, zero byte, topic → the key such sends are signed with; None: they need no signature.
         repeated: request code, access key and the fields of REPEATED, a zero byte after each → likewise.
+        read: access key, zero byte, topic: who may read messages of the topic, also where the log is asked for them.
         verified: access keys whose signature was right once (stateful strategy).
     """
 
-    __slots__ = ("repeated", "rules", "sends", "source_ip", "verified")
+    __slots__ = ("read", "repeated", "rules", "sends", "source_ip", "verified")
 
     def __init__(self, source_ip: str, rules: object) -> None:
         """`rules` is replaced by another object when the rules change."""
@@ -74,6 +75,7 @@ class Session:
         self.rules = rules
         self.sends: dict[bytes, SigningKey | None] = {}
         self.repeated: dict[bytes, SigningKey | None] = {}
+        self.read: set[bytes] = set()
         self.verified: set[str] = set()
 
     def learn(self, command: RemotingCommand, key: SigningKey | None) -> None:
@@ -86,6 +88,16 @@ class Session:
         elif code in REPEATED:
             fields = [ext.get(name, "").encode("utf-8", "replace") for name in REPEATED[code]]
             _remember(self.repeated, _name(code, access_key.encode("utf-8", "replace"), fields), key)
+
+    def learn_read(self, access_key: str, topic: str) -> None:
+        """Whoever signs with this key may read messages of `topic`."""
+        if len(self.read) >= _MOST_REMEMBERED:
+            self.read.clear()
+        self.read.add(f"{access_key}\0{topic}".encode("utf-8", "replace"))
+
+    def may_read(self, signed: "Signed", topic: bytes) -> bool:
+        """Was that learnt of whoever signed, and of `topic`?"""
+        return b"%b\0%b" % (signed.access_key, topic) in self.read
 
     def admits(self, code: int, signed: Signed, *fields: bytes) -> bool:
         """Was such a request let through before, and is this one, which has no body, signed by the same user?

@@ -11,11 +11,11 @@ Source:
     changes-5.5.md §11.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from maxq.auth.policy import Action, Need
-from maxq.auth.resource import Resource, cluster, group, is_retry_topic, topic
+from maxq.auth.resource import cluster, group, is_retry_topic, topic
 from maxq.codes import RequestCode as Code
 from maxq.errors import RemoteProtocolError
 from maxq.protocol import json_dialect
@@ -124,7 +124,7 @@ _OPEN: Final[frozenset[int]] = frozenset(
         Code.GET_BROKER_CLUSTER_INFO, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
         Code.GET_TOPICS_BY_CLUSTER, Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
         Code.GET_UNIT_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
-        Code.GET_NAMESRV_CONFIG, Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2, Code.QUERY_ASSIGNMENT,
+        Code.GET_NAMESRV_CONFIG, Code.QUERY_ASSIGNMENT,
         Code.GET_ALL_MESSAGE_REQUEST_MODE, Code.GET_COLD_DATA_FLOW_CTR_INFO, Code.GET_BROKER_EPOCH_CACHE,
         Code.CONTROLLER_GET_SYNC_STATE_DATA, Code.MAXQ_AWAIT_TABLE_CHANGE,
     }
@@ -157,6 +157,9 @@ def needs_of(
     """
     if code in _SENDS:
         return [_send(ext.get("b" if code != Code.SEND_MESSAGE else "topic", ""))]
+    if code in _REPLIES:
+        name = ext.get("b" if code == Code.SEND_REPLY_MESSAGE_V2 else "topic", "")
+        return [_send(name)] if strict and name != cluster_name + _REPLY_TOPIC_SUFFIX else []
     if code == Code.PULL_MESSAGE or (strict and code == Code.LITE_PULL_MESSAGE):
         return _topic_and_group(ext, _SUB)
     if code == Code.QUERY_CONSUMER_OFFSET:
@@ -191,6 +194,9 @@ def need_of_message(topic_name: str, *actions: Action) -> Need:
 
 
 _SENDS: Final = (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
+_REPLIES: Final = (Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2)
+#: Behind the cluster's name: where replies are stored, which are pushed to the client that asked.
+_REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 _NAMES_CLUSTER: Final = frozenset(
     {
         Code.REGISTER_BROKER, Code.UNREGISTER_BROKER, Code.DELETE_TOPIC_IN_NAMESRV, Code.QUERY_DATA_VERSION,
@@ -210,41 +216,40 @@ def _route(name: str) -> Need:
 
 
 def _topic_and_group(ext: Mapping[str, str], actions: tuple[Action, ...]) -> list[Need]:
-    """A retry topic is what its group may read anyway."""
-    name = ext.get("topic", "")
-    needs = [] if is_retry_topic(name) else [Need(topic(name), actions)]
-    return [*needs, Need(group(ext.get("consumerGroup", "")), actions)]
+    """The group that asks, and the topic; a retry topic is what its own group may read."""
+    return _needs([ext.get("topic", "")], [ext.get("consumerGroup", "")], actions)
+
+
+def _needs(topics: Iterable[str], groups: Iterable[str], actions: tuple[Action, ...]) -> list[Need]:
+    """One need a resource, topics first."""
+    resources = [group(name) if is_retry_topic(name) else topic(name) for name in topics]
+    return [Need(resource, actions) for resource in dict.fromkeys([*resources, *map(group, groups)])]
 
 
 def _by_fields(fields: _Fields, ext: Mapping[str, str]) -> list[Need]:
     """Of the fields that the request carries."""
-    resources: list[Resource] = [group(ext[name]) for name in fields.groups if ext.get(name)]
     names = [ext[name] for name in fields.topics if ext.get(name)]
+    groups = [ext[name] for name in fields.groups if ext.get(name)]
     for field, separator in fields.topic_lists:
         names += [name for name in ext.get(field, "").split(separator) if name]
     for field, separator in fields.group_lists:
-        resources += [group(name) for name in ext.get(field, "").split(separator) if name]
-    resources += [group(name) if is_retry_topic(name) else topic(name) for name in names]
-    return [Need(resource, fields.actions) for resource in resources]
+        groups += [name for name in ext.get(field, "").split(separator) if name]
+    return _needs(names, groups, fields.actions)
 
 
 def _heartbeat(body: bytes) -> list[Need]:
-    needs = []
-    for consumer in HeartbeatData.decode(body).consumer_data_set:
-        needs.append(Need(group(consumer.group_name), _SUB))
-        for subscription in consumer.subscription_data_set:
-            if not is_retry_topic(subscription.topic):
-                needs.append(Need(topic(subscription.topic), _SUB))
-    return needs
+    """Producer groups are judged when one of their members is to be asked about a message."""
+    consumers = HeartbeatData.decode(body).consumer_data_set
+    return _needs(
+        [subscription.topic for consumer in consumers for subscription in consumer.subscription_data_set],
+        [consumer.group_name for consumer in consumers],
+        _SUB,
+    )
 
 
 def _lock(body: bytes) -> list[Need]:
     request = LockBatchRequestBody.decode(body)
-    topics = dict.fromkeys(queue.topic for queue in request.mq_set)
-    return [
-        Need(group(request.consumer_group), _SUB),
-        *(Need(topic(name), _SUB) for name in topics if not is_retry_topic(name)),
-    ]
+    return _needs([queue.topic for queue in request.mq_set], [request.consumer_group], _SUB)
 
 
 def _batch_ack(body: bytes) -> list[Need]:
@@ -253,9 +258,4 @@ def _batch_ack(body: bytes) -> list[Need]:
     acks = value.get("acks") if isinstance(value, dict) else None
     if not isinstance(acks, list) or not all(isinstance(ack, dict) for ack in acks):
         raise RemoteProtocolError("a batch of acks has a list of objects named acks")
-    groups = dict.fromkeys(str(ack.get("c", "")) for ack in acks)
-    topics = dict.fromkeys(str(ack.get("t", "")) for ack in acks)
-    return [
-        *(Need(group(name), _SUB) for name in groups),
-        *(Need(group(name) if is_retry_topic(name) else topic(name), _SUB) for name in topics),
-    ]
+    return _needs([str(ack.get("t", "")) for ack in acks], [str(ack.get("c", "")) for ack in acks], _SUB)

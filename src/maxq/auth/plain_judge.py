@@ -24,11 +24,13 @@ class PlainJudge:
 
     Args:
         acl: the rules as they are now; another object after each change.
+        cluster_name: of the server.
         strict: see plain_needs.py.
     """
 
-    def __init__(self, acl: Callable[[], PlainAcl], *, strict: bool) -> None:
+    def __init__(self, acl: Callable[[], PlainAcl], *, cluster_name: str = "", strict: bool) -> None:
         self._acl = acl
+        self._cluster_name = cluster_name
         self._strict = strict
         self._keys: dict[str, tuple[str, SigningKey]] = {}
 
@@ -58,7 +60,9 @@ class PlainJudge:
         if not _is_signed(command, key):
             return Refused(Cause.WRONG_SIGNATURE, access_key, f"Check signature failed for accessKey={access_key}")
         try:
-            needs = plain_needs_of(command.code, command.ext, command.body_bytes, strict=self._strict)
+            needs = plain_needs_of(
+                command.code, command.ext, command.body_bytes, cluster_name=self._cluster_name, strict=self._strict
+            )
         except RemoteProtocolError as error:
             return Refused(Cause.UNREADABLE, access_key, str(error))
         why = needs.refusal(account, command.code)

@@ -76,8 +76,10 @@ class PlainNeeds(NamedTuple):
 _TRACE: Final = PlainNeed(False, TRACE_TOPIC, Permission.PUB)
 
 
-def plain_needs_of(code: int, ext: Mapping[str, str], body: bytes, *, strict: bool = True) -> PlainNeeds:
-    """What it takes.
+def plain_needs_of(
+    code: int, ext: Mapping[str, str], body: bytes, *, cluster_name: str = "", strict: bool = True
+) -> PlainNeeds:
+    """What it takes. For the arguments see `needs_of`.
 
     Raises:
         RemoteProtocolError: the body cannot be read.
@@ -86,7 +88,7 @@ def plain_needs_of(code: int, ext: Mapping[str, str], body: bytes, *, strict: bo
         return PlainNeeds(True)
     if code in _OPEN or (code not in _CHECKED_BY_JAVA and not strict):
         return PlainNeeds(False)
-    needs = needs_of(code, ext, body, strict=strict)
+    needs = needs_of(code, ext, body, cluster_name=cluster_name, strict=strict)
     if code not in _CHECKED_BY_JAVA and any(_is_for_administrators(need) for need in needs):
         return PlainNeeds(True)
     return PlainNeeds(False, tuple(plain for need in needs if (plain := plain_need(need)) is not None))

@@ -1,11 +1,20 @@
-"""Access control of a broker: which settings it reads, whose requests it signs, which requests it answers."""
+"""Access control of a broker: which settings it reads, whose requests it signs, which requests it answers, and how it
+judges by what lies in the log."""
 
 from pathlib import PurePath
 
 from maxq.access.access_control import AccessControl, AccessSettings
+from maxq.access.guard import Guard
+from maxq.auth.needs import need_of_message
+from maxq.auth.policy import Action
 from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.topic.topic_validator import is_system_topic
 from maxq.config.settings import BrokerSettings
+from maxq.protocol import message_const as const
+from maxq.protocol.message import MessageExt
+from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
+from maxq.remoting.connection import Connection
 from maxq.remoting.rpc_hooks import HookedRemotingClient
 from maxq.remoting.server import RemotingServer
 from maxq.remoting.tls import ClientTls
@@ -41,6 +50,26 @@ def broker_client(
     if hooks:
         return HookedRemotingClient(settings.client, hooks, clock=clock, rng=rng, tls=tls)
     return RemotingClient(settings.client, clock=clock, rng=rng, tls=tls)
+
+
+def refusal_of_record(
+    guard: Guard | None, connection: Connection, request: RemotingCommand, record: MessageExt, *actions: Action
+) -> RemotingCommand | None:
+    """The answer that refuses `request`, which turned out to be about this record of the log; None: it may.
+
+    Judged is the topic that the message was sent to, also while it waits in another; the retry topic of a group is that
+    group's.
+    """
+    if guard is None:
+        return None
+    return guard.also(connection, request, need_of_message(sent_to(record), *actions))
+
+
+def sent_to(record: MessageExt) -> str:
+    """The topic that a message was sent to, also while it waits in one of the broker's own."""
+    if is_system_topic(record.topic):
+        return record.properties.get(const.PROPERTY_REAL_TOPIC, record.topic)
+    return record.topic
 
 
 def register_access(server: RemotingServer, access: AccessControl, own: BrokerAddress) -> None:

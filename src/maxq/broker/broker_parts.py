@@ -62,7 +62,7 @@ class BrokerParts(BrokerBase):
             sends=sends,
             pulls=pulls,
             ends=self.transactions.ends,
-            backs=SendBackPath(backs, self.access.guard),
+            backs=SendBackPath(backs),
             acks=self.popping.acks,
         )
         self.server.arrivals.path = batches.take
@@ -307,6 +307,7 @@ class BrokerParts(BrokerBase):
             hooks=self.put_hooks,
             rng=self._rng,
             on_delayed=self.delayed.service.wake,
+            guard=self.access.guard,
         )
 
     def _build_operations(self, sends: SendPath, pulls: PullPath) -> None:
@@ -387,6 +388,7 @@ class BrokerParts(BrokerBase):
             request_modes=self.request_modes,
             carried_files=self.carried_files,
             stats=self.stats,
+            guard=self.access.guard,
             acknowledgement=self.acknowledgement,
             runtime_info=RuntimeInfo(
                 settings=self._settings,

@@ -9,7 +9,6 @@ to the SendBackProcessor, which decides; this module only takes what that one wo
 from functools import partial
 from typing import Final, NamedTuple
 
-from maxq.access.guard import Guard
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send_back import SendBackParts, unsafe_remark
 from maxq.broker.schedule_message.delay_levels import queue_id_of
@@ -41,12 +40,10 @@ class _Group(NamedTuple):
 class SendBackPath:
     """One per broker; called for every arrival of bytes on any of its connections."""
 
-    def __init__(self, parts: SendBackParts, guard: Guard | None) -> None:
-        """`guard` knows who may give back; None: everybody."""
+    def __init__(self, parts: SendBackParts) -> None:
         self._parts = parts
-        self._guard = guard
         self._scanner = SendBackScanner()
-        if guard is not None:
+        if parts.guard is not None:
             self._scanner.expect_signatures()
         self._copy = RecordCopy()
 
@@ -63,7 +60,7 @@ class SendBackPath:
         while position != done and len(opaques) < _MOST and self._may_give_back(connection):
             if group is None or group.name != scanner.group:
                 group = self._group(scanner.group)
-            origin = b"" if group is None else self._take(group)
+            origin = b"" if group is None else self._take(connection, group)
             if group is None or not origin:
                 break
             key = (group.config.group_name, origin)
@@ -90,8 +87,8 @@ class SendBackPath:
 
     def _may_give_back(self, connection: Connection) -> bool:
         """Has the guard let such a request through on this connection, and is this one signed by the same user?"""
-        scanner = self._scanner
-        return self._guard is None or self._guard.session(connection).admits(
+        scanner, guard = self._scanner, self._parts.guard
+        return guard is None or guard.session(connection).admits(
             RequestCode.CONSUMER_SEND_MSG_BACK, scanner, scanner.group
         )
 
@@ -105,12 +102,14 @@ class SendBackPath:
             return None
         return _Group(name, config, topic.encode())
 
-    def _take(self, group: _Group) -> bytes:
+    def _take(self, connection: Connection, group: _Group) -> bytes:
         """Store the copy of what the scanned frame gives back; the topic that was first sent to, empty if the
-        processor must see it."""
+        processor must see it: because of what it is, or because the guard has not let this client read the topic."""
         parts, scanner, copy, config = self._parts, self._scanner, self._copy, group.config
         record = parts.store.select_one_message(scanner.offset)
         if record is None or not copy.read(record):
+            return b""
+        if parts.guard is not None and not parts.guard.session(connection).may_read(scanner, copy.topic):
             return b""
         times = copy.reconsume_times
         asked = scanner.most_times if scanner.most_times >= 0 else None

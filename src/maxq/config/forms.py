@@ -4,6 +4,10 @@ from maxq.config.setting import Form
 
 NAME = Form(r"[A-Za-z0-9_.%|@-]{0,127}", "at most 127 letters, digits and _ . % | @ -")
 ADDRESS = Form(r"[A-Za-z0-9_.:%\[\]-]{0,255}", "a host name or an IP address")
+NETWORKS = Form(
+    r"|\s*[0-9A-Fa-f.:]+(/[0-9]{1,3})?\s*(,\s*[0-9A-Fa-f.:]+(/[0-9]{1,3})?\s*)*",
+    "IP addresses and networks (10.0.0.0/8) separated by ,",
+)
 HOST_PORT = Form(r"|[A-Za-z0-9_.:%\[\]-]+:[0-9]{1,5}", "host:port")
 ADDRESSES = Form(
     r"|\s*[A-Za-z0-9_.:%\[\]-]+:[0-9]{1,5}\s*(;\s*([A-Za-z0-9_.:%\[\]-]+:[0-9]{1,5})?\s*)*",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from maxq.config.forms import ADDRESS
+from maxq.config.forms import ADDRESS, NETWORKS
 from maxq.config.setting import SettingsTable, parity, setting
 
 
@@ -75,6 +75,13 @@ class NettyServerConfig(SettingsTable):
         "Unsent bytes at which a client that does not read its answers is closed.",
         unit="bytes",
         low=65_536,
+    )
+
+    proxy_protocol_trusted: str = setting(
+        "",
+        "Load balancers whose PROXY lines are believed: IP addresses and networks (`10.0.0.0/8`), separated by `,`. "
+        "Such a line from anybody else ends the connection: it would choose the address that white lists see.",
+        form=NETWORKS,
     )
 
     highest_descriptor: int = setting(

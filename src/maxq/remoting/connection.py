@@ -536,7 +536,7 @@ class Connection(asyncio.BufferedProtocol):
                 if header is None:
                     self.partial = bytes(memoryview(buffer)[:end])
                     return
-                self._take_proxy_header(header)
+                self._believe(header)
                 position = header.size
                 if position == end:
                     return  # TLS or a frame follows
@@ -559,7 +559,18 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.work(buffer, position, end)
 
-    def _take_proxy_header(self, header: ProxyHeader) -> None:
+    def _believe(self, header: ProxyHeader) -> None:
+        """Take whom a load balancer says it speaks for.
+
+        Raises:
+            RemoteProtocolError: the peer is none of ours.
+        """
+        address = self.remote_address.rpartition(":")[0].strip("[]")
+        if not self._endpoint.trusts_balancer(address):
+            raise RemoteProtocolError(
+                f"a PROXY line from {address}, which proxyProtocolTrusted does not list; list it there if it is a load "
+                "balancer of yours"
+            )
         self.attributes.update(header.attributes())
         if header.source is not None:
             self.remote_address = address_text(header.source)

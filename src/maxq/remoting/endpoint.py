@@ -134,6 +134,9 @@ class RemotingEndpoint:
     def plain_allowed(self) -> bool:
         return True
 
+    def trusts_balancer(self, address: str) -> bool:
+        return False
+
     def connected(self, connection: Connection) -> None:
         self.connections.add(connection)
         connection.opened_ms = self._clock.monotonic_ms()

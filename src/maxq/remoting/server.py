@@ -22,6 +22,7 @@ from typing import Final
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.remoting.connection import BatchPath, Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, Gate, RemotingEndpoint
+from maxq.remoting.proxy_protocol import trusted_balancers
 from maxq.remoting.tls import ServerTls
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.refusals import Cause, explain
@@ -37,7 +38,11 @@ class RemotingServer(RemotingEndpoint):
     """See the module. `port` is the first port it listens on."""
 
     def __init__(self, config: NettyServerConfig, *, clock: Clock, tls: ServerTls | None = None) -> None:
-        """`tls` None: connections that begin with TLS are closed."""
+        """`tls` None: connections that begin with TLS are closed.
+
+        Raises:
+            ConfigError: proxyProtocolTrusted lists no addresses.
+        """
         high = config.write_buffer_high_water_mark or _HIGH_MARK
         super().__init__(
             clock,
@@ -49,6 +54,7 @@ class RemotingServer(RemotingEndpoint):
         )
         self._config = config
         self._tls = tls
+        self._is_trusted = trusted_balancers(config.proxy_protocol_trusted)
         self._listening: list[asyncio.AbstractServer] = []
         self._is_full = False  # the last connection was one too many; said once
         self.port = 0
@@ -106,6 +112,9 @@ class RemotingServer(RemotingEndpoint):
 
     def plain_allowed(self) -> bool:
         return self._tls is None or self._tls.plain_allowed
+
+    def trusts_balancer(self, address: str) -> bool:
+        return self._is_trusted(address)
 
     def looked(self) -> None:
         if self._tls is not None:

@@ -42,7 +42,11 @@ def words(code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, st
         (Code.UNREGISTER_CLIENT, {"consumerGroup": "G"}, ["Group:G Sub"]),
         (Code.UNREGISTER_CLIENT, {"producerGroup": "P"}, []),
         (Code.POP_MESSAGE, TG, ["Group:G Sub", "Topic:T Sub"]),
-        (Code.POP_MESSAGE, RETRY, ["Group:G Sub", "Group:G Sub"]),
+        (Code.POP_MESSAGE, RETRY, ["Group:G Sub"]),
+        (Code.PULL_MESSAGE, {"topic": "%RETRY%H", "consumerGroup": "G"}, ["Group:G Sub", "Group:H Sub"]),
+        (Code.SEND_REPLY_MESSAGE, {"topic": "T"}, ["Topic:T Pub"]),
+        (Code.SEND_REPLY_MESSAGE_V2, {"b": "%RETRY%G"}, ["Group:G Sub"]),
+        (Code.SEND_REPLY_MESSAGE_V2, {"b": "C_REPLY_TOPIC"}, []),
         (
             Code.GET_CONSUME_STATS,
             {**TG, "topicList": "U;V"},
@@ -76,7 +80,7 @@ def test_what_bodies_name() -> None:
     lock = LockBatchRequestBody("G", mq_set=[MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)])
     assert words(Code.LOCK_BATCH_MQ, {}, lock.encode()) == ["Group:G Sub", "Topic:T Sub"]
     acks = b'{"acks":[{"c":"G","t":"T"},{"c":"G","t":"%RETRY%G"}]}'
-    assert words(Code.BATCH_ACK_MESSAGE, {}, acks) == ["Group:G Sub", "Group:G Sub", "Topic:T Sub"]
+    assert words(Code.BATCH_ACK_MESSAGE, {}, acks) == ["Group:G Sub", "Topic:T Sub"]
     for code in (Code.HEART_BEAT, Code.LOCK_BATCH_MQ, Code.BATCH_ACK_MESSAGE):
         with pytest.raises(RemoteProtocolError):
             words(code, {}, b"[1")
@@ -98,7 +102,7 @@ def test_pulls_and_acks_that_rocketmq_does_not_judge_are_judged_when_strict() ->
 
 
 OPEN = {
-    21, 26, 28, 43, 45, 46, 60, 61, 106, 201, 206, 224, 304, 305, 311, 312, 313, 319, 324, 325, 400, 402, 1006, 1007,
+    21, 26, 28, 43, 45, 46, 60, 61, 106, 201, 206, 224, 304, 305, 311, 312, 313, 319, 400, 402, 1006, 1007,
     2003, 30090,
 }  # fmt: skip
 #: Fields that are not there name nothing; their processors refuse such requests.

@@ -224,6 +224,7 @@ class BrokerWorld:
             carried_files=CarriedFiles(self.disk, CONFIG_DIR),
             stats=self.stats,
             acknowledgement=Acknowledgement(cast(MessageStore, self.store)),
+            guard=None,
             runtime_info=lambda: self.runtime,
             ha_runtime_info=lambda: self.ha_status,
             topic_route=self._topic_route,

@@ -1,15 +1,16 @@
 """The PROXY protocol: parser, and connections that begin with it."""
 
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxq.errors import RemoteProtocolError
+from maxq.errors import ConfigError, RemoteProtocolError
 from maxq.protocol.remoting_command import RemotingCommand
-from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
-from maxq.remoting.server import Connection
+from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header, trusted_balancers
+from maxq.remoting.server import Connection, RemotingServer
 from tests.unit.remoting.peers import ECHO, connected, serving
 
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
@@ -88,7 +89,9 @@ async def test_a_connection_behind_a_balancer_shows_the_real_client(header: byte
     def who(connection: Connection, command: RemotingCommand) -> RemotingCommand:
         return command.reply(0, connection.remote_address, {"born": connection.remote_host.hex()})
 
-    async with serving(lambda server: server.register(9, who)) as server, connected(server.port) as peer:
+    balancers = "10.0.0.0/8, 127.0.0.1"
+    prepare: Callable[[RemotingServer], None] = lambda server: server.register(9, who)  # noqa: E731
+    async with serving(prepare, proxy_protocol_trusted=balancers) as server, connected(server.port) as peer:
         if split:
             for i in range(len(header)):
                 peer.send(header[i : i + 1])
@@ -99,3 +102,21 @@ async def test_a_connection_behind_a_balancer_shows_the_real_client(header: byte
         assert (answer.remark, answer.ext["born"]) == ("192.0.2.1:56324", "c00002010000dc04")
         (connection,) = server.connections
         assert connection.attributes["proxy_protocol_server_port"] == "10911"
+
+
+@pytest.mark.parametrize("trusted", ["", "10.0.0.0/8,::1", "127.0.0.2"])
+@pytest.mark.parametrize("header", [b"PROXY TCP4 192.0.2.1 10.0.0.1 56324 10911\r\n", b"PROXY UNKNOWN\r\n", v2(TCP4)])
+async def test_nobody_but_a_listed_balancer_says_who_is_behind_it(
+    trusted: str, header: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(proxy_protocol_trusted=trusted) as server, connected(server.port) as peer:
+        peer.send(header + RemotingCommand(ECHO).encode())
+        assert await peer.reader.read() == b""
+    assert "a PROXY line from 127.0.0.1, which proxyProtocolTrusted does not list" in caplog.text
+
+
+def test_what_is_no_list_of_balancers() -> None:
+    for wrong in ("10.0.0.0/33", "10.0.0", "localhost", "1.2.3.4;5.6.7.8"):
+        with pytest.raises(ConfigError, match="proxyProtocolTrusted="):
+            trusted_balancers(wrong)
+    assert trusted_balancers("10.0.0.0/8")("::ffff:10.1.2.3") and not trusted_balancers("")("127.0.0.1")

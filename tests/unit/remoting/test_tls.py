@@ -76,7 +76,7 @@ async def test_our_client_sends_large_and_many_frames_over_tls() -> None:
 
 
 async def test_a_proxy_header_may_stand_before_tls() -> None:
-    async with serving(tls=server_tls(tls_server_mode="enforcing")) as server:
+    async with serving(tls=server_tls(tls_server_mode="enforcing"), proxy_protocol_trusted="127.0.0.1") as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"PROXY TCP4 192.0.2.1 10.0.0.1 56324 10911\r\n")
         await writer.start_tls(trusting_all())

@@ -18,6 +18,7 @@ class ClientChannelInfo:
     version: int  # MQVersion ordinal
     last_update_ms: int  # monotonic: decides expiry
     last_update_timestamp: int  # wall clock: what tools show
+    user: str = ""  # the access key that its heart-beat was signed with, if there is access control
 
     def __str__(self) -> str:
         return f"{self.client_id} at {self.connection.remote_address}"

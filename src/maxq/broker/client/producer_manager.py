@@ -5,6 +5,7 @@ Source:
 """
 
 import logging
+from collections.abc import Callable
 
 from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.config.settings import BrokerSettings
@@ -17,14 +18,14 @@ _BUSY_BYTES = 64 << 10  # not taken by the peer yet (Netty's high water mark)
 
 
 class ProducerManager:
-    """Members by group, groups by connection, connections by client id. In memory only."""
+    """Members by group, groups and client ids by connection, clients by id. In memory only."""
 
     def __init__(self, *, settings: BrokerSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._groups: dict[str, dict[Connection, ClientChannelInfo]] = {}
-        self._groups_of: dict[Connection, set[str]] = {}
-        self._connections: dict[str, Connection] = {}
+        self._client_ids: dict[Connection, dict[str, str]] = {}  # by group
+        self._clients: dict[str, ClientChannelInfo] = {}
         self._turn = 0
 
     @property
@@ -34,12 +35,15 @@ class ProducerManager:
 
     def find_channel(self, client_id: str) -> Connection | None:
         """Where the producer with this client id is connected (replies are pushed there)."""
-        return self._connections.get(client_id)
+        channel = self._clients.get(client_id)
+        return None if channel is None else channel.connection
 
-    def get_available_channel(self, group: str) -> Connection | None:
-        """The connection of a member of the group, of each in turn; one that does not take what it is sent only if
-        there is no other. None: the group has no member online."""
-        members = [connection for connection in self._groups.get(group, ()) if not connection.is_closed]
+    def get_available_channel(
+        self, group: str, may: Callable[[Connection], bool] = lambda member: True
+    ) -> Connection | None:
+        """The connection of a member of the group that `may` accepts, of each in turn; one that does not take what it
+        is sent only if there is no other. None: there is none online."""
+        members = [member for member in self._groups.get(group, ()) if not member.is_closed and may(member)]
         if not members:
             return None
         self._turn += 1
@@ -48,7 +52,7 @@ class ProducerManager:
         return next((member for member in in_turn if member.unsent_bytes < _BUSY_BYTES), in_turn[0])
 
     def register_producer(self, group: str, channel: ClientChannelInfo) -> None:
-        """One producer group of one heartbeat."""
+        """One producer group of one heartbeat. The client id stays another user's while its connection lives."""
         members = self._groups.get(group, {})
         known = members.get(channel.connection)
         if known is not None:
@@ -60,8 +64,10 @@ class ProducerManager:
             return  # without transactions nobody asks a producer anything
         log.info("new producer connected, group: %s %s", group, channel)
         self._groups.setdefault(group, members)[channel.connection] = channel
-        self._groups_of.setdefault(channel.connection, set()).add(group)
-        self._connections[channel.client_id] = channel.connection
+        self._client_ids.setdefault(channel.connection, {})[group] = channel.client_id
+        owner = self._clients.get(channel.client_id)
+        if owner is None or owner.connection.is_closed or owner.user == channel.user:  # replies are that user's
+            self._clients[channel.client_id] = channel
 
     def unregister_producer(self, group: str, connection: Connection) -> None:
         """A client says that it leaves the group."""
@@ -69,10 +75,12 @@ class ProducerManager:
 
     def do_channel_close_event(self, connection: Connection) -> bool:
         """The connection closed, failed or fell silent; True when a producer was behind it."""
-        groups = list(self._groups_of.get(connection, ()))
-        for group in groups:
-            self._remove(group, connection)
-        return bool(groups)
+        client_ids = self._client_ids.pop(connection, {})
+        for group in client_ids:
+            self._leave(group, connection)
+        for client_id in set(client_ids.values()):
+            self._forget(client_id, connection)
+        return bool(client_ids)
 
     def scan_not_active_channel(self) -> None:
         """Drop and close what has been silent for longer than channelExpiredTimeout."""
@@ -84,16 +92,23 @@ class ProducerManager:
                 channel.connection.close()
 
     def _remove(self, group: str, connection: Connection) -> None:
-        members = self._groups.get(group, {})
-        channel = members.pop(connection, None)
-        if channel is None:
+        client_ids = self._client_ids.get(connection, {})
+        client_id = client_ids.pop(group, None)
+        if client_id is None:
             return
-        log.info("unregister a producer from group %s: %s", group, channel)
+        self._leave(group, connection)
+        if client_id not in client_ids.values():
+            self._forget(client_id, connection)
+        if not client_ids:
+            del self._client_ids[connection]
+
+    def _leave(self, group: str, connection: Connection) -> None:
+        members = self._groups[group]
+        log.info("unregister a producer from group %s: %s", group, members.pop(connection))
         if not members:
             del self._groups[group]
-        groups = self._groups_of[connection]
-        groups.discard(group)
-        if not groups:
-            del self._groups_of[connection]
-            if self._connections.get(channel.client_id) is connection:
-                del self._connections[channel.client_id]
+
+    def _forget(self, client_id: str, connection: Connection) -> None:
+        known = self._clients.get(client_id)
+        if known is not None and known.connection is connection:
+            del self._clients[client_id]

@@ -8,6 +8,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from maxq.access.guard import Guard
+from maxq.auth.policy import Action
+from maxq.broker.access import refusal_of_record
 from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
@@ -31,6 +34,7 @@ from maxq.protocol.body.route import GroupList
 from maxq.protocol.body.subscription import QuerySubscriptionResponseBody
 from maxq.protocol.body.topic_config import TopicList
 from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.message import decode_record
 from maxq.protocol.message_id import decode_message_id
 from maxq.protocol.remoting_command import RemotingCommand, language_name
 from maxq.remoting.connection import Connection, Processor
@@ -55,7 +59,9 @@ class AdminClientProcessor(RequestProcessor):
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager,
         producers: ProducerManager,
+        guard: Guard | None,
     ) -> None:
+        """`guard` knows who may have which message shown; None: everybody."""
         self._settings = settings
         self._broker_address = broker_address
         self._store = store
@@ -64,6 +70,7 @@ class AdminClientProcessor(RequestProcessor):
         self._offsets = offsets
         self._consumers = consumers
         self._producers = producers
+        self._guard = guard
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -147,8 +154,15 @@ class AdminClientProcessor(RequestProcessor):
         return await self._call_consumer(request, dict(request.ext), request.body_bytes)
 
     async def consume_message_directly(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """309. The broker adds the message: the one of `msgId`, an offset id; without it what came with the request."""
+        """309. The broker adds the message: the one of `msgId`, an offset id; without it what came with the request.
+        Judged by the message's topic, too: the client may be the one of whoever asks."""
         fields = HeaderFields(request.ext)
+        record = self._record_of(fields.opt_str("msgId"))
+        if record is not None and self._guard is not None:
+            message = decode_record(record)
+            refused = refusal_of_record(self._guard, connection, request, message, Action.SUB, Action.GET)
+            if refused is not None:
+                return refused
         ext = dict(request.ext)
         ext["brokerName"] = self._settings.broker.broker_name
         topic = self._topics.select_topic_config(fields.opt_str("topic") or "")
@@ -157,18 +171,18 @@ class AdminClientProcessor(RequestProcessor):
         group = self._groups.find_subscription_group_config(fields.required_str("consumerGroup"))
         if group is not None:
             ext["groupSysFlag"] = str(group.group_sys_flag)
-        return await self._call_consumer(request, ext, self._message_of(request, fields.opt_str("msgId")))
+        return await self._call_consumer(request, ext, request.body_bytes if record is None else bytes(record))
 
-    def _message_of(self, request: RemotingCommand, message_id: str | None) -> bytes:
+    def _record_of(self, message_id: str | None) -> memoryview | None:
         if not message_id:
-            return request.body_bytes
+            return None
         _, physical_offset = decode_message_id(message_id)
         message = self._store.select_one_message(physical_offset)
         if message is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {physical_offset}, of id {message_id}"
             )
-        return bytes(message)
+        return message
 
     async def _call_consumer(self, request: RemotingCommand, ext: dict[str, str], body: bytes) -> RemotingCommand:
         fields = HeaderFields(ext)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from maxq.access.guard import Guard
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
@@ -60,6 +61,7 @@ class AdminParts:
     carried_files: CarriedFiles
     stats: BrokerStatsManager
     acknowledgement: Acknowledgement
+    guard: Guard | None  # of access control; None: everything passes
     runtime_info: Callable[[], dict[str, str]]
     ha_runtime_info: Callable[[], HARuntimeInfo]  # how replication stands
     topic_route: TopicRouteSource
@@ -80,6 +82,7 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             consumers=consumers,
             producers=producers,
             filters=parts.filters,
+            guard=parts.guard,
         ),
         ConsumerManageProcessor(
             settings=settings,
@@ -136,6 +139,7 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             offsets=offsets,
             consumers=consumers,
             producers=producers,
+            guard=parts.guard,
         ),
         AdminConfigProcessor(
             settings=settings,

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+from maxq.access.guard import Guard
 from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
@@ -46,7 +47,9 @@ class ClientManageProcessor(RequestProcessor):
         consumers: ConsumerManager,
         producers: ProducerManager,
         filters: ConsumerFilterManager,
+        guard: Guard | None,
     ) -> None:
+        """`guard` knows who signed; None: nobody asks."""
         self._settings = settings
         self._clock = clock
         self._topics = topics
@@ -54,6 +57,7 @@ class ClientManageProcessor(RequestProcessor):
         self._consumers = consumers
         self._producers = producers
         self._filters = filters
+        self._guard = guard
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -75,6 +79,7 @@ class ClientManageProcessor(RequestProcessor):
             request.version,
             self._clock.monotonic_ms(),
             self._clock.wall_ms(),
+            "" if self._guard is None else self._guard.client(connection),
         )
         is_changed = heartbeat.heartbeat_fingerprint == 0
         for data in heartbeat.consumer_data_set:

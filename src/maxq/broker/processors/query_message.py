@@ -5,14 +5,14 @@ Source:
 """
 
 from maxq.access.guard import Guard
-from maxq.auth.needs import need_of_message
 from maxq.auth.policy import Action
+from maxq.broker.access import refusal_of_record, sent_to
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol import message_const as const
 from maxq.protocol.header.offset import QueryMessageRequestHeader, ViewMessageRequestHeader
-from maxq.protocol.message import decode_record
+from maxq.protocol.message import MessageExt, decode_record
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.store.message_store import MessageStore
@@ -21,6 +21,10 @@ _UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 _BY_KEY = "K"
 _BY_UNIQUE_KEY = "U"
 _INDEX_TYPES = (_BY_KEY, _BY_UNIQUE_KEY, "T")
+#: Properties that hold what an index type means.
+_UNIQUE = (const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,)
+_EITHER = (const.PROPERTY_KEYS, *_UNIQUE)
+_TAG = (const.PROPERTY_TAGS,)
 
 
 class QueryMessageProcessor:
@@ -39,7 +43,9 @@ class QueryMessageProcessor:
     def query(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Messages of a topic that carry a key and were stored in a period.
 
-        Keys of different text can have the same hash: the caller compares topic and key again.
+        The index knows hashes only, and texts of the same hash are easily found: topic and key of each record are
+        compared (Java leaves that to the client). What waits in one of the broker's own topics is judged by the topic
+        that it was sent to.
         """
         header = QueryMessageRequestHeader.decode(request.ext)
         index_type = header.index_type or _BY_KEY
@@ -57,7 +63,12 @@ class QueryMessageProcessor:
             "indexLastUpdateTimestamp": str(result.index_last_update_timestamp),
             "indexLastUpdatePhyoffset": str(result.index_last_update_physical_offset),
         }
-        result.buffers = [record for record in result.buffers if not self._is_hidden(record)]
+        wanted = _UNIQUE if index_type == _BY_UNIQUE_KEY else _EITHER if index_type == _BY_KEY else _TAG
+        result.buffers = [
+            record
+            for record in result.buffers
+            if self._may_show(connection, request, decode_record(record), header, wanted)
+        ]
         if not result.buffers:
             remark = "can not find message, maybe time range not correct"
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark, ext)
@@ -70,27 +81,34 @@ class QueryMessageProcessor:
         """
         header = ViewMessageRequestHeader.decode(request.ext)
         record = self._store.select_one_message(header.offset)
-        if record is None or self._is_hidden(record):
+        message = None if record is None else decode_record(record)
+        if record is None or message is None or self._is_hidden(message):
             return request.reply(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
             )
-        if self._guard is not None:
-            need = need_of_message(_topic_of(record), Action.SUB, Action.GET)
-            refused = self._guard.also(connection, request, need)
-            if refused is not None:
-                return refused
-        return request.reply(body=record)
+        refused = refusal_of_record(self._guard, connection, request, message, Action.SUB, Action.GET)
+        return request.reply(body=record) if refused is None else refused
 
-    def _is_hidden(self, record: memoryview) -> bool:
+    def _may_show(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        message: MessageExt,
+        header: QueryMessageRequestHeader,
+        key_in: tuple[str, ...],
+    ) -> bool:
+        """Is it one that was asked for, and one that this client may see?"""
+        if message.topic != header.topic or self._is_hidden(message):
+            return False
+        if not any(header.key in message.properties.get(name, "").split(" ") for name in key_in):
+            return False
+        if sent_to(message) == message.topic:
+            return True
+        return refusal_of_record(self._guard, connection, request, message, Action.SUB, Action.GET) is None
+
+    def _is_hidden(self, message: MessageExt) -> bool:
         """Is the message expired by its topic's own rules, or purged?"""
         hidden = self._store.cleaner.hidden
         if not hidden.is_used:
             return False
-        message = decode_record(record)
         return hidden.is_hidden(message.topic, message.queue_id, message.queue_offset)
-
-
-def _topic_of(record: memoryview) -> str:
-    """The topic a message was sent to, also while it waits in another."""
-    message = decode_record(record)
-    return message.properties.get(const.PROPERTY_REAL_TOPIC, message.topic)

@@ -15,6 +15,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
+from maxq.access.guard import Guard
+from maxq.auth.policy import Action
+from maxq.auth.signature import ACCESS_KEY
+from maxq.broker.access import refusal_of_record, sent_to
 from maxq.broker.acknowledgement import STAYS, Acknowledgement
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.processors.refusal import Refusal
@@ -55,6 +59,7 @@ class SendBackParts:
 
     Attributes:
         on_delayed: (level): a message of this level is about to be stored (by the batch path; else a hook says it).
+        guard: knows who may give back which message; None: everybody.
     """
 
     settings: BrokerSettings
@@ -67,6 +72,7 @@ class SendBackParts:
     hooks: PutHooks
     rng: Rng
     on_delayed: Callable[[int], None]
+    guard: Guard | None
 
     def level_of(self, group: SubscriptionGroupConfig, reconsume_times: int) -> int:
         """The delay level of a message of which the consumer names none."""
@@ -104,7 +110,10 @@ class SendBackProcessor(RequestProcessor):
         if group.retry_queue_nums <= 0:  # a group that wants no second try
             return request.reply()
         version_before = self._parts.topics.data_version.counter
-        copy = self._copy(header, group, request.version)
+        failed = self._failed(connection, request, header)
+        if isinstance(failed, RemotingCommand):
+            return failed
+        copy = self._copy(failed, header, group, request.version)
         if isinstance(copy, Refusal):
             return copy.reply_to(request)
         result = self._parts.store.put_message(copy.message)
@@ -151,16 +160,32 @@ class SendBackProcessor(RequestProcessor):
 
     # ---- what is stored -----------------------------------------------------------------------------------------
 
+    def _failed(
+        self, connection: Connection, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader
+    ) -> MessageExt | RemotingCommand:
+        """The message at the place that the request names, if whoever asks may read it; else the refusal."""
+        failed = self._parts.store.look_message_by_offset(header.offset)
+        if failed is None:
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
+        guard = self._parts.guard
+        refused = refusal_of_record(guard, connection, request, failed, Action.SUB)
+        if refused is not None:
+            return refused
+        if guard is not None and sent_to(failed) == failed.topic:
+            guard.session(connection).learn_read(request.ext.get(ACCESS_KEY, ""), failed.topic)
+        return failed
+
     def _copy(
-        self, header: ConsumerSendMsgBackRequestHeader, group: SubscriptionGroupConfig, version: int
+        self,
+        failed: MessageExt,
+        header: ConsumerSendMsgBackRequestHeader,
+        group: SubscriptionGroupConfig,
+        version: int,
     ) -> _Copy | Refusal:
         parts = self._parts
         config = parts.retries.retry_topic(group, unit_mode=header.unit_mode)
         if not config.perm & PERM_WRITE:
             return _forbidden(config.topic_name, config.perm)
-        failed = parts.store.look_message_by_offset(header.offset)
-        if failed is None:
-            return Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         most = parts.retries.most_times(group, header.max_reconsume_times, version)
         is_dead = failed.reconsume_times >= most or header.delay_level < 0
         if is_dead:

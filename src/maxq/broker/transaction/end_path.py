@@ -65,5 +65,8 @@ class EndPath:
         if scanner.commit_or_rollback != MessageSysFlag.TRANSACTION_COMMIT:
             return False
         return self._transactions.commit_plainly(
-            scanner.tran_state_table_offset, scanner.commit_log_offset, scanner.producer_group
+            scanner.tran_state_table_offset,
+            scanner.commit_log_offset,
+            scanner.producer_group,
+            None if self._guard is None else scanner.topic,
         )

@@ -8,6 +8,9 @@ Source:
 import logging
 from collections.abc import Awaitable, Mapping
 
+from maxq.access.guard import Guard
+from maxq.auth.needs import need_of_message
+from maxq.auth.policy import Action
 from maxq.broker.acknowledgement import Acknowledgement, remark_of
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.support import RequestProcessor
@@ -41,12 +44,15 @@ class EndTransactionProcessor(RequestProcessor):
         settings: BrokerSettings,
         store: MessageStore,
         acknowledgement: Acknowledgement,
+        guard: Guard | None,
     ) -> None:
+        """`guard` knows who may end transactions of which topic; None: everybody."""
         self._transactions = transactions
         self._checks = checks
         self._settings = settings
         self._store = store
         self._acknowledgement = acknowledgement
+        self._guard = guard
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -67,6 +73,9 @@ class EndTransactionProcessor(RequestProcessor):
         if header.commit_or_rollback not in _ENDS:
             log.info("transaction %s is pending, says %s: %s", header.transaction_id, connection, request.remark)
             return None
+        refused = self._refusal_of(connection, request, header)
+        if refused is not None:
+            return refused
         if not self._checks.is_ready:
             return self._end_when_ready(connection, request, header)
         outcome = self._end(connection, request, header)
@@ -76,6 +85,17 @@ class EndTransactionProcessor(RequestProcessor):
             return None
         safe = self._acknowledgement.outcome(outcome.safe_at) if outcome.safe_at else None
         return request.reply() if safe is None else _answer_when(safe, request)
+
+    def _refusal_of(
+        self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader
+    ) -> RemotingCommand | None:
+        """A transaction is ended by who may send its message, whatever topic the request names, if any."""
+        if self._guard is None:
+            return None
+        topic = self._transactions.topic_of(header)
+        if isinstance(topic, Refusal):
+            return topic.reply_to(request)
+        return self._guard.also(connection, request, need_of_message(topic, Action.PUB))
 
     def _refusal(self) -> Refusal | None:
         if self._settings.store.broker_role == "SLAVE":

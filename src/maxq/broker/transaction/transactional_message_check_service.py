@@ -31,6 +31,9 @@ from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from typing import Final
 
+from maxq.access.guard import Guard
+from maxq.auth.needs import need_of_message
+from maxq.auth.policy import Action
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.processors.refusal import Refusal
@@ -73,6 +76,7 @@ class TransactionalMessageCheckService:
     """A SpecialService. Also has the ends of transactions written down, and is where ends wait until `begin` is done.
 
     Args:
+        guard: knows which producer may see which message; None: all.
         is_slave: may nothing be stored here?
         escape: gives a message to another broker group.
         on_failure: told when a task ends by an error.
@@ -89,6 +93,7 @@ class TransactionalMessageCheckService:
         clock: Clock,
         store: MessageStore,
         producers: ProducerManager,
+        guard: Guard | None,
         broker: BrokerAddress,
         is_slave: Callable[[], bool],
         escape: Escape,
@@ -99,6 +104,7 @@ class TransactionalMessageCheckService:
         self._clock = clock
         self._store = store
         self._producers = producers
+        self._guard = guard
         self._broker = broker
         self._is_slave = is_slave
         self._escape = escape
@@ -233,7 +239,7 @@ class TransactionalMessageCheckService:
             return self._leave(half, end), False
         if own < 0 and 0 <= age_ms <= broker.transaction_time_out:
             return _Next.STOP, False
-        connection = self._producers.get_available_channel(half.properties.get(const.PROPERTY_PRODUCER_GROUP, ""))
+        connection = self._producer_of(half)
         if connection is None:
             return self._leave(half, end), False
         if transactions.is_committed(half):
@@ -247,6 +253,14 @@ class TransactionalMessageCheckService:
             copy = half
         self._ask(connection, copy)
         return _Next.ON, True
+
+    def _producer_of(self, half: MessageExt) -> Connection | None:
+        """A member of its group that may send such a message: whoever is asked is shown it."""
+        group, guard = half.properties.get(const.PROPERTY_PRODUCER_GROUP, ""), self._guard
+        if guard is None:
+            return self._producers.get_available_channel(group)
+        need = need_of_message(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), Action.PUB)
+        return self._producers.get_available_channel(group, lambda member: guard.client_may(member, need))
 
     def _note_uncopied(self, half: MessageExt, refusal: Refusal) -> None:
         asked = self._asked_uncopied

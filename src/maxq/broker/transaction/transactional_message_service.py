@@ -178,6 +178,11 @@ class TransactionalMessageService:
 
     # --- the end ---
 
+    def topic_of(self, header: EndTransactionRequestHeader) -> str | Refusal:
+        """Where the message of a transaction was sent to."""
+        found = self._prepared_message(header)
+        return found if isinstance(found, Refusal) else found[0].properties.get(const.PROPERTY_REAL_TOPIC, "")
+
     def commit(self, header: EndTransactionRequestHeader) -> Ended | Refusal:
         """Deliver the message of a transaction."""
         found = self._prepared_message(header)
@@ -212,9 +217,13 @@ class TransactionalMessageService:
             self._parts.metrics.ended(topic, committed=True, born_ms=half.born_timestamp)
         return Ended(result.end_offset)
 
-    def commit_plainly(self, queue_offset: int, physical_offset: int, group: bytes) -> bool:
+    def commit_plainly(self, queue_offset: int, physical_offset: int, group: bytes, topic: bytes | None) -> bool:
         """`commit` for what EndPath takes: an open half message of this run and no copy, without a delay. Call
-        `store.appended` after one or several. False: nothing was done, this one must take `commit`."""
+        `store.appended` after one or several. False: nothing was done, this one must take `commit`.
+
+        Args:
+            topic: the one that whoever asks may send to; None: any.
+        """
         store = self._store
         if physical_offset < self._began_at or not self.ledger.is_open(queue_offset):
             return False
@@ -222,6 +231,8 @@ class TransactionalMessageService:
             return False  # its topic may have been deleted since
         record = store.select_one_message(physical_offset)
         if record is None or int.from_bytes(record[20:28], "big") != queue_offset:
+            return False
+        if topic is not None and not _is_sent_to(record, topic):
             return False
         if not store.plain_writer.append_final(record, group):
             return False
@@ -442,3 +453,8 @@ def _wrong(remark: str, what: object) -> Refusal:
 
 def _ended_already(verb: str) -> Refusal:
     return Refusal(ResponseCode.SYSTEM_ERROR, f"the transaction has ended already: there is nothing to {verb}")
+
+
+def _is_sent_to(half: memoryview, topic: bytes) -> bool:
+    """Is it a half message of `topic`? Names and values of properties hold neither of the separators."""
+    return b"\x02REAL_TOPIC\x01%b\x02" % topic in b"\x02%b\x02" % stored_properties(half)

@@ -81,13 +81,19 @@ class Transactions:
             clock=around.clock,
             store=around.store,
             producers=around.producers,
+            guard=around.guard,
             broker=around.broker,
             is_slave=lambda: settings.store.broker_role == "SLAVE",
             escape=around.escape,
             on_failure=around.on_failure,
         )
         self.processor = EndTransactionProcessor(
-            self.service, self.checks, settings=settings, store=around.store, acknowledgement=around.acknowledgement
+            self.service,
+            self.checks,
+            settings=settings,
+            store=around.store,
+            acknowledgement=around.acknowledgement,
+            guard=around.guard,
         )
         self.ends = EndPath(self.service, self.checks, around.store, around.acknowledgement, around.guard)
         self._settings = settings
