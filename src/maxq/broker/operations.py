@@ -43,7 +43,7 @@ class Operations:
     def __init__(self, parts: OperationParts) -> None:
         self._parts = parts
         looked_at = parts.metrics
-        self.retention = TopicRetention(looked_at.topics, looked_at.store, looked_at.clock)
+        self.retention = TopicRetention(looked_at.topics, looked_at.store)
         self._tasks = PeriodicTasks()
         self.metrics = BrokerMetrics(parts.registry, parts.metrics)
         parts.registry.observed_counter("maxq_refusals_total", self._refusals, ("cause",))

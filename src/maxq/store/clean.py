@@ -7,7 +7,8 @@ ConsumeQueues' partition:
     above diskSpaceCleanForciblyRatio  files are deleted whatever their age (if cleanFileForciblyEnable)
     above diskMaxUsedSpaceRatio        files older than fileReservedTime are deleted
 
-The log's first file goes at any time if nothing of it is shown to anybody (hidden_messages.py).
+What is old is so by a clock that is not believed when it jumps ahead (trusted_time.py). The log's first file goes at
+any time if nothing of it is shown to anybody (hidden_messages.py).
 
 Readers may hold slices of a deleted file: the mapping lives until they drop them, so nothing has to be forced and a
 file never "hangs" as it can in Java.
@@ -157,7 +158,7 @@ class CleanService:
         if not (is_time or self.hidden.is_used):
             return 0
         config = self._context.config
-        limit = self._context.clock.wall_ms() - config.file_reserved_time * _HOUR_MS
+        limit = self._context.time.now_ms() - config.file_reserved_time * _HOUR_MS
         deleted = 0
         while deleted < config.delete_file_batch_max and len(self._commit_log.files.files) > 1:
             first = self._commit_log.files.files[0]

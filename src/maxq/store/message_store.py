@@ -33,6 +33,7 @@ from maxq.store.store_role import StoreRole
 from maxq.store.store_stats import StoreStats
 from maxq.store.tails_cy import QueueTail, TopicTail
 from maxq.store.topic_reader import TopicReader
+from maxq.store.trusted_time import TrustedTime
 
 Ts = TypeVarTuple("Ts")
 
@@ -112,6 +113,11 @@ class MessageStore:
         self._context.config = config
         if self._life.is_loaded:
             self._role.take()
+
+    @property
+    def time(self) -> TrustedTime:
+        """By which things expire."""
+        return self._context.time
 
     @property
     def identity(self) -> StoreIdentity:

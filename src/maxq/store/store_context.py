@@ -1,12 +1,16 @@
 """What all parts of one store share: settings, disk, clock, identity, state."""
 
 from pathlib import PurePath
+from typing import Final
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.executor_jobs import ExecutorJobs
 from maxq.store.running_flags import RunningFlags
+from maxq.store.trusted_time import TrustedTime
+
+_HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +30,19 @@ class StoreIdentity:
 
 
 class StoreContext:
-    """Passed to every part of a store. `config` is replaced on a live update, so parts read it anew each time."""
+    """Passed to every part of a store. `config` is replaced on a live update, so parts read it anew each time. What
+    expires does so by `time`."""
 
-    __slots__ = ("clock", "config", "disk", "flags", "identity", "is_leading", "jobs", "master_address", "root")
+    __slots__ = (
+        "clock", "config", "disk", "flags", "identity", "is_leading", "jobs", "master_address", "root", "time",
+    )  # fmt: skip
 
     def __init__(self, config: MessageStoreConfig, disk: Disk, clock: Clock, identity: StoreIdentity) -> None:
         self.config = config
         self.disk = disk
         self.clock = clock
         self.identity = identity
+        self.time = TrustedTime(clock, lambda: self.config.file_reserved_time * _HOUR_MS)
         self.flags = RunningFlags()
         self.master_address = ""  # of a slave's master, for its refusals
         self.is_leading = False  # of a DLedger group: only then are messages taken

@@ -77,6 +77,10 @@ class StoreLife:
     def _load_files(self, report: RecoveryReport) -> list[QueueFault]:
         """Find the log, queues, checkpoint and index; nothing is changed. What is wrong with queues."""
         parts = self._parts
+        context = parts.context
+        written = [file.modified_ms for file in context.disk.list(context.commit_log_folder) if not file.is_dir]
+        if written:
+            context.time.begin(max(written))
         if parts.ledger is None:
             parts.commit_log.load()
         queue_faults = load_queues(parts.context, parts.queues)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.broker.pop.pop_journal import JOURNAL_TOPIC
+from maxq.broker.topic.topic_validator import JOURNAL_TOPIC
 from maxq.client.pop_result import PopStatus, handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.header.pull import NotificationRequestHeader, PeekMessageRequestHeader, PollingInfoRequestHeader

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from maxq.broker.pop.pop_journal import JOURNAL_GROUP, JOURNAL_TOPIC
+from maxq.broker.pop.pop_journal import JOURNAL_GROUP
 from maxq.broker.pop.pop_revive import REVIVE_GROUP
-from maxq.broker.topic.topic_validator import REVIVE_TOPIC_PREFIX
+from maxq.broker.pop.reviver import Reviver
+from maxq.broker.topic.topic_validator import JOURNAL_TOPIC, REVIVE_TOPIC_PREFIX
 from maxq.client.pop_result import handle_of
 from maxq.codes import ResponseCode
 from maxq.errors import StoreRefusedError
@@ -285,3 +286,62 @@ async def test_check_points_in_rocksdb_are_not_passed_over_in_silence(start_brok
     (folder / "000004.log").write_bytes(b"records")
     with pytest.raises(StoreRefusedError, match="exportPopRecord"):
         await start_broker()
+
+
+POISON = [
+    b"", b"{", b"null", b"[]", b'{"p":1}', b'{"p":[1]}', b'{"p":{"a":1}}', b'{"p":[[1]]}', b'{"a":[[1]]}',
+    b'{"e":["x"]}', b'{"d":[["0",1]]}', b'{"r":[["T","G","0","x"]]}', b'{"o":[["T","G",0]]}',
+    b'{"o":[["T","G",0,1,{"o":["x"]}]]}',
+    b'{"o":[["T","G",0,1,{"o":[1e30],"popTime":1e300,"i":1e300}]]}', b'{"o":[["T","G",0,1,{"o":[1],"i":1e999}]]}',
+    b'{"p":[[1,"T","G","0",1,1,0,0,[0],1,0,"b"]]}', b'{"p":[[6,"T","G",0,1,1,0,0,["0"],1,0,"broker-a"]]}',
+    b'{"p":[[7,"T",null,0,1,1,0,0,[0],1,0,"broker-a"]]}', b'{"p":[[8,"T","G",0,1,1,0,0,[0],"1",0,"broker-a"]]}',
+    b'{"p":[[9,"T","G",0,1,1,0,"0",[0],1,0,"broker-a"]]}', b'{"p":[[15,5,"G",0,1,1,0,0,[0],1,0,"broker-a"]]}',
+    b'{"p":[[19,"T","G",0,1.5,1,0,0.5,[0],1,0,"broker-a"]]}', b'{"p":[[11,"T","G",-5,1,1,-9,-3,[-7],1,0,"zz"]]}',
+]  # fmt: skip
+
+
+async def test_records_of_the_journal_that_are_none_stop_no_start(
+    start_broker: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each start would read them again."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 5, queues=1)
+    first = await popped(broker, max_msg_nums=1)
+    for body in POISON:
+        assert broker.controller.store.put_message(MessageExtBrokerInner(JOURNAL_TOPIC, 0, body)).ok
+        assert (await broker.send(JOURNAL_TOPIC, body or b"x")).code == ResponseCode.NO_PERMISSION
+    second = await popped(broker, max_msg_nums=1)
+    await ack(broker, second[0])
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    failed: list[str] = []
+    successor.controller.set_failure_listener(lambda service, error: failed.append(f"{service}: {error!r}"))
+    given = await pop_all(successor)
+    assert not failed
+    assert bodies(given) == [b"002", b"003", b"004"]
+    assert (await ack(successor, first[0])).code == 0
+    named = [record.getMessage() for record in caplog.records if " of the pop journal" in record.getMessage()]
+    assert any("record 1 of the pop journal (physical offset " in line for line in named)
+    assert len(named) == len(POISON) - 3  # the last one is a check point, and order infos are looked at by themselves
+
+
+async def test_a_check_point_that_cannot_be_revived_keeps_no_other_from_it(
+    start_broker: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 4, queues=1)
+    real = Reviver._message
+
+    async def message(reviver: Reviver, point: PopCheckPoint, offset: int) -> MessageExt | None:
+        if offset == 1:
+            raise RuntimeError("a bug of ours")
+        return await real(reviver, point, offset)
+
+    monkeypatch.setattr(Reviver, "_message", message)
+    for _ in range(4):
+        await popped(broker, max_msg_nums=1, invisible_time=1_000)
+    back: set[bytes] = set()
+    while back < {b"000", b"002", b"003"}:
+        back |= {one.body for one in await popped(broker, poll_time=3_000)}
+    assert b"001" not in back
+    assert "the check point of messages 1… of T-0 for G, which is tried again is passed over" in caplog.text
+    monkeypatch.setattr(Reviver, "_message", real)

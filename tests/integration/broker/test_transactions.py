@@ -29,6 +29,8 @@ from tests.integration.broker.transaction_world import (
     TransactionClient,
 )
 
+YEAR_MS = 365 * 24 * 3_600_000
+
 
 async def world(start_broker: Start, **settings: object) -> TransactionClient:
     broker = await start_broker(**(CALM | settings))
@@ -143,7 +145,7 @@ async def test_own_immunity_time_over_only_a_check_ends_it(start_broker: Start) 
     half = await client.prepare("T", b"late", CHECK_IMMUNITY_TIME_IN_SECONDS="0")
 
     async def is_over() -> bool:
-        return client.broker.controller._clock.wall_ms() > (await client.messages(HALF))[0].born_timestamp
+        return client.broker.controller._clock.wall_ms() > (await client.messages(HALF))[0].store_timestamp
 
     await until(is_over)
     assert (await client.end(half, COMMIT)).code == 604
@@ -257,7 +259,8 @@ async def test_one_bad_half_message_keeps_no_other_from_being_asked_for(
     elif bad == "cannot be read":
         assert not service.ledger.is_open(planted)
     else:
-        assert controller.transactions.checks.passed_over == {planted}
+        named = controller.transactions.checks.passed_over.reasons
+        assert named.keys() == {f"the half message at queue offset {planted}"}
 
 
 @pytest.mark.parametrize("extra", [{}, {"POP_CK": "x"}], ids=["batch path", "general way"])
@@ -355,6 +358,47 @@ async def test_open_transactions_outlive_a_restart(start_broker: Start) -> None:
     assert (await again.end(halves[0], COMMIT)).code == 0
     assert (await again.end(halves[2], COMMIT)).code == 1
     assert await again.bodies("T") == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("evil", [COMMIT, ROLLBACK])
+async def test_a_producer_cannot_name_another_transaction_as_the_one_its_half_message_is_of(
+    start_broker: Start, evil: int
+) -> None:
+    """As one does that sends on, with all its properties, a message that it has consumed."""
+    client = await world(start_broker)
+    client.broker.create_topic("E")
+    half = await client.prepare("T", b"somebody's")
+    other = TransactionClient(client.broker, group="other")
+    theirs = await other.prepare("E", b"another's", TRAN_PREPARED_QUEUE_OFFSET="0", TRANSACTION_CHECK_TIMES="15")
+    stored = (await client.messages(HALF))[1].properties
+    assert not {"TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"} & stored.keys()
+    await client.broker.stop()
+    broker = await start_broker(**CALM)
+    client.broker = other.broker = broker
+    await broker.controller.transactions.checks.ready()
+    assert (await other.end(theirs, evil)).code == 0
+    assert (await client.end(half, COMMIT)).code == 0
+    assert await client.bodies("T") == [b"somebody's"]
+
+
+@pytest.mark.parametrize("off_ms", [-50 * YEAR_MS, 50 * YEAR_MS], ids=["behind", "ahead"])
+async def test_transactions_of_producers_whose_clocks_are_years_off(start_broker: Start, off_ms: int) -> None:
+    client = await world(start_broker, **QUICK)
+    await client.come_online()
+    born_ms = SystemClock().wall_ms() + off_ms
+    immune: dict[str, str] = {"TRAN_MSG": "true", "PGROUP": "PG", "CHECK_IMMUNITY_TIME_IN_SECONDS": "0"}
+    bodies = [b"plain", b"immune"]
+    for body, properties in zip(bodies, ({"TRAN_MSG": "true", "PGROUP": "PG"}, immune), strict=True):
+        request = client.broker.send_request("T", body, sys_flag=4, **properties)
+        request.ext["g"] = str(born_ms)
+        assert (await client.broker.invoke(request)).code == 0
+    asked: set[bytes] = set()
+    while asked < set(bodies):
+        question = await client.question()
+        asked.add(question.message.body)
+        await client.answer(question, COMMIT)
+    assert sorted(await client.bodies("T")) == sorted(bodies)
+    assert await client.messages(DISCARDED) == []
 
 
 # --- both ways: the compiled batch path, and the processors ---

@@ -322,7 +322,7 @@ class CheckPointBuffer:
         return {live.queue for live in self._live.values()} | set(self._cursors)
 
     def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
-        """Take in a record of the journal, in their order. What is malformed is passed over.
+        """Take in a record of the journal, in their order.
 
         Args:
             offset: queue offset of the record.

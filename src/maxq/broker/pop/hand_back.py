@@ -24,6 +24,7 @@ import orjson
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.order_info import OrderInfo
 from maxq.broker.pop.order_service import OrderService
+from maxq.broker.pop.pop_journal import check_entries, check_point
 from maxq.broker.processors.support import RequestProcessor
 from maxq.codes import RequestCode
 from maxq.errors import RemoteProtocolError
@@ -52,27 +53,17 @@ def take_in(body: bytes, buffer: CheckPointBuffer, orders: OrderService) -> None
             orders.take_back(told["orders"])
             log.info("pop consumption: %d check points and %d queues in order were handed back by a slave",
                      len(told["live"]), len(told["orders"]))  # fmt: skip
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RemoteProtocolError):
+    except (ValueError, TypeError, KeyError, AttributeError, RemoteProtocolError):
         log.exception("what a slave handed back of pop consumption is not taken in: its open messages come again")
-
-
-_Shape = tuple[type | tuple[type, ...], ...]
-#: The row of a check point: PopJournal's, and the bits of acknowledged messages.
-_POINT: Final[_Shape] = (int, str, str, int, int, int, int, int, list, int, int, (str, type(None)), int)
-_ORDER: Final[_Shape] = (str, str, int, int, dict)
 
 
 def _check(told: dict[str, Any]) -> None:
     """Raise TypeError, ValueError, KeyError or RemoteProtocolError if an answer is not as the module says."""
     if not isinstance(told["end"], int):
         raise TypeError(f"end is {told['end']!r:.80}")
-    for rows, shape in ((told["live"], _POINT), (told["orders"], _ORDER)):
-        for row in rows:
-            if not all(isinstance(value, kind) for value, kind in zip(row, shape, strict=True)):
-                raise TypeError(f"a row is {row!r:.200}")
     for row in told["live"]:
-        if not all(isinstance(diff, int) for diff in row[8]):
-            raise TypeError(f"a row is {row!r:.200}")
+        check_point(row, int)  # and the bits of acknowledged messages
+    check_entries({"o": told["orders"]})
     for row in told["orders"]:
         OrderInfo.from_json(row[4])
 

@@ -88,18 +88,18 @@ class OrderInfo:
         if not isinstance(value, dict):
             raise RemoteProtocolError(f"an order info is a JSON object, not {type(value).__name__}")
         try:
-            row = [int(offset) for offset in value.get("o") or ()]
+            row = [_long(offset) for offset in value.get("o") or ()]
             return cls(
                 value.get("a"),
-                int(value.get("popTime") or 0),
-                int(value.get("i") or 0),
-                [*row[:1], *(row[0] + distance for distance in row[1:])],
-                int(value.get("l") or 0),
+                _long(value.get("popTime") or 0),
+                _long(value.get("i") or 0),
+                [*row[:1], *(_long(row[0] + distance) for distance in row[1:])],
+                _long(value.get("l") or 0),
                 int(value.get("cm") or 0),
-                {int(offset): int(time) for offset, time in (value.get("ot") or {}).items()},
-                {int(offset): int(count) for offset, count in (value.get("oc") or {}).items()},
+                {_long(offset): _long(time) for offset, time in (value.get("ot") or {}).items()},
+                {_long(offset): _long(count) for offset, count in (value.get("oc") or {}).items()},
             )
-        except (TypeError, ValueError, AttributeError):
+        except (TypeError, ValueError, AttributeError, OverflowError):
             raise RemoteProtocolError(f"an order info cannot be {value!r:.200}") from None
 
 
@@ -236,6 +236,14 @@ class ConsumerOrderInfoManager(PersistentManager):
 
     def from_json(self, value: dict[str, Any]) -> None:
         self._table = {key: _queues(table) for key, table in object_member(value, "table").items() if "@" in key}
+
+
+def _long(value: Any) -> int:
+    """A number as Java's long holds it. ValueError, TypeError or OverflowError if it is none."""
+    number = int(value)
+    if not -1 << 63 <= number < 1 << 63:
+        raise ValueError(f"{number} has more than 64 bits")
+    return number
 
 
 def _queues(value: Any) -> dict[int, OrderInfo]:

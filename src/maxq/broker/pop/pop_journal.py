@@ -12,29 +12,45 @@ was killed knows again what was given to whom and what was acknowledged. A recor
     r   cursors that an administrator set: [topic, group, queue, offset]
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
 
+Only the broker writes there. A record that is not as it says here is passed over all the same, for it would be read at
+every start.
+
 Where reading begins is the offset of JOURNAL_GROUP, in the same file as the groups' own offsets: the first record of
 which something is still needed. A Java broker ignores both. It finds every check point of a broker that ended in good
 order in the revive topic, for those are handed over then; after a crash it begins at the groups' committed offsets.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import orjson
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.topic.topic_validator import JOURNAL_TOPIC
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 
-JOURNAL_TOPIC: Final = "rmq_sys_MAXQ_POP_JOURNAL"
+log = logging.getLogger(__name__)
+
 JOURNAL_GROUP: Final = "CID_RMQ_SYS_MAXQ_POP"
 
 #: Instead of a physical offset: what was to be noted is not in the log, so nothing may be promised that rests on it.
 NOT_NOTED: Final = -1
 
+_Kind = type | tuple[type, ...]
+#: The kinds of a row's values.
+_ROWS: Final[dict[str, tuple[_Kind, ...]]] = {
+    "p": (int, str, str, int, int, int, int, int, list, int, int, (str, type(None))),
+    "a": (int, int),
+    "d": (int, int),
+    "r": (str, str, int, int),
+    "o": (str, str, int, int, dict),
+}
+_DISTANCES: Final = 8  # their place in a row of "p"
 _UNITS: Final = 500
 _MOST_LATE: Final = 100_000
 _BODY_SIZE_AT: Final = 84  # in a record with IPv4 hosts
@@ -144,9 +160,39 @@ class PopJournal:
             return None
         try:
             value = orjson.loads(_body(record))
-        except (orjson.JSONDecodeError, RemoteProtocolError):
+            check_entries(value)
+        except (orjson.JSONDecodeError, RemoteProtocolError) as error:
+            log.error("record %d of the pop journal (physical offset %d) is passed over: %s", offset, physical_offset,
+                      error)  # fmt: skip
             return None
-        return (offset, value) if isinstance(value, dict) else None
+        return offset, value
+
+
+def check_entries(value: Any) -> None:
+    """Raise RemoteProtocolError if these are no entries of a record."""
+    if not isinstance(value, dict) or not all(isinstance(rows, list) for rows in value.values()):
+        raise RemoteProtocolError(f"it is no JSON object of lists: {value!r:.200}")
+    for name, kinds in _ROWS.items():
+        for row in value.get(name, ()):
+            check_row(row, kinds)
+    for row in value.get("p", ()):
+        check_point(row)
+    if not all(isinstance(number, int) for number in value.get("e", ())):
+        raise RemoteProtocolError(f"{value['e']!r:.200} are not numbers of check points")
+
+
+def check_point(row: Any, *more: _Kind) -> None:
+    """Raise RemoteProtocolError if this is no row of a check point, with `more` values behind it."""
+    check_row(row, (*_ROWS["p"], *more))
+    if not all(isinstance(distance, int) for distance in row[_DISTANCES]):
+        raise RemoteProtocolError(f"the distances of {row!r:.200} are no numbers")
+
+
+def check_row(row: Any, kinds: tuple[_Kind, ...]) -> None:
+    """Raise RemoteProtocolError if the values of a row are not of these kinds."""
+    is_row = isinstance(row, list) and len(row) == len(kinds)
+    if not is_row or not all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True)):
+        raise RemoteProtocolError(f"{row!r:.200} is no row of it")
 
 
 def _body(record: memoryview) -> memoryview:

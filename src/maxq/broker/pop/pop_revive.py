@@ -20,11 +20,11 @@ from maxq.broker.pop.pop_journal import PopJournal
 from maxq.broker.pop.revive_records import ACK_INTERVAL_MS, ReviveRecords
 from maxq.broker.pop.reviver import Reviver
 from maxq.config.settings import BrokerSettings
-from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, PopCheckPoint
 from maxq.protocol.message import MessageExt, decode_record
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.passed_over import PassedOver
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -87,6 +87,7 @@ class PopReviveService:
         self._clock = clock
         self._broker_name = broker_name
         self._delivered_until = delivered_until
+        self._passed_over = PassedOver(log)
         self._queues: list[_Queue] = []
         self._journal = journal
         self._counts = counts
@@ -173,10 +174,8 @@ class PopReviveService:
         record = self._store.select_one_message(units[0][0]) if units else None
         if record is None:
             return
-        try:
+        with self._passed_over("record %d of revive queue %d", at, queue.queue_id):
             self._take(queue, decode_record(record), at)
-        except RemoteProtocolError as error:
-            log.warning("record %d of revive queue %d is passed over: %s", at, queue.queue_id, error)
 
     def _take(self, queue: _Queue, message: MessageExt, at: int) -> None:
         if message.tags == CK_TAG:
@@ -212,7 +211,10 @@ class PopReviveService:
         for point in due:
             if not self._is_current(queue):
                 break
-            failed = await self._reviver.revive(point)
+            failed = point.open_offsets()
+            with self._passed_over("the check point at record %d of revive queue %d, which is tried again",
+                                   point.revive_offset, queue.queue_id):  # fmt: skip
+                failed = await self._reviver.revive(point)
             if not all([await self._put_again(point, offset, queue.queue_id) for offset in failed]):
                 break  # its record stays the first one that is needed
             queue.points.pop(point.key, None)

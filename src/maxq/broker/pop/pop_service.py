@@ -32,6 +32,7 @@ from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import AckMsg, PopCheckPoint
 from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.passed_over import PassedOver
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 
@@ -86,6 +87,7 @@ class PopService:
 
     def __init__(self, parts: PopServiceParts) -> None:
         self._parts = parts
+        self._passed_over = PassedOver(log)
         self._ready = asyncio.Event()
         self._knows = False  # what is in memory is the whole truth
         self._task: asyncio.Task[None] | None = None
@@ -190,7 +192,8 @@ class PopService:
         parts.buffer.clear()
         parts.journal.forget_late()
         await self._replay()
-        self._finish_interrupted()
+        with self._passed_over("what a kill interrupted: some of it may come twice"):
+            self._finish_interrupted()
         for body in parts.handed_back():
             hand_back.take_in(body, parts.buffer, parts.orders)
         self._knows = True
@@ -199,12 +202,10 @@ class PopService:
         if not self._held_until_ms:
             self._open()
         while True:
-            try:
+            with self._passed_over("a turn of pop consumption, which is tried again") as turn:
                 if not self._is_held():
                     await self._tick()
-            except OSError:
-                log.exception("pop consumption: the disk refuses; tried again")
-            await self._pause()
+            await (asyncio.sleep(_AGAIN_MS / 1000) if turn.failed else self._pause())
 
     def _open(self) -> None:
         self._held_until_ms = 0
@@ -234,11 +235,13 @@ class PopService:
         self._read_end = parts.journal.end
         for batch in parts.journal.read():
             for offset, entries in batch:
-                self._take(offset, entries)
+                with self._passed_over("record %d of the pop journal", offset):
+                    self._take(offset, entries)
             count += len(batch)
             await asyncio.sleep(0)
         for _, group, _ in sorted(parts.buffer.queues()):
-            parts.find_group(group)  # it may have been made by its first pop, just before a kill
+            with self._passed_over("group %s of the pop journal", group):
+                parts.find_group(group)  # it may have been made by its first pop, just before a kill
         self._cleaned_ms = parts.clock.monotonic_ms()
         if count:
             log.info("pop consumption: %d records of the journal read, %d check points are open", count,
@@ -253,12 +256,9 @@ class PopService:
             parts.buffer.finish(parts.buffer.those(keys))
 
     def _take(self, offset: int, entries: dict[str, list[Any]]) -> None:
-        try:
-            self._parts.buffer.replay(offset, entries)
-            self._parts.orders.replay(offset, entries)
-            self._parts.revive.replay(offset, entries)
-        except (TypeError, ValueError, KeyError, AttributeError):
-            log.exception("record %d of the pop journal is passed over", offset)
+        self._parts.buffer.replay(offset, entries)
+        self._parts.orders.replay(offset, entries)
+        self._parts.revive.replay(offset, entries)
 
     async def _tick(self) -> None:
         parts = self._parts
@@ -291,7 +291,10 @@ class PopService:
     async def _revive(self, live: LiveCheckPoint) -> bool:
         """False: it stays, and is tried again."""
         parts = self._parts
-        failed = await parts.reviver.revive(live.point)
+        failed = live.point.open_offsets()
+        with self._passed_over("the check point of messages %d… of %s-%d for %s, which is tried again",
+                               live.point.start_offset, *live.queue[::2], live.point.group):  # fmt: skip
+            failed = await parts.reviver.revive(live.point)
         if not failed:
             return True
         if not parts.settings.store.timer_wheel_enable:

@@ -207,6 +207,8 @@ class SlaveSynchronize:
                     return  # Java's
             except (MaxQError, OSError) as error:
                 log.debug("master %s does not say what changes: %s", address, error)  # a round finds out why
+            except Exception:
+                log.exception("what master %s said of changes cannot be taken in, it is asked again", address)
             await asyncio.sleep(pause)
 
     async def _take_tables(self, address: str) -> bool:

@@ -13,12 +13,11 @@ from maxq.broker.processors.send_properties import BrokerProperties
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.staged.ledger import Piece
 from maxq.broker.staged.staged_record import (
-    STAGED_TOPIC,
     Staged,
     batch_positions,
     read_staged,
 )
-from maxq.broker.topic.topic_validator import AUTO_CREATE_TOPIC
+from maxq.broker.topic.topic_validator import AUTO_CREATE_TOPIC, STAGED_TOPIC
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.topic_config import TopicConfig

@@ -4,7 +4,7 @@
                    to and its sequence number there
     staged record  the same as one message in STAGED_TOPIC, queue 0; its queue offset there is what the sender is told
     delivered      the messages in their topic, as if they had been sent; nothing tells that they were staged
-    ledger entry   a JSON object in LEDGER_TOPIC, queue 0 (ledger.py)
+    ledger entry   a JSON object in STAGED_LEDGER_TOPIC, queue 0 (ledger.py)
 
 Both topics exist in the store only: clients neither see nor send to them. Nothing but the log is kept, so slaves have
 all of it, and it goes with the log when that expires.
@@ -13,15 +13,13 @@ all of it, and it goes with the log when that expires.
 import struct
 from typing import Final
 
+from maxq.broker.topic.topic_validator import STAGED_TOPIC
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.header_fields import CommandHeader, Long, header
 from maxq.protocol.message import MessageExt
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
-
-STAGED_TOPIC: Final = "rmq_sys_MAXQ_STAGED"
-LEDGER_TOPIC: Final = "rmq_sys_MAXQ_STAGED_LEDGER"
 
 _ATTEMPT: Final = "MAXQ_ATTEMPT"
 _SEQUENCE: Final = "MAXQ_SEQUENCE"

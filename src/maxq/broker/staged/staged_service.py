@@ -25,7 +25,7 @@ from maxq.broker.staged.ledger import (
     Ledger,
     read_runs,
 )
-from maxq.broker.staged.staged_record import LEDGER_TOPIC
+from maxq.broker.topic.topic_validator import STAGED_LEDGER_TOPIC
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
@@ -34,6 +34,7 @@ from maxq.protocol import message_const as const
 from maxq.protocol.java_hash import java_hash
 from maxq.protocol.message import decode_record
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.passed_over import PassedOver
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
@@ -78,6 +79,7 @@ class StagedService:
         self._store = store
         self._acknowledgement = acknowledgement
         self._delivery = delivery
+        self._passed_over = PassedOver(log)
         self._ledger = Ledger()
         self._is_current = False
         self._snapshot_at = -1  # physical offset at which the last one begins; -1: there is none
@@ -229,7 +231,7 @@ class StagedService:
             raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker's role has just changed")
         body = json.dumps(entry, separators=(",", ":")).encode()
         message = MessageExtBrokerInner(
-            LEDGER_TOPIC, 0, body, {const.PROPERTY_TAGS: entry["kind"]}, born_timestamp=self._clock.wall_ms()
+            STAGED_LEDGER_TOPIC, 0, body, {const.PROPERTY_TAGS: entry["kind"]}, born_timestamp=self._clock.wall_ms()
         )
         result = self._store.put_message(message)
         if not result.ok:
@@ -266,33 +268,37 @@ class StagedService:
                     raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, self._store.refusal_remark())
                 await self._store.flush()
             self._ledger, self._entries, self._snapshot_at = Ledger(), 0, -1
-            first = max(self._first_entry(), self._store.min_offset(LEDGER_TOPIC, 0))
+            first = max(self._first_entry(), self._store.min_offset(STAGED_LEDGER_TOPIC, 0))
             for physical_offset, _, _ in self._units(first):
                 record = self._store.select_one_message(physical_offset)
-                if record is not None:
+                if record is None:
+                    continue
+                with self._passed_over("the entry of staged batches at physical offset %d", physical_offset):
                     message = decode_record(record)
-                    end_offset = physical_offset + len(record)
-                    self._take(json.loads(message.body), end_offset, message.store_timestamp)
+                    self._take(json.loads(message.body), physical_offset + len(record), message.store_timestamp)
             self._is_current = True
 
     def _units(self, first: int) -> list[tuple[int, int, int]]:
-        end = self._store.max_offset(LEDGER_TOPIC, 0)
-        return self._store.queue_units(LEDGER_TOPIC, 0, first, max(0, end - first))
+        end = self._store.max_offset(STAGED_LEDGER_TOPIC, 0)
+        return self._store.queue_units(STAGED_LEDGER_TOPIC, 0, first, max(0, end - first))
 
     def _first_entry(self) -> int:
         """The queue offset from which on entries say all that is known."""
         store = self._store
-        end, low = store.max_offset(LEDGER_TOPIC, 0), max(0, store.min_offset(LEDGER_TOPIC, 0))
+        end, low = store.max_offset(STAGED_LEDGER_TOPIC, 0), max(0, store.min_offset(STAGED_LEDGER_TOPIC, 0))
         while end > low:
             begin = max(low, end - _UNITS)
             for place, (physical_offset, _, tags) in reversed(
-                list(enumerate(store.queue_units(LEDGER_TOPIC, 0, begin, end - begin)))
+                list(enumerate(store.queue_units(STAGED_LEDGER_TOPIC, 0, begin, end - begin)))
             ):
                 record = store.select_one_message(physical_offset) if tags == _SNAPSHOT_TAGS else None
-                entry = None if record is None else json.loads(decode_record(record).body)
-                if entry is not None and entry["kind"] == SNAPSHOT and entry["first"] >= low:
-                    assert entry["first"] <= begin + place, "it tells of entries before it"
-                    return int(entry["first"])
+                first = -1
+                if record is not None:
+                    with self._passed_over("the snapshot of staged batches at physical offset %d", physical_offset):
+                        entry = json.loads(decode_record(record).body)
+                        first = int(entry["first"]) if entry["kind"] == SNAPSHOT else -1
+                if low <= first <= begin + place:  # it tells of entries before it
+                    return first
             end = begin
         return low
 
@@ -305,8 +311,8 @@ class StagedService:
         await self._read()
         if not self._ledger.applications or not (self._is_wanted() and self._is_current):
             return
-        first, offset = self._store.max_offset(LEDGER_TOPIC, 0), self._store.max_physical_offset
-        entries = self._ledger.snapshot(self._clock.wall_ms())
+        first, offset = self._store.max_offset(STAGED_LEDGER_TOPIC, 0), self._store.max_physical_offset
+        entries = self._ledger.snapshot(self._store.time.now_ms())
         for entry in entries:
             self._append(entry)
         self._append({"kind": SNAPSHOT, "first": first, "offset": offset})

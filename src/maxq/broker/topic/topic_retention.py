@@ -7,8 +7,8 @@
 Hidden is what lies below any of these bounds; it is looked at every cleanResourceInterval, and at once when a topic
 changes. A bound that an attribute no longer sets is gone: what the log still has is shown again, except what was purged
 (remove `purged.offsets` to undo a purge). Attributes are kept in topics.json and copied by slaves, so all of this holds
-after a restart and on a slave, each by its own clock. Files of the log that only hold hidden messages are deleted
-(store/hidden_messages.py).
+after a restart and on a slave, each by its own clock, unless that jumps ahead (store/trusted_time.py). Files of the
+log that only hold hidden messages are deleted (store/hidden_messages.py).
 
 Topics with batch queues and compaction topics keep what their own rules say.
 """
@@ -21,7 +21,6 @@ from typing import Final
 from maxq.broker.attributes import CLEANUP_POLICY, PURGED, QUEUE_TYPE, RETENTION_BYTES, RETENTION_MS
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -32,11 +31,10 @@ _TOPICS_AT_ONCE: Final = 20
 class TopicRetention:
     """One per broker. `load` when topics and store are."""
 
-    def __init__(self, topics: TopicConfigManager, store: MessageStore, clock: Clock) -> None:
+    def __init__(self, topics: TopicConfigManager, store: MessageStore) -> None:
         self._topics = topics
         self._store = store
         self._hidden = store.cleaner.hidden
-        self._clock = clock
         self._limited: dict[str, TopicConfig] = {}
         self._looking = False
         topics.add_change_listener(self._topics_changed)
@@ -73,7 +71,7 @@ class TopicRetention:
         bound = purged.get(queue_id, 0)
         limit_ms = _number(config.attributes.get(RETENTION_MS))
         if limit_ms:
-            oldest_ms = self._clock.wall_ms() - limit_ms
+            oldest_ms = self._store.time.now_ms() - limit_ms
             bound = max(bound, self._store.offset_by_time(config.topic_name, queue_id, oldest_ms))
         return bound
 

@@ -19,6 +19,10 @@ TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 ROCKSDB_OFFSET_TOPIC: Final = "CHECKPOINT_TOPIC"
+#: What is in these no broker sends to another one.
+JOURNAL_TOPIC: Final = "rmq_sys_MAXQ_POP_JOURNAL"
+STAGED_TOPIC: Final = "rmq_sys_MAXQ_STAGED"
+STAGED_LEDGER_TOPIC: Final = "rmq_sys_MAXQ_STAGED_LEDGER"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
@@ -62,6 +66,9 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
         TRANS_CHECK_MAX_TIME_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT,
+        JOURNAL_TOPIC,
+        STAGED_TOPIC,
+        STAGED_LEDGER_TOPIC,
     }
 )
 

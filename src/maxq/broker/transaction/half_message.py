@@ -28,6 +28,7 @@ from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 HALF_QUEUE_ID: Final = 0
 
 _ORIGIN: Final = const.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET
+_OF_A_COPY: Final = (_ORIGIN, const.PROPERTY_TRANSACTION_CHECK_TIMES)
 _HIDDEN: Final = (const.PROPERTY_REAL_TOPIC, const.PROPERTY_REAL_QUEUE_ID, const.PROPERTY_TRANSACTION_PREPARED)
 
 
@@ -51,6 +52,8 @@ def turn_away(message: MessageExtBrokerInner) -> bool:
     unique_key = properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
     if unique_key:
         properties[const.PROPERTY_TRANSACTION_ID] = unique_key
+    for name in _OF_A_COPY:  # the producer has them from a message that it consumed
+        properties.pop(name, None)
     properties[const.PROPERTY_REAL_TOPIC] = message.topic
     properties[const.PROPERTY_REAL_QUEUE_ID] = str(message.queue_id)
     message.sys_flag = with_transaction_type(message.sys_flag, 0)

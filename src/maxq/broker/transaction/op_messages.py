@@ -28,11 +28,11 @@ from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TO
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID
 from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
 from maxq.config.broker_config import BrokerConfig
-from maxq.errors import RemoteProtocolError
 from maxq.protocol import message_const as const
 from maxq.protocol.message import decode_record
 from maxq.protocol.transaction_view import PROPERTY_COPIED, REMOVE_TAG, SEPARATOR, half_offsets
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.passed_over import PassedOver
 from maxq.store.final_mark import LogMark
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
@@ -93,6 +93,7 @@ class OpMessages:
         self._config = config
         self._store_host = store_host
         self._commit = commit
+        self._passed_over = PassedOver(log)
         self._waiting: deque[Finished] = deque()
         self._waiting_bytes = 0
         self._first_ms = 0  # when the first of them was added, monotonic
@@ -212,17 +213,14 @@ class OpMessages:
             unit = queue.unit(op_offset)
             record = None if unit is None else self._store.select_one_message(unit[0])
             if record is not None:
-                self._take_back(op_offset, record)
+                with self._passed_over("op message %d, what it ends is asked for", op_offset):
+                    self._take_back(op_offset, record)
             if op_offset % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         self._taken = self._progress()
 
     def _take_back(self, op_offset: int, record: memoryview) -> None:
-        try:
-            message = decode_record(record)
-        except RemoteProtocolError as error:
-            log.error("op message %d cannot be read, what it ends is asked for: %s", op_offset, error)
-            return
+        message = decode_record(record)
         offsets = half_offsets(message.body) if message.tags == REMOVE_TAG else []
         how = Ending.COPIED if PROPERTY_COPIED in message.properties else Ending.REMEMBERED
         for offset in offsets:

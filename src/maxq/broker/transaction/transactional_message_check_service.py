@@ -3,7 +3,8 @@
 Runs where the group's master is, or the slave that acts as one. A round (transactionCheckInterval) walks over the open
 half messages in their order:
 
-* checked transactionCheckMax times, or older than fileReservedTime: given up, moved to TRANS_CHECK_MAX_TIME_TOPIC;
+* checked transactionCheckMax times, or in the log for longer than fileReservedTime (store/trusted_time.py): given up,
+  moved to TRANS_CHECK_MAX_TIME_TOPIC;
 * inside its own CHECK_IMMUNITY_TIME_IN_SECONDS: left where it is;
 * younger than transactionTimeOut: the round ends, what comes behind is younger still;
 * one whose copy is refused for what it is, its size, is asked for as it is; how often, only this process knows;
@@ -49,6 +50,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.protocol.transaction_view import number
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.passed_over import PassedOver
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
@@ -82,7 +84,7 @@ class TransactionalMessageCheckService:
         on_failure: told when a task ends by an error.
 
     Attributes:
-        passed_over: queue offsets of half messages with which a round has failed.
+        passed_over: half messages with which a round has failed.
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class TransactionalMessageCheckService:
         self._on_failure = on_failure
         self._task: asyncio.Task[None] | None = None
         self._asked_uncopied: dict[int, int] = {}  # by queue offset: how often
-        self.passed_over: set[int] = set()
+        self.passed_over = PassedOver(log)
         self._ready = asyncio.Event()
 
     @property
@@ -163,16 +165,19 @@ class TransactionalMessageCheckService:
         while True:
             ops = self._transactions.ops
             await asyncio.sleep(min(max(ops.due_in_ms(), 10), _OPS_MOST_MS) / 1000)
-            if self._is_slave():
-                ops.commit_progress()
-            else:
-                ops.write_due()
+            with self.passed_over("a turn of writing op messages, which is tried again"):
+                if self._is_slave():
+                    ops.commit_progress()
+                else:
+                    ops.write_due()
 
     async def _check_again_and_again(self) -> None:
         while True:
             await asyncio.sleep(self._settings.broker.transaction_check_interval / 1000)
             began_ms = self._clock.monotonic_ms()
-            asked = await self.check()
+            asked = 0
+            with self.passed_over("a round of transaction checks, which is tried again"):
+                asked = await self.check()
             took_ms = self._clock.monotonic_ms() - began_ms
             if asked:
                 log.info("asked for %d transactions in %d ms", asked, took_ms)
@@ -187,13 +192,9 @@ class TransactionalMessageCheckService:
         asked = looked = 0
         at = ledger.next_open(0)
         while at < end:
-            try:
+            step, was_asked = _Next.ON, False
+            with self.passed_over("the half message at queue offset %d", at):
                 step, was_asked = await self._take(at, end)
-            except Exception:  # it harms only this one
-                if at not in self.passed_over:
-                    log.exception("the half message at queue offset %d is passed over", at)
-                self.passed_over.add(at)
-                step, was_asked = _Next.ON, False
             asked += was_asked
             if step is _Next.STOP:
                 break
@@ -233,9 +234,9 @@ class TransactionalMessageCheckService:
                 return _Next.STOP, False
             self._asked_uncopied.pop(half.queue_offset, None)
             return _Next.ON, False
-        age_ms = self._clock.wall_ms() - half.born_timestamp
+        age_ms = self._clock.wall_ms() - min(half.born_timestamp, half.store_timestamp)
         own = number(half.properties, const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS, -1)
-        if own >= 0 and age_ms <= own * 1000:
+        if own >= 0 and 0 <= age_ms <= own * 1000:
             return self._leave(half, end), False
         if own < 0 and 0 <= age_ms <= broker.transaction_time_out:
             return _Next.STOP, False
@@ -272,7 +273,8 @@ class TransactionalMessageCheckService:
             del asked[ended]
 
     def _is_too_old(self, half: MessageExt) -> bool:
-        return self._clock.wall_ms() - half.born_timestamp > self._settings.store.file_reserved_time * _HOUR_MS
+        reserved_ms = self._settings.store.file_reserved_time * _HOUR_MS
+        return self._store.time.now_ms() - half.store_timestamp > reserved_ms
 
     def _leave(self, half: MessageExt, end: int) -> _Next:
         """It has to wait. It does where it is, unless too much comes behind."""

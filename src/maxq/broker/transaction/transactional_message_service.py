@@ -41,6 +41,7 @@ from maxq.protocol.header.send import EndTransactionRequestHeader
 from maxq.protocol.message import MAGIC_V2, MessageExt, decode_record
 from maxq.protocol.transaction_view import number, origin_of
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.passed_over import PassedOver
 from maxq.store.damage_names import DAMAGED_PROPERTY
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
@@ -89,6 +90,7 @@ class TransactionalMessageService:
     def __init__(self, parts: TransactionParts) -> None:
         self._parts = parts
         self._store = parts.store
+        self._passed_over = PassedOver(log)
         self._committed_before = CommittedBefore(parts.store)
         self._began_at = 0  # physical offset: what lies below is from before this run
         self.ledger = TransactionLedger(0)
@@ -132,9 +134,10 @@ class TransactionalMessageService:
         seen = 0
         at = self.ledger.next_open(0)
         while at < end:
-            half = self.half_at(at)
-            if half is not None:
-                self._found_open(half, copies)
+            with self._passed_over("the half message at queue offset %d", at):
+                half = self.half_at(at)
+                if half is not None:
+                    self._found_open(half, copies)
             seen += 1
             if seen % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
@@ -306,7 +309,7 @@ class TransactionalMessageService:
             return False
         timeout_ms = self._parts.settings.broker.transaction_time_out
         own_ms = number(half.properties, const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS, 0) * 1000
-        return self._parts.clock.wall_ms() - half.born_timestamp > max(own_ms, timeout_ms)
+        return self._parts.clock.wall_ms() - half.store_timestamp > max(own_ms, timeout_ms)
 
     def _may_end_late(self, half: MessageExt, counts: int) -> bool:
         """Was it given up, by this run or an earlier one, as this half message or as a copy of it?"""

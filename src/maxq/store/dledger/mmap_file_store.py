@@ -158,12 +158,13 @@ class DLedgerMmapFileStore(FileLedger):
         is_full = ratio > self._full_ratio
         now = self._context.clock.wall_ms()
         is_time = datetime.fromtimestamp(now / 1000).strftime("%H") in self._hours
+        expired_ms = self._context.time.now_ms() - self._reserved_ms
         deleted = 0
         while (is_full or is_time or ratio > self._clean_ratio) and deleted < _DELETE_AT_ONCE:
             files = self._log.files.files
             if len(files) < 2 or not self.may_delete(files[0].end_offset, is_full=is_full):
                 break
-            if not is_full and self._context.disk.stat(files[0].path).modified_ms > now - self._reserved_ms:
+            if not is_full and self._context.disk.stat(files[0].path).modified_ms > expired_ms:
                 break
             first = self._log.forget_first()
             await self._context.jobs.run(first.destroy)

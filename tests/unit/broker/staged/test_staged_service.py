@@ -8,6 +8,7 @@ import pytest
 
 from maxq.broker.staged import staged_service
 from maxq.broker.staged.staged_service import StagedService
+from maxq.broker.topic.topic_validator import STAGED_LEDGER_TOPIC
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import RequestRefusedError
@@ -16,6 +17,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 from maxq.standalone import StandaloneServer
+from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 
 
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
@@ -144,3 +146,20 @@ async def test_malformed_requests_are_answered(server: StandaloneServer) -> None
         for body in (b"", b"[]", b"{", json.dumps({"brokers": {"a": 5}}).encode()):
             answer = await ask(server, code, name, body)
             assert answer.code != ResponseCode.SUCCESS, (code, body)
+
+
+async def test_entries_that_are_none_keep_nobody_from_the_others(
+    server: StandaloneServer, service: StagedService, caplog: pytest.LogCaptureFixture
+) -> None:
+    await service.decide("app", 2, {"brokers": {}})
+    assert server._broker is not None
+    for tags in ("snapshot", "decision"):
+        for body in (b"{", b"5", b"{}", b'{"kind":"decision"}', b'{"kind":"snapshot","first":"x"}',
+                     b'{"kind":"snapshot","first":999,"offset":0}'):  # fmt: skip
+            put = MessageExtBrokerInner(STAGED_LEDGER_TOPIC, 0, body, {"TAGS": tags})
+            assert server._broker.store.put_message(put).ok
+    service.start()
+    assert (await service.application("app")).batch == 2
+    assert "the entry of staged batches at physical offset " in caplog.text
+    await service.keep_short()
+    await service.decide("app", 3, {"brokers": {}})

@@ -79,7 +79,8 @@ def test_copies_keep_their_origin() -> None:
     first = copy_of(half(), 1)
     assert (first.topic, first.properties["TRANSACTION_CHECK_TIMES"]) == (HALF, "1")
     assert first.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "5"
-    again = half(TRAN_PREPARED_QUEUE_OFFSET="2")
+    again = half()
+    again.properties["TRAN_PREPARED_QUEUE_OFFSET"] = "2"
     assert origin_of(again) == 2
     assert copy_of(again).properties["TRAN_PREPARED_QUEUE_OFFSET"] == "2"
     assert given_up(again).properties["TRAN_PREPARED_QUEUE_OFFSET"] == "2"

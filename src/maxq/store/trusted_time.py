@@ -1,0 +1,54 @@
+"""TrustedTime: the time by which things expire and are deleted.
+
+A clock can be years ahead for a moment, and what is deleted then is gone. So a wall clock that has jumped ahead, by
+more than a day, of what the monotonic clock says is not believed at once: for as long as fileReservedTime, time goes on
+as if it had not jumped, and a line in the log says so. Whoever looks has that long to put the clock right; nothing is
+deleted that was kept for less. A start compares with the newest file: a store that was down for longer than
+fileReservedTime keeps what it has for that long, too.
+
+A clock that goes back is believed at once, for nothing expires by that. A full disk deletes whatever the time.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
+
+_JUMP_MS: Final = 24 * 3_600_000
+
+
+class TrustedTime:
+    """Of one store."""
+
+    def __init__(self, clock: Clock, patience_ms: Callable[[], int]) -> None:
+        """`patience_ms()`: for how long a jump ahead is not believed."""
+        self._clock = clock
+        self._patience_ms = patience_ms
+        self._wall_ms = clock.wall_ms()  # was right at …
+        self._at_ms = clock.monotonic_ms()
+        self._doubted_at_ms: int | None = None  # monotonic: since when the clock is ahead
+
+    def begin(self, newest_ms: int) -> None:
+        """The store's newest file was written at `newest_ms`."""
+        if self._clock.wall_ms() - newest_ms > max(_JUMP_MS, self._patience_ms()):
+            self._wall_ms, self._at_ms = newest_ms, self._clock.monotonic_ms()
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        wall_ms, at_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+        steady_ms = self._wall_ms + at_ms - self._at_ms
+        if wall_ms - steady_ms > _JUMP_MS:
+            if self._doubted_at_ms is None:
+                self._doubted_at_ms = at_ms
+                log.warning(
+                    "the clock is %d hours ahead of what was expected: nothing is deleted for its age by that before "
+                    "%d hours (fileReservedTime) have gone by; if the clock is wrong, set it right",
+                    (wall_ms - steady_ms) // 3_600_000, self._patience_ms() // 3_600_000,
+                )  # fmt: skip
+            if at_ms - self._doubted_at_ms < self._patience_ms():
+                return steady_ms
+        self._wall_ms, self._at_ms, self._doubted_at_ms = wall_ms, at_ms, None
+        return wall_ms
