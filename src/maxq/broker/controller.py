@@ -15,7 +15,7 @@ from maxq.access.access_control import AccessControl
 from maxq.broker.broker_identity import resolve
 from maxq.broker.broker_parts import BrokerParts
 from maxq.broker.persistent_manager import PersistentManager
-from maxq.broker.role import check_role
+from maxq.broker.role import SLAVE, check_role
 from maxq.broker.schedule import BrokerSchedule
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
@@ -141,6 +141,9 @@ class BrokerController(BrokerParts):
             self.offsets.take_deletion([topic], incarnation)
         self.offsets.deletions_since = self.store.deletions_since
         self.store.set_deletion_listener(self.offsets.take_deletion)
+        if role != SLAVE and self.dledger is None:  # an elected master has all that was ever shown to consumers
+            self.store.reader.may_lack_messages |= self.store_owner.was_slave
+            self.offsets.not_beyond(self.store.max_offset)
         await run_blocking(self.store_owner.record, role)
         self.topic_tails.refresh_all()
         self.compaction_topics.refresh_all()

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Final
 
 from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.role import SLAVE
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import RemoteProtocolError, StoreRefusedError
 from maxq.protocol import json_dialect
@@ -26,7 +27,11 @@ JAVA_FILE_NAME: Final = "brokerIdentity"
 
 
 class StoreOwner:
-    """Of the store of one broker. Methods block."""
+    """Of the store of one broker. Methods block.
+
+    Attributes:
+        was_slave: the last broker that used the store ended as a slave; known after `check`.
+    """
 
     def __init__(self, disk: Disk, store: MessageStoreConfig, broker: BrokerAddress) -> None:
         self._disk = disk
@@ -34,6 +39,7 @@ class StoreOwner:
         self._log_folder = PurePath(store.store_path_commit_log or self._root / "commitlog")
         self._broker = broker
         self._owner_before: tuple[str, str] | None = None  # (cluster, name) of another broker, found by `check`
+        self.was_slave = False
 
     def check(self, role: str) -> None:
         """Before anything in the store is touched.
@@ -48,7 +54,7 @@ class StoreOwner:
         if owner is None:
             log.info("nothing in %s says whose messages it holds; taken as those of %s of cluster %s",
                      self._root, mine[1], mine[0])  # fmt: skip
-        elif owner != mine and role == "SLAVE":
+        elif owner != mine and role == SLAVE:
             raise StoreRefusedError(
                 f"{self._root / name}: this store holds messages of broker group {owner[1]} of cluster {owner[0]}, but "
                 f"this slave belongs to {mine[1]} of cluster {mine[0]} (brokerName, brokerClusterName): its master's "
@@ -89,7 +95,9 @@ class StoreOwner:
         if data is not None:
             try:
                 value = json_dialect.loads(data)
-                return FILE_NAME, (str(value["clusterName"]), str(value["brokerName"]))
+                owner = str(value["clusterName"]), str(value["brokerName"])
+                self.was_slave = value.get("role") == SLAVE
+                return FILE_NAME, owner
             except (RemoteProtocolError, TypeError, KeyError):
                 log.warning("%s cannot be read; it is written anew", self._root / FILE_NAME)
         parts = (self._read(JAVA_FILE_NAME) or b"").decode("utf-8", "replace").strip().split("#")

@@ -39,6 +39,7 @@ class BatchConsumeQueue:
 
     Attributes:
         next_queue_offset: base offset of the next record that is appended to the log.
+        end_at_start: see ConsumeQueue.
         tail: carries no units; for arrivals: `watched`, and 20 × the maximum offset as `write_offset`.
     """
 
@@ -50,6 +51,7 @@ class BatchConsumeQueue:
         self.next_queue_offset = 0
         self.tail = QueueTail(topic, queue_id, self)
         self.max_physical_offset = -1  # start of the last record that has a unit
+        self.end_at_start = 0
         self._backed: MappedFile | None = None  # the file that is written, and up to which byte it has blocks
         self._backed_end = 0
 

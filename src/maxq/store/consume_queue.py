@@ -45,13 +45,14 @@ class ConsumeQueue:
         tail: writing end; `tail.write_offset // 20` is the maximum offset that readers see, and
             `tail.next_queue_offset` the one that the next append gets (larger while a flush is awaited).
         ext: the extension units, with enableConsumeQueueExt.
+        end_at_start: the maximum offset when this start had recovered the queue; 0 of queues and topics made since.
         hidden_below: messages with a smaller queue offset are not shown (hidden_messages.py); 0: none is hidden.
         in_flush: the executor is flushing files of this queue: they must not be unmapped.
     """
 
     __slots__ = (
-        "_min_checked", "_min_offset", "_on_mapped", "ext", "files", "hidden_below", "in_flush", "queue_id", "tail",
-        "topic",
+        "_min_checked", "_min_offset", "_on_mapped", "end_at_start", "ext", "files", "hidden_below", "in_flush",
+        "queue_id", "tail", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +72,7 @@ class ConsumeQueue:
         self.ext: ConsumeQueueExt | None = None
         self.in_flush = False
         self.hidden_below = 0
+        self.end_at_start = 0
         self._on_mapped = on_mapped
         self._min_offset = 0
         self._min_checked = -1  # the log's minimum for which _min_offset is right
@@ -323,7 +325,7 @@ class ConsumeQueue:
         if self.in_flush:
             self.files.files = []
         self.forget()
-        self.hidden_below = 0
+        self.hidden_below = self.end_at_start = 0
 
     def delete_expired(self, min_physical_offset: int) -> list[MappedFile]:
         """Take off files, never the last, whose last unit points below `min_physical_offset`; the caller destroys

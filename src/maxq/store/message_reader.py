@@ -62,6 +62,9 @@ class MessageReader:
         memory_bytes: physical memory of the machine; what lies further back than accessMessageInMemoryMaxRatio
             percent of it counts as being on disk.
         damaged_units: queue units met whose record is not where they say.
+        may_lack_messages: messages that readers had before this start may be gone, by a loss of power, or because this
+            was the slave of a master that had more: who asks for what lies behind a queue's end goes on where the
+            queue ended at the start, for all that came since is new to it.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class MessageReader:
         self._deletions = deletions
         self.memory_bytes = memory_bytes
         self.damaged_units = 0
+        self.may_lack_messages = False
         self._selector = UnitSelector(commit_log, self._not_in_memory)
 
     # --- by queue offset ---
@@ -128,7 +132,8 @@ class MessageReader:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
         elif offset > high:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
-            result.next_begin_offset = self._corrected(offset, high)
+            end = max(low, queue.end_at_start) if self.may_lack_messages else high
+            result.next_begin_offset = self._corrected(offset, end)
         return result
 
     def _corrected(self, old: int, new: int) -> int:

@@ -332,8 +332,10 @@ class Recovery:
         for queue in self._queues:
             if not queue.files.files:
                 queue.tail.write_offset = max(queue.tail.write_offset, self._numbers.get(queue, 0) * CQ_STORE_UNIT_SIZE)
-            queue.tail.next_queue_offset = queue.max_offset
+            queue.tail.next_queue_offset = queue.end_at_start = queue.max_offset
             queue.reset_min()
+        for batch in self._queues.batch_queues.values():
+            batch.end_at_start = batch.max_offset
 
     # --- index ---
 

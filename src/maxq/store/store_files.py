@@ -6,7 +6,9 @@ from pathlib import PurePath
 
 from maxq.errors import StoreRefusedError
 from maxq.runtime.interfaces import Disk, DiskLock
+from maxq.store.mapped_file_queue import is_offset_name
 from maxq.store.store_context import StoreContext
+from maxq.store.store_inventory import StoreInventory
 
 _DEFAULT_MEMORY = 8 << 30
 
@@ -81,6 +83,52 @@ def refuse_foreign_store(context: StoreContext) -> None:
             "combineCQUseRocksdbForLmq=true: light queues would be in RocksDB only, which MaxQ does not read. "
             "Set it to false."
         )
+    config = context.config
+    for setting, folders in (
+        ("storePathCommitLog", config.store_path_commit_log if "," in config.store_path_commit_log else ""),
+        ("readOnlyCommitLogStorePaths", config.read_only_commit_log_store_paths),
+    ):
+        if folders:
+            raise StoreRefusedError(
+                f"{setting}={folders}: MaxQ keeps the log in one folder, and would not see what lies in the others. "
+                "Move all files of the log into one folder, set storePathCommitLog to it, and leave "
+                "readOnlyCommitLogStorePaths empty."
+            )
+
+
+def refuse_lost_log(context: StoreContext, inventory: StoreInventory | None) -> None:
+    """The log has no file: were there messages in it? A start would take the store for a new one and delete the queues,
+    when perhaps a disk is not mounted.
+
+    Args:
+        inventory: None if there is none, or a Java broker wrote the store since.
+
+    Raises:
+        StoreRefusedError: there were.
+    """
+    queues = context.consume_queue_folder
+    if inventory is not None:
+        if inventory.dispatched_offset == 0:
+            return  # a loss of power took the first file, of which nothing was durable
+        reason = f"its queues were complete up to physical offset {inventory.dispatched_offset}"
+    elif any(_has_files(context.disk, queues / topic.name) for topic in context.disk.list(queues) if topic.is_dir):
+        reason = f"{queues} has queues of messages"
+    else:
+        return
+    raise StoreRefusedError(
+        f"{context.commit_log_folder} has no file of the log, but {reason}. Mount the disk, bring the files back, or "
+        f"set storePathCommitLog to where they are; to give these messages up, delete {queues} and "
+        f"{context.root / 'inventory.json'}."
+    )
+
+
+def _has_files(disk: Disk, topic: PurePath) -> bool:
+    return any(
+        is_offset_name(entry.name)
+        for queue in disk.list(topic)
+        if queue.is_dir
+        for entry in disk.list(topic / queue.name)
+    )
 
 
 @contextlib.contextmanager

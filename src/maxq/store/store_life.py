@@ -10,7 +10,7 @@ from maxq.store.dledger.message_recovery import DLedgerRecovery
 from maxq.store.queue_loader import QueueFault, load_queues
 from maxq.store.recovery import Recovery
 from maxq.store.recovery_report import RecoveryReport
-from maxq.store.store_files import AbortFile, StoreLock, refuse_foreign_store, refusing
+from maxq.store.store_files import AbortFile, StoreLock, refuse_foreign_store, refuse_lost_log, refusing
 from maxq.store.store_parts import StoreParts
 from maxq.store.store_role import StoreRole
 
@@ -69,6 +69,7 @@ class StoreLife:
         report.queues = sum(1 for _ in parts.queues) + len(parts.queues.batch_queues)
         report.duration_ms = clock.monotonic_ms() - began
         self.is_loaded = True
+        parts.reader.may_lack_messages = not report.clean_exit
         self._role.take()
         for line in report.lines():
             log.info("recovery: %s", line)
@@ -83,6 +84,8 @@ class StoreLife:
             context.time.begin(max(written))
         if parts.ledger is None:
             parts.commit_log.load()
+            if not parts.commit_log.files.files:
+                refuse_lost_log(parts.context, parts.inventory_file.load())
         queue_faults = load_queues(parts.context, parts.queues)
         report.faults += [fault.text for fault in queue_faults]
         for fault in (parts.checkpoint.load(), parts.deletions.load()):

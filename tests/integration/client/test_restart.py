@@ -9,6 +9,7 @@ import pytest
 
 from maxq.api import Message, async_admin, async_lite_pull_consumer, async_producer, async_push_consumer
 from maxq.errors import MaxQError
+from maxq.protocol.body.topic_config import TopicConfig
 from maxq.standalone import Standalone
 from tests.integration.client.helpers import FROM_FIRST, Collector, eventually
 
@@ -52,6 +53,54 @@ async def test_a_group_reads_on_from_its_committed_offset_after_a_broker_restart
         await after.wait_for(50)
     assert before.counts() == Counter(b"a%d" % n for n in range(200))
     assert after.counts() == Counter(b"b%d" % n for n in range(50))
+
+
+def lose_power(server: Standalone, first_lost: bytes) -> None:
+    """Stop the server, let its log end before the message with this body, as if nothing behind was on the disk yet, and
+    start it again."""
+    server.stop()
+    (path,) = [path for path in (server.store / "commitlog").iterdir() if first_lost in path.read_bytes()]
+    log = path.read_bytes()
+    body = log.index(first_lost)
+    start = log.rindex(b"\xda\xa3\x20\xa7", 0, body) - 4  # a record begins with its size and this number
+    path.write_bytes(log[:start] + bytes(len(log) - start))
+    (server.store / "abort").write_bytes(b"")
+    server.start()
+
+
+async def test_messages_that_take_the_place_of_lost_ones_are_new_to_groups_that_had_those(
+    server: Standalone, name: Name
+) -> None:
+    topic, namesrv = name("T"), server.namesrv_address
+    gone, paused, again = Collector(), Collector(), Collector()
+    async with async_admin(namesrv) as admin:
+        await admin.topics.create_in_cluster("DefaultCluster", TopicConfig(topic, 1, 1))
+    async with async_producer(name("P"), namesrv) as producer:
+        for n in range(20):
+            await producer.send(Message(topic, b"old %02d;" % n))
+    running = async_push_consumer(name("R"), namesrv, paused, consume_from_where=FROM_FIRST, instance_name="running")
+    running.subscribe(topic)
+    async with running:
+        stopped = async_push_consumer(name("S"), namesrv, gone, consume_from_where=FROM_FIRST)
+        stopped.subscribe(topic)
+        async with stopped:
+            await gone.wait_for(20)
+            await paused.wait_for(20)
+        await running.persist_consumer_offset()
+        running.suspend()
+        await asyncio.to_thread(lose_power, server, b"old 10;")
+        async with async_producer(name("P"), namesrv) as producer:
+            for n in range(15):  # more than were lost: the offsets of both groups lie within the queue again
+                await producer.send(Message(topic, b"new %02d;" % n), timeout_ms=10_000)
+        running.resume()
+        stopped = async_push_consumer(name("S"), namesrv, again, consume_from_where=FROM_FIRST)
+        stopped.subscribe(topic)
+        async with stopped:
+            await again.wait_for(15)
+            await paused.wait_for(35)
+    new = Counter(b"new %02d;" % n for n in range(15))
+    assert again.counts() == new
+    assert paused.counts() - Counter(gone.bodies) == new
 
 
 async def test_running_clients_go_on_by_themselves_after_a_restart(server: Standalone, name: Name) -> None:

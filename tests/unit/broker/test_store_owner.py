@@ -105,3 +105,12 @@ def test_a_disk_without_room_for_another_role_of_the_same_group_stops_nobody(mon
     scene.owner().record("SYNC_MASTER")
     with pytest.raises(OSError, match="no room"):
         scene.owner(name="broker-b").record("SYNC_MASTER")  # then the folder would go on naming another group
+
+
+@pytest.mark.parametrize("role", ["SLAVE", "ASYNC_MASTER"])
+def test_who_used_it_last_is_told(role: str) -> None:
+    scene = Scene()
+    scene.owner().record(role)
+    owner = scene.owner()
+    owner.check("SYNC_MASTER")
+    assert owner.was_slave == (role == "SLAVE")

@@ -241,14 +241,6 @@ def test_the_abort_file_is_there_while_open_and_gone_after_a_clean_exit(filled: 
     assert not (filled / "abort").exists()
 
 
-def test_a_lost_log_takes_its_queues_with_it(filled: Path) -> None:
-    shutil.rmtree(filled / "commitlog")
-    store, _ = reopened(filled)
-    assert store.max_offset("T0", 0) == 0
-    assert store.put_message(message("T0")).queue_offset == 0
-    store.close()
-
-
 def test_java_ran_in_between_and_lost_units_they_come_back(tmp_path: Path) -> None:
     """A Java broker appends, exits cleanly and does not know the inventory: what it dispatched is looked at again."""
     fill(tmp_path, 100)

@@ -126,3 +126,23 @@ def test_times_of_a_clock_that_was_set_back_do_not_hide_what_was_never_durable(t
     assert report.checked_from <= 2 * FILE
     assert [damage.file_from_offset for damage in report.damages] == [5 * FILE]
     again.close()
+
+
+@pytest.mark.parametrize(("clean", "following"), [(True, 8), (False, 5)])
+def test_who_is_behind_the_end_goes_on_where_an_unclean_start_found_it(
+    tmp_path: Path, clean: bool, following: int
+) -> None:
+    """What lay there before is lost, and what came since is new to whoever had it."""
+    store = opened(small_config(tmp_path))
+    for _ in range(5):
+        store.put_message(message())
+    store.close()
+    if not clean:
+        (tmp_path / "abort").touch()
+    store, _ = reopened(tmp_path)
+    for _ in range(3):
+        store.put_message(message())
+    store.put_message(message(topic="Made since"))
+    assert store.get_message("G", "T", 0, 10, 32, None).next_begin_offset == following
+    assert store.get_message("G", "Made since", 0, 10, 32, None).next_begin_offset == int(clean)
+    store.close()

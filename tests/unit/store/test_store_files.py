@@ -1,5 +1,6 @@
 """Files that stand in the way of a start: refused by name, or dropped if nothing is lost."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from maxq.errors import StoreRefusedError
 from tests.unit.store import naive
 from tests.unit.store.recovery_world import assert_whole, fill, last_file, reopened
-from tests.unit.store.stores import new_store, opened, small_config
+from tests.unit.store.stores import message, new_store, opened, small_config
 
 
 def test_a_log_file_of_another_size_is_refused_by_name_size_and_setting(tmp_path: Path) -> None:
@@ -72,6 +73,38 @@ def test_a_store_with_queues_in_rocksdb_is_refused(tmp_path: Path, folder: str) 
     with pytest.raises(StoreRefusedError, match="RocksDB"):
         reopened(tmp_path)
     assert not (tmp_path / "abort").exists()
+
+
+def test_a_log_that_is_gone_is_refused_and_nothing_is_lost_when_it_is_back(tmp_path: Path) -> None:
+    fill(tmp_path)
+    (tmp_path / "commitlog").rename(tmp_path / "elsewhere")  # a disk that is not mounted
+    with pytest.raises(StoreRefusedError, match="has no file of the log, but its queues were complete up to"):
+        reopened(tmp_path)
+    (tmp_path / "inventory.json").unlink()  # as in a store of a Java broker
+    with pytest.raises(StoreRefusedError, match="has queues of messages"):
+        reopened(tmp_path)
+    (tmp_path / "elsewhere").rename(tmp_path / "commitlog")
+    reopened(tmp_path)[0].close()
+    assert_whole(tmp_path)
+
+
+def test_a_log_that_is_gone_may_be_given_up(tmp_path: Path) -> None:
+    fill(tmp_path)
+    for folder in ("commitlog", "consumequeue"):
+        shutil.rmtree(tmp_path / folder)
+    (tmp_path / "inventory.json").unlink()
+    store, _ = reopened(tmp_path)
+    assert store.max_physical_offset == 0
+    assert store.put_message(message("T0")).queue_offset == 0
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "setting", [{"store_path_commit_log": "/one,/two"}, {"read_only_commit_log_store_paths": "/one"}]
+)
+def test_a_log_in_several_folders_is_refused(tmp_path: Path, setting: dict[str, str]) -> None:
+    with pytest.raises(StoreRefusedError, match="MaxQ keeps the log in one folder"):
+        new_store(small_config(tmp_path, **setting)).load()
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

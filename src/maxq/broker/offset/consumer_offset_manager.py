@@ -19,6 +19,7 @@ from maxq.broker.offset.slave_commits import FILE_NAME as SLAVE_COMMITS_NAME
 from maxq.broker.offset.slave_commits import SlaveCommit, SlaveCommits
 from maxq.broker.persistent_manager import PeriodicManager, next_version
 from maxq.broker.role import SLAVE
+from maxq.broker.topic.topic_validator import SYSTEM_GROUP_PREFIX
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.data_version import DataVersion
 from maxq.runtime.interfaces import Clock, Disk
@@ -140,6 +141,31 @@ class ConsumerOffsetManager(PeriodicManager):
         if not table:
             del self._reset_offset_table[key]
         return offset
+
+    def not_beyond(self, max_offset: Callable[[str, int], int]) -> None:
+        """At the start of a master: no group stands behind the end of a queue, `max_offset(topic, queue_id)`. A loss of
+        power may have taken messages that were consumed already, or this was the slave of a master that had more. The
+        next messages get the numbers of those, and are new to the group. Its consumers, which remember the offset, are
+        told with their next pull."""
+        for topic, group, queue_id, offset in self._all_offsets():
+            end = max_offset(topic, queue_id)
+            if offset > end:
+                log.warning(
+                    "group %s had consumed %s queue %d up to %d, and the queue ends at %d: what lay behind that is "
+                    "lost, and the group goes on there", group, topic, queue_id, offset, end,
+                )  # fmt: skip
+                if group.startswith(SYSTEM_GROUP_PREFIX):
+                    self.commit_offset("start", group, topic, queue_id, end)
+                else:
+                    self.assign_reset_offset(topic, group, queue_id, end)
+
+    def _all_offsets(self) -> list[tuple[str, str, int, int]]:
+        """(topic, group, queue id, committed offset) of all that were committed."""
+        return [
+            (*split_key(key), queue_id, offset)
+            for key, table in self.offset_table.items()
+            for queue_id, offset in table.items()
+        ]
 
     # --- on a slave ---------------------------------------------------------------------------------------------------
 

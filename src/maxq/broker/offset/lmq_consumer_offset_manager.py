@@ -54,6 +54,10 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         self.lmq_offset_table[f"{topic}@{group}"] = offset
         self._on_commit()
 
+    def _all_offsets(self) -> list[tuple[str, str, int, int]]:
+        flat = [(*split_key(key), 0, offset) for key, offset in self.lmq_offset_table.items()]
+        return super()._all_offsets() + flat
+
     def take_from_master(self, value: dict[str, Any]) -> None:
         taken = _flat_offsets(value)
         super().take_from_master(value)

@@ -95,10 +95,11 @@ class PopReviveService:
         self.revived = 0
 
     def start(self) -> None:
-        """Go on from the committed offsets."""
+        """Go on from the committed offsets, or the queue's end if that lies before."""
         topic = self._records.topic
         self._queues = [
-            _Queue(queue_id, self._offsets.query_offset(REVIVE_GROUP, topic, queue_id) + 1)
+            _Queue(queue_id, min(self._offsets.query_offset(REVIVE_GROUP, topic, queue_id) + 1,
+                                 self._store.max_offset(topic, queue_id)))
             for queue_id in range(self._settings.broker.revive_queue_num)
         ]
         for queue in self._queues:

@@ -165,7 +165,7 @@ class PullMessageProcessor:
         if outcome.result.must_read_first:
             self._later.when_read(connection, request, outcome.result)
             return None
-        if header.sys_flag & _COMMIT_OFFSET:
+        if header.sys_flag & _COMMIT_OFFSET and outcome.code != ResponseCode.PULL_OFFSET_MOVED:
             self._offsets.commit_offset(
                 connection.remote_address, header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )

@@ -225,3 +225,18 @@ def test_switching_light_message_queues_on_and_off_keeps_the_offsets() -> None:
     assert on.offsets.query_offset("G", "T", 0) == 5
     on.offsets.persist()
     assert world.disk.exists(CONFIG_DIR / "lmqConsumerOffset.json")
+
+
+def test_no_group_stands_behind_the_end_of_a_queue_that_a_start_has_found() -> None:
+    light = {"enableLmq": "true", "enableMultiDispatch": "true"}
+    for world, group in (BrokerWorld(), "G"), (BrokerWorld(light), "%LMQ%G"):
+        offsets = world.offsets
+        offsets.commit_offset("c:1", group, "T", 0, 10)
+        offsets.commit_offset("c:1", "H", "T", 0, 7)
+        offsets.commit_offset("c:1", "CID_RMQ_SYS_TRANS", "HALF", 0, 10)
+        offsets.not_beyond(lambda topic, queue_id: 7)
+        assert [offsets.query_offset(name, "T", 0) for name in (group, "H")] == [7, 7]
+        assert offsets.query_then_erase_reset_offset("T", group, 0) == 7
+        assert offsets.query_then_erase_reset_offset("T", "H", 0) is None
+        assert offsets.query_offset("CID_RMQ_SYS_TRANS", "HALF", 0) == 7
+        assert not offsets.any_reset
