@@ -313,6 +313,7 @@ class MessageReader:
                 result.total_bytes += unit[1]
             else:
                 self.damaged_units += 1
+                result.passed_over.append(index)
                 log.error(
                     "%s: unit %d of queue %s-%d (%d bytes at physical offset %d) is not of a record; it is passed over",
                     queue.files.folder, index, queue.topic, queue.queue_id, unit[1], unit[0],

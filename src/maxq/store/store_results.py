@@ -104,6 +104,7 @@ class GetMessageResult:
         cold: parts of files that are not in memory: bring them in (`bring_in`), off the loop, before they are sent.
         must_read_first: nothing was examined, for the properties to be tested are in `cold`: bring it in, ask again.
         filtered_count: messages whose properties were tested and did not match.
+        passed_over: queue offsets of units that point to no whole record, of those that were to be taken.
     """
 
     status: GetMessageStatus
@@ -118,6 +119,7 @@ class GetMessageResult:
     cold: list[ColdPart] = field(default_factory=list)
     must_read_first: bool = False
     filtered_count: int = 0
+    passed_over: list[int] = field(default_factory=list)
 
     def bring_in(self) -> None:
         """Have all of it in memory. Blocks.

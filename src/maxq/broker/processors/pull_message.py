@@ -307,9 +307,12 @@ class PullMessageProcessor:
             "topicSysFlag": str(pull.topic.topic_sys_flag),
             "groupSysFlag": str(pull.group.group_sys_flag),
         }
+        is_bulk = self._bulk(header) is not None
+        if is_bulk and result.passed_over:
+            ext["maxqPassedOver"] = ",".join(map(str, result.passed_over))
         if outcome.code != ResponseCode.SUCCESS:
             return request.reply(outcome.code, outcome.remark, ext)
-        if self._bulk(header) is not None:
+        if is_bulk:
             ext["maxqCount"], ext["maxqBytes"] = str(result.message_count), str(result.total_bytes)
         self._count(pull, result)
         self._quotas.delivered(header.consumer_group, request, result.message_count, result.total_bytes)

@@ -160,7 +160,7 @@ def sink_rows(batch: pa.RecordBatch, names: dict[str, str], keep: Iterable[str] 
         bodies,
         _properties(columns, len(batch), keep),
         _dictionary(columns, "topic"),
-        None if queue_ids is None else _numbers(queue_ids, -1),
+        None if queue_ids is None else _queue_ids(queue_ids),
         _dictionary(columns, "brokerName"),
         _dictionary(columns, "shardingKey"),
         _delayed(columns),
@@ -216,6 +216,13 @@ def _numbers(column: Any, missing: int) -> Numbers:
     wide = column.cast(pa.int64())
     found: Numbers = pc.fill_null(wide, missing).to_numpy(zero_copy_only=False)
     return found
+
+
+def _queue_ids(column: Any) -> Numbers:
+    lowest = pc.min(column).as_py()
+    if lowest is not None and lowest < 0:
+        raise PipelineError(f"column queueId is {lowest} in a row; queues are counted from 0, and null is any of them")
+    return _numbers(column, -1)
 
 
 def _dictionary(columns: dict[str, Any], name: str) -> Any | None:

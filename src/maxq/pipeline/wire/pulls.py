@@ -85,6 +85,8 @@ class Chunk(NamedTuple):
             the end of the range.
         delta: added to the records' own queue offsets (static topics); None: they are right.
         available: first and one past the last offset that the broker has.
+        is_master: a master sent it; what a slave lacks, or has damaged, its master may have.
+        passed_over: offsets at which a MaxQ broker has no whole record, of those that it was to select.
     """
 
     view: memoryview
@@ -92,6 +94,8 @@ class Chunk(NamedTuple):
     next: int
     delta: int | None
     available: tuple[int, int]
+    is_master: bool
+    passed_over: tuple[int, ...] = ()
 
 
 class _Moved(Exception):
@@ -125,6 +129,7 @@ class RangePull:
         self._grace_ms = min(_GRACE_MS, client.options.broker_wait_ms // 2)
         self._since_ms: int | None = None  # when the last progress ended
         self._resets = 0
+        self._is_given_back = False
         self.position = wanted.first
 
     def chunks(self) -> Iterator[Chunk]:
@@ -146,7 +151,7 @@ class RangePull:
                 reason = error
             for address, is_master in candidates:
                 try:
-                    yield from self._from_broker(address)
+                    yield from self._from_broker(address, is_master=is_master)
                     break
                 except (RemotingError, RemoteProtocolError) as error:
                     self._client.drop(address)
@@ -170,6 +175,11 @@ class RangePull:
                 self._wait(tries, reason)
                 tries += 1
 
+    def give_back(self, chunk: Chunk) -> None:
+        """The last chunk was a slave's, and not whole: `chunks` goes on where it began, at other brokers first."""
+        self.position = chunk.first
+        self._is_given_back = True
+
     def _waited_ms(self) -> int:
         now_ms = self._clock.monotonic_ms()
         if self._since_ms is None:
@@ -179,7 +189,7 @@ class RangePull:
     def _wait(self, tries: int, reason: object) -> None:
         limit_ms = self._client.options.broker_wait_ms
         if self._waited_ms() >= limit_ms:
-            if self._is_deleted():
+            if self._client.was_deleted(self._wanted.topic, self._wanted.broker_name):
                 self._lose(self._wanted.last, 0, 0, "the topic was deleted")
                 return
             raise PipelineError(
@@ -192,17 +202,13 @@ class RangePull:
         if tries >= 2:
             self._client.forget_routes()
 
-    def _is_deleted(self) -> bool:
-        try:
-            return self._client.route(self._wanted.topic) is None
-        except (RemotingError, BrokerError):
-            return False
-
     # --- what is not there -------------------------------------------------------------------------------------------
 
     def _on_moved(self, moved: _Moved, is_master: bool) -> bool:
         """True: ask again at once; False: wait, or ask another broker."""
         if self.position < moved.low:
+            if not is_master:
+                return False
             end = min(moved.low, self._wanted.last)
             self._lose(end, moved.low, moved.high, "the messages between have expired")
             return True
@@ -245,7 +251,7 @@ class RangePull:
 
     # --- one broker --------------------------------------------------------------------------------------------------
 
-    def _from_broker(self, address: str) -> Iterator[Chunk]:
+    def _from_broker(self, address: str, *, is_master: bool) -> Iterator[Chunk]:
         """Chunks from `position` on, until the range is done or something is in the way."""
         connection = self._client.connection(address)
         asked: dict[int, int] = {}  # opaque → offset
@@ -272,7 +278,13 @@ class RangePull:
                 view = connection.receive_body(size)
             self.position = next_offset
             delta = command.ext.get("offsetDelta")
-            yield Chunk(view, first, next_offset, None if delta is None else int(delta), available)
+            passed_over = tuple(int(text) for text in command.ext.get("maxqPassedOver", "").split(",") if text)
+            yield Chunk(
+                view, first, next_offset, None if delta is None else int(delta), available, is_master, passed_over
+            )
+            if self._is_given_back:
+                self._is_given_back = False
+                raise RemoteProtocolError(f"<{address}>, a slave, has lost or damaged messages from {first} on")
             if "maxqCount" not in command.ext:
                 step = self._send_ahead(connection, asked, early, next_offset, step, next_offset - first)
         if asked:  # what went out ahead in vain

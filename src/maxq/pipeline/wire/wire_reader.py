@@ -19,6 +19,9 @@ from maxq.protocol.message import MessageExt, decode_batch, decode_record, encod
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.store import record_cy as rc
 
+#: First offset, one past the last, and what is the matter with them.
+_Lost = list[tuple[int, int, str]]
+
 _GATHER_BYTES: Final = 1 << 20  # chunks below it are put together: a batch costs as much as some hundred rows
 _SMALLEST_RECORD: Final = 91
 _MAGIC: Final = b"\xda\xa3\x20"
@@ -83,8 +86,14 @@ class WireReader:
                 kept = bytearray()
             broker = one.broker_name
             made = batches.setdefault(broker, RecordBatches(self._options.columns, broker))
-            for chunk in RangePull(client, self._settings_of(client, one), one, losses).chunks():
-                view, rows = self._whole(client, chunk, one, losses)
+            pull = RangePull(client, self._settings_of(client, one), one, losses)
+            for chunk in pull.chunks():
+                view, rows, lost = self._whole(client, chunk, one)
+                if lost and not chunk.is_master:
+                    pull.give_back(chunk)
+                    continue
+                for first, end, reason in lost:
+                    losses.offsets(one.name, first, end, chunk.available, reason)
                 is_small = len(view) < _GATHER_BYTES
                 if is_small:
                     kept += view
@@ -96,22 +105,20 @@ class WireReader:
         if kept:
             yield from self._batches(batches[broker], memoryview(kept))
 
-    def _whole(self, client: WireClient, chunk: Chunk, wanted: QueueRange, losses: Losses) -> tuple[memoryview, Rows]:
-        """The chunk's messages that belong to the range; what is missing among them is lost."""
+    def _whole(self, client: WireClient, chunk: Chunk, wanted: QueueRange) -> tuple[memoryview, Rows, _Lost]:
+        """The chunk's messages that belong to the range, and what is missing among them."""
         view, rows, damage = _of_range(chunk, wanted, check_crc=not self._settings.omit)
         first, end = max(chunk.first, wanted.first), min(chunk.next, wanted.last)
         if len(rows) == end - first:
-            return view, rows
-        if damage:  # also where a filter leaves the rest out
-            for offset, reason in damage:
-                if first <= offset < end:
-                    losses.offsets(wanted.name, offset, offset + 1, chunk.available, reason)
+            return view, rows, []
+        damage += [(offset + (chunk.delta or 0), _PASSED_OVER) for offset in chunk.passed_over]
+        # what is told holds also where a filter leaves the rest out
+        lost = [(offset, offset + 1, reason) for offset, reason in damage if first <= offset < end]
         if not self._settings.selects and chunk.delta is None and not client.may_have_holes(wanted.queue):
-            known = {offset for offset, _ in damage}
-            there = {*rows[:, rc.C_QUEUE_OFFSET].tolist(), *known}
-            for start, stop in runs(offset for offset in range(first, end) if offset not in there):
-                losses.offsets(wanted.name, start, stop, chunk.available, _PASSED_OVER)
-        return view, rows
+            there = {*rows[:, rc.C_QUEUE_OFFSET].tolist(), *(offset for offset, _ in damage)}
+            missing = runs(offset for offset in range(first, end) if offset not in there)
+            lost += [(start, stop, _PASSED_OVER) for start, stop in missing]
+        return view, rows, lost
 
     def _settings_of(self, client: WireClient, one: QueueRange) -> PullSettings:
         """Without the hint where it would leave out wanted messages."""

@@ -165,6 +165,7 @@ def test_a_topic_that_is_not_there_is_made(server: Standalone) -> None:
         ({"body": bodies(1), "headers": pa.array([[("a", b"\xff")]], HEADERS)}, "column headers has bytes"),
         ({"body": bodies(1), "headers": pa.array([[(None, b"a")]], HEADERS)}, "a header in column headers is null"),
         ({"body": bodies(1), "queueId": pa.array([17], pa.int32())}, "queue 17 of topic"),
+        ({"body": bodies(2), "queueId": pa.array([None, -5], pa.int32())}, "queueId is -5 in a row"),
         ({"body": bodies(1), "delayTimeLevel": pa.array([-1], pa.int32())}, "delayTimeLevel is -1"),
         ({"body": bodies(1), "tags": ["t" * 40_000]}, "at most 32767"),
         ({"body": pa.array([bytes(5 << 20)])}, "MESSAGE_ILLEGAL"),

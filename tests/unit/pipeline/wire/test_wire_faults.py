@@ -172,6 +172,14 @@ def test_a_topic_that_is_deleted_under_a_reader_is_lost_data(server: Standalone,
     assert list(WireReader(lenient).read([wanted])) == []
 
 
+def test_a_topic_that_no_name_server_knows_is_not_deleted_unless_its_broker_says_so(server: Standalone) -> None:
+    """A name server that has started again knows nothing until brokers have registered anew."""
+    given = {"subscribe": "Elsewhere", "rocketmq.brokerWait": "300ms", "failOnDataLoss": "false"}
+    wanted = QueueRange("Elsewhere", "broker-that-has-not-registered-yet", 0, 0, 5)
+    with pytest.raises(PipelineError, match="offset 0 could not be read within 300 ms"):
+        list(WireReader(options(server.namesrv_address, **given)).read([wanted]))
+
+
 def test_available_now_waits_for_brokers_rather_than_ending_empty(tmp_path: Path) -> None:
     with Standalone(tmp_path) as server:
         fill_one(server, 3)
