@@ -29,8 +29,8 @@ PORTS = (11_200, 18_000)  # below those of maxq.standalone
 WORKERS = 8  # so many processes of pytest-xdist have a part of them each
 _KEPT = 100
 _given: dict[int, None] = {}  # ports, in the order in which they were given
-START_SECONDS = 90
-STOP_SECONDS = 60
+START_SECONDS = 240
+STOP_SECONDS = 180
 SETTINGS = {  # what both kinds of broker get; small files make roll-over part of every longer test
     "brokerClusterName": "DefaultCluster",
     "brokerName": "broker-a",
