@@ -118,7 +118,9 @@ async def fill(namesrv: str, text: str, sent: Sent, bulk: int) -> None:
         waits.properties["DELAY"] = "2"
         await producer.send(waits)
     for kind in CompressionType:
-        async with async_producer(f"PG_{text}_{kind.name}", namesrv, compress_type=kind) as producer:
+        async with async_producer(
+            f"PG_{text}_{kind.name}", namesrv, compress_type=kind, send_msg_timeout=30_000
+        ) as producer:
             await producer.send_many(more(PACKED, 20, kind.name.encode()))
     async with async_transaction_producer(f"PGT_{text}", namesrv, AsBodySays()) as producer:
         for n in range(12):

@@ -12,10 +12,11 @@ say, for they could not be delivered when they were due.
 
     0  4 B  "MXQM"
     4  i32  how many
-    8  i32  CRC-32 of what follows
+    8  i32  CRC-32 of what follows up to n
     12 i64  physical end of the CommitLog
-    20 i64  physical offset behind which the copies lie of what was delivered and the checkpoint does not know of
-    28      of each: i64 physical offset of its record, i32 size of that, i64 its slot, ms
+    20      of each: i64 physical offset of its record, i32 size of that, i64 its slot, ms
+    n  i64  physical offset behind which the copies lie of what was delivered and the checkpoint does not know of
+       i32  CRC-32 of all before it, from byte 12 on; the last two are not there in what earlier versions wrote
 
 Source:
     store/timer/TimerCheckpoint.java; store-format.md §16.4.
@@ -34,9 +35,11 @@ _OFFSETS = struct.Struct(">4q")
 _VERSION = struct.Struct(">3q")
 
 _MOVED_HEAD = struct.Struct(">4siI")
-_POSITIONS = struct.Struct(">qq")
+_LOG_END = struct.Struct(">q")
 _MOVED = struct.Struct(">qiq")
 _MOVED_MAGIC = b"MXQM"
+_DEDUPE = struct.Struct(">q")
+_CRC = struct.Struct(">I")
 
 #: Bytes of Java's form.
 SIZE = _OFFSETS.size + _VERSION.size
@@ -87,21 +90,26 @@ class TimerCheckpoint:
         """MaxQ's part; empty where it is not known."""
         if self.moved is None:
             return b""
-        content = _POSITIONS.pack(self.log_end, self.dedupe_position)
-        content += b"".join(_MOVED.pack(*message) for message in self.moved)
-        return _MOVED_HEAD.pack(_MOVED_MAGIC, len(self.moved), zlib.crc32(content)) + content
+        content = _LOG_END.pack(self.log_end) + b"".join(_MOVED.pack(*message) for message in self.moved)
+        head = _MOVED_HEAD.pack(_MOVED_MAGIC, len(self.moved), zlib.crc32(content))
+        content += _DEDUPE.pack(self.dedupe_position)
+        return head + content + _CRC.pack(zlib.crc32(content))
 
     def decode_own(self, data: bytes | bytearray | memoryview) -> None:
         """Take MaxQ's part, if `data` begins with it as a whole."""
         if len(data) < _MOVED_HEAD.size:
             return
         magic, count, crc = _MOVED_HEAD.unpack_from(data)
-        size = _POSITIONS.size + count * _MOVED.size
-        content = data[_MOVED_HEAD.size : _MOVED_HEAD.size + max(size, 0)]
+        size = _LOG_END.size + count * _MOVED.size
+        rest = data[_MOVED_HEAD.size :]
+        content = rest[: max(size, 0)]
         if magic != _MOVED_MAGIC or count < 0 or len(content) != size or crc != zlib.crc32(content):
             return
-        self.log_end, self.dedupe_position = _POSITIONS.unpack_from(content)
-        self.moved = tuple(MovedMessage._make(entry) for entry in _MOVED.iter_unpack(content[_POSITIONS.size :]))
+        (self.log_end,) = _LOG_END.unpack_from(content)
+        self.moved = tuple(MovedMessage._make(entry) for entry in _MOVED.iter_unpack(content[_LOG_END.size :]))
+        end = size + _DEDUPE.size
+        if len(rest) >= end + _CRC.size and _CRC.unpack_from(rest, end)[0] == zlib.crc32(rest[:end]):
+            (self.dedupe_position,) = _DEDUPE.unpack_from(rest, size)
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> "TimerCheckpoint":
