@@ -38,7 +38,7 @@ BEAT_MS = 2000
 class Group:
     """Three brokers, one of which leads, and a client's machine."""
 
-    def __init__(self, world: SimWorld) -> None:
+    def __init__(self, world: SimWorld, settings: dict[str, str]) -> None:
         self.world = world
         world.network.default_link = LinkSettings(delay_ms=(0.1, 1))
         rng = SimRng(5)
@@ -46,7 +46,7 @@ class Group:
         self.brokers = [
             Server(
                 world, address, rng.fork(address), n, dLegerHeartBeatInterval=str(BEAT_MS), timerPrecisionMs="100",
-                transactionOpBatchInterval="500",
+                transactionOpBatchInterval="500", **settings,
             )
             for n, address in enumerate(BROKERS[:3])
         ]
@@ -94,7 +94,7 @@ class Group:
         self.world.network.heal()
         await _until(lambda: not old.is_leader)
         (self.leader,) = [server for server in self.brokers if server.is_leader]
-        await _until(lambda: self.leader.broker.member.services.is_running)
+        await _until(lambda: leads(self.leader))
 
 
 async def _until(condition: Callable[[], bool]) -> None:
@@ -103,9 +103,14 @@ async def _until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def run(scene: Callable[[Group], Awaitable[None]]) -> None:
+def leads(server: Server) -> bool:
+    """Does its broker promise anything?"""
+    return server.is_leader and server.broker.member.services.is_running
+
+
+def run(scene: Callable[[Group], Awaitable[None]], **settings: str) -> None:
     async def main(world: SimWorld) -> None:
-        group = Group(world)
+        group = Group(world, settings)
         await group.start()
         await scene(group)
 
@@ -260,9 +265,8 @@ def test_a_topic_and_a_group_outlive_the_leader_that_has_just_acknowledged_them(
         group.leader.machine.power_off()
         old = group.leader
         others = [server for server in group.brokers if server is not old]
-        await _until(lambda: any(server.is_leader for server in others))
-        (group.leader,) = [server for server in others if server.is_leader]
-        new = group.leader.broker
+        await _until(lambda: any(leads(server) for server in others))
+        (new,) = [server.broker for server in others if leads(server)]
         assert new.topics.contains_topic("Newer") and new.topics.contains_topic("Newest")
         assert new.groups.contains_subscription_group("Readers")
 
@@ -282,3 +286,66 @@ def test_topics_are_acknowledged_one_after_the_other_where_copying_the_tables_ta
         assert max(took) < 2000, took  # the request, its answer, and three questions of each member, 200 ms each
 
     run(scene)
+
+
+def test_a_member_that_leads_before_it_could_ask_for_tables_has_what_was_made_while_it_was_away() -> None:
+    async def scene(group: Group) -> None:
+        (away, _) = [server for server in group.brokers if server is not group.leader]
+        away.machine.power_off()
+        ext = {"topic": "New", "defaultTopic": "TBW102", "readQueueNums": "2", "writeQueueNums": "2", "perm": "6",
+               "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}  # fmt: skip
+        for topic in ("Gone", "New"):
+            assert (await group.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, {**ext, "topic": topic})).code == 0
+        assert (await group.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"})).code == 0
+        body = SubscriptionGroupConfig("Readers").encode()
+        assert (await group.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)).code == 0
+        mode = b'{"topic":"New","consumerGroup":"Readers","mode":"POP","popShareQueueNum":3}'
+        assert (await group.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, mode)).code == 0
+        await group.send(Message("Automatic", b"x"))
+        group.name_server.machine.power_off()  # nobody tells it who leads
+        await away.start()
+        old = group.leader
+        last = old.broker.store.appended_offset
+        await _until(lambda: away.broker.store.max_physical_offset >= last)
+        member = old.member
+        assert member is not None
+        await old.machine.call(lambda: member.transfer(away.name))
+        await _until(lambda: leads(away))
+        topics = away.broker.topics
+        assert topics.contains_topic("New") and topics.contains_topic("Automatic")
+        assert not topics.contains_topic("Gone")
+        assert away.broker.groups.contains_subscription_group("Readers")
+        assert away.broker.request_modes.get_message_request_mode("New", "Readers") is not None
+
+    run(scene)
+
+
+def test_a_member_with_a_new_disk_has_all_topics_when_the_log_that_it_gets_begins_long_after_they_were_made() -> None:
+    async def scene(group: Group) -> None:
+        (new, _) = [server for server in group.brokers if server is not group.leader]
+        ext = {"topic": "Old", "defaultTopic": "TBW102", "readQueueNums": "2", "writeQueueNums": "2", "perm": "6",
+               "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}  # fmt: skip
+        assert (await group.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)).code == 0
+        assert (await group.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Old"})).code == 0
+        assert (await group.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)).code == 0
+        incarnation = group.leader.broker.store.incarnation("Old")
+        new.machine.power_off()
+        old, store = group.leader, group.leader.broker.store
+        for _ in range(6):
+            await group.send(Message(TOPIC, bytes(50_000)))
+            await asyncio.sleep(6)  # within it all rows are written again
+        assert (await group.ask(RequestCode.DELETE_EXPIRED_COMMITLOG, {})).code == 0
+        await _until(lambda: store.min_physical_offset > incarnation > 0)
+        group.name_server.machine.power_off()  # nobody tells it who leads
+        new.machine.replace_disk()
+        await new.start()
+        await _until(lambda: new.broker.store.max_physical_offset >= store.appended_offset)
+        assert new.broker.store.min_physical_offset > incarnation
+        member = old.member
+        assert member is not None
+        await old.machine.call(lambda: member.transfer(new.name))
+        await _until(lambda: leads(new))
+        assert new.broker.topics.contains_topic("Old")
+        assert new.broker.store.incarnation("Old") == incarnation
+
+    run(scene, fileReservedTime="0", cleanResourceInterval="1000")

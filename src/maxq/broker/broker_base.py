@@ -19,6 +19,7 @@ from maxq.broker.client.housekeeping import ClientHousekeepingService
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.dledger.dledger_broker import acknowledgement_of, dledger_broker_of
+from maxq.broker.dledger.table_records import TableRecords
 from maxq.broker.fast_failure import FastFailure
 from maxq.broker.filter.consumer_filter_manager import FILE_NAME as FILTER_FILE
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
@@ -208,16 +209,17 @@ class BrokerBase:
 
     def _build_replication(self) -> None:
         settings, clock = self._settings, self._clock
+        tables = SlaveTables(
+            topics=self.topics,
+            mappings=self.mappings,
+            groups=self.groups,
+            offsets=self.offsets,
+            request_modes=self.request_modes,
+            files=self.carried_files,
+        )
         self.slave_synchronize = SlaveSynchronize(
             MasterApi(self.client),
-            SlaveTables(
-                topics=self.topics,
-                mappings=self.mappings,
-                groups=self.groups,
-                offsets=self.offsets,
-                request_modes=self.request_modes,
-                files=self.carried_files,
-            ),
+            tables,
             clock=clock,
             own_address=lambda: self.address.address,
             timer_wheel=lambda: settings.store.timer_wheel_enable,
@@ -243,6 +245,9 @@ class BrokerBase:
         self.dledger = dledger_broker_of(
             settings, self.store, self.acknowledgement, clock=clock, rng=self._rng, on_failure=self._on_failure
         )
+        self.table_records: TableRecords | None = None
+        if self.dledger is not None:
+            self.table_records = TableRecords(self.store, self.acknowledgement, tables)
         self.role = RoleService(
             RoleParts(
                 settings=settings,

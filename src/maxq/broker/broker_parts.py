@@ -69,14 +69,14 @@ class BrokerParts(BrokerBase):
         self.server.arrivals.may_rest = self.store.joins_next_flush
 
     async def _tables_copied(self) -> bool:
-        """Have the slaves topics and groups as they are now, as far as a send waits for them? Of a DLedger group all
-        members that live, for each of them may lead next, and a majority; of a SYNC_MASTER those that ask."""
-        store, dledger = self._settings.store, self.dledger
-        if dledger is not None:
-            return await self.table_changes.copied(lambda asking: dledger.copies_wanted, store.slave_timeout)
-        if store.broker_role != "SYNC_MASTER":
-            return True
-        return await self.table_changes.copied(lambda asking: asking, store.slave_timeout)
+        """Have those the tables as they are now that a send waits for? Of a DLedger group a majority, in the log; of a
+        SYNC_MASTER the slaves that ask, topics and groups."""
+        if self.table_records is not None:
+            return await self.table_records.are_safe()
+        store = self._settings.store
+        return store.broker_role != "SYNC_MASTER" or await self.table_changes.copied(
+            lambda asking: asking, store.slave_timeout
+        )
 
     def _build_message_processors(self) -> None:
         """Sending, pulling, querying, replying."""

@@ -137,6 +137,8 @@ class BrokerController(BrokerParts):
         if self._settings.broker.enable_create_sys_group:
             self.groups.create_system_groups()
         await run_blocking(self.store.load)  # long after a crash; the loop hears signals meanwhile
+        if self.table_records is not None:
+            self.table_records.start()
         for topic, incarnation in self.store.deletions_since(self.offsets.deleted_up_to).items():
             self.offsets.take_deletion([topic], incarnation)
         self.offsets.deletions_since = self.store.deletions_since
@@ -185,6 +187,8 @@ class BrokerController(BrokerParts):
     async def change_to_master(self, role: str = "SYNC_MASTER") -> None:
         """Become this group's master while running; see RoleService."""
         await self.role.change_to_master(role)
+        if self.table_records is not None:
+            self.table_records.write()
         self.member.acting.role_changed()
 
     async def change_to_slave(self, broker_id: int, master_address: str = "", ha_address: str = "") -> None:
@@ -237,6 +241,8 @@ class BrokerController(BrokerParts):
         await self.access.shutdown()
         await self.ha_service.shutdown()
         await self.log_care.shutdown()
+        if self.table_records is not None:
+            await self.table_records.stop()
         if self.dledger is not None:
             await self.dledger.shutdown()
         await self.store.shutdown()

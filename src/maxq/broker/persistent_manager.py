@@ -32,12 +32,12 @@ class PersistentManager(ConfigManager):
     """ConfigManager whose content is one JSON value in Java's layout.
 
     Attributes:
-        when_changed: called at every change, before it is on the disk.
+        when_changed: all of them are called at every change, before it is on the disk.
     """
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
-        self.when_changed: Callable[[], None] = lambda: None
+        self.when_changed: list[Callable[[], None]] = []
         self._requested = 0  # number of the newest change
         self._written = 0  # … of the newest change that is on disk; <= _requested
         self._writer: asyncio.Task[None] | None = None
@@ -73,13 +73,19 @@ class PersistentManager(ConfigManager):
             self._persist_now()
             self._written = max(self._written, newest)
 
+    def persist_changes(self) -> None:
+        """`persist` if anything changed since the last time. For other threads than the loop's, too."""
+        if self._written < self._requested:
+            self.persist()
+
     def _persist_now(self) -> None:
         """Write the file; nobody else does."""
         super().persist()
 
     def request_persist(self) -> None:
         """The table changed: have it written soon. Without a running loop it is written now."""
-        self.when_changed()
+        for tell in self.when_changed:
+            tell()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import PurePath
 
 from maxq.errors import StoreFailedError
@@ -33,6 +34,7 @@ class ConsumeQueueFlusher:
         lock: held while queue files are flushed, unmapped or deleted, so that these do not meet.
         failure: what a failed flush of a queue said; None as long as all went well. It is final: the kernel may have
             dropped pages, so nothing is written down as complete any more, and the next start builds the queues anew.
+        before_inventory: called, in any thread, before an inventory is written; OSError keeps it from being written.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class ConsumeQueueFlusher:
         self._inventory_file = inventory_file
         self._deletions = deletions
         self._wanted = False
+        self.before_inventory: Callable[[], None] = lambda: None
         self.lock = asyncio.Lock()
         self.failure: str | None = None
 
@@ -161,6 +164,7 @@ class ConsumeQueueFlusher:
         of topics that were deleted below that are not needed any more."""
         self._checkpoint.sync()
         self._deletions.save(deleted)
+        self.before_inventory()
         self._inventory_file.save(inventory)
         for folder in aside:
             self._context.disk.delete_tree(folder)

@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 
 #: The topic of the records. Nobody may send to it.
 DELETED_TOPIC: Final = "rmq_sys_maxq_deleted"
+#: The topic of the records that say what the tables of a DLedger group are (broker/dledger/table_records.py). Nobody
+#: may send to it either.
+TABLES_TOPIC: Final = "rmq_sys_maxq_tables"
 #: Most names in one record.
 MOST_NAMES: Final = 10_000
 FILE_NAME: Final = "deletions.json"

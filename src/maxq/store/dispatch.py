@@ -12,6 +12,7 @@ from collections.abc import Callable
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import MessageExt, decode_record
 from maxq.protocol.message_const import (
+    PROPERTY_CRC32,
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
@@ -25,7 +26,7 @@ from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_ext import CqExtUnit, is_ext_address
 from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore, is_folder_name, may_name_queues
 from maxq.store.damage_names import DAMAGED_TOPIC, is_filler
-from maxq.store.deletions import DELETED_TOPIC, Deletions, deleted_names
+from maxq.store.deletions import DELETED_TOPIC, TABLES_TOPIC, Deletions, deleted_names
 from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.index_service import IndexService
 from maxq.store.queue_offset_judge import MOST_PLACES, QueueOffsetJudge
@@ -66,6 +67,7 @@ class DispatchService:
         on_arrival: called with the tails of watched queues that got units.
         on_deleted: called with topics whose queues were emptied just now, and the physical offset of the record that
             deletes them.
+        on_tables: called with each record of `TABLES_TOPIC`.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class DispatchService:
         self.hooks: dict[str, Callable[[DispatchRequest], None]] = {}
         self.on_arrival: Callable[[list[QueueTail]], None] | None = None
         self.on_deleted: Callable[[list[str], int], None] | None = None
+        self.on_tables: Callable[[MessageExt], None] | None = None
         self.bit_map_of: Callable[[str, memoryview], bytes] | None = None  # of (topic, record), for its extension unit
         self._at = 0  # physical offset of the record for which the Dispatcher called last
         self._half_done = False  # the disk took only a part of that record's entries
@@ -282,6 +285,9 @@ class DispatchService:
         if message.sys_flag & _ROLLBACK == _ROLLBACK:
             if message.topic == DELETED_TOPIC:
                 self.delete_topics(deleted_names(message), physical_offset)
+            elif message.topic == TABLES_TOPIC:
+                if self.on_tables is not None and not properties.keys() - {PROPERTY_CRC32}:  # else it is a client's
+                    self.on_tables(message)
             elif message.topic != DAMAGED_TOPIC and is_filler(message.sys_flag, properties):
                 self.put_unit(
                     message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE

@@ -456,10 +456,21 @@ class MessageStore:
         await self.cleaner.finish_deletion(doomed)
         await self.compaction.delete_topics(doomed)
 
+    def put_tables(self, body: bytes) -> PutMessageResult:
+        """Store a record of `TABLES_TOPIC`. Wait for it as for a message."""
+        return self._writer.put_tables(body)
+
+    def set_table_listener(self, listener: Callable[[MessageExt], None], persist: Callable[[], None]) -> None:
+        """`listener` gets each record of `TABLES_TOPIC` that is dispatched, while the store is loaded in the thread of
+        `load`. `persist` is called, in any thread, before the store notes how far it has dispatched: what the listener
+        was given before is not given again afterwards. It raises OSError if the disk refuses."""
+        self._parts.dispatch.on_tables = listener
+        self._parts.queue_flusher.before_inventory = persist
+
     def unused_topics(self, keep: Iterable[str]) -> set[str]:
         """Topics that have queues and are not in `keep`; no system topics and no light queues. None where another
         broker's log is copied: that one says what is deleted."""
-        is_copy = self.config.broker_role == "SLAVE" or (self.ledger is not None and self.ledger.leading_term < 0)
+        is_copy = self.config.broker_role == "SLAVE" or (self.ledger is not None and self.leading_term < 0)
         return set() if is_copy else self.cleaner.unused_topics(set(keep))
 
     async def clean_expired_consume_queues(self) -> int:
@@ -505,6 +516,17 @@ class MessageStore:
     def appended_offset(self) -> int:
         """Behind the last record that was stored, visible or not: what waits for an acknowledgement ends there."""
         return self.commit_log.max_offset if self.ledger is None else self.ledger.end_position
+
+    @property
+    def leading_term(self) -> int:
+        """The term in which this member of a DLedger group takes messages as its leader; -1: it does not."""
+        return -1 if self.ledger is None else self.ledger.leading_term
+
+    @property
+    def newest_file(self) -> int:
+        """Where the log's last file begins, physical; -1 without one."""
+        last = self.commit_log.files.last
+        return -1 if last is None else last.file_from_offset
 
     @property
     def flushed_offset(self) -> int:

@@ -23,7 +23,7 @@ from maxq.store.consume_queue_store import (
     is_folder_name,
     may_name_queues,
 )
-from maxq.store.deletions import DELETED_TOPIC, MOST_NAMES, encode_names
+from maxq.store.deletions import DELETED_TOPIC, MOST_NAMES, TABLES_TOPIC, encode_names
 from maxq.store.flush import CommitLogFlusher
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_cy import crc31
@@ -69,12 +69,12 @@ class MessageWriter:
         refused = self._check_state()
         if refused is not None:
             return refused
-        if message.topic == DELETED_TOPIC:
-            return _illegal(f"records of {DELETED_TOPIC} delete topics: only the store writes them")
+        if message.topic in (DELETED_TOPIC, TABLES_TOPIC):
+            return _illegal(f"records of {message.topic} delete or make topics: only the broker writes them")
         if message.sys_flag & _ROLLBACK == _ROLLBACK:
             return _illegal(
                 f"sysFlag {message.sys_flag:#x} says that the message is rolled back: it would be stored and never "
-                "delivered. Only the store writes such records: fillers over damage, and what deletes topics"
+                "delivered. Only the store writes such records: fillers over damage, and what deletes and makes topics"
             )
         size = len(message.topic.encode())
         limit = _MAX_RETRY_TOPIC if message.topic.startswith(_RETRY_PREFIX) else _MAX_TOPIC
@@ -112,25 +112,32 @@ class MessageWriter:
 
     def put_deletion(self, topics: Collection[str]) -> PutMessageResult:
         """See MessageStore.put_deletion."""
-        now = self._context.clock.wall_ms()
         names = sorted(topics)
         result = PutMessageResult(PutMessageStatus.PUT_OK)
         for start in range(0, len(names), MOST_NAMES):
             some = names[start : start + MOST_NAMES]
-            message = MessageExtBrokerInner(
-                DELETED_TOPIC, 0, encode_names(some), sys_flag=MessageSysFlag.TRANSACTION_ROLLBACK, born_timestamp=now,
-                born_host=self._context.identity.store_host,
-            )  # fmt: skip
-            refused = self._check_state()
-            if refused is not None:
-                return refused
-            result = self._append(message, 0, b"")
+            result = self._put_fact(DELETED_TOPIC, encode_names(some))
             if not result.ok:
                 return result
             for name in some:
                 self._queues.number_anew(name, result.physical_offset)
             self._on_appended()
         return result
+
+    def put_tables(self, body: bytes) -> PutMessageResult:
+        """See MessageStore.put_tables."""
+        result = self._put_fact(TABLES_TOPIC, body)
+        if result.ok:
+            self._on_appended()
+        return result
+
+    def _put_fact(self, topic: str, body: bytes) -> PutMessageResult:
+        """A record that every broker's dispatch leaves out of queues and index. Dispatch is the caller's."""
+        message = MessageExtBrokerInner(
+            topic, 0, body, sys_flag=MessageSysFlag.TRANSACTION_ROLLBACK, born_timestamp=self._context.clock.wall_ms(),
+            born_host=self._context.identity.store_host,
+        )  # fmt: skip
+        return self._check_state() or self._append(message, 0, b"")
 
     def _append(self, message: MessageExtBrokerInner, queue_offset: int, properties: bytes) -> PutMessageResult:
         """Write one record. Counters and dispatch are the caller's."""

@@ -6,7 +6,7 @@ Source:
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
@@ -111,11 +111,6 @@ class DLedgerBroker:
         if self.member is not None:
             await self.member.shutdown()
 
-    @property
-    def copies_wanted(self) -> int:
-        """How many other members must say that they have the tables before their change is acknowledged."""
-        return copies_wanted({} if self.member is None else self.member.live_peers, self._config.raft().quorum)
-
     def doubt(self) -> str | None:
         """Why a broker that takes itself for the leader's cannot be sure of it (see Authority)."""
         code = DLedgerResponseCode.NOT_LEADER if self.member is None else self.member.promise_refusal()
@@ -152,17 +147,6 @@ class DLedgerBroker:
 
     def change_to_slave(self, address: str) -> None:
         """Nothing: the leader finds its followers."""
-
-
-def copies_wanted(live: Mapping[str, bool], quorum: int) -> int:
-    """How many other members must say that they have what is not in the log: all MaxQ members that live, and so many
-    that with this one and the living Java members, who take the tables and do not say so, they are a majority.
-
-    Args:
-        live: who lives of the others, and whether it is a MaxQ member.
-    """
-    ours = sum(live.values())
-    return max(ours, quorum - 1 - (len(live) - ours))
 
 
 def acknowledgement_of(settings: BrokerSettings, store: MessageStore) -> Acknowledgement:

@@ -10,7 +10,8 @@ A question that waits is no slow answer: the latencies of requests do not count 
 and its masters answer this code with REQUEST_CODE_NOT_SUPPORTED.
 
 A slave that asks has what it names on its disk. So the questions say which slaves have a change (`copied`), and whoever
-made a topic is told when those that live have it, too: one that is elected a moment later knows it.
+made a topic is told when those that live have it, too: one that acts as master a moment later knows it. (Members of
+a DLedger group have it by their log: broker/dledger/table_records.py.)
 """
 
 import asyncio
@@ -53,7 +54,8 @@ class TableChangesProcessor(RequestProcessor):
         self._waiting = 0  # for copies
         self._asked: dict[Connection, _Versions] = {}  # what the slaves have that ask here
         self._heard = asyncio.Event()  # replaced by each question
-        topics.when_changed = groups.when_changed = self._wake
+        topics.when_changed.append(self._wake)
+        groups.when_changed.append(self._wake)
 
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.MAXQ_AWAIT_TABLE_CHANGE: self.await_change}

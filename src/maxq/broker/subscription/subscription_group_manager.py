@@ -162,12 +162,22 @@ class SubscriptionGroupManager(PersistentManager):
         """The master's tables in place of these, under the master's version: so both stay equal until one changes."""
         known = self.subscription_group_table
         gone = [group for group in known if group not in groups]
-        for group in gone:
-            del known[group]
-        self.row_json.forget(gone)
         changed = {group: config for group, config in groups.items() if known.get(group) != config}
-        known.update(changed)
-        self._tell([*gone, *changed])
+        self.take_rows(changed, gone, forbidden, version)
+
+    def take_rows(
+        self,
+        rows: Mapping[str, SubscriptionGroupConfig],
+        gone: Iterable[str],
+        forbidden: Mapping[str, Mapping[str, int]],
+        version: DataVersion,
+    ) -> None:
+        """What has changed in the master's table of groups, which is of this version now, and all that is forbidden."""
+        known = self.subscription_group_table
+        deleted = [group for group in gone if known.pop(group, None) is not None]
+        self.row_json.forget(deleted)
+        known.update(rows)
+        self._tell([*deleted, *rows])
         self.forbidden_table = {group: dict(topics) for group, topics in forbidden.items()}
         self.data_version = version.copy()
         self.request_persist()

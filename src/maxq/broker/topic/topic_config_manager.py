@@ -222,17 +222,20 @@ class TopicConfigManager(PersistentManager):
         """The master's table in place of this one, under the master's version: so both stay equal until one changes."""
         table = self.topic_config_table
         deleted = [topic for topic in table if topic not in configs]
-        changed = [config for topic, config in configs.items() if table.get(topic) != config]
-        for topic in deleted:
-            del table[topic]
+        changed = {topic: config for topic, config in configs.items() if table.get(topic) != config}
+        self.take_rows(changed, deleted, version)
+
+    def take_rows(self, rows: Mapping[str, TopicConfig], gone: Iterable[str], version: DataVersion) -> None:
+        """What has changed in the master's table, which is of this version now."""
+        table = self.topic_config_table
+        deleted = [topic for topic in gone if table.pop(topic, None) is not None]
         self.row_json.forget(deleted)
-        for config in changed:
-            table[config.topic_name] = config
+        table.update(rows)
         self.data_version = version.copy()
         self.request_persist()
-        if changed or deleted:
+        if rows or deleted:
             for listener in self._listeners:
-                listener(changed, deleted)
+                listener(list(rows.values()), deleted)
 
     def update_data_version(self) -> None:
         """The table means something else now although no topic changed (brokerPermission)."""

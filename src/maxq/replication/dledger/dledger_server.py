@@ -181,11 +181,6 @@ class DLedgerServer:
         """Who leads, as far as this member knows."""
         return self.node.leader_id
 
-    @property
-    def live_peers(self) -> dict[str, bool]:
-        """Who follows this leader and was heard lately, and of each whether it is a MaxQ member."""
-        return self.node.live_peers()
-
     def promise_refusal(self) -> DLedgerResponseCode | None:
         """Why this member may not speak as the group's leader now; None: it may."""
         return self.node.promise_refusal(self._clock.monotonic_ms())

@@ -116,16 +116,6 @@ class RaftNode:
         """The highest entry that a leader knows `peer` to have; -1 if this member does not lead."""
         return -1 if self._leading is None else self._leading.acks.mark(peer)
 
-    def live_peers(self) -> dict[str, bool]:
-        """Who follows this leader and was heard lately, and of each whether it is a MaxQ member; empty if this member
-        does not lead."""
-        leading = self._leading
-        if leading is None:
-            return {}
-        return {
-            peer: leading.beats.contacts[peer].maxq is not None for peer in self._config.others if self._is_live(peer)
-        }
-
     def status(self) -> dict[str, str]:
         """What an operator asks for (the extra key of METADATA)."""
         state, ledger = self._state, self._ledger

@@ -117,11 +117,3 @@ def test_preferred_leader_gets_leadership_when_it_is_near() -> None:
     assert member.node.append_refusal(member.now) is DLedgerResponseCode.LEADER_TRANSFERRING
     member.reply_last(None)
     assert member.node.append_refusal(member.now) is None
-
-
-def test_a_leader_knows_which_of_its_followers_are_maxq_members() -> None:
-    for maxq in ("d1", None):
-        member = OneMember()
-        assert member.node.live_peers() == {}
-        member.elect(maxq)
-        assert member.node.live_peers() == {"n1": maxq is not None}

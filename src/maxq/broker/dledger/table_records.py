@@ -1,0 +1,198 @@
+"""TableRecords: the tables of a DLedger group as records of its log.
+
+Who is elected has all that was committed, and so it has all topics, groups, static mappings and request modes whose
+making was acknowledged: each change of these tables is a record of `TABLES_TOPIC` (transaction type ROLLBACK, which
+every broker's dispatch leaves out of queues and index), and the change is acknowledged when the record is committed. A
+topic that a message makes is in the log before that message.
+
+A leader writes all rows when it begins, and again in each file of the log, so that no cleaning of the log takes the
+last record of a row; between them it writes what changes. Members take the rows when the record is dispatched, after a
+restart again. The store waits for the tables before it notes how far it has dispatched. A Java broker passes the
+records over; a Java leader writes none, and slaves ask it for its tables as ever (SlaveSynchronize).
+
+Body: JSON, compressed with zlib. `whole`: are these all rows? `topics`, `groups`: version, rows by name, names that
+are gone; `forbidden`, `mappings`, `modes`: the whole table, left out where it is as it was.
+"""
+
+import json
+import logging
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.periodic import PeriodicTasks
+from maxq.broker.slave.slave_synchronize import SlaveTables
+from maxq.codes import ResponseCode
+from maxq.errors import MaxQError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.json_body import JsonBody
+from maxq.protocol.message import MessageExt
+from maxq.store.message_store import MessageStore
+
+log: Final = logging.getLogger(__name__)
+
+#: Seconds between two looks whether all rows are in the newest file of the log.
+_LOOK: Final = 5.0
+
+_Row = TypeVar("_Row", bound=JsonBody)
+
+
+class TableRecords:
+    """One per member. Made with the broker; `start` when the store is loaded, on the loop."""
+
+    def __init__(self, store: MessageStore, acknowledgement: Acknowledgement, tables: SlaveTables) -> None:
+        self._store = store
+        self._acknowledgement = acknowledgement
+        self._tables = tables
+        self._tasks = PeriodicTasks()
+        self._waiting: list[MessageExt] | None = []  # dispatched while the store is loaded, in another thread
+        self._term = -1  # the last one in which this member has led and written all rows
+        self._began = -1  # physical offset of its first record in that term
+        self._end = -1  # behind its last one
+        self._file = -1  # of the log, in which it wrote all rows last: where the file begins
+        self._is_unsaid = True
+        self._topics: dict[str, TopicConfig] = {}  # as they were written last
+        self._groups: dict[str, SubscriptionGroupConfig] = {}
+        self._forbidden: dict[str, dict[str, int]] = {}
+        self._mappings: Mapping[str, object] = {}
+        self._modes: dict[str, Any] = {}
+        store.set_table_listener(self._dispatched, self._persist)
+        for table in (tables.topics, tables.groups, tables.mappings, tables.request_modes):
+            table.when_changed.append(self._changed)
+
+    def start(self) -> None:
+        """Take what the log said while it was loaded, and begin."""
+        waiting, self._waiting = self._waiting, None
+        for message in waiting or ():
+            self._dispatched(message)
+        self._tasks.every("tables in the log", _LOOK, self.write)
+
+    async def stop(self) -> None:
+        """End; what is dispatched from now on is still taken."""
+        await self._tasks.stop()
+
+    # --- a leader -----------------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Have the log say what it does not say yet. Nothing on a member that takes no messages as the leader."""
+        term = self._store.leading_term
+        if term < 0 or self._waiting is not None or self._acknowledgement.refusal() is not None:
+            return
+        whole = term != self._term or self._file != self._store.newest_file
+        if not whole and not self._is_unsaid:
+            return
+        result = self._store.put_tables(self._encode(whole))
+        if not result.ok:
+            log.info("the tables cannot be written to the log now: %s", result.remark or result.status.name)
+            return
+        if term != self._term:
+            self._began = result.physical_offset
+        if whole:
+            self._file = self._store.newest_file
+        self._term, self._end, self._is_unsaid = term, result.end_offset, False
+        self._remember()
+
+    async def are_safe(self) -> bool:
+        """Is what the tables say now committed? False: nobody can say."""
+        self.write()
+        if self._is_unsaid or self._term != self._store.leading_term:
+            return False
+        outcome = self._acknowledgement.outcome(self._end)
+        return outcome is None or await outcome is ResponseCode.SUCCESS
+
+    def _changed(self) -> None:
+        self._is_unsaid = True
+        self.write()
+
+    def _encode(self, whole: bool) -> bytes:
+        tables = self._tables
+        topics, groups = tables.topics, tables.groups
+        known_topics: Mapping[str, TopicConfig] = {} if whole else self._topics
+        known_groups: Mapping[str, SubscriptionGroupConfig] = {} if whole else self._groups
+        said: dict[str, Any] = {
+            "whole": whole,
+            "topics": _part(topics.data_version, topics.topic_config_table, known_topics),
+            "groups": _part(groups.data_version, groups.subscription_group_table, known_groups),
+        }
+        if whole or groups.forbidden_table != self._forbidden:
+            said["forbidden"] = groups.forbidden_table
+        if whole or tables.mappings.table != self._mappings:
+            said["mappings"] = tables.mappings.to_json()
+        modes = tables.request_modes.to_json()
+        if whole or modes != self._modes:
+            said["modes"] = modes
+        return zlib.compress(json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(), 1)
+
+    def _remember(self) -> None:
+        """What `_encode` has put into words."""
+        tables = self._tables
+        self._topics = dict(tables.topics.topic_config_table)
+        self._groups = dict(tables.groups.subscription_group_table)
+        self._forbidden = dict(tables.groups.forbidden_table)
+        self._mappings = dict(tables.mappings.table)
+        self._modes = tables.request_modes.to_json()
+
+    # --- all members --------------------------------------------------------------------------------------------------
+
+    def _dispatched(self, message: MessageExt) -> None:
+        """A record of the tables is committed. A leader's own say what it did already, and may be behind it."""
+        if self._waiting is not None:
+            self._waiting.append(message)
+            return
+        leading = self._store.leading_term
+        if leading >= 0 and leading == self._term and message.physical_offset >= self._began:
+            return
+        try:
+            self._take(json.loads(zlib.decompress(message.body)))
+        except (ValueError, zlib.error, KeyError, TypeError, AttributeError, MaxQError) as error:
+            log.error("the record of tables at physical offset %d cannot be read: %r", message.physical_offset, error)
+
+    def _take(self, said: dict[str, Any]) -> None:
+        tables = self._tables
+        topics = _rows(said["topics"], TopicConfig)
+        groups = _rows(said["groups"], SubscriptionGroupConfig)
+        if "mappings" in said:
+            found = said["mappings"]
+            version = DataVersion.from_json(found["dataVersion"])
+            tables.mappings.take_from_master(found["topicQueueMappingInfoMap"], version)
+        version = DataVersion.from_json(said["topics"]["version"])
+        gone = said["topics"]["gone"]
+        if said["whole"]:
+            tables.topics.take_from_master(topics, version)
+        elif topics or gone:
+            tables.topics.take_rows(topics, gone, version)
+        version = DataVersion.from_json(said["groups"]["version"])
+        gone = said["groups"]["gone"]
+        forbidden = said.get("forbidden", tables.groups.forbidden_table)
+        if said["whole"]:
+            tables.groups.take_from_master(groups, forbidden, version)
+        elif groups or gone or "forbidden" in said:
+            tables.groups.take_rows(groups, gone, forbidden, version)
+        if "modes" in said:
+            tables.request_modes.take_from_master(said["modes"])
+
+    def _persist(self) -> None:
+        """Whatever was taken is on the disk on return. Blocks."""
+        tables = self._tables
+        for table in (tables.mappings, tables.topics, tables.groups, tables.request_modes):
+            table.persist_changes()
+
+
+def _part(version: DataVersion, table: Mapping[str, _Row], known: Mapping[str, _Row]) -> dict[str, Any]:
+    """Rows are replaced, never changed: one that is the same object says the same."""
+    return {
+        "version": version.to_json(),
+        "rows": {name: row.to_json() for name, row in table.items() if known.get(name) is not row},
+        "gone": _gone(known, table),
+    }
+
+
+def _gone(known: Iterable[str], table: Mapping[str, object]) -> list[str]:
+    return [name for name in known if name not in table]
+
+
+def _rows(part: Mapping[str, Any], kind: type[_Row]) -> dict[str, _Row]:
+    return {name: kind.from_json(row) for name, row in part["rows"].items()}
