@@ -4,6 +4,7 @@ on it may be promised to clients, noted on the disk or handed to slaves.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 
 import pytest
 
@@ -329,15 +330,15 @@ def test_a_member_with_a_new_disk_has_all_topics_when_the_log_that_it_gets_begin
         assert (await group.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Old"})).code == 0
         assert (await group.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)).code == 0
         incarnation = group.leader.broker.store.incarnation("Old")
-        new.machine.power_off()
         old, store = group.leader, group.leader.broker.store
         for _ in range(6):
-            await group.send(Message(TOPIC, bytes(50_000)))
+            await group.send(Message(TOPIC, Random(1).randbytes(50_000)))
             await asyncio.sleep(6)  # within it all rows are written again
         assert (await group.ask(RequestCode.DELETE_EXPIRED_COMMITLOG, {})).code == 0
         await _until(lambda: store.min_physical_offset > incarnation > 0)
         group.name_server.machine.power_off()  # nobody tells it who leads
-        new.machine.replace_disk()
+        new.machine.power_off()
+        new.machine.lose_disk()
         await new.start()
         await _until(lambda: new.broker.store.max_physical_offset >= store.appended_offset)
         assert new.broker.store.min_physical_offset > incarnation
