@@ -3,7 +3,7 @@ on it may be promised to clients, noted on the disk or handed to slaves.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 
 import pytest
@@ -39,7 +39,7 @@ BEAT_MS = 2000
 class Group:
     """Three brokers, one of which leads, and a client's machine."""
 
-    def __init__(self, world: SimWorld, settings: dict[str, str]) -> None:
+    def __init__(self, world: SimWorld, settings: Mapping[str, str]) -> None:
         self.world = world
         world.network.default_link = LinkSettings(delay_ms=(0.1, 1))
         rng = SimRng(5)
@@ -47,7 +47,7 @@ class Group:
         self.brokers = [
             Server(
                 world, address, rng.fork(address), n, dLegerHeartBeatInterval=str(BEAT_MS), timerPrecisionMs="100",
-                transactionOpBatchInterval="500", **settings,
+                transactionOpBatchInterval="500", members=3, **settings,
             )
             for n, address in enumerate(BROKERS[:3])
         ]

@@ -216,6 +216,7 @@ class BrokerBase:
             offsets=self.offsets,
             request_modes=self.request_modes,
             files=self.carried_files,
+            deletions=self.store.deletions,
         )
         self.slave_synchronize = SlaveSynchronize(
             MasterApi(self.client),

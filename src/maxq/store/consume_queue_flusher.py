@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import PurePath
+from typing import Any
 
 from maxq.errors import StoreFailedError
 from maxq.runtime.blocking import CHECKPOINTS
@@ -101,7 +102,7 @@ class ConsumeQueueFlusher:
         """Everything dispatched so far becomes durable; checkpoint and inventory then say so. Under `lock`: an older
         inventory must not be written after a newer one."""
         assert self.lock.locked(), "one at a time"
-        inventory, deleted, aside = self.snapshot(), self._deletions.rows(), list(self._queues.set_aside)
+        inventory, deleted, aside = self.snapshot(), self._deletions.to_json(), list(self._queues.set_aside)
         timestamp = self._dispatcher.last_store_timestamp
         # the log first: the inventory must never know more than the log has after a loss of power
         await self._log_flusher.flush_all()
@@ -124,7 +125,7 @@ class ConsumeQueueFlusher:
         Args:
             log_end: end of the log if this is a clean shutdown.
         """
-        inventory, deleted, aside = self.snapshot(), self._deletions.rows(), list(self._queues.set_aside)
+        inventory, deleted, aside = self.snapshot(), self._deletions.to_json(), list(self._queues.set_aside)
         inventory.log_end = log_end
         if self._commit_log.flushed_offset < inventory.dispatched_offset:
             self._log_flusher.flush_inline()
@@ -159,7 +160,7 @@ class ConsumeQueueFlusher:
         self._checkpoint.logics_physical_offset = 0  # a Java broker then goes by the times, which are right
         self._checkpoint.write()
 
-    def _write_down(self, inventory: StoreInventory, deleted: dict[str, int], aside: list[PurePath]) -> None:
+    def _write_down(self, inventory: StoreInventory, deleted: dict[str, Any], aside: list[PurePath]) -> None:
         """The queues are durable as far as `inventory` says: let checkpoint, deletions and inventory say so. The files
         of topics that were deleted below that are not needed any more."""
         self._checkpoint.sync()

@@ -13,13 +13,17 @@ queue offsets begin anew.
 `deletions.json` in the store's root keeps the table. It is written with every inventory of the queues, before it, and
 remembers records that the log has lost to retention. What lies behind the start of a recovery's replay is not believed
 from the file but learned from the log again. A Java broker ignores both the record and the file.
+
+A copy whose log begins behind records that delete topics does not know these (`unknown_before`), and neither does a
+store that has lost the file together with the beginning of its log. It takes them from its master, with the consumer
+offsets, or, in a DLedger group, from the leader's record of all tables.
 """
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_const import PROPERTY_CRC32
@@ -67,12 +71,21 @@ def decode_table(data: bytes) -> dict[str, int]:
     Raises:
         ValueError: it is none, or of a later version.
     """
-    found = json.loads(data)
-    if not isinstance(found, dict) or found.get("version") != _VERSION or not isinstance(found.get("topics"), dict):
+    return _in_order(_checked(json.loads(data))[0])
+
+
+def _checked(found: Any) -> tuple[dict[str, int], int]:
+    """Topics and `unknown_before` of a table in JSON. Raises ValueError as `decode_table`."""
+    if not isinstance(found, Mapping) or found.get("version") != _VERSION or not isinstance(found.get("topics"), dict):
         raise ValueError(f"this is no table of deleted topics of version {_VERSION}")
-    if not all(isinstance(at, int) for at in found["topics"].values()):
+    topics, unknown_before = found["topics"], found.get("unknownBefore", 0)
+    if not all(isinstance(at, int) for at in (*topics.values(), unknown_before)):
         raise ValueError("a deleted topic has no physical offset")
-    return dict(sorted(found["topics"].items(), key=lambda row: row[1]))
+    return topics, unknown_before
+
+
+def _in_order(topics: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(topics.items(), key=lambda row: row[1]))
 
 
 class Deletions:
@@ -80,14 +93,17 @@ class Deletions:
 
     Attributes:
         path: of its file.
+        unknown_before: what lies before this physical offset, where the log began when this copy was made, may have
+            deleted topics that this table does not know; 0: it knows all.
     """
 
     def __init__(self, disk: Disk, root: PurePath) -> None:
         self._disk = disk
         self.path = root / FILE_NAME
+        self.unknown_before = 0
         self._rows: dict[str, int] = {}  # in the order of the log
         self._doubtful: dict[str, int] = {}  # what the file says of the log that is replayed just now
-        self._saved: dict[str, int] | None = {}
+        self._saved: dict[str, Any] | None = self.to_json()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -113,6 +129,11 @@ class Deletions:
         """Incarnation by topic, in the order of the log."""
         return dict(self._rows)
 
+    def to_json(self) -> dict[str, Any]:
+        """The content of the file."""
+        unknown = {"unknownBefore": self.unknown_before} if self.unknown_before else {}
+        return {"version": _VERSION, **unknown, "topics": dict(self._rows)}
+
     def put(self, topic: str, physical_offset: int) -> None:
         """The record at `physical_offset` deletes the topic. An older one than is known changes nothing."""
         if physical_offset > self._rows.get(topic, -1):
@@ -120,6 +141,27 @@ class Deletions:
             self._rows[topic] = physical_offset
             if len(self._rows) > _MOST_ROWS:
                 del self._rows[next(iter(self._rows))]
+
+    # --- what the own log does not have ---
+
+    def begins_at(self, physical_offset: int) -> None:
+        """The log of this copy begins there, and nothing before it was ever here."""
+        self.unknown_before = physical_offset
+
+    def learn(self, value: Mapping[str, Any]) -> int:
+        """Take what is not known here out of another broker's table (`to_json`), whose log is the same.
+
+        Returns:
+            Physical offset of the newest deletion that was not known; 0 if there is none.
+
+        Raises:
+            ValueError: it is no such table.
+        """
+        topics, unknown_before = _checked(value)
+        end, self.unknown_before = self.unknown_before, min(self.unknown_before, unknown_before)
+        taken = {topic: at for topic, at in topics.items() if self._rows.get(topic, -1) < at < end}
+        self._rows = _in_order({**self._rows, **taken})
+        return max(taken.values(), default=0)
 
     # --- recovery ---
 
@@ -136,19 +178,21 @@ class Deletions:
 
     def load(self) -> str | None:
         """Read the file. Blocks. What is wrong with it, None if nothing is."""
-        self._rows, self._saved = {}, {}
+        self._rows, self.unknown_before = {}, 0
+        self._saved = self.to_json()
         if not self._disk.exists(self.path):
             return None
         self._saved = None
         try:
-            self._rows = decode_table(self._disk.read(self.path))
+            topics, self.unknown_before = _checked(json.loads(self._disk.read(self.path)))
         except ValueError as error:
             return f"{self.path} cannot be read: {error}; the log tells what was deleted"
-        self._saved = dict(self._rows)
+        self._rows = _in_order(topics)
+        self._saved = self.to_json()
         return None
 
-    def save(self, rows: dict[str, int]) -> None:
-        """Have the file say `rows`: atomic and durable. Blocks; nothing if it says so already."""
-        if rows != self._saved:
-            self._disk.replace(self.path, json.dumps({"version": _VERSION, "topics": rows}).encode())
-            self._saved = rows
+    def save(self, value: dict[str, Any]) -> None:
+        """Have the file say `value` (`to_json`): atomic and durable. Blocks; nothing if it says so already."""
+        if value != self._saved:
+            self._disk.replace(self.path, json.dumps(value).encode())
+            self._saved = value

@@ -109,6 +109,11 @@ class DispatchService:
         """Files that begin at or behind it hold DLedger entries."""
         self.dispatcher.entries_from = self.unindexed.entries_from = physical_offset
 
+    def begin_at(self, physical_offset: int) -> None:
+        """This copy of the log begins there: there is nothing before it that could be dispatched."""
+        self.dispatcher.dispatched_offset = physical_offset
+        self._deletions.begins_at(physical_offset)
+
     def forget_topic(self) -> None:
         """A TopicTail was replaced or removed."""
         self.dispatcher.forget_topic()

@@ -143,6 +143,8 @@ class Recovery:
         """
         oldest = self._commit_log.min_offset
         inventory = self._inventory
+        if inventory is None or len(self._deletions) < inventory.deletions:
+            self._deletions.begins_at(max(0, oldest))
         if inventory is None:
             if end > oldest:
                 self._report.rebuild_reasons.append(

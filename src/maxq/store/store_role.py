@@ -68,9 +68,8 @@ class StoreRole:
         try:
             return replica.append(physical_offset, data)
         finally:
-            dispatcher = parts.dispatch.dispatcher
-            if log.min_offset > dispatcher.dispatched_offset:  # it has just begun, above 0
-                dispatcher.dispatched_offset = log.min_offset
+            if log.min_offset > parts.dispatch.dispatcher.dispatched_offset:  # it has just begun, above 0
+                parts.dispatch.begin_at(log.min_offset)
             if log.max_offset > before:
                 self._doubt_no_more()
                 newest = replica.last_store_timestamp

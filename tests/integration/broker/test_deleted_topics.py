@@ -12,7 +12,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.store.damage_names import DAMAGED_PROPERTY
-from maxq.store.deletions import DELETED_TOPIC
+from maxq.store.deletions import DELETED_TOPIC, decode_table
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
 from tests.integration.broker.test_slave import start_slave, synchronized, until_copied
@@ -237,3 +237,58 @@ async def test_a_delayed_message_with_the_property_of_a_filler_is_delivered(star
         return await shown(broker, "T") == [(0, b"delayed")]
 
     await until(is_there)
+
+
+async def test_a_slave_whose_log_begins_behind_the_deletion_knows_the_incarnation_and_keeps_it(
+    start_broker: Start, namesrv: str, tmp_path: Path
+) -> None:
+    master = await start_broker("master", namesrvAddr=namesrv, mappedFileSizeCommitLog=65_536)
+    master.create_topic("T")
+    await send(master, "T", OLD)
+    await delete(master, "T")
+    master.create_topic("T")
+    incarnation = (await offsets(master, "T"))["incarnation"]
+    while master.controller.store.commit_log.files.files[-1].file_from_offset < 2 * 65_536:
+        await send(master, "T", [bytes(10_000)])
+    await send(master, "T", NEW)
+    await commit(master, "T", 5)
+    given = {
+        "namesrvAddr": namesrv, "mappedFileSizeCommitLog": 65_536, "haFullCopy": "false", "brokerRole": "SLAVE",
+        "brokerId": 1, "slaveReadEnable": "true",
+    }  # fmt: skip
+    slave = await start_broker("slave", **given)
+    await until_copied(master, slave)
+    await synchronized(slave)
+    assert slave.controller.store.min_physical_offset > int(incarnation)
+    assert await offsets(slave, "T") == await offsets(master, "T")
+    await slave.stop()
+    await master.stop()
+    again = await start_broker("slave", **given)
+    assert (await offsets(again, "T"))["incarnation"] == incarnation
+    assert again.controller.offsets.query_offset("G", "T", 0) == 5
+    await again.controller.change_to_master("ASYNC_MASTER")
+    await send(again, "T", [b"on the slave"])
+    assert (await offsets(again, "T"))["incarnation"] == incarnation
+
+
+async def test_a_slave_that_has_lost_its_list_of_deletions_takes_it_from_the_master(
+    start_broker: Start, namesrv: str
+) -> None:
+    small = {"namesrvAddr": namesrv, "mappedFileSizeCommitLog": 65_536}
+    master = await start_broker("master", **small)
+    master.create_topic("T")
+    slave = await start_slave(start_broker, namesrv, mappedFileSizeCommitLog=65_536)
+    await send(master, "T", OLD)
+    await delete(master, "T")
+    master.create_topic("T")
+    incarnation = (await offsets(master, "T"))["incarnation"]
+    while len(master.controller.store.commit_log.files.files) < 4:
+        await send(master, "T", [bytes(10_000)])
+    await until_copied(master, slave)
+    await slave.stop()
+    min((slave.folder / "commitlog").iterdir()).unlink()
+    (slave.folder / "deletions.json").write_text("{torn")
+    again = await start_broker("slave", **small, brokerRole="SLAVE", brokerId=1, slaveReadEnable="true")
+    await until(lambda: again.controller.store.incarnation("T") == int(incarnation))
+    await again.stop()
+    assert decode_table((slave.folder / "deletions.json").read_bytes()) == {"T": int(incarnation)}

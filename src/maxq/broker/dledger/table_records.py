@@ -11,7 +11,8 @@ restart again. The store waits for the tables before it notes how far it has dis
 records over; a Java leader writes none, and slaves ask it for its tables as ever (SlaveSynchronize).
 
 Body: JSON, compressed with zlib. `whole`: are these all rows? `topics`, `groups`: version, rows by name, names that
-are gone; `forbidden`, `mappings`, `modes`: the whole table, left out where it is as it was.
+are gone; `forbidden`, `mappings`, `modes`: the whole table, left out where it is as it was; `deletedTopics`, with all
+rows: the content of deletions.json, for members whose log begins behind the records that deleted topics.
 """
 
 import json
@@ -121,6 +122,8 @@ class TableRecords:
             said["forbidden"] = groups.forbidden_table
         if whole or tables.mappings.table != self._mappings:
             said["mappings"] = tables.mappings.to_json()
+        if whole:
+            said["deletedTopics"] = tables.deletions.to_json()
         modes = tables.request_modes.to_json()
         if whole or modes != self._modes:
             said["modes"] = modes
@@ -152,6 +155,8 @@ class TableRecords:
 
     def _take(self, said: dict[str, Any]) -> None:
         tables = self._tables
+        if "deletedTopics" in said and tables.deletions.unknown_before:
+            tables.learn_deletions(said["deletedTopics"])
         topics = _rows(said["topics"], TopicConfig)
         groups = _rows(said["groups"], SubscriptionGroupConfig)
         if "mappings" in said:

@@ -13,6 +13,7 @@ from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.support import RequestProcessor, body_reply
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
+from maxq.protocol import json_dialect
 from maxq.protocol.body.offsets import QueryCorrectionOffsetBody
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.header_fields import HeaderFields
@@ -92,8 +93,11 @@ class AdminOffsetProcessor(RequestProcessor):
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """43."""
-        return request.reply(body=self._offsets.encode_compact())
+        """43. A slave that does not know all deleted topics (store/deletions.py) gets those, too."""
+        table = self._offsets.to_json()
+        if HeaderFields(request.ext).opt_bool("deletions"):
+            table["deletedTopics"] = self._store.deletions.to_json()
+        return request.reply(body=json_dialect.dumps(table))
 
     def query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """308. By queue the smallest offset of all groups; Long.MAX_VALUE where `compareGroup` is behind even that."""

@@ -114,9 +114,11 @@ class MasterApi:
             await asyncio.sleep(rest_s)
         return fields.required_bool("changed")
 
-    async def consumer_offsets(self, address: str) -> dict[str, Any]:
-        """All consumer offsets, as `consumerOffset.json` has them (43)."""
-        return _object(await self._invoke(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _TABLE_TIMEOUT_MS))
+    async def consumer_offsets(self, address: str, *, deletions: bool = False) -> dict[str, Any]:
+        """All consumer offsets, as `consumerOffset.json` has them (43); of a MaxQ master, if asked for, with the table
+        of deleted topics as `deletedTopics`."""
+        ext = {"deletions": "true"} if deletions else {}
+        return _object(await self._invoke(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _TABLE_TIMEOUT_MS, ext))
 
     async def update_consumer_offset(self, address: str, commit: SlaveCommit) -> None:
         """Tell the master how far a group is (15)."""
@@ -212,8 +214,10 @@ class MasterApi:
             raise BrokerError(answer.code, answer.remark, address=address)
         return paging.decode(answer.body_bytes), HeaderFields(answer.ext).opt_int(paging.total_field)
 
-    async def _invoke(self, address: str, code: RequestCode, timeout_ms: int) -> bytes:
-        answer = await self._client.invoke(address, RemotingCommand(code), timeout_ms)
+    async def _invoke(
+        self, address: str, code: RequestCode, timeout_ms: int, ext: dict[str, str] | None = None
+    ) -> bytes:
+        answer = await self._client.invoke(address, RemotingCommand(code, ext or {}), timeout_ms)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address=address)
         return bytes(answer.body_bytes)

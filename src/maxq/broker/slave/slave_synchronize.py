@@ -23,7 +23,7 @@ Source:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.offset.slave_commits import SlaveCommit
@@ -40,6 +40,7 @@ from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Clock
 from maxq.store.compaction.compaction_store import CompactionStore
+from maxq.store.deletions import Deletions
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,19 @@ class SlaveTables:
     offsets: ConsumerOffsetManager
     request_modes: MessageRequestModeManager
     files: CarriedFiles
+    deletions: Deletions
+
+    def learn_deletions(self, value: dict[str, Any]) -> None:
+        """Deletions that lie before the own log, as a broker tells them whose log is the same (Deletions.to_json).
+
+        Raises:
+            RemoteProtocolError: it is no such table; nothing was changed.
+        """
+        try:
+            newest = self.deletions.learn(value)
+        except ValueError as error:
+            raise RemoteProtocolError(f"the table of deleted topics cannot be read: {error}") from error
+        self.offsets.take_deletion([], newest)  # the offsets that are here are of the topics that came after it
 
 
 class SlaveSynchronize:
@@ -335,8 +349,10 @@ class SlaveSynchronize:
         log.info("groups of master %s taken, %d", address, len(table.subscription_group_table))
 
     async def _sync_consumer_offsets(self, address: str) -> None:
-        offsets = self._tables.offsets
-        masters = await self._ask(self._api.consumer_offsets(address))
+        offsets, deletions = self._tables.offsets, self._tables.deletions
+        masters = await self._ask(self._api.consumer_offsets(address, deletions=deletions.unknown_before > 0))
+        if "deletedTopics" in masters:
+            self._tables.learn_deletions(masters["deletedTopics"])
         ahead = offsets.ahead_of_master(masters)
         if ahead:
             await self._hand_over(address, ahead)

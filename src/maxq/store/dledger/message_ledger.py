@@ -146,7 +146,7 @@ class MessageLedger(FileLedger):
     def reset(self, index: int, position: int) -> None:
         """See LedgerStore."""
         super().reset(index, position)
-        self._dispatch.dispatcher.dispatched_offset = self.committed_position
+        self._dispatch.begin_at(self.committed_position)
 
     # --- what is committed ---
 

@@ -21,6 +21,7 @@ from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
+from maxq.store.deletions import Deletions
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld, FakeConnection
 
 MASTER = "10.0.0.1:10911"
@@ -69,6 +70,7 @@ class Scene:
                 offsets=slave.offsets,
                 request_modes=slave.modes,
                 files=self.files,
+                deletions=Deletions(self.slave.disk, CONFIG_DIR),
             ),
             clock=slave.clock,
             own_address=lambda: self.own_address,

@@ -1,0 +1,165 @@
+"""Tables in the log: what a leader writes, and what a member takes."""
+
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any, cast
+
+import pytest
+
+from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.dledger.table_records import TableRecords
+from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.slave_synchronize import SlaveTables
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.message import MessageExt
+from maxq.store.deletions import Deletions
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
+from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
+
+FOLDER = PurePath("/more")
+
+
+class Log:
+    """What TableRecords uses of a store: a log of records and who leads it."""
+
+    def __init__(self) -> None:
+        self.leading_term = -1
+        self.newest_file = 0
+        self.refuses = False
+        self.records: list[MessageExt] = []
+        self.listener: Callable[[MessageExt], None] = lambda message: None
+
+    def set_table_listener(self, listener: Callable[[MessageExt], None], persist: Callable[[], None]) -> None:
+        self.listener, self.persist = listener, persist
+
+    def put_tables(self, body: bytes) -> PutMessageResult:
+        if self.refuses:
+            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        at = 100 * len(self.records)
+        self.records.append(MessageExt(topic="", body=body, physical_offset=at))
+        return PutMessageResult(PutMessageStatus.PUT_OK, at, at + 100)
+
+    def said(self, number: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(zlib.decompress(self.records[number].body))
+        return found
+
+
+class Agreeing:
+    def refusal(self) -> None:
+        return None
+
+    def outcome(self, end_offset: int) -> None:
+        return None
+
+
+class Member:
+    def __init__(self) -> None:
+        self.world, self.log = BrokerWorld(), Log()
+        world = self.world
+        self.deletions = Deletions(world.disk, FOLDER)
+        tables = SlaveTables(
+            topics=world.topics, mappings=world.mappings, groups=world.groups, offsets=world.offsets,
+            request_modes=world.modes, files=CarriedFiles(world.disk, FOLDER), deletions=self.deletions,
+        )  # fmt: skip
+        self.records = TableRecords(cast(MessageStore, self.log), cast(Acknowledgement, Agreeing()), tables)
+        self.records.start()
+
+    def lead(self, term: int) -> None:
+        self.log.leading_term = term
+        self.records.write()
+
+    def make(self, topic: str) -> None:
+        self.world.topics.update_topic_config(TopicConfig(topic))
+
+    def hears(self, other: "Member", start: int = 0) -> None:
+        for record in other.log.records[start:]:
+            self.log.listener(record)
+
+
+async def test_all_rows_at_the_begin_of_a_term_and_of_a_file_then_changes() -> None:
+    leader = Member()
+    leader.make("Early")
+    assert not leader.log.records
+    leader.lead(3)
+    leader.make("T")
+    leader.world.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+    leader.world.topics.delete_topic_configs(["Early"])
+    assert [leader.log.said(n)["whole"] for n in range(4)] == [True, False, False, False]
+    assert "Early" in leader.log.said(0)["topics"]["rows"]
+    assert list(leader.log.said(1)["topics"]["rows"]) == ["T"] and not leader.log.said(1)["groups"]["rows"]
+    assert list(leader.log.said(2)["groups"]["rows"]) == ["G"]
+    assert leader.log.said(3)["topics"]["gone"] == ["Early"]
+    leader.records.write()
+    assert len(leader.log.records) == 4
+    leader.log.newest_file = 1000
+    leader.records.write()
+    leader.lead(5)
+    assert [leader.log.said(n)["whole"] for n in (4, 5)] == [True, True]
+    await leader.records.stop()
+
+
+async def test_members_take_what_is_committed_and_a_leader_does_not_go_back_to_its_own_records() -> None:
+    leader, member = Member(), Member()
+    member.make("Alone")  # by a leader that lost the lead before it was committed
+    leader.lead(1)
+    leader.make("T")
+    leader.world.groups.update_forbidden("G", "T", 2, forbidden=True)
+    leader.world.topics.delete_topic_configs(["T"])
+    leader.make("U")
+    leader.hears(leader)
+    assert leader.world.topics.contains_topic("U") and not leader.world.topics.contains_topic("T")
+    member.hears(leader)
+    assert member.world.topics.topic_config_table == leader.world.topics.topic_config_table
+    assert member.world.topics.data_version == leader.world.topics.data_version
+    assert member.world.groups.is_forbidden("G", "T", 2)
+    member.log.listener(MessageExt(topic="", body=b"no record", physical_offset=1))
+    leader.log.leading_term = -1  # what it wrote is the group's now, and may be older than what it has
+    leader.world.topics.delete_topic_configs(["U"])
+    leader.hears(leader)
+    assert leader.world.topics.contains_topic("U")
+    for one in (leader, member):
+        await one.records.stop()
+
+
+async def test_a_change_that_the_log_does_not_take_is_not_safe() -> None:
+    leader = Member()
+    assert not await leader.records.are_safe()  # nobody leads
+    leader.lead(1)
+    assert await leader.records.are_safe()
+    leader.log.refuses = True
+    leader.make("T")
+    assert not await leader.records.are_safe()
+    leader.log.refuses = False
+    assert await leader.records.are_safe()
+    assert list(leader.log.said(1)["topics"]["rows"]) == ["T"]
+    await leader.records.stop()
+
+
+@pytest.mark.parametrize("unknown_before, known", [(0, 0), (600, 500)])
+async def test_a_member_whose_log_begins_late_learns_of_deletions(unknown_before: int, known: int) -> None:
+    leader, member = Member(), Member()
+    leader.deletions.put("T", 500)
+    member.deletions.begins_at(unknown_before)
+    leader.lead(1)
+    member.hears(leader)
+    assert member.deletions.at("T") == known
+    assert member.world.offsets.deleted_up_to == known
+    for one in (leader, member):
+        await one.records.stop()
+
+
+async def test_what_was_dispatched_is_on_the_disk_before_the_store_says_so() -> None:
+    leader, member = Member(), Member()
+    leader.lead(1)
+    leader.make("T")
+    member.hears(leader)
+    path = CONFIG_DIR / "topics.json"
+    assert not member.world.disk.exists(path)
+    member.log.persist()
+    assert b'"T"' in member.world.disk.read(path)
+    for one in (leader, member):
+        await one.records.stop()
