@@ -6,6 +6,7 @@ a body that looks like one is taken. Damage is passed over and noted by the piec
 of a broker that is writing are read up to the last whole record.
 """
 
+import logging
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from maxq.store.tools.log_walk import REASONS, LogWalk
 from maxq.store.tools.queue_files import UNIT_SIZE, QueueFiles, Unit
 from maxq.store.tools.store_files import DataFile, StoreFiles
 
+log: Final = logging.getLogger(__name__)
+
 #: A piece is a quarter of what is read, within these bounds: a task costs some 60 ms of CPU in Spark and its worker,
 #: what 40 MiB of log cost; the last pieces of a read should not leave processors idle for long.
 _PIECES: Final = 4
@@ -36,8 +39,9 @@ _PASSING: Final = 2
 #: A record that begins in a piece ends at most so far behind it, or it is found by reading on.
 MAX_RECORD: Final = 16 * 1024 * 1024
 _BLANK_SIZE: Final = 8
-#: How often and for how long a reader looks whether a broker has finished its newest record: one write of memory.
-_WRITER_LOOKS: Final = 50
+#: How often and for how long a reader looks whether a broker has finished its newest record: one write of memory, by a
+#: process that may have to wait for its turn.
+_WRITER_LOOKS: Final = 1_000
 _WRITER_WAIT_S: Final = 0.001
 
 
@@ -180,8 +184,15 @@ class PieceReader:
         while position < piece.end:
             rows, stopped, stop = scan_rows(view, position, piece.size, piece.from_offset, table)
             mine = rows[: int(np.searchsorted(rows[:, rc.C_POSITION], piece.end))]
-            if piece.live and len(mine) and stop in (rc.STOP_ZERO, rc.STOP_END):
-                _wait_for_writer(view, mine[-1])
+            is_newest = piece.live and not piece.followed and 0 < len(mine) == len(rows)
+            if is_newest and stop in (rc.STOP_ZERO, rc.STOP_END) and not _is_finished(view, mine[-1]):
+                log.warning(
+                    "%s: the record at byte %d, the newest, is left out: its broker has not finished writing it",
+                    piece.path, mine[-1][rc.C_POSITION],
+                )  # fmt: skip
+                if len(mine) > 1:
+                    yield view, mine[:-1]
+                return
             if len(mine):
                 yield view, mine
             position = stopped
@@ -243,20 +254,21 @@ class PieceReader:
             self.corruption.append(Corruption(fault.file, fault.position, self._piece.size, place, fault.what))
 
 
-def _wait_for_writer(view: memoryview, row: Rows) -> None:
-    """Give a broker the moment that it needs to finish the newest record of its log.
+def _is_finished(view: memoryview, row: Rows) -> bool:
+    """Does a broker finish the newest record of its log, given the moment that it needs?
 
     A record is written from its head to its end. CRCs cover the body, which lies before topic and properties: a reader
-    that comes between finds the record good and zeros in these. A record ends in a zero for longer only if a client
-    gave it such a property.
+    that comes between finds the record good and zeros in these. A record whose last property ends in a zero, as a
+    client may have it, looks so, too, until another one follows.
     """
     end = int(row[rc.C_POSITION] + row[rc.C_SIZE])
     if not row[rc.C_PROPERTIES_SIZE]:
         end -= 2  # behind the topic come two bytes that are zeros then
     for _ in range(_WRITER_LOOKS):
         if view[end - 1]:
-            return
+            return True
         sleep(_WRITER_WAIT_S)
+    return False
 
 
 def _message_at(view: memoryview, position: int, end: int) -> tuple[str, int, int] | None:
