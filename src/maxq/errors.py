@@ -156,6 +156,10 @@ class RemotingConnectError(RemotingError):
     refresh_route = True
 
 
+class UntrustedServerError(RemotingConnectError):
+    """The server's certificate is not one that this client trusts: it answers so each time."""
+
+
 class RemotingTimeoutError(RemotingError):
     """No answer within `timeout_ms`."""
 

@@ -34,6 +34,7 @@ def system_seams(namesrv_addr: str = "") -> "ClientSeams":
         pid=os.getpid(),
         home=Path.home(),
         credentials=environment_credentials(),
+        use_tls=os.environ.get("MAXQ_TLS", ""),
     )
 
 

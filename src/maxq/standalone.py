@@ -22,6 +22,7 @@ from maxq.broker.access import broker_access
 from maxq.broker.controller import BrokerController
 from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import broker_on
+from maxq.config.loader import texts
 from maxq.errors import ConfigError, MaxQError, StoreRefusedError
 from maxq.machine import new_event_loop, system_host
 from maxq.namesrv.controller import NamesrvController
@@ -163,6 +164,8 @@ class StandaloneServer:
             "kvConfigPath": str(folder / "kvConfig.json"),
             "configStorePath": str(folder / "namesrv.properties"),
         }
+        shared = texts([self._settings.server], secrets=True)
+        namesrv |= {name: text for name, text in shared.items() if _is_shared(name)}
         settings, _ = NamesrvSettings.from_properties(namesrv, source="standalone")
         access = broker_access(self._settings, disk=self._disk, clock=self._clock)
         self._namesrv = NamesrvController(settings, disk=self._disk, clock=self._clock, rng=self._rng, access=access)
@@ -313,6 +316,11 @@ def naming_port(host: str, port: int, use: str) -> Iterator[None]:
         else:
             raise
         raise AddressRefusedError(host, port, use, reason) from error
+
+
+def _is_shared(setting: str) -> bool:
+    """Is it a setting of the broker's server that counts for the name server, too: who may connect, and how?"""
+    return setting.startswith("tls.") or setting == "proxyProtocolTrusted"
 
 
 def _is_of_a_taken_port(error: MaxQError) -> bool:

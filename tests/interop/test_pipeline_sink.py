@@ -29,7 +29,7 @@ pytestmark = pytest.mark.interop
 NAMES = ("broker-a", "broker-b")
 SETTINGS = {"enablePropertyFilter": "true", "timerWheelEnable": "true", "mappedFileSizeTimerLog": "104000"}
 COUNT = 600
-TLS = {"rocketmq.useTLS": "true"}
+TLS = {"rocketmq.useTLS": "true", "rocketmq.tls.client.authServer": "false"}
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""--access-key and --secret-key. Better places for a secret: MAXQ_ACCESS_KEY and MAXQ_SECRET_KEY, or
+"""--access-key, --secret-key and --tls. Better places for a secret: MAXQ_ACCESS_KEY and MAXQ_SECRET_KEY, or
 $ROCKETMQ_HOME/conf/tools.yml, for the arguments of a process are seen by everybody on its machine."""
 
 import os
@@ -12,15 +12,24 @@ AccessKey = Annotated[
     str | None, typer.Option("--access-key", help="Sign requests; or MAXQ_ACCESS_KEY, or conf/tools.yml.")
 ]
 SecretKey = Annotated[str | None, typer.Option("--secret-key", help="Its secret; or MAXQ_SECRET_KEY.")]
+Tls = Annotated[
+    str | None,
+    typer.Option(
+        "--tls",
+        metavar="WORD",
+        help="Speak TLS; verify: check servers by the system's authorities; a file of authorities (PEM); insecure: "
+        "trust any server. Or MAXQ_TLS.",
+    ),
+]
 
 
-def use_credentials(access_key: str | None, secret_key: str | None) -> None:
-    """Have all clients of this process sign with these, if they are given.
+def use_credentials(access_key: str | None, secret_key: str | None, tls: str | None) -> None:
+    """Have all clients of this process sign with these and speak TLS so, if they are given.
 
     Raises:
         ConfigError: a key without its secret, wherever they come from.
     """
-    for name, value in (("MAXQ_ACCESS_KEY", access_key), ("MAXQ_SECRET_KEY", secret_key)):
+    for name, value in (("MAXQ_ACCESS_KEY", access_key), ("MAXQ_SECRET_KEY", secret_key), ("MAXQ_TLS", tls)):
         if value:
             os.environ[name] = value
     if bool(os.environ.get("MAXQ_ACCESS_KEY")) != bool(os.environ.get("MAXQ_SECRET_KEY")):

@@ -15,7 +15,7 @@ from typing import Annotated, BinaryIO
 import orjson
 import typer
 
-from maxq.cli.credentials import AccessKey, SecretKey, use_credentials
+from maxq.cli.credentials import AccessKey, SecretKey, Tls, use_credentials
 from maxq.cli.message_json import message_object, message_of
 from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, opened_input, split_assignments
 from maxq.cli.pipes import InOrder, LineReader, LineWriter
@@ -66,13 +66,14 @@ def produce(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     access_key: AccessKey = None,
     secret_key: SecretKey = None,
+    tls: Tls = None,
 ) -> None:
     """Send every line as a message, as it comes; empty lines are left out, for RocketMQ has no empty messages.
 
     With --json a line is an object with body (or bodyBase64) and optionally tags, keys, flag, properties; what
     `maxq consume --json` prints will do.
     """
-    use_credentials(access_key, secret_key)
+    use_credentials(access_key, secret_key, tls)
     given = split_assignments(properties or (), option="--property")
     sent = _Sent()
     with opened_input(file) as lines:
@@ -277,11 +278,12 @@ def consume(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     access_key: AccessKey = None,
     secret_key: SecretKey = None,
+    tls: Tls = None,
 ) -> None:
     """Print messages as a member of a consumer group, and commit exactly those that were printed; into a pipe, those
     that its reader has taken."""
     check_consumer_group(group)
-    use_credentials(access_key, secret_key)
+    use_credentials(access_key, secret_key, tls)
     where, moment = _starting(start)
     if pop:
         if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
@@ -423,9 +425,10 @@ def tail(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     access_key: AccessKey = None,
     secret_key: SecretKey = None,
+    tls: Tls = None,
 ) -> None:
     """Print what arrives in a topic from now on, until Ctrl-C; no group's offsets move."""
-    use_credentials(access_key, secret_key)
+    use_credentials(access_key, secret_key, tls)
     config = LitePullConsumerConfig(
         namesrv_addr=namesrv,
         consumer_group=_TAIL_GROUP,

@@ -46,6 +46,7 @@ class ClientSeams:
     pid: int
     home: PurePath
     credentials: Credentials | None = None
+    use_tls: str = ""  # of clients whose config does not say; see `tls_settings`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class ClientConfig:
     namespace: str = ""
     namespace_v2: str = ""  # goes with every request (ns, nsd) instead of into names
     vip_channel_enabled: bool = False  # use port − 2 for everything but pulls
-    use_tls: bool = False
+    use_tls: bool | str = False  # True: check servers by the system's authorities; a file of others; "insecure": none
     serialize_type: SerializeType = SerializeType.JSON
     poll_name_server_interval: int = 30_000
     heartbeat_broker_interval: int = 30_000
@@ -69,7 +70,7 @@ class ClientConfig:
     enable_trace: bool = False  # tell of sends, listener calls and ends of transactions in the trace topic
     trace_topic: str = ""  # empty: RMQ_SYS_TRACE_TOPIC
     trace_msg_batch_num: int = 10  # events that go out together, at most 20
-    tls_config: NettyClientConfig | None = None  # files of TLS; None: encrypted, any certificate is fine
+    tls_config: NettyClientConfig | None = None  # all settings of TLS, for `use_tls=True`; None: what `use_tls` says
     access_key: str = ""  # signs every request, together with secret_key; empty: the environment's, if there are any
     secret_key: str = field(default="", repr=False)
     security_token: str = field(default="", repr=False)

@@ -40,6 +40,7 @@ from maxq.errors import (
     RemotingConnectError,
     RemotingError,
     RemotingTimeoutError,
+    UntrustedServerError,
 )
 from maxq.protocol.body.static_topic import NO_BROKER, is_mock_broker
 from maxq.protocol.message_queue import MessageQueue
@@ -115,7 +116,9 @@ class _Failures:
         self.at.add(getattr(error, "address", None) or None)
         if broker_name is not None:
             self.tries.append((broker_name, error))
-        if isinstance(error, (RemotingConnectError, NoMasterError)):
+        if isinstance(error, UntrustedServerError) and broker_name is None:
+            self.is_final = True
+        elif isinstance(error, (RemotingConnectError, NoMasterError)):
             self.is_final = False
         elif isinstance(error, NoRouteError):
             self.is_final = broker_name is None and cause_of(error.remark) != Cause.NO_BROKER

@@ -12,17 +12,11 @@ from maxq.auth.acl_client_rpc_hook import AclClientRPCHook
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.mq_client import MQClientInstance
 from maxq.client.server_requests import ServerRequests
-from maxq.config.netty_client_config import NettyClientConfig
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.rpc_hooks import HookedRemotingClient, NamespaceRPCHook, RPCHook
-from maxq.remoting.tls import ClientTls
+from maxq.remoting.tls import ClientTls, tls_settings
 
 DEFAULT_INSTANCE = "DEFAULT"
-
-
-def client_tls(seams: ClientSeams) -> ClientTls:
-    """TLS as Java's clients have it by default (tls.test.mode.enable): encrypted, any certificate is fine."""
-    return ClientTls(NettyClientConfig(use_tls=True), seams.disk, test_mode=True)
 
 
 class MQClientManager:
@@ -30,12 +24,10 @@ class MQClientManager:
 
     Args:
         seams: the outside world.
-        tls: for clients whose config says `use_tls`; None: trust every certificate.
     """
 
-    def __init__(self, seams: ClientSeams, *, tls: ClientTls | None = None) -> None:
+    def __init__(self, seams: ClientSeams) -> None:
         self.seams = seams
-        self._tls = tls
         self._instances: dict[str, MQClientInstance] = {}
         self._lock = asyncio.Lock()
 
@@ -53,7 +45,7 @@ class MQClientManager:
         async with self._lock:
             instance = self._instances.get(client_id)
             if instance is None:
-                instance = MQClientInstance(client_id, config, self.seams, remoting_of(config, self.seams, self._tls))
+                instance = MQClientInstance(client_id, config, self.seams, remoting_of(config, self.seams))
                 ServerRequests(instance).register()
                 await instance.start()
                 self._instances[client_id] = instance
@@ -67,23 +59,16 @@ class MQClientManager:
                 await instance.shutdown()
 
 
-def remoting_of(config: ClientConfig, seams: ClientSeams, tls: ClientTls | None = None) -> RemotingClient:
+def remoting_of(config: ClientConfig, seams: ClientSeams) -> RemotingClient:
     """What a client with this config talks to servers with: its hooks, signatures, TLS.
-
-    Args:
-        tls: for a config that says `use_tls` and names no files; None: trust every certificate.
 
     Raises:
         ClientError: an access key without its secret.
         ConfigError: the files of TLS cannot be used.
     """
-    netty = config.tls_config or NettyClientConfig(use_tls=config.use_tls)
-    if not config.use_tls:
-        tls = None
-    elif config.tls_config is not None:
-        tls = ClientTls(config.tls_config, seams.disk)
-    else:
-        tls = tls or client_tls(seams)
+    wanted = config.use_tls or seams.use_tls
+    netty = config.tls_config or tls_settings(wanted)
+    tls = ClientTls(netty, seams.disk) if wanted else None
     hooks: list[RPCHook] = list(config.rpc_hooks)
     if config.namespace_v2:
         hooks.append(NamespaceRPCHook(config.namespace_v2))

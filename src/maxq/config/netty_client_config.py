@@ -31,10 +31,20 @@ class NettyClientConfig(SettingsTable):
         wire="tls.config.file",
     )
     tls_client_auth_server: bool = setting(
-        False, "Check the server's certificate against trustCertPath.", wire="tls.client.authServer"
+        True,
+        "Check the server's certificate. false takes any: whoever stands between can read and change everything.",
+        wire="tls.client.authServer",
+    )
+    tls_client_check_name: bool = setting(
+        True,
+        "The certificate must be for the name or IP address that is connected to. false: any that the authorities "
+        "signed will do, as for RocketMQ's clients.",
+        wire="tls.client.checkName",
     )
     tls_client_trust_cert_path: str = setting(
-        "", "Certificates of the authorities that sign servers, PEM.", wire="tls.client.trustCertPath"
+        "",
+        "Certificates of the authorities that sign servers, PEM; empty: those that the system trusts.",
+        wire="tls.client.trustCertPath",
     )
     tls_client_key_path: str = setting("", "Private key of the client, PEM.", wire="tls.client.keyPath")
     tls_client_key_password: str = setting("", "Password of that key.", wire="tls.client.keyPassword", secret=True)

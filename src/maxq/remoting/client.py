@@ -19,7 +19,14 @@ from typing import Final
 
 from maxq.codes import ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
-from maxq.errors import LocalProtocolError, RemotingConnectError, RemotingError, RemotingSendError, RemotingTimeoutError
+from maxq.errors import (
+    LocalProtocolError,
+    RemotingConnectError,
+    RemotingError,
+    RemotingSendError,
+    RemotingTimeoutError,
+    UntrustedServerError,
+)
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, RemotingEndpoint
@@ -159,7 +166,7 @@ class RemotingClient(RemotingEndpoint):
         connection: Connection | None = None
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                _, connection = await loop.create_connection(self._make_connection, host, port)
+                _, connection = await loop.create_connection(lambda: self._make_connection(host), host, port)
                 if connection.ready is not None:
                     await connection.ready
         except TimeoutError:
@@ -167,14 +174,17 @@ class RemotingClient(RemotingEndpoint):
                 connection.abort("no TLS handshake in time")
             text = f"connect to <{address}> failed: no connection within {limit_ms} ms (connectTimeoutMillis)"
             raise RemotingConnectError(text, address=address) from None
+        except UntrustedServerError as error:
+            raise UntrustedServerError(f"connect to <{address}> failed: {error}", address=address) from None
         except (OSError, RemotingSendError) as error:
             raise RemotingConnectError(f"connect to <{address}> failed: {_reason(error)}", address=address) from None
         return connection
 
-    def _make_connection(self) -> Connection:
+    def _make_connection(self, host: str) -> Connection:
         if self._tls is None:
             return Connection(self, detect=False)
-        connection = Connection(self, detect=False, tls=TlsChannel(self._tls.context(), server_side=False))
+        tls = TlsChannel(self._tls.context(), server_side=False, server_name=host)
+        connection = Connection(self, detect=False, tls=tls)
         connection.ready = asyncio.get_running_loop().create_future()
         return connection
 

@@ -20,7 +20,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
-from maxq.errors import RemoteProtocolError, RemotingSendError
+from maxq.errors import RemoteProtocolError, RemotingSendError, UntrustedServerError
 from maxq.protocol.message_id import encode_host
 from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand, decode_frame
 from maxq.remoting.addresses import address_text
@@ -28,6 +28,7 @@ from maxq.remoting.connection_seams import BatchPath, Endpoint, Pieces, Processo
 from maxq.remoting.pending_requests import PendingRequests, ReplySlot, time_out
 from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
 from maxq.remoting.socket_io_cy import send_pieces
+from maxq.remoting.tls import untrusted
 from maxq.remoting.tls_channel import TlsChannel
 from maxq.runtime.refusals import Cause, explain
 
@@ -584,9 +585,12 @@ class Connection(asyncio.BufferedProtocol):
             while not self.is_closed and (count := tls.read_into(self._window())):
                 self._received(count)
         except (ssl.SSLError, RemoteProtocolError) as error:
-            log.warning("TLS with %s failed: %s", self.remote_address, error)
+            why = untrusted(error) if isinstance(error, ssl.SSLCertVerificationError) else str(error)
+            log.warning("TLS with %s failed: %s", self.remote_address, why)
             transport.write(tls.outgoing())  # the alert tells the peer why
-            self.close_reason = f"TLS failed: {error}"
+            self.close_reason = f"TLS failed: {why}"
+            if isinstance(error, ssl.SSLCertVerificationError) and self.ready is not None and not self.ready.done():
+                self.ready.set_exception(UntrustedServerError(why))
             self._shut(abort=False)
             return
         if self.is_closed:

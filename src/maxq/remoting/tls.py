@@ -90,10 +90,14 @@ class ServerTls:
 class ClientTls:
     """What a client begins TLS with."""
 
-    def __init__(self, config: NettyClientConfig, disk: Disk, *, test_mode: bool = False) -> None:
-        """`test_mode` trusts every server. Raises ConfigError if files are configured and cannot be used."""
+    def __init__(self, config: NettyClientConfig, disk: Disk) -> None:
+        """Raises ConfigError if files are configured and cannot be used."""
         self._config = config = with_tls_file(config, disk)
-        self._test_mode = test_mode
+        if not config.tls_client_auth_server:
+            log.warning(
+                "TLS without a check of who answers (tls.client.authServer=false): whoever stands between can read and "
+                "change everything"
+            )
         self._watch = _Watch(
             disk, config.tls_client_key_path, config.tls_client_cert_path, config.tls_client_trust_cert_path
         )
@@ -101,23 +105,47 @@ class ClientTls:
 
     def context(self) -> ssl.SSLContext:
         """The context for a new connection."""
-        if not self._test_mode and self._watch.changed():
+        if self._watch.changed():
             self._context = self._make()
         return self._context
 
     def _make(self) -> ssl.SSLContext:
         config = self._config
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False  # brokers are addressed by number; Java does not check names either
-        if self._test_mode or not config.tls_client_auth_server:
+        context.check_hostname = config.tls_client_auth_server and config.tls_client_check_name
+        if not config.tls_client_auth_server:
             context.verify_mode = ssl.CERT_NONE
         elif config.tls_client_trust_cert_path:
             _load_trust(context, config.tls_client_trust_cert_path)
         else:
             context.load_default_certs()
-        if config.tls_client_key_path and config.tls_client_cert_path and not self._test_mode:
+        if config.tls_client_key_path and config.tls_client_cert_path:
             _load_key(context, config.tls_client_key_path, config.tls_client_cert_path, config.tls_client_key_password)
         return context
+
+
+def tls_settings(wanted: str | bool) -> NettyClientConfig:
+    """What a client's `use_tls`, `--tls` or MAXQ_TLS asks for.
+
+    Args:
+        wanted: False, "": no TLS. True, "verify": servers are checked against the authorities that the system trusts. A
+            path: against those in this file, PEM. "insecure": any server is trusted.
+    """
+    if not wanted:
+        return NettyClientConfig()
+    if wanted is True or wanted == "verify":
+        return NettyClientConfig(use_tls=True)
+    if wanted == "insecure":
+        return NettyClientConfig(use_tls=True, tls_client_auth_server=False)
+    return NettyClientConfig(use_tls=True, tls_client_trust_cert_path=wanted)
+
+
+def untrusted(error: ssl.SSLCertVerificationError) -> str:
+    """Why the certificate of a server is refused, and what to do."""
+    return (
+        f"the server's certificate is refused by TLS: {error.verify_message}; name the authority that signed it "
+        "(tls.client.trustCertPath, --tls FILE), or connect to a name or address that it is for"
+    )
 
 
 def with_tls_file(config: _Config, disk: Disk) -> _Config:

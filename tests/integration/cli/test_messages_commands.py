@@ -6,9 +6,12 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import trustme
 
+from maxq.cli.load.server_process import StandaloneProcess
 from tests.integration.cli.harness import maxq
 
 
@@ -154,3 +157,28 @@ def test_tail_prints_what_comes_from_now_on(namesrv: str) -> None:
         maxq("produce", "Tail", text="after\n", namesrv=namesrv)
         assert running.stdout.readline() == b"after\n"
         assert running.wait(20) == 0
+
+
+def test_commands_speak_tls_and_check_who_answers(tmp_path: Path) -> None:
+    authority, folder = trustme.CA(), tmp_path / "tls"
+    folder.mkdir()
+    issued, trust = authority.issue_cert("127.0.0.1"), folder / "authority.pem"
+    issued.private_key_pem.write_to_path(folder / "key.pem")
+    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    authority.cert_pem.write_to_path(trust)
+    settings = {
+        "tls.test.mode.enable": "false", "tls.server.mode": "enforcing", "tls.server.keyPath": str(folder / "key.pem"),
+        "tls.server.certPath": str(folder / "cert.pem"), "useTLS": "true", "tls.client.trustCertPath": str(trust),
+        "maxHashSlotNum": "1000", "maxIndexNum": "4000",
+    }  # fmt: skip
+    with StandaloneProcess(settings=settings) as server:
+        namesrv = server.namesrv_address
+        sent = maxq("produce", "Secure", "--tls", str(trust), text=lines(3), namesrv=namesrv)
+        assert sent.code == 0, sent.err
+        got = maxq("consume", "Secure", "-g", "G", "--max", "3", "--tls", "insecure", namesrv=namesrv)
+        assert sorted(got.out.splitlines()) == sorted(lines(3).splitlines()), got.err
+        refused = maxq("admin", "clusterList", "--tls", "verify", namesrv=namesrv)
+        assert (refused.code, refused.out) == (1, "")
+        assert "the server's certificate is refused by TLS" in refused.err and "--tls FILE" in refused.err
+        missing = maxq("admin", "clusterList", "--tls", "nowhere.pem", namesrv=namesrv)
+        assert missing.code == 2 and "trusted certificates nowhere.pem cannot be used" in missing.err

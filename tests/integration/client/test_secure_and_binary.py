@@ -11,11 +11,11 @@ Name = Callable[[str], str]
 
 async def test_everything_works_over_tls(namesrv: str, name: Name) -> None:
     topic, got = name("T"), Collector()
-    async with async_producer(name("P"), namesrv, use_tls=True) as producer:
+    async with async_producer(name("P"), namesrv, use_tls="insecure") as producer:
         await producer.send_many([Message(topic, b"%d" % n * 500) for n in range(50)])
-    consumer = async_push_consumer(name("G"), namesrv, got, use_tls=True, consume_from_where=FROM_FIRST)
+    consumer = async_push_consumer(name("G"), namesrv, got, use_tls="insecure", consume_from_where=FROM_FIRST)
     consumer.subscribe(topic)
-    async with consumer, async_admin(namesrv, use_tls=True) as admin:
+    async with consumer, async_admin(namesrv, use_tls="insecure") as admin:
         await got.wait_for(50)
         assert topic in await admin.topics.names()
     assert got.counts() == {b"%d" % n * 500: 1 for n in range(50)}

@@ -44,9 +44,9 @@ def test_a_file_that_is_none_is_named_without_its_content(tmp_path: Path, monkey
 
 def test_options_of_a_command_come_first_and_belong_together(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="together"):
-        use_credentials("a", None)
+        use_credentials("a", None, None)
     monkeypatch.setenv("MAXQ_ACCESS_KEY", "c")
-    use_credentials("a", "b")
+    use_credentials("a", "b", None)
     assert environment_credentials() == Credentials("a", "b")
 
 

@@ -16,7 +16,7 @@ from maxq.errors import ConfigError, RemotingConnectError
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import RemotingServer
-from maxq.remoting.tls import ClientTls, ServerTls
+from maxq.remoting.tls import ClientTls, ServerTls, tls_settings
 from maxq.runtime.system import SystemDisk
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.remoting.peers import ECHO, calling, connected, serving, until
@@ -27,7 +27,9 @@ def server_tls(**settings: Any) -> ServerTls:
 
 
 def client_tls(**settings: Any) -> ClientTls:
-    return ClientTls(dataclasses.replace(NettyClientConfig(), **settings), SystemDisk())
+    """Trusts any server unless the settings say otherwise."""
+    given = {"tls_client_auth_server": False, **settings}
+    return ClientTls(dataclasses.replace(NettyClientConfig(), **given), SystemDisk())
 
 
 def trusting_all() -> ssl.SSLContext:
@@ -121,7 +123,7 @@ class Files:
         self.issue("broker")
 
     def issue(self, name: str) -> None:
-        issued = self.authority.issue_cert(name, common_name=name)
+        issued = self.authority.issue_cert(name, "127.0.0.1", common_name=name)
         issued.private_key_pem.write_to_path(self.key)
         self.cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
 
@@ -146,7 +148,7 @@ async def test_certificates_from_files_are_checked_on_both_sides(tmp_path: Path)
         async with calling(ours.client(tls_client_auth_server=True)) as client:
             assert (await client.invoke(address, RemotingCommand(ECHO), 5000)).code == 0
         async with calling(theirs.client(tls_client_auth_server=True)) as client:
-            with pytest.raises(RemotingConnectError, match="TLS failed"):
+            with pytest.raises(RemotingConnectError, match="refused by TLS"):
                 await client.invoke(address, RemotingCommand(ECHO), 5000)
         async with calling(client_tls(), connect_timeout_millis=2000) as client:  # shows no certificate
             with pytest.raises(Exception, match=r"closed|TLS failed|broken"):
@@ -164,11 +166,57 @@ async def test_lines_of_the_tls_file_win_over_the_settings(tmp_path: Path) -> No
     async with serving(tls=server_side) as server, calling(client_tls(tls_config_file=str(conf))) as client:
         assert (await client.invoke(f"127.0.0.1:{server.port}", RemotingCommand(ECHO), 5000)).code == 0
     async with serving(tls=server_tls()) as server, calling(client_tls(tls_config_file=str(conf))) as client:
-        with pytest.raises(RemotingConnectError, match="TLS failed"):  # the test certificate is not trusted
+        with pytest.raises(RemotingConnectError, match="refused by TLS"):  # the test certificate is not trusted
             await client.invoke(f"127.0.0.1:{server.port}", RemotingCommand(ECHO), 5000)
     conf.write_text("tls.server.need.client.auth=maybe\n")
     with pytest.raises(ConfigError, match=r"tls\.properties.*tls\.server\.need\.client\.auth"):
         server_tls(tls_config_file=str(conf))
+
+
+async def test_a_server_is_checked_unless_one_says_that_it_need_not_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    files, others = Files(tmp_path / "ours"), Files(tmp_path / "others")
+
+    async def outcome(server: RemotingServer, wanted: str | bool, host: str = "127.0.0.1") -> str:
+        tls = ClientTls(tls_settings(wanted), SystemDisk())
+        async with calling(tls) as client:
+            try:
+                await client.invoke(f"{host}:{server.port}", RemotingCommand(ECHO), 5000)
+            except RemotingConnectError as error:
+                return str(error)
+        return ""
+
+    async with serving(tls=server_tls()) as server:  # with the certificate that a server makes itself
+        for wanted in (True, "verify", str(files.trust)):
+            refused = await outcome(server, wanted)
+            assert "self-signed certificate; name the authority that signed it" in refused and "--tls FILE" in refused
+        assert "TLS without a check of who answers" not in caplog.text
+        assert await outcome(server, "insecure") == ""
+        assert "TLS without a check of who answers" in caplog.text
+    async with serving(tls=files.server()) as server:
+        assert "unable to get local issuer" in await outcome(server, True)
+        assert "refused by TLS" in await outcome(server, str(others.trust))
+        assert await outcome(server, str(files.trust)) == ""
+        assert "not valid for 'localhost'" in await outcome(server, str(files.trust), "localhost")
+        monkeypatch.setenv("SSL_CERT_FILE", str(files.trust))  # what the system trusts
+        assert await outcome(server, True) == await outcome(server, "verify") == ""
+    with pytest.raises(ConfigError, match=r"no-such\.pem"):
+        ClientTls(tls_settings("no-such.pem"), SystemDisk())
+
+
+async def test_certificates_without_addresses_can_be_taken_by_an_authority_s_word(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    issued = files.authority.issue_cert("broker")
+    issued.private_key_pem.write_to_path(files.key)
+    files.cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    async with serving(tls=files.server()) as server:
+        address = f"127.0.0.1:{server.port}"
+        async with calling(files.client(tls_client_auth_server=True)) as client:
+            with pytest.raises(RemotingConnectError, match=r"not valid for '127\.0\.0\.1'"):
+                await client.invoke(address, RemotingCommand(ECHO), 5000)
+        async with calling(files.client(tls_client_auth_server=True, tls_client_check_name=False)) as client:
+            assert (await client.invoke(address, RemotingCommand(ECHO), 5000)).code == 0
 
 
 def common_name(peer: Any) -> Any:

@@ -10,7 +10,7 @@ import typer
 
 from maxq.cli.admin.values import refuse_unusable
 from maxq.cli.confirm import Yes, confirm
-from maxq.cli.credentials import AccessKey, SecretKey, use_credentials
+from maxq.cli.credentials import AccessKey, SecretKey, Tls, use_credentials
 from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, server_address
 from maxq.cli.report import Report, Style, show
 from maxq.client.admin.admin import Admin
@@ -47,6 +47,7 @@ _COMMON = {
     "as_csv": (AsCsv, False),
     "access_key": (AccessKey, None),
     "secret_key": (SecretKey, None),
+    "tls": (Tls, None),
 }
 _INTERVAL = "interval"
 _YES = "yes"
@@ -67,7 +68,7 @@ def command(
     def register(function: Function[P]) -> Function[P]:
         def run(**values: Any) -> None:
             namesrv = values.pop("namesrv")
-            use_credentials(values.pop("access_key"), values.pop("secret_key"))
+            use_credentials(values.pop("access_key"), values.pop("secret_key"), values.pop("tls"))
             refuse_unusable(own, values)
             styles = {Style.JSON: "as_json", Style.TABLE: "as_table", Style.CSV: "as_csv"}
             wanted = [style for style, option in styles.items() if values.pop(option)]

@@ -16,7 +16,6 @@ from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ClientConfig, ClientSeams
 from maxq.client.mq_client_manager import remoting_of
 from maxq.protocol.body.route import ClusterInfo
-from maxq.remoting.tls import ClientTls
 
 if TYPE_CHECKING:
     from maxq.client.admin.access import AccessAdmin
@@ -62,7 +61,6 @@ class Admin:
     Args:
         config: `namesrv_addr` at least; `mq_client_api_timeout` is the timeout of each call in ms.
         seams: the outside world.
-        tls: for `use_tls`; None: trust every certificate.
     """
 
     access: "AccessAdmin"
@@ -81,9 +79,9 @@ class Admin:
     traces: "TraceAdmin"
     transactions: "TransactionAdmin"
 
-    def __init__(self, config: ClientConfig, seams: ClientSeams, *, tls: ClientTls | None = None) -> None:
+    def __init__(self, config: ClientConfig, seams: ClientSeams) -> None:
         name_servers = config.name_servers()
-        self._remoting = remoting_of(config, seams, tls)
+        self._remoting = remoting_of(config, seams)
         self._remoting.update_name_servers(name_servers)
         api = MQClientAPI(
             self._remoting,

@@ -82,7 +82,8 @@ def test_a_broker_that_does_not_come_back_is_an_error_that_says_where(tmp_path: 
 def test_reading_over_tls() -> None:
     with Standalone() as server:
         fill_one(server, 5)
-        wanted = options(server.namesrv_address, **{"rocketmq.useTLS": "true", "columns": "queueOffset"})
+        tls = {"rocketmq.useTLS": "true", "rocketmq.tls.client.authServer": "false"}
+        wanted = options(server.namesrv_address, **tls, columns="queueOffset")
         rows = [
             row
             for batch in WireReader(wanted).read([QueueRange("T", "broker-a", 0, 0, 5)])
