@@ -13,6 +13,7 @@ from maxq.protocol.header.pull import NotificationRequestHeader, PeekMessageRequ
 from maxq.protocol.message import MessageExt
 from maxq.protocol.pop_extra_info import ExtraInfo, retry_topic_v1, retry_topic_v2
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.runtime.system import SystemClock
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
@@ -335,7 +336,8 @@ async def test_a_pop_whose_time_is_over_is_answered_210(broker: RunningBroker) -
     reply = await broker.invoke(pop_request(poll_time=150))
     assert (reply.code, reply.remark) == (ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE")
     assert {"popTime", "invisibleTime", "reviveQid", "restNum"} <= reply.ext.keys()
-    late = await broker.invoke(pop_request(poll_time=100, born_time=1_000))
+    born_ms = SystemClock().wall_ms() - 60_000
+    late = await broker.invoke(pop_request(poll_time=100, born_time=born_ms))
     assert late.code == ResponseCode.POLLING_TIMEOUT and "timeout too much" in (late.remark or "")
 
 

@@ -345,3 +345,17 @@ async def test_a_check_point_that_cannot_be_revived_keeps_no_other_from_it(
     assert b"001" not in back
     assert "the check point of messages 1… of T-0 for G, which is tried again is passed over" in caplog.text
     monkeypatch.setattr(Reviver, "_message", real)
+
+
+@pytest.mark.parametrize("wheel", ["true", "false"])
+async def test_a_message_whose_properties_leave_no_room_for_more_comes_again(start_broker: Start, wheel: str) -> None:
+    broker = await start_broker(**QUICK, timerWheelEnable=wheel)
+    topic, group = "t" * 127, "g" * 120
+    broker.create_topic(topic, 1)
+    reply = await broker.send(topic, b"large", filler="x" * 32_500)
+    assert reply.code == 0
+    assert bodies(await popped(broker, topic, consumer_group=group, invisible_time=1_000)) == [b"large"]
+    back: list[MessageExt] = []
+    while not back:
+        back = await popped(broker, topic, consumer_group=group, poll_time=3_000)
+    assert bodies(back) == [b"large"] and back[0].reconsume_times == 1

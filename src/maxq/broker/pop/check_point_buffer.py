@@ -4,7 +4,8 @@ A pop that finds messages adds a check point: they are the group's until their i
 bits. It ends in one of three ways:
 
 * every message is acknowledged: nothing more happens, no record goes through the timer;
-* its time is over: what is not acknowledged is revived, at that moment (`take_due`);
+* its time is over: what is not acknowledged is revived, at that moment (`take_due`). It is counted by the clock that is
+  never set, from when the check point comes here: a wall clock that is set neither ends it nor makes it longer;
 * it is older than popCkStayBufferTime, or the broker ends: it is handed over to the revive topic, as Java's records
   (`take_old`), which bounds both memory and the part of the journal that a start reads.
 
@@ -39,12 +40,13 @@ class LiveCheckPoint:
         next_begin: where the cursor goes on behind it; -1: it stands for one message whose time was changed.
         full: the bit map of all its messages.
         journal_offset: where the journal tells of it; -1: nowhere.
+        slot: when its time is over.
         ended: acknowledged, revived or handed over.
     """
 
     __slots__ = ("ended", "full", "journal_offset", "next_begin", "number", "point", "revive_qid", "slot")
 
-    def __init__(self, number: int, point: PopCheckPoint, revive_qid: int, next_begin: int) -> None:
+    def __init__(self, number: int, point: PopCheckPoint, revive_qid: int, next_begin: int, slot: int) -> None:
         self.number = number
         self.point = point
         self.revive_qid = revive_qid
@@ -52,7 +54,7 @@ class LiveCheckPoint:
         self.full = (1 << point.num) - 1
         self.journal_offset = -1
         self.ended = False
-        self.slot = -(-point.revive_time // _SLOT_MS)
+        self.slot = slot
 
     @property
     def queue(self) -> QueueKey:
@@ -83,7 +85,7 @@ class CheckPointBuffer:
         self._clock = clock
         self._live: dict[tuple[str, str, int, int, int, str], LiveCheckPoint] = {}  # in the order of their pops
         self._by_number: dict[int, LiveCheckPoint] = {}
-        self._slots: dict[int, dict[LiveCheckPoint, None]] = {}  # by the moment at which their time is over
+        self._slots: dict[int, dict[LiveCheckPoint, None]] = {}  # by when their time is over, monotonic
         self._cursors: dict[QueueKey, deque[LiveCheckPoint]] = {}
         self._next_number = clock.wall_ms() * 1000
         self.is_open = False
@@ -147,7 +149,7 @@ class CheckPointBuffer:
             return
         topic, group, queue_id = queue
         nothing = PopCheckPoint(topic, group, queue_id, next_begin, self._clock.wall_ms(), 0, "")
-        live = LiveCheckPoint(0, nothing, 0, next_begin)
+        live = LiveCheckPoint(0, nothing, 0, next_begin, 0)
         live.ended = True
         cursor.append(live)
 
@@ -163,7 +165,9 @@ class CheckPointBuffer:
         return self._next_number
 
     def _insert(self, number: int, point: PopCheckPoint, revive_qid: int, next_begin: int) -> LiveCheckPoint:
-        live = LiveCheckPoint(number, point, revive_qid, next_begin)
+        left_ms = max(0, min(point.revive_time - self._clock.wall_ms(), point.invisible_time))
+        slot_number = -(-(self._clock.monotonic_ms() + left_ms) // _SLOT_MS)
+        live = LiveCheckPoint(number, point, revive_qid, next_begin, slot_number)
         queue = live.queue
         self._live[point.key] = live
         self._by_number[number] = live
@@ -243,9 +247,9 @@ class CheckPointBuffer:
 
     # --- the end of a check point ------------------------------------------------------------------------------------
 
-    def take_due(self, now_ms: int) -> list[LiveCheckPoint]:
+    def take_due(self) -> list[LiveCheckPoint]:
         """Those whose time is over, oldest first. `finish` them."""
-        now_slot = now_ms // _SLOT_MS
+        now_slot = self._clock.monotonic_ms() // _SLOT_MS
         due = sorted(slot for slot in self._slots if slot <= now_slot)
         return [live for slot in due for live in self._slots[slot]]
 

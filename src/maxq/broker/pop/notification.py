@@ -11,7 +11,7 @@ from typing import Final
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
-from maxq.broker.pop.pop_message import PopFilters
+from maxq.broker.pop.pop_message import CLOCKS_DIFFER_MS, PopFilters
 from maxq.broker.pop.pop_reader import PopReader
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -87,8 +87,10 @@ class NotificationProcessor(RequestProcessor):
         waiting = PopRequest(
             connection, request, (header.topic, header.consumer_group, header.queue_id), self._again, header.order
         )
-        born = header.born_time or self._clock.wall_ms()
-        result = self._notified.polling(waiting, born_time=born, poll_time=header.poll_time)
+        born_ms, now_ms = header.born_time, self._clock.wall_ms()
+        if not born_ms or now_ms - born_ms > CLOCKS_DIFFER_MS:
+            born_ms = now_ms
+        result = self._notified.polling(waiting, born_time=born_ms, poll_time=header.poll_time)
         if result is PollingResult.POLLING_SUC:
             return None
         return _told(request, False, full=result is PollingResult.POLLING_FULL)

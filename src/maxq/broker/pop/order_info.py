@@ -56,7 +56,11 @@ class OrderInfo:
         return self.next_visible.get(offset, self.pop_time + self.invisible_time)
 
     def blocked_until(self, now_ms: int) -> int:
-        """When the first message that is still invisible may be seen again; 0: none is."""
+        """When the first message that is still invisible may be seen again; 0: none is. If the clock was set far
+        back since they were given out, all may be seen one invisible time from now."""
+        if self.pop_time - now_ms > self.invisible_time:
+            soon_ms = now_ms + self.invisible_time
+            self.next_visible |= {at: min(self.visible_again(at), soon_ms) for at in self.offsets}
         for index, offset in enumerate(self.offsets):
             if self.is_open(index) and now_ms < (visible_ms := self.visible_again(offset)):
                 return visible_ms
@@ -214,9 +218,9 @@ class ConsumerOrderInfoManager(PersistentManager):
 
     # --- the file ----------------------------------------------------------------------------------------------------
 
-    def clean(self) -> None:
+    def clean(self, now_ms: int) -> None:
         """Forget what is gone, and what nobody consumed for a day."""
-        oldest_ms = self._clock.wall_ms() - _KEPT_MS
+        oldest_ms = now_ms - _KEPT_MS
         for key, table in list(self._table.items()):
             queues = self._is_there(*_split(key))
             for queue_id, info in list(table.items()):

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 MAX_POP_NUMS: Final = 32
 _TOO_LATE_MS: Final = 500
+CLOCKS_DIFFER_MS: Final = 3_600_000  # so late no request is
 _CACHED_FILTERS: Final = 1_000
 
 
@@ -157,10 +158,10 @@ class PopMessageProcessor(RequestProcessor):
         return self._nothing(connection, request, header, ask, found)
 
     def _check(self, connection: Connection, header: PopMessageRequestHeader) -> PopAsk:
-        if not header.born_time:
-            header.born_time = self._clock.wall_ms()
         late_ms = self._clock.wall_ms() - header.born_time - header.poll_time
-        if late_ms > _TOO_LATE_MS:
+        if not header.born_time or late_ms > CLOCKS_DIFFER_MS:
+            header.born_time = self._clock.wall_ms()
+        elif late_ms > _TOO_LATE_MS:
             raise RequestRefusedError(
                 ResponseCode.POLLING_TIMEOUT,
                 f"the broker[{self._own.ip}] pop message is timeout too much: it came {late_ms} ms after its client "

@@ -281,7 +281,7 @@ class PopService:
 
     async def _revive_due(self) -> None:
         parts = self._parts
-        due = parts.buffer.take_due(parts.clock.wall_ms())
+        due = parts.buffer.take_due()
         for start in range(0, len(due), _A_TURN):
             for live in due[start : start + _A_TURN]:
                 if not live.ended and await self._revive(live):
@@ -368,7 +368,7 @@ class PopService:
         gone = [queue for queue in parts.buffer.queues() if not parts.is_there(queue[0], queue[1])]
         if gone:
             parts.buffer.forget(gone)
-        parts.orders.table.clean()
+        parts.orders.table.clean(parts.store.time.now_ms())
 
     async def _save(self) -> None:
         """Write the order infos, if they changed. Until they are on the disk the journal's records of them are needed:

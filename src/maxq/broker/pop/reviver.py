@@ -28,13 +28,15 @@ from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
 from maxq.protocol.message import MessageExt, decode_record
 from maxq.protocol.pop_extra_info import normal_topic, retry_topic_v1, retry_topic_v2
 from maxq.runtime.blocking import COLD_READS
+from maxq.runtime.passed_over import PassedOver
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
-from maxq.store.store_results import GetMessageStatus, PutMessageResult
+from maxq.store.store_results import GetMessageStatus, PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
 
 _READER: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+_TOO_LARGE: Final = (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, PutMessageStatus.MESSAGE_ILLEGAL)
 _LATER: Final = (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.OFFSET_OVERFLOW_BADLY)
 
 ReadElsewhere = Callable[[str, str, int, int], Awaitable[MessageExt | None]]
@@ -65,6 +67,7 @@ class Reviver:
     def __init__(self, parts: ReviverParts) -> None:
         self._parts = parts
         self._interrupted: InterruptedWork | None = None
+        self._passed_over = PassedOver(log)
 
     def go_on_with(self, interrupted: InterruptedWork) -> None:
         """What a kill left half done is not done twice."""
@@ -88,7 +91,7 @@ class Reviver:
         messages: dict[int, MessageExt] = {}
         failed = [offset for offset in point.open_offsets() if not await self._read(point, offset, messages)]
         for offset, message in messages.items():
-            if not await self._put_copy(point, self._copy(point, message, retry_topic)):
+            if not await self._put_copy(point, offset, message, retry_topic):
                 failed.append(offset)
         if len(failed) < point.num:
             parts.wake(topic, point.group)
@@ -107,14 +110,22 @@ class Reviver:
             messages[offset] = message
         return True
 
-    async def _put_copy(self, point: PopCheckPoint, copy: MessageExtBrokerInner) -> bool:
+    async def _put_copy(self, point: PopCheckPoint, offset: int, message: MessageExt, topic: str) -> bool:
         """False: try again later."""
-        if self._interrupted is not None and self._interrupted.has(copy):
-            return True
-        result = await self._parts.put(copy)
+        for properties in (_properties(point, message), dict(message.properties)):
+            copy = self._copy(point, message, topic, properties)
+            if self._interrupted is not None and self._interrupted.has(copy):
+                return True
+            result = await self._parts.put(copy)
+            if result.status not in _TOO_LARGE:  # else without what a copy has more than its message
+                break
         self._parts.counts.retried[point.group, point.topic, result.status.name] += 1
         if not result.ok:
-            log.warning("a message of %s could not be revived: %s", point.topic, result.remark or result.status.name)
+            self._passed_over.note(
+                f"message {offset} of {point.topic}-{point.queue_id}, which {point.group} did not acknowledge and gets "
+                "again later",
+                MaxQError(result.remark or result.status.name),
+            )
             return False
         self._parts.stats.put_counter(copy.topic, copy.queue_id).add(1, max(result.size, 0), 0)
         return True
@@ -132,13 +143,11 @@ class Reviver:
             await COLD_READS.run(result.bring_in)
         return decode_record(result.buffers[0])
 
-    def _copy(self, point: PopCheckPoint, message: MessageExt, topic: str) -> MessageExtBrokerInner:
+    def _copy(
+        self, point: PopCheckPoint, message: MessageExt, topic: str, properties: dict[str, str]
+    ) -> MessageExtBrokerInner:
         queue_id = message.queue_id if self._parts.settings.broker.use_separate_retry_queue else 0
-        properties = dict(message.properties)
         properties.pop(const.PROPERTY_DELAY_TIME_LEVEL, None)  # it was delayed already
-        if message.reconsume_times == 0 or const.PROPERTY_FIRST_POP_TIME not in properties:
-            properties[const.PROPERTY_FIRST_POP_TIME] = str(point.pop_time)
-        properties[const.PROPERTY_ORIGIN_GROUP] = point.group
         return MessageExtBrokerInner(
             topic, queue_id, message.body, properties,
             flag=message.flag,
@@ -168,3 +177,12 @@ class Reviver:
                 parts.offsets.commit_offset("initPopRetryOffset", point.group, topic, queue_id, 0)
         await parts.topics.persisted()
         return topic
+
+
+def _properties(point: PopCheckPoint, message: MessageExt) -> dict[str, str]:
+    """Of a copy: when its message was given out first, and to whom."""
+    properties = dict(message.properties)
+    if message.reconsume_times == 0 or const.PROPERTY_FIRST_POP_TIME not in properties:
+        properties[const.PROPERTY_FIRST_POP_TIME] = str(point.pop_time)
+    properties[const.PROPERTY_ORIGIN_GROUP] = point.group
+    return properties

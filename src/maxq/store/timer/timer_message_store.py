@@ -104,7 +104,7 @@ class TimerMessageStore:
         self._version = DataVersion()
         self._passed = (0, 0)  # another broker delivered what lies before this in the topic and was due before this
         self._settled = SettledSlots()
-        self._stuck_on: int | None = None
+        self._stuck: set[int] = set()  # physical offsets of what has been named
         self._open_ms: int | None = None
 
     # --- life ---
@@ -118,7 +118,8 @@ class TimerMessageStore:
         """
         self.metrics.load()
         recovery = TimerRecovery(
-            self._disk, self._wheel_path, self.log, self._file, self.precision_ms, self._store.max_physical_offset
+            self._disk, self._wheel_path, self.log, self._file, self.precision_ms, self._store.max_physical_offset,
+            self._has_record,
         )
         found = recovery.run()
         self.wheel = found.wheel
@@ -137,6 +138,13 @@ class TimerMessageStore:
             "timer: %d messages wait; everything before %d is delivered; the topic is read up to %d of %d",
             self.pending, self.read_time_ms, self.topic.queue_offset, self.topic.max_queue_offset,
         )  # fmt: skip
+
+    def _has_record(self, unit: Unit) -> bool:
+        """Does the log have the record of a unit? What was cleaned away it had."""
+        if unit.physical_offset < self._store.min_physical_offset:
+            return True
+        record = self._store.select_one_message(unit.physical_offset)
+        return record is not None and len(record) == unit.size
 
     def _skip_to(self, earliest_ms: int | None) -> None:
         """Go on where something waits: what lies between is empty, however long nobody was there. What was not read
@@ -228,7 +236,7 @@ class TimerMessageStore:
         self.wheel.put(Slot(due, first, position, slot.num + count))
         self.pending += count
         self.read_time_ms = min(self.read_time_ms, due)
-        self._stuck_on = None
+        self._stuck.discard(record.physical_offset)
         return True
 
     def _roll_base(self, record: TimerRecord) -> int:
@@ -253,8 +261,8 @@ class TimerMessageStore:
         return slot.last_position < 0 or slot.last_position < self._settled.position_of(slot.time_ms)
 
     def _say_stuck(self, record: TimerRecord) -> None:
-        if self._stuck_on != record.physical_offset:
-            self._stuck_on = record.physical_offset
+        if record.physical_offset not in self._stuck:
+            self._stuck.add(record.physical_offset)
             log.warning(
                 "the timer message at physical offset %d waits: its slot still holds what was due %d slots before, and "
                 "the timer is at %d", record.physical_offset, SLOTS, self.read_time_ms,

@@ -8,7 +8,7 @@ Without a wheel, or with one of another precision, all of it is built from the l
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from pathlib import PurePath
 from typing import Final
@@ -63,14 +63,17 @@ class TimerRecovery:
         file: TimerCheckpointFile,
         precision_ms: int,
         log_end: int,
+        is_whole: Callable[[Unit], bool] = lambda unit: True,
     ) -> None:
-        """`log_end` is the physical end of the CommitLog."""
+        """`log_end` is the physical end of the CommitLog. `is_whole(unit)`: is its record there? Else a loss of power
+        has torn the unit, and its message is read from the topic again."""
         self._disk = disk
         self._wheel_path = wheel_path
         self._log = timer_log
         self._file = file
         self._precision_ms = precision_ms
         self._log_end = log_end
+        self._is_whole = is_whole
 
     def run(self) -> Recovered:
         """Load all three files, and mend them. Blocks."""
@@ -81,7 +84,7 @@ class TimerRecovery:
         if not is_own:
             flushed -= _STEP_BACK
         start = self._log.unit_position(flushed) if flushed <= self._log.max_offset else self._log.min_offset
-        units = self._log.recover(start, self._log_end)
+        units = list(filter(self._is_whole, self._log.recover(start, self._log_end)))
         before = self._file.precision_ms or self._precision_ms
         wheel = self._open_wheel(before)
         read_time_ms = self._file.checkpoint.last_read_time_ms

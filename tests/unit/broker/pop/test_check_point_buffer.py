@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,15 +40,21 @@ class Journal:
 
 
 class Clock:
-    """Stands still."""
+    """Stands still until it is moved, or set."""
+
+    def __init__(self) -> None:
+        self.now_ms, self.set_by_ms = 5_000, -4_000
 
     def wall_ms(self) -> int:
-        return 1_000
+        return self.now_ms + self.set_by_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
 
 
-def _buffer() -> tuple[CheckPointBuffer, Offsets, Journal]:
+def _buffer(clock: Clock | None = None) -> tuple[CheckPointBuffer, Offsets, Journal]:
     offsets, journal = Offsets(), Journal()
-    buffer = CheckPointBuffer(offsets, journal, Clock())  # type: ignore[arg-type]
+    buffer = CheckPointBuffer(offsets, journal, clock or Clock())  # type: ignore[arg-type]
     buffer.is_open = True
     return buffer, offsets, journal
 
@@ -107,10 +114,30 @@ def test_the_committed_offset_is_the_first_open_check_point_and_a_replay_finds_t
 
 
 def test_a_check_point_is_due_when_its_time_is_over_and_not_before() -> None:
-    buffer, _, _ = _buffer()
+    clock = Clock()
+    buffer, _, _ = _buffer(clock)
     _pop(buffer, 0, 2, 1_000, invisible=250)
-    assert buffer.take_due(1_249) == []
-    assert [live.point.start_offset for live in buffer.take_due(1_300)] == [0]
+    clock.now_ms += 249
+    assert buffer.take_due() == []
+    clock.now_ms += 51
+    assert [live.point.start_offset for live in buffer.take_due()] == [0]
+
+
+@pytest.mark.parametrize("years", [-50, 50])
+def test_a_clock_that_is_set_neither_ends_a_check_point_nor_makes_it_longer(years: int) -> None:
+    clock = Clock()
+    buffer, _, journal = _buffer(clock)
+    _pop(buffer, 0, 2, 1_000, invisible=1_000)
+    clock.set_by_ms += years * 365 * 24 * 3_600_000
+    clock.now_ms += 900
+    assert buffer.take_due() == []
+    again, _, _ = _buffer(clock)  # a start knows only what the wall clock says
+    again.replay(0, journal.records[0])
+    clock.now_ms += 100
+    assert len(buffer.take_due()) == 1
+    assert len(again.take_due()) == (years > 0)
+    clock.now_ms += 900
+    assert len(again.take_due()) == 1
 
 
 def test_the_oldest_go_when_there_are_too_many() -> None:
