@@ -6,14 +6,16 @@ power follow one another (delay_power_story.py), of transactions (transaction_st
 member (ledger_story.py), of batches that are committed exactly once (staged_story.py), of a timer and of a compacted
 topic on a disk of which every call can fail (timer_story.py, compaction_story.py), and, for every tenth seed, of whole
 servers and clients (ha_cluster_story.py, dledger_cluster_story.py), and of promises of every
-kind that a DLedger group is asked for (promise_story.py), and of what clients promise (client_story.py).
+kind that a DLedger group, a pair or one broker is asked for (promise_story.py), and of what clients promise
+(client_story.py).
 Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
 thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into `regressions.txt`,
 `ha_regressions.txt`, `cluster_regressions.txt`, `delay_regressions.txt`, `delay_power_regressions.txt`,
 `transaction_regressions.txt`, `ext_regressions.txt`, `ledger_regressions.txt`, `staged_regressions.txt`,
 `timer_regressions.txt`, `compaction_regressions.txt`,
-`dledger_cluster_regressions.txt`, `promise_regressions.txt` or `client_regressions.txt`.
+`dledger_cluster_regressions.txt`, `promise_regressions.txt`, `promise_pair_regressions.txt` or
+`client_regressions.txt`.
 """
 
 import argparse
@@ -39,31 +41,32 @@ from tests.simulation.faulty_transaction_story import FaultyTransactionStory
 from tests.simulation.ha_cluster_story import HaClusterStory
 from tests.simulation.ha_story import HaStory
 from tests.simulation.ledger_story import LedgerStory
-from tests.simulation.promise_story import PromiseStory
+from tests.simulation.promise_story import PairPromiseStory, PromiseStory
 from tests.simulation.staged_story import StagedStory
 from tests.simulation.timer_story import TimerStory
 from tests.simulation.transaction_story import TransactionStory
 
 Story = (
     CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | TransactionStory | LedgerStory | StagedStory
-    | DLedgerClusterStory | TimerStory | CompactionStory | PromiseStory | ClientStory
+    | DLedgerClusterStory | TimerStory | CompactionStory | PromiseStory | PairPromiseStory | ClientStory
 )  # fmt: skip
 KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store": CrashStory, "ha": HaStory, "cluster": HaClusterStory, "delay": DelayStory,
     "delay-power": DelayPowerStory, "transaction": TransactionStory, "ext": ExtStory, "ledger": LedgerStory,
     "staged": StagedStory, "dledger-cluster": DLedgerClusterStory, "timer": TimerStory,
-    "compaction": CompactionStory, "promise-cluster": PromiseStory, "client": ClientStory,
+    "compaction": CompactionStory, "promise-cluster": PromiseStory, "promise-pair": PairPromiseStory,
+    "client": ClientStory,
     "store-faults": FaultyCrashStory, "ext-faults": FaultyExtStory,
     "transaction-faults": FaultyTransactionStory,
 }  # fmt: skip
-WHOLE_SERVERS: Final = ("cluster", "dledger-cluster", "promise-cluster", "client")
+WHOLE_SERVERS: Final = ("cluster", "dledger-cluster", "promise-cluster", "promise-pair", "client")
 REGRESSIONS: Final = {
     "store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt",
     "delay": "delay_regressions.txt", "delay-power": "delay_power_regressions.txt", "ext": "ext_regressions.txt",
     "ledger": "ledger_regressions.txt", "staged": "staged_regressions.txt",
     "dledger-cluster": "dledger_cluster_regressions.txt", "transaction": "transaction_regressions.txt",
     "timer": "timer_regressions.txt", "compaction": "compaction_regressions.txt",
-    "promise-cluster": "promise_regressions.txt",
+    "promise-cluster": "promise_regressions.txt", "promise-pair": "promise_pair_regressions.txt",
     "client": "client_regressions.txt", "store-faults": "store_faults_regressions.txt",
     "ext-faults": "ext_faults_regressions.txt", "transaction-faults": "transaction_faults_regressions.txt",
 }  # fmt: skip

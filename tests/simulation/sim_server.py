@@ -28,9 +28,18 @@ class SimServer(ABC):
         self._rng = rng
         self.running: BrokerController | NamesrvController | None = None
 
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """For who reads a failure."""
+
     @abstractmethod
     def broker_properties(self) -> dict[str, str]:
         """Settings of its broker, beside those that all have."""
+
+    def namesrv_properties(self) -> dict[str, str]:
+        """Settings of the name server, beside those that all have."""
+        return {}
 
     async def start(self) -> None:
         """Boot and serve; dies again if that is ordered."""
@@ -46,9 +55,10 @@ class SimServer(ABC):
         machine = self.machine
         if self.number < 0:
             settings, _ = NamesrvSettings.from_properties(
-                {"listenPort": "9876", "kvConfigPath": "/ns/kv.json", "configStorePath": "/ns/ns.properties"},
+                {"listenPort": "9876", "kvConfigPath": "/ns/kv.json", "configStorePath": "/ns/ns.properties",
+                 **self.namesrv_properties()},
                 source="simulation",
-            )
+            )  # fmt: skip
             namesrv = NamesrvController(settings, disk=machine.disk, clock=machine.clock, rng=self._rng)
             await namesrv.start()
             return namesrv
