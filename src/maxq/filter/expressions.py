@@ -135,13 +135,15 @@ class ExpressionBuilder:
     def either(self, left: Operand, right: Operand) -> Truth:
         one, other = self.as_truth(left), self.as_truth(right)
         if isinstance(one.node, nodes.AnyOf):  # a OR b OR c is one row, however long
-            return Truth(nodes.AnyOf([*one.node.nodes, other.node]), max(one.depth, _deeper(other)))
+            one.node.nodes.append(other.node)  # nobody else has it: the parser reads from left to right
+            return Truth(one.node, max(one.depth, _deeper(other)))
         return Truth(nodes.AnyOf([one.node, other.node]), max(_deeper(one), _deeper(other)))
 
     def both(self, left: Operand, right: Operand) -> Truth:
         one, other = self.as_truth(left), self.as_truth(right)
         if isinstance(one.node, nodes.Every):
-            return Truth(nodes.Every([*one.node.nodes, other.node]), max(one.depth, _deeper(other)))
+            one.node.nodes.append(other.node)
+            return Truth(one.node, max(one.depth, _deeper(other)))
         return Truth(nodes.Every([one.node, other.node]), max(_deeper(one), _deeper(other)))
 
     def negation(self, operand: Operand) -> Truth:

@@ -6,6 +6,7 @@ expression is an error, where Java's parser stops reading and drops it; and leng
 An expression is compiled once; equal texts share a predicate.
 """
 
+import re
 from functools import cache, lru_cache
 from typing import Any, Final, cast
 
@@ -17,9 +18,11 @@ from maxq.filter.expressions import ExpressionBuilder, Literal, Operand
 from maxq.filter.nodes_cy import EQUAL, GREATER, LESS
 from maxq.filter.predicates_cy import Predicate
 
-MAX_EXPRESSION_SIZE: Final = 65_536
+MAX_EXPRESSION_SIZE: Final = 16_384
 _CACHED_EXPRESSIONS: Final = 1_000
 _KINDS: Final = {"CONTAINS": nodes.CONTAINS, "STARTSWITH": nodes.STARTS_WITH, "ENDSWITH": nodes.ENDS_WITH}
+#: What can hold two dashes: texts and comments, the last of them perhaps without an end.
+_PIECES: Final = re.compile(r"'(?:''|[^'])*(?:'|$)|/\*.*?(?:\*/|$)|--[^\n\r]*(?:\r\n|\n|\r)", re.DOTALL)
 #: Keywords and their terminals; a terminal that begins with _ leaves no trace in the tree.
 _KEYWORDS: Final = {
     **{word: f"_{word}" for word in ("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS")},
@@ -70,22 +73,35 @@ NAME: /[A-Za-z_$][A-Za-z0-9_$]*/
 FLOAT.2: /[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+/
 DECIMAL.1: /0|[1-9][0-9]*[lL]?/
 STRING: /'(?:''|[^'])*'/
-LINE_COMMENT.3: /--[^\n\r]*(?:\r\n|\n|\r)/
 BLOCK_COMMENT: /\/\*[^*]*\*(?:\*|[^*\/][^*]*\*)*\//
 SPACE: /[ \t\n\r\f]+/
-%ignore LINE_COMMENT
 %ignore BLOCK_COMMENT
 %ignore SPACE
 """
 
 
-@lru_cache(_CACHED_EXPRESSIONS)
 def compile_sql92(expression: str) -> Predicate:
     """The predicate that `expression` means.
 
     Raises:
         FilterExpressionError: it is wrong; the message says where and why.
     """
+    outcome = _outcome(expression)
+    if isinstance(outcome, str):
+        raise FilterExpressionError(outcome)
+    return outcome
+
+
+@lru_cache(_CACHED_EXPRESSIONS)
+def _outcome(expression: str) -> Predicate | str:
+    """The predicate, or what is wrong: who sends a wrong expression sends it again and again."""
+    try:
+        return _compile(expression)
+    except FilterExpressionError as error:
+        return str(error)
+
+
+def _compile(expression: str) -> Predicate:
     if not expression.strip():
         raise FilterExpressionError("an SQL92 subscription needs an expression")
     if len(expression) > MAX_EXPRESSION_SIZE:
@@ -94,11 +110,29 @@ def compile_sql92(expression: str) -> Predicate:
             "select by fewer values, or by a property that stands for them"
         )
     try:
-        return _compiler().compile(expression)
+        return _compiler().compile(_without_line_comments(expression))
     except UnexpectedInput as error:
         raise FilterExpressionError(f"the SQL92 expression {_short(expression)} is wrong {_place(error)}") from None
     except FilterExpressionError as error:
         raise FilterExpressionError(f"the SQL92 expression {_short(expression)} is wrong: {error}") from None
+
+
+def _without_line_comments(expression: str) -> str:
+    """Line comments as blanks, so that all else stays where it is. Two dashes that no end of a line follows are no
+    comment but signs.
+
+    They are no terminal of the grammar: a lexer that looks for the end of the line at every sign of `----…` takes time
+    that grows with the square of its length.
+    """
+    end = max(expression.rfind("\n"), expression.rfind("\r")) + 1
+    if "--" not in expression[:end]:
+        return expression
+    return _PIECES.sub(_blank, expression[:end]) + expression[end:]
+
+
+def _blank(piece: re.Match[str]) -> str:
+    text = piece.group()
+    return " " * len(text) if text.startswith("--") else text
 
 
 def _short(expression: str) -> str:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from maxq.errors import FilterExpressionError
-from maxq.filter import expressions
+from maxq.filter import expressions, sql92
 from maxq.filter.expressions import MAX_DEPTH
 from maxq.filter.sql92 import MAX_EXPRESSION_SIZE, compile_sql92
+from maxq.protocol.message_properties import encode_properties
 from tests.unit.both_forms import both_together
 from tests.unit.filter.expressions_at_random import expression, properties
 from tests.unit.filter.naive_sql92 import RefusedError, answer, compile_naively
@@ -39,9 +40,9 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(expressions, "nodes", request.param)
     monkeypatch.setattr(expressions, "comparisons", request.param)
     monkeypatch.setattr(expressions, "Predicate", request.param.Predicate)
-    compile_sql92.cache_clear()
+    sql92._outcome.cache_clear()
     yield
-    compile_sql92.cache_clear()
+    sql92._outcome.cache_clear()
 
 
 def text_of(pairs: dict[str, str]) -> bytes:
@@ -134,3 +135,37 @@ def test_the_last_of_equal_names_counts_and_one_without_value_is_absent() -> Non
 def test_properties_that_are_not_utf8_are_texts_with_replacements() -> None:
     assert compile_sql92("a = b").matches(b"a\x01\xff\x02b\x01\xfe\x02")
     assert compile_sql92("a > 5").test(b"a\x01\xff\x02") == 3
+
+
+@pytest.mark.parametrize(
+    ("expression", "plain"),
+    [
+        ("a = 1 -- one\n AND b = 2", "a = 1 AND b = 2"),
+        ("a = '--x\n' -- text\r\n", "a = '--x\n'"),
+        ("a = '''--\n--''' -- text\r", "a = '''--\n--'''"),
+        ("/* -- */ a = 1 -- x /* \n/* y */", "a = 1"),
+        ("-- first\n--second\n a = --1", "a = --1"),
+        ("a = 1 --\n", "a = 1"),
+        ("a = '\n--'", "a = '\n--'"),  # the text begins before the last end of a line and ends behind it
+        ("a = 1 /* \n -- */", "a = 1"),
+    ],
+)
+def test_line_comments_are_blanks(expression: str, plain: str) -> None:
+    rows = [{"a": value, "b": "2"} for value in ("1", "--x\n", "'--\n--'", "\n--", "x")]
+    found, expected = (
+        [compile_sql92(text).matches(encode_properties(row).encode()) for row in rows] for text in (expression, plain)
+    )
+    assert found == expected and any(found)
+
+
+def test_a_line_comment_ends_with_its_line() -> None:
+    with pytest.raises(FilterExpressionError, match=r"something is missing|not expected"):
+        compile_sql92("a = 1 -- no end")
+
+
+def test_a_wrong_expression_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = "a = = 'parsed once'"
+    for _ in range(2):
+        with pytest.raises(FilterExpressionError, match="not expected"):
+            compile_sql92(wrong)
+        monkeypatch.setattr(sql92, "_compile", None)  # would be called

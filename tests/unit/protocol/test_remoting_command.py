@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import struct
 
 import pytest
 from hypothesis import given
@@ -220,3 +221,33 @@ def test_damaged_frames_give_a_command_or_the_protocol_error(frame: bytes, data:
     except RemoteProtocolError:
         return
     command.encode()
+
+
+def _framed(header: bytes, kind: int = 0) -> bytes:
+    return (kind << 24 | len(header)).to_bytes(4, "big") + header
+
+
+def _binary(count: int) -> bytes:
+    ext = b"".join(b"\0\4%04d\0\0\0\1x" % number for number in range(count))
+    return _framed(struct.pack(">hBhiii", 10, 0, 0, 0, 0, 0) + struct.pack(">i", len(ext)) + ext, 1)
+
+
+@pytest.mark.parametrize(
+    ("payload", "complaint"),
+    [
+        (_framed(b'{"code":10,"remark":"' + bytes(300_000) + b'"}'), "a header of 300023 bytes, the limit is 262144"),
+        (_framed(b'{"code":10,"extFields":{' + b",".join(b'"%d":""' % n for n in range(513)) + b"}}"), "512 fields"),
+        (_binary(513), "than 512 fields"),
+        (_framed(b"{code:10,extFields:{a:'" + b"x" * 8_192 + b"'}}"), r"no standard JSON .* up to 8192 bytes"),
+    ],
+    ids=["long", "json-fields", "binary-fields", "dialect"],
+)
+def test_what_a_stranger_may_ask_to_be_parsed_has_limits(payload: bytes, complaint: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=complaint):
+        decode_frame(payload)
+
+
+def test_the_longest_header_of_rocketmq_is_taken() -> None:
+    command = RemotingCommand(310, {"i": "a\x01" * 16_383, "b": "T"})
+    assert decode_frame(command.encode()[4:]).ext == command.ext
+    assert len(decode_frame(_binary(512)).ext) == 512
