@@ -2,22 +2,26 @@
 
 import shutil
 import struct
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
 
+from maxq.errors import StoreError
 from maxq.protocol.message import decode_record, decode_records
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.runtime.system import SystemDisk
 from maxq.store.damage_names import DAMAGED_PROPERTY
-from maxq.store.deletions import DELETED_TOPIC
+from maxq.store.deletions import DELETED_TOPIC, Deletions
 from maxq.store.message_store import MessageStore
 from maxq.store.record_cy import crc31
 from maxq.store.store_results import PutMessageStatus
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.recover import recover
 from maxq.store.tools.store_files import StoreFiles
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_rng import SimRng
 from tests.unit.store import naive
 from tests.unit.store.stores import TestClock, delete_topics, message, new_store, opened, small_config
 
@@ -363,3 +367,34 @@ def test_a_record_that_looks_like_a_filler_takes_nothing_from_the_queue_it_names
     assert bodies(store, "T") == [b"one", b"two", b"three"]
     again = killed(tmp_path)
     assert bodies(again, "T") == [b"one", b"two", b"three"]
+
+
+async def test_tools_name_a_list_of_deletions_that_cannot_be_read_and_believe_the_log(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    send(store, "T", *old(5))
+    await delete_topics(store, "T")
+    store.close()
+    assert StoreCheck(files_of(tmp_path)).run().faults == []
+    (tmp_path / "deletions.json").write_text("{torn")
+    faults = StoreCheck(files_of(tmp_path)).run().faults
+    assert [(fault.file, fault.what) for fault in faults] == [("deletions.json", "not readable")]
+    with pytest.raises(StoreError, match=r"deletions\.json cannot be read"):
+        files_of(tmp_path).deletions()
+
+
+def test_what_the_own_log_does_not_have_is_taken_from_another_table() -> None:
+    disk = SimDisk(SimRng(1), SimClock())
+    master, slave = Deletions(disk, PurePath("/m")), Deletions(disk, PurePath("/s"))
+    for at, topic in enumerate(("A", "B", "A", "C"), start=1):
+        master.put(topic, 100 * at)
+    assert slave.learn(master.to_json()) == 0 and slave.rows() == {}  # it knows all
+    slave.begins_at(350)
+    slave.put("B", 500)  # of its own log
+    slave.save(slave.to_json())
+    again = Deletions(disk, PurePath("/s"))
+    assert again.load() is None and again.unknown_before == 350
+    assert again.learn(master.to_json()) == 300
+    assert list(again.rows().items()) == [("A", 300), ("B", 500)] and again.unknown_before == 0
+    for wrong in ({}, {"version": 1}, {"version": 1, "topics": {"T": "1"}}, {"version": 2, "topics": {}}):
+        with pytest.raises(ValueError):
+            again.learn(wrong)

@@ -35,11 +35,12 @@ from maxq.pipeline.spark.worker import readable_errors, spare_collections, spari
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, tell_what_is_lost
 from maxq.pipeline.store.store_folder import open_folder, open_store
 from maxq.pipeline.store.store_tables import TABLES, TableTask, read_table, table_ddl, table_tasks
+from maxq.protocol.message import decode_record
 from maxq.protocol.message_sys_flag import TRANSACTION_MASK
 from maxq.store import record_cy as rc
 from maxq.store.damage_names import DAMAGED_TOPIC
-from maxq.store.deletions import FILE_NAME, decode_table
-from maxq.store.tools.message_json import is_filler
+from maxq.store.deletions import FILE_NAME, deleted_names
+from maxq.store.tools.message_json import is_deletion, is_filler
 from maxq.store.tools.store_files import StoreFiles
 
 log: Final = logging.getLogger(__name__)
@@ -82,14 +83,17 @@ def _decided(filters: Iterable[Filter]) -> tuple[Condition, ...]:
 
 class _Partition(InputPartition):
     """`value`: a LogPiece of messages, or a TableTask. `deletions`: topic → physical offset of the record that deleted
-    it last; what lies before it is not shown."""
+    it last; what lies before it is not shown. `is_live`: a broker runs on the store, and may delete topics now."""
 
     value: LogPiece | TableTask
 
-    def __init__(self, path: str, value: LogPiece | TableTask, deletions: Mapping[str, int] = _NONE) -> None:
+    def __init__(
+        self, path: str, value: LogPiece | TableTask, deletions: Mapping[str, int] = _NONE, *, is_live: bool = False
+    ) -> None:
         super().__init__(value)
         self.path = path
         self.deletions = deletions
+        self.is_live = is_live
 
 
 @readable_errors
@@ -153,24 +157,6 @@ def _paths(values: OptionValues) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _deletions(files: StoreFiles) -> dict[str, int]:
-    """Topic → physical offset of the record that deleted it last.
-
-    Raises:
-        PipelineError: the file that says so cannot be read: without it deleted messages would be shown.
-    """
-    path = files.root / FILE_NAME
-    try:
-        return decode_table(files.disk.read(path))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise PipelineError(
-            f"{path} cannot be read: {error}; messages of deleted topics would be shown. Start the store's broker on "
-            "it once: it writes the file anew from the log. Delete the file to see every record of the log"
-        ) from None
-
-
 @readable_errors
 class _MessageReader(DataSourceReader):
     """The table `messages`.
@@ -207,20 +193,23 @@ class _MessageReader(DataSourceReader):
         tell_what_is_lost(files, name, losses, self._filter.topics, with_queues=is_near)
         losses.tell()
         pieces = log_pieces(files, piece_bytes=self._split, narrow=is_narrow(self._columns))
-        deletions = _deletions(files)
-        return [_Partition(path, piece, deletions) for piece in pieces]
+        deletions, is_live = files.deletions(), files.is_live
+        return [_Partition(path, piece, deletions, is_live=is_live) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Partition) and isinstance(partition.value, LogPiece)
-        return sparing_collections(self._batches(partition.path, partition.value, partition.deletions))
+        return sparing_collections(self._batches(partition, partition.value))
 
-    def _batches(self, path: str, piece: LogPiece, deletions: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, partition: _Partition, piece: LogPiece) -> Iterator[pa.RecordBatch]:
+        path, deletions = partition.path, partition.deletions
         disk, root = open_folder(path)
         name, losses = self._broker_name or root.name, Losses(fail=self._fail_on_data_loss)
         batches = RecordBatches(self._columns, name)
         reader = PieceReader(disk, piece, max_rows=batches.max_rows)
         try:
             for view, rows in reader.rows():
+                if not partition.is_live:
+                    _check_deletions(view, rows, path, deletions)
                 chosen = self._filter.select(view, self._without_fillers(view, rows, name, losses, deletions))
                 chosen = without_deleted(view, chosen, deletions)
                 if len(chosen):
@@ -266,6 +255,24 @@ class _MessageReader(DataSourceReader):
         topic, queue_id, offset = message
         if self._filter.topics is None or topic in self._filter.topics:
             losses.offsets(f"{topic}/{name}/{queue_id}", offset, offset + 1, None, reason)
+
+
+def _check_deletions(view: memoryview, rows: Rows, path: str, deletions: Mapping[str, int]) -> None:
+    """Raises PipelineError if a record deletes a topic and the list does not know it: what lies before it in the log
+    may have been shown."""
+    for row in np.flatnonzero((rows[:, rc.C_SYS_FLAG] & TRANSACTION_MASK) == TRANSACTION_MASK).tolist():
+        values = rows[row].tolist()
+        if not is_deletion(view, values):
+            continue
+        start, at = values[rc.C_POSITION], values[rc.C_PHYSICAL_OFFSET]
+        names = deleted_names(decode_record(view[start : start + values[rc.C_SIZE]]))
+        unknown = [name for name in names if deletions.get(name, -1) < at]
+        if unknown:
+            raise PipelineError(
+                f"{path}: the record at physical offset {at} deletes {', '.join(unknown[:3])}, which {FILE_NAME} does "
+                "not know: it is missing or old, and deleted messages would be shown. Start the store's broker on it "
+                "once: it writes the file anew from the log"
+            )
 
 
 @readable_errors

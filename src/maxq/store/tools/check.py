@@ -5,11 +5,12 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from maxq.errors import MaxQError
+from maxq.errors import MaxQError, StoreError
 from maxq.protocol import json_dialect
 from maxq.protocol.message import decode_record
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store import record_cy as rc
+from maxq.store.deletions import FILE_NAME as DELETIONS_FILE
 from maxq.store.deletions import deleted_names
 from maxq.store.tools.check_index import IndexCheck
 from maxq.store.tools.check_ledger import LedgerCheck
@@ -96,7 +97,8 @@ class StoreCheck:
 
     def _look(self) -> CheckReport:
         files, walk = self._files, self._walk
-        queues = QueueCheck(files, self._expectation_at, self._is_damaged)
+        deletions, faults = self._deletions()
+        queues = QueueCheck(files, self._expectation_at, self._is_damaged, deletions)
         ledger = LedgerCheck(files)
         ledger.run()
         queues.visible_end = ledger.committed_position
@@ -120,8 +122,7 @@ class StoreCheck:
         report.units, report.index_entries = queues.units, index.entries
         report.damaged_ranges = len(walk.damages) + len(self._fillers)
         report.faults = [*files.faults, *walk.faults, *ledger.faults, *queues.faults, *index.faults]
-        report.faults += self._checkpoint_faults()
-        report.faults += self._config_faults()
+        report.faults += [*faults, *self._checkpoint_faults(), *self._config_faults()]
         report.notes = [*self._exit_notes(), *walk.notes, *self._fillers, *self._checkpoint_notes]
         report.notes += [*ledger.notes, *queues.notes, *index.notes]
         walk.close()
@@ -154,6 +155,14 @@ class StoreCheck:
         return []
 
     # -- small files --
+
+    def _deletions(self) -> tuple[dict[str, int], list[Fault]]:
+        """What the file says, and what is wrong with it; the log then says which topics were deleted."""
+        try:
+            return self._files.deletions(), []
+        except StoreError:
+            remedy = "the next start writes it anew from the log, and what the log no longer has a slave's master knows"
+            return {}, [Fault(DELETIONS_FILE, 0, "not readable", remedy)]
 
     def _checkpoint_faults(self) -> list[Fault]:
         path = self._files.root / "checkpoint"

@@ -83,6 +83,7 @@ class QueueCheck:
     Args:
         expectation_at: of the record at a physical offset, looked up in the log; None if no record starts there.
         is_damaged: does a physical offset lie in a damaged range of the log?
+        deleted: topic → physical offset of the record that deletes it, as far as a file knows.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class QueueCheck:
         files: StoreFiles,
         expectation_at: Callable[[int], Expectation | None],
         is_damaged: Callable[[int], bool],
+        deleted: dict[str, int],
     ) -> None:
         self.faults: list[Fault] = []
         self.notes: list[str] = []
@@ -103,7 +105,7 @@ class QueueCheck:
         self._queues = {key: self._new_queue(key) for key in files.queues}
         self._missing_folders: dict[tuple[str, int], _Missing] = {}
         self._open: OrderedDict[int, UnitFiles] = OrderedDict()
-        self._deleted = files.deletions()  # topic → physical offset of the record that deletes it
+        self._deleted = deleted
         self._confirmed_end = 0  # physical offset behind the last record that has its unit
         self._batches: dict[tuple[str, int], dict[int, Expectation]] = {}
 

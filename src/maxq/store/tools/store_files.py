@@ -4,7 +4,6 @@ A directory tells nothing about the settings of its broker, so sizes are read fr
 (from a broker.conf, if there is one at hand) says what cannot be seen.
 """
 
-import contextlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from pathlib import PurePath
 from typing import Final
 
 from maxq.config.properties import parse_properties
-from maxq.errors import ConfigError
+from maxq.errors import ConfigError, StoreError
 from maxq.runtime.interfaces import Disk, FileInfo
 from maxq.store.deletions import FILE_NAME, decode_table
 from maxq.store.seal_ranges import SEALS_FILE, decode_ranges
@@ -164,12 +163,21 @@ class StoreFiles:
         return sorted(own | (decode_ranges(self.disk.read(path)) if self.disk.exists(path) else set()))
 
     def deletions(self) -> dict[str, int]:
-        """Topic → physical offset of the record that deleted it last, as far as the file knows; empty if it cannot be
-        read: the log tells it, too."""
+        """Topic → physical offset of the record that deleted it last, as far as the file knows.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
         path = self.root / FILE_NAME
-        with contextlib.suppress(FileNotFoundError, ValueError):
+        try:
             return decode_table(self.disk.read(path))
-        return {}
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise StoreError(
+                f"{path} cannot be read: {error}; messages of deleted topics would be shown. Start the store's broker "
+                "on it once: it writes the file anew from the log. Delete the file to have the log alone believed"
+            ) from None
 
     def log_file_at(self, physical_offset: int) -> DataFile | None:
         """The file that holds this place."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maxq.api import Admin, Message, Producer
-from maxq.errors import DataLossError, PipelineError
+from maxq.errors import DataLossError, PipelineError, StoreError
 from maxq.pipeline.options.predicate import condition
 from maxq.pipeline.store.store_source import RocketMQStoreDataSource
 from maxq.protocol.body.topic_config import TopicConfig
@@ -172,5 +172,15 @@ def test_a_list_of_deleted_topics_that_cannot_be_read_is_an_error(tmp_path: Path
     store = with_deleted(tmp_path)
     path = store / "deletions.json"
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(PipelineError, match=r"deletions\.json cannot be read: .* Start the store's broker on it once"):
+    with pytest.raises(StoreError, match=r"deletions\.json cannot be read: .* Start the store's broker on it once"):
         read(store)
+
+
+def test_a_list_of_deleted_topics_that_is_missing_is_an_error_where_the_log_deletes_one(tmp_path: Path) -> None:
+    store = with_deleted(tmp_path)
+    known = (store / "deletions.json").read_bytes()
+    (store / "deletions.json").unlink()
+    with pytest.raises(PipelineError, match=r"physical offset \d+ deletes T, which deletions\.json does not know"):
+        read(store)
+    (store / "deletions.json").write_bytes(known)
+    assert read(store) == [("U", n) for n in range(3)]
