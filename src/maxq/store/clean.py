@@ -21,11 +21,11 @@ from collections.abc import Collection
 from datetime import datetime
 from pathlib import PurePath
 
+from maxq.runtime.passed_over import PassedOver
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
 from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
-from maxq.store.disk_room import lacks_room
 from maxq.store.dispatch import DispatchService
 from maxq.store.dledger.ledger import FileLedger
 from maxq.store.flush import CommitLogFlusher
@@ -80,6 +80,7 @@ class CleanService:
         self.hidden = HiddenMessages(commit_log, queues)
         self.compacted: Collection[str] = ()
         self.ledger: FileLedger | None = None
+        self._passed_over = PassedOver(log)
         self._manual_runs = 0
         self._cleaned_to = -1  # the log's minimum for which queues and index were cleaned
         self.deleted_files = 0
@@ -88,12 +89,8 @@ class CleanService:
         """Clean in intervals until cancelled."""
         await asyncio.sleep(_FIRST_RUN_MS / 1000)
         while True:
-            try:
+            with self._passed_over("the rest of a run of cleaning, which the next one goes on with,"):
                 await self.clean()
-            except OSError as error:
-                if not lacks_room(error):
-                    raise
-                log.warning("cleaning stopped half way: %s; it goes on with the next run", error)
             await asyncio.sleep(self._context.config.clean_resource_interval / 1000)
 
     def request(self) -> None:

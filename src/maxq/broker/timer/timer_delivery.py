@@ -18,6 +18,7 @@ from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.message_properties import encode_properties
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.passed_over import PassedOver
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.store.timer.timer_record import TIMER_TOPIC, TimerRecord
@@ -78,6 +79,7 @@ class TimerDelivery:
         self._on_delivered = on_delivered
         self._earlier = earlier
         self._is_gone = is_gone
+        self._passed_over = PassedOver(log)
 
     async def deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> Delivery:
         """Put the copy of `record`; `rolls`: into the topic again."""
@@ -96,7 +98,8 @@ class TimerDelivery:
             log.exception("the timer message at physical offset %d cannot be delivered", record.physical_offset)
             return Delivery(Outcome.AGAIN, f"{type(error).__name__}: {error}")
         if result.status in _STORED:
-            self._on_delivered(message, result)
+            with self._passed_over("a timer message in the statistics"):  # a failure must not have it delivered again
+                self._on_delivered(message, result)
             return Delivery(Outcome.DELIVERED)
         closed = result.status in _CLOSED
         return Delivery(Outcome.CLOSED if closed else Outcome.AGAIN, f"{result.status.name} {result.remark}".strip())

@@ -29,6 +29,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk
+from maxq.runtime.passed_over import PassedOver
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
@@ -47,6 +48,8 @@ _POLL_SECONDS: Final = 0.02  # with SYNC_FLUSH a message can be read a little af
 _POLLED_MS: Final = 1_000
 _CLOSED_SECONDS: Final = 0.5
 _CLEAN_SECONDS: Final = 30.0
+_AFTER_FAILURE: Final = 1.0
+_COUNTING: Final = "a timer message in the metrics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,7 @@ class TimerService:
         self._delivery = TimerDelivery(
             parts.clock, parts.put, parts.on_delivered, self._earlier, parts.store.is_gone
         )
+        self._passed_over = PassedOver(log)
         self._tasks: list[asyncio.Task[None]] = []
         self._woken = asyncio.Event()
         self._polled_until_ms = 0
@@ -171,14 +175,24 @@ class TimerService:
     async def _run(self) -> None:
         while True:
             self._woken.clear()
-            self.exchange.apply(is_dequeuing=self.is_dequeuing)
-            if self._is_wanted and not self.is_dequeuing:
-                await self._begin_dequeue()
-            elif self.is_dequeuing and not self._is_wanted:
-                self._end_dequeue()
-            moved = await self._enqueue(_ENQUEUE_AT_ONCE)
-            worked = self.may_dequeue() and await self._dequeue()
-            await (asyncio.sleep(0) if moved or worked else self._wait())
+            has_more = False
+            with self._passed_over("a turn of the timer, which is tried again") as turn:
+                has_more = await self._turn()
+            if turn.failed:
+                await asyncio.sleep(_AFTER_FAILURE)
+            else:
+                await (asyncio.sleep(0) if has_more else self._wait())
+
+    async def _turn(self) -> bool:
+        """True if there was something to do."""
+        self.exchange.apply(is_dequeuing=self.is_dequeuing)
+        if self._is_wanted and not self.is_dequeuing:
+            await self._begin_dequeue()
+        elif self.is_dequeuing and not self._is_wanted:
+            self._end_dequeue()
+        moved = await self._enqueue(_ENQUEUE_AT_ONCE)
+        worked = self.may_dequeue() and await self._dequeue()
+        return moved or worked
 
     async def _wait(self) -> None:
         """Until the slot of now is over, or something comes."""
@@ -212,7 +226,8 @@ class TimerService:
                 return done > 0
             self.timer.topic.advance()
             self.enqueued += 1
-            self.on_enqueued(record)
+            with self._passed_over(_COUNTING):
+                self.on_enqueued(record)
         self._is_enqueue_stuck = False
         return True
 
@@ -326,7 +341,8 @@ class TimerService:
         delivered = await self._deliver(record, unit.write_time_ms, rolls=False)
         if delivered:
             self.dequeued += 1
-            self.on_dequeued(record)
+            with self._passed_over(_COUNTING):  # a failure must not have it delivered again
+                self.on_dequeued(record)
         return delivered
 
     async def _roll(self, record: TimerRecord, unit: Unit) -> bool:

@@ -16,9 +16,10 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
-from maxq.errors import StoreRefusedError
+from maxq.errors import StoreFailedError, StoreRefusedError
 from maxq.protocol.message import decode_record
 from maxq.runtime.blocking import TOOLS
+from maxq.runtime.passed_over import PassedOver
 from maxq.store.commit_log import CommitLog
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.replacement import QueueFolders
@@ -66,6 +67,7 @@ class CompactionStore:
         self._queues = queues
         self._root = context.root / "compaction"
         self._logs: dict[tuple[str, int], CompactionLog] = {}
+        self._passed_over = PassedOver(log)
         self._positions: dict[str, int] = {}
         self._incarnations: dict[str, int] = {}  # of the topics whose messages the files hold (deletions.py)
         self._doomed: set[str] = set()  # deleted topics whose files are still there
@@ -169,10 +171,15 @@ class CompactionStore:
             if now_ms >= self._due_ms.setdefault(key, now_ms + interval_ms):
                 self._due_ms[key] = now_ms + interval_ms
                 await self.compact(*key)
-        except (OSError, StoreRefusedError) as error:
-            if self.failures.get(key) != str(error):
-                log.error("compaction of %s-%d waits and is tried again: %s", *key, error)
-            self.failures[key] = str(error)
+        except StoreFailedError:
+            raise
+        except Exception as error:  # others go on
+            is_foreseen = isinstance(error, (OSError, StoreRefusedError))
+            reason = str(error) if is_foreseen else repr(error)
+            if self.failures.get(key) != reason:
+                log.error("compaction of %s-%d waits and is tried again: %s", *key, reason,
+                          exc_info=None if is_foreseen else error)  # fmt: skip
+            self.failures[key] = reason
         else:
             self.failures.pop(key, None)
 
@@ -348,13 +355,19 @@ class CompactionStore:
         async with self._lock:
             if self._context.jobs.is_closed:
                 return
-            gone = [self._logs.pop(key) for key in list(self._logs) if key[0] in doomed]
-            for found in gone:
-                self._due_ms.pop((found.folders.topic, found.folders.queue_id), None)
-                await self._context.jobs.run(self._destroy, found, threads=TOOLS)
+            gone, left = 0, set()
+            for key in [key for key in self._logs if key[0] in doomed]:
+                with self._passed_over("%s-%d, whose compacted files are deleted later", *key) as attempt:
+                    await self._context.jobs.run(self._destroy, self._logs[key], threads=TOOLS)
+                if attempt.failed:
+                    left.add(key[0])
+                else:
+                    del self._logs[key]
+                    self._due_ms.pop(key, None)
+                    gone += 1
             if gone:
                 await self._context.jobs.run(self._write_positions, threads=TOOLS)
-            self._doomed -= doomed
+            self._doomed -= doomed - left
 
     def _destroy(self, found: CompactionLog) -> None:
         """Delete the files of a topic that was deleted; what comes next is the new topic's. Blocks."""

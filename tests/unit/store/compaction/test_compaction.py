@@ -10,7 +10,7 @@ import pytest
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import StoreRefusedError
 from maxq.protocol.message import decode_records
-from maxq.store.compaction.compaction_log import SegmentSizes
+from maxq.store.compaction.compaction_log import CompactionLog, SegmentSizes
 from maxq.store.compaction.segment import Segment
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus
@@ -296,6 +296,36 @@ async def test_the_topic_takes_its_compacted_files_with_it(tmp_path: Path) -> No
     assert "T" not in store.compaction.topics
     positions = json.loads((tmp_path / "compaction/position-checkpoint").read_text())
     assert positions == {"queueOffsetMap": {}, "incarnations": {"T_0": store.incarnation("T")}}
+    await store.shutdown()
+
+
+async def test_files_of_a_deleted_topic_that_cannot_be_deleted_keep_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = compacting(tmp_path)
+    store.compaction.topics.add("U")
+    store.start()
+    fill(store)
+    for number in range(40):
+        store.put_message(message("U", 0, b"x", KEYS=f"k{number}"))
+    for topic in ("T", "U"):
+        store.compaction.catch_up(topic, 0)
+    real, refused = CompactionLog.destroy, True
+
+    def destroy(found: CompactionLog) -> None:
+        if refused and found.folders.topic == "T":
+            raise OSError(5, "no")
+        real(found)
+
+    monkeypatch.setattr(CompactionLog, "destroy", destroy)
+    assert store.put_deletion(["T", "U"]).ok
+    folder = tmp_path / "compaction" / "compactionLog"
+    await store.compaction.delete_topics({"T", "U"})
+    assert (folder / "T" / "0").exists() and not (folder / "U" / "0").exists()
+    assert "T-0, whose compacted files are deleted later is passed over: [Errno 5] no" in caplog.text
+    refused = False
+    await store.compaction._round()
+    assert not (folder / "T" / "0").exists()
     await store.shutdown()
 
 
