@@ -41,14 +41,15 @@ from tests.simulation.faulty_transaction_story import FaultyTransactionStory
 from tests.simulation.ha_cluster_story import HaClusterStory
 from tests.simulation.ha_story import HaStory
 from tests.simulation.ledger_story import LedgerStory
+from tests.simulation.pop_story import FaultyPopStory, PopStory
 from tests.simulation.promise_story import PairPromiseStory, PromiseStory
-from tests.simulation.staged_story import StagedStory
+from tests.simulation.staged_story import FaultyStagedStory, StagedStory
 from tests.simulation.timer_story import TimerStory
 from tests.simulation.transaction_story import TransactionStory
 
 Story = (
     CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | TransactionStory | LedgerStory | StagedStory
-    | DLedgerClusterStory | TimerStory | CompactionStory | PromiseStory | PairPromiseStory | ClientStory
+    | DLedgerClusterStory | TimerStory | CompactionStory | PromiseStory | PairPromiseStory | ClientStory | PopStory
 )  # fmt: skip
 KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store": CrashStory, "ha": HaStory, "cluster": HaClusterStory, "delay": DelayStory,
@@ -57,7 +58,8 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "compaction": CompactionStory, "promise-cluster": PromiseStory, "promise-pair": PairPromiseStory,
     "client": ClientStory,
     "store-faults": FaultyCrashStory, "ext-faults": FaultyExtStory,
-    "transaction-faults": FaultyTransactionStory,
+    "transaction-faults": FaultyTransactionStory, "staged-faults": FaultyStagedStory,
+    "pop": PopStory, "pop-faults": FaultyPopStory,
 }  # fmt: skip
 WHOLE_SERVERS: Final = ("cluster", "dledger-cluster", "promise-cluster", "promise-pair", "client")
 REGRESSIONS: Final = {
@@ -69,6 +71,8 @@ REGRESSIONS: Final = {
     "promise-cluster": "promise_regressions.txt", "promise-pair": "promise_pair_regressions.txt",
     "client": "client_regressions.txt", "store-faults": "store_faults_regressions.txt",
     "ext-faults": "ext_faults_regressions.txt", "transaction-faults": "transaction_faults_regressions.txt",
+    "staged-faults": "staged_faults_regressions.txt", "pop": "pop_regressions.txt",
+    "pop-faults": "pop_faults_regressions.txt",
 }  # fmt: skip
 
 

@@ -82,3 +82,11 @@ class SimServer(ABC):
         running, self.running = self.running, None
         if running is not None and self.machine.is_up:
             await self.machine.call(running.shutdown)
+
+
+class NameServer(SimServer):
+    """A machine with nothing but a name server."""
+
+    def broker_properties(self) -> dict[str, str]:
+        """It is none."""
+        return {}

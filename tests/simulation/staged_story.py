@@ -1,9 +1,8 @@
 """One seed, one story of exactly once: batches are staged, decided and delivered while brokers and their driver die.
 
-Two brokers on machines of their own, a SYNC_MASTER and its slave, and a driver that speaks the four requests of
-`maxq.pipeline.sink.sink_commit`. Processes are killed, and machines lose their power, within a disk operation: at any
-write of the path. The slave becomes master, and the master its slave, with what either holds. A driver that dies runs
-its batch again with other rows; one that lives goes on where it was. Others write to the same topic all the while.
+A SYNC_MASTER and its slave (broker_pair.py has what happens to them: they die at any write of the path), and a driver
+that speaks the four requests of `maxq.pipeline.sink.sink_commit`. A driver that dies runs its batch again with other
+rows; one that lives goes on where it was. Others write to the same topic all the while.
 
 At the end every batch is in the log once and whole, as the run that was decided first had it, and no other run is.
 """
@@ -15,16 +14,11 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from maxq.broker.controller import BrokerController
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config import BrokerSettings
-from maxq.config.host import broker_on
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
-from maxq.machine import system_host
 from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.protocol.message import Message, encode_batch
 from maxq.protocol.remoting_command import RemotingCommand
@@ -36,10 +30,9 @@ from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.simulation.broker_pair import HASH_SLOTS, INDEX_ENTRIES, STORE, BrokerPair
 
-ADDRESSES: Final = ("10.0.0.1", "10.0.0.2")
 DRIVER: Final = "10.0.1.1"
-STORE: Final = PurePath("/store")
 TOPIC: Final = "Exactly"
 APPLICATION: Final = "application"
 LEAST_BATCHES: Final = 2
@@ -48,51 +41,13 @@ TIMEOUT_MS: Final = 4_000
 PATIENCE_S: Final = 600.0
 
 
-class Member:
-    """A machine with a broker that is master or slave."""
-
-    def __init__(self, world: SimWorld, address: str, rng: SimRng, flush: str) -> None:
-        self.machine = SimMachine(world.loop, address, rng)
-        self.is_master = False
-        self._flush = flush
-        self._rng = rng
-        self.running: BrokerController | None = None
-
-    async def start(self, *, is_master: bool, other: str) -> None:
-        self.is_master = is_master
-        self.machine.boot()
-        self.running = await self.machine.call(lambda: self._start(other))
-
-    async def _start(self, other: str) -> BrokerController:
-        address = self.machine.address
-        properties = {
-            "brokerName": "broker-a", "brokerId": "0" if self.is_master else "1",
-            "brokerRole": "SYNC_MASTER" if self.is_master else "SLAVE", "brokerIP1": address, "brokerIP2": address,
-            "bindAddress": address, "listenPort": "10911", "haListenPort": "10912", "haMasterAddress": f"{other}:10912",
-            "storePathRootDir": str(STORE), "flushDiskType": self._flush, "mappedFileSizeCommitLog": "65536",
-            "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100", "maxIndexNum": "400",
-            "slaveTimeout": "2000", "haFullCopy": "true",
-        }  # fmt: skip
-        settings, _ = BrokerSettings.from_properties(properties, source="simulation")
-        machine = self.machine
-        broker = BrokerController(
-            broker_on(settings, system_host()), disk=machine.disk, clock=machine.clock, rng=self._rng
-        )
-        await broker.start()
-        return broker
-
-    async def stop(self) -> None:
-        running, self.running = self.running, None
-        if running is not None and self.machine.is_up:
-            await self.machine.call(running.shutdown)
-            self.machine.kill()
-
-
 class StagedStory:
     """Attributes:
     marks: how often each kind of thing happened.
     history: what happened, for whoever reads a failure.
     """
+
+    FAILS: ClassVar[bool] = False  # disks fail, too
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -100,7 +55,7 @@ class StagedStory:
         self.history: list[str] = []
         self._rng = SimRng(seed).fork("staged")
         self._flush = self._rng.choice(("SYNC_FLUSH", "ASYNC_FLUSH"))
-        self._members: list[Member] = []
+        self._pair: BrokerPair
         self._staged: dict[str, set[bytes]] = {}  # attempt → what it staged
         self._decided: dict[int, list[str]] = {}  # batch → attempts, as the coordinator answered first
         self._others = 0
@@ -113,9 +68,10 @@ class StagedStory:
     async def _main(self, world: SimWorld) -> None:
         world.network.default_link = LinkSettings(delay_ms=(0.1, 5), chunk_bytes=(1, 4000), whole=0.5, loss=0.002)
         self.history.append(self._flush)
-        self._members = [Member(world, address, self._rng.fork(address), self._flush) for address in ADDRESSES]
-        await self._start(self._members[0], is_master=True)
-        await self._start(self._members[1], is_master=False)
+        self._pair = BrokerPair(
+            world, self._rng, self.marks, self.history, {"flushDiskType": self._flush}, fails=self.FAILS
+        )
+        await self._pair.start()
         machine = SimMachine(world.loop, DRIVER, self._rng.fork("driver"))
         machine.boot()
         driver = machine.spawn(self._drive(machine))
@@ -123,67 +79,13 @@ class StagedStory:
         async with asyncio.timeout(PATIENCE_S):
             for _ in range(self._rng.between(1, 3)):
                 await asyncio.sleep(self._rng.uniform(0, 0.3))
-                await self._trouble()
+                await self._pair.trouble()
             self._is_quiet = True
             await driver
         noise.cancel()
         await asyncio.sleep(0.1)
-        for member in self._members:
-            await member.stop()
+        await self._pair.stop()
         self._check()
-
-    async def _start(self, member: Member, *, is_master: bool) -> None:
-        other = next(one for one in self._members if one is not member)
-        await member.start(is_master=is_master, other=other.machine.address)
-
-    # -- what goes wrong --
-
-    async def _trouble(self) -> None:
-        """A broker dies within one of its next disk operations; it comes back, or the other takes its place."""
-        await self._be_equal()
-        rng, loop = self._rng, asyncio.get_running_loop()
-        member = rng.choice(self._members)
-        machine, is_master = member.machine, member.is_master
-        power, change = rng.chance(0.5), is_master and rng.chance(0.6)
-        if power and is_master and self._flush == "ASYNC_FLUSH":
-            change = True  # what it had not flushed is gone: nothing is promised of such a master
-        machine.disk.cut_power_after(rng.between(1, 120), process_only=not power)
-        deadline = loop.time() + 20
-        while machine.is_up and loop.time() < deadline:  # noqa: ASYNC110 virtual time
-            await asyncio.sleep(0.01)
-        assert not machine.is_up, "a broker that is written to has disk operations"
-        self.marks[f"{'power' if power else 'kill'} of the {'master' if is_master else 'slave'}"] += 1
-        self.marks[f"within {machine.disk.lost_at.partition(' ')[0]}"] += 1
-        ending = "change" if change else "no change"
-        self.history.append(f"{'power' if power else 'kill'}, master: {is_master}, {ending}, {machine.disk.lost_at}")
-        await asyncio.sleep(rng.choice((0.0, 0.5, 6.0)))
-        if change:
-            await self._change_master(member)
-            return
-        await self._start(member, is_master=is_master)
-        if power and is_master:  # its slave may have what it has lost
-            await self._start_anew(next(one for one in self._members if one is not member))
-
-    async def _be_equal(self) -> None:
-        """Until the slave has what the master has now: of two that fail together nothing is promised."""
-        master, slave = sorted(self._members, key=lambda member: not member.is_master)
-        assert master.running is not None and slave.running is not None
-        end = master.running.store.max_physical_offset
-        while slave.running.store.max_physical_offset < end:  # noqa: ASYNC110 virtual time
-            await asyncio.sleep(0.05)
-
-    async def _change_master(self, dead: Member) -> None:
-        """What the slave holds is what counts from now on; the old master gets a copy of it."""
-        heir = next(one for one in self._members if one is not dead)
-        self.marks["change of master"] += 1
-        await heir.stop()
-        await self._start(heir, is_master=True)
-        await self._start_anew(dead)
-
-    async def _start_anew(self, slave: Member) -> None:
-        await slave.stop()
-        slave.machine.lose_disk()
-        await self._start(slave, is_master=False)
 
     # -- the driver --
 
@@ -251,9 +153,8 @@ class StagedStory:
     ) -> RemotingCommand:
         """Whoever is master now; until it says SUCCESS."""
         while True:
-            address = next(one.machine.address for one in self._members if one.is_master)
             try:
-                answer = await client.invoke(f"{address}:10911", RemotingCommand(code, ext, body), TIMEOUT_MS)
+                answer = await client.invoke(self._pair.address, RemotingCommand(code, ext, body), TIMEOUT_MS)
                 if answer.code == ResponseCode.SUCCESS:
                     return answer
                 self.marks[f"answer {ResponseCode(answer.code).name}"] += 1
@@ -284,8 +185,8 @@ class StagedStory:
     # -- rules --
 
     def _check(self) -> None:
-        master = next(member for member in self._members if member.is_master)
-        files = StoreFiles(master.machine.disk, STORE, hash_slots=100, index_entries=400)
+        disk = self._pair.master.machine.disk
+        files = StoreFiles(disk, STORE, hash_slots=HASH_SLOTS, index_entries=INDEX_ENTRIES)
         found: Counter[str] = Counter()
         for batch in LogWalk(files).batches():
             found.update(message["bodyMd5"] for message in messages_of(batch) if message["topic"] == TOPIC)
@@ -297,6 +198,12 @@ class StagedStory:
         assert not wanted - there, f"{len(wanted - there)} messages are missing"
         strange = sorted(there - wanted)
         assert not strange, f"{len(strange)} messages of runs that nobody decided, such as {strange[0][:40]!r}"
+
+
+class FaultyStagedStory(StagedStory):
+    """The same on disks of which every call can fail."""
+
+    FAILS = True
 
 
 def _md5(body: bytes) -> str:

@@ -58,7 +58,7 @@ class SimMachine:
     Args:
         address: its IPv4 address, the name of its host in the network.
         rng: what its disk keeps in a loss of power.
-        write_back: see SimDisk.
+        write_back, kill_keeps_cache: see SimDisk.
 
     Attributes:
         disk: as its process sees it; a new object after each boot.
@@ -67,12 +67,15 @@ class SimMachine:
         data_lost_ms: when, in virtual monotonic ms, written data may have been lost: with the power, with the disk.
     """
 
-    def __init__(self, loop: SimLoop, address: str, rng: SimRng, *, write_back: float = 0.2) -> None:
+    def __init__(
+        self, loop: SimLoop, address: str, rng: SimRng, *, write_back: float = 0.2, kill_keeps_cache: bool = False
+    ) -> None:
         self.loop = loop
         self.address = address
         self.clock = MachineClock(loop.clock)
         self._rng = rng
         self._write_back = write_back
+        self._kill_keeps_cache = kill_keeps_cache
         self._disks = 0
         self.data_lost_ms: list[int] = []
         self.disk = self._new_disk()
@@ -82,7 +85,10 @@ class SimMachine:
 
     def _new_disk(self) -> SimDisk:
         self._disks += 1
-        return SimDisk(self._rng.fork(f"disk {self._disks}"), self.clock, write_back=self._write_back)
+        return SimDisk(
+            self._rng.fork(f"disk {self._disks}"), self.clock,
+            write_back=self._write_back, kill_keeps_cache=self._kill_keeps_cache,
+        )  # fmt: skip
 
     @property
     def is_up(self) -> bool:

@@ -1,0 +1,151 @@
+"""What members of a group that pops were told, and what may not happen after it. Times in wall ms of the brokers.
+
+In any order: a message that somebody holds is given to nobody else, and one that was acknowledged in time is never
+given again. It is held from its pop until its invisible time is over, as the answer to the pop, or to a change of that
+time, has said. An ack came in time if its answer did.
+
+In order: while somebody holds a message of a queue and has not acknowledged it, nothing of the queue is given to
+anybody; what is given begins with the first message that nobody has acknowledged, and all behind it comes again with
+it; and nothing is given again that was acknowledged in time, with all that stands before it.
+
+Of an ack or a change whose answer was not heard, or came too late, either may have happened. After such a change of a
+message that is popped in any order, two members may have receipts for it, so nothing more is asked of it than that it
+comes.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class Hold:
+    """One message that one member has.
+
+    Attributes:
+        handle: its receipt.
+        ends_ms: when its invisible time is over.
+        until_ms: until then nobody else may have it, or in order anything of its queue.
+    """
+
+    body: str
+    queue: int
+    offset: int
+    handle: str
+    start_ms: int
+    ends_ms: int
+    until_ms: int
+
+
+class PopPromises:
+    """Of one group and topic.
+
+    Attributes:
+        sent: messages that must come.
+        given: how often each came.
+        done: acknowledged in time → when the answer came.
+        unsure: an ack was asked for.
+    """
+
+    def __init__(self) -> None:
+        self.sent: set[str] = set()
+        self.given: Counter[str] = Counter()
+        self.done: dict[str, int] = {}
+        self.unsure: set[str] = set()
+        self._twofold: Counter[str] = Counter()  # changes that are under way, or of which nobody knows
+        self._holds: dict[str | int, list[Hold]] = {}
+
+    @property
+    def open(self) -> set[str]:
+        """What must come, or come again."""
+        return {body for body in self.sent if body not in self.given or body not in self.unsure}
+
+    def comes(self, holds: list[Hold]) -> None:
+        """The answer to one pop. AssertionError if this may not be given now."""
+        self.given.update(hold.body for hold in holds)
+        for hold in holds:
+            self._check(hold)
+        for hold in holds:
+            self._holds.setdefault(self._what(hold), []).append(hold)
+
+    def _what(self, hold: Hold) -> str | int:
+        """What nobody else may have a part of."""
+        return hold.body
+
+    def _check(self, hold: Hold) -> None:
+        if self._twofold[hold.body]:
+            return
+        done_ms = self.done.get(hold.body)
+        assert done_ms is None or hold.start_ms < done_ms, f"acknowledged at {done_ms}, and given again: {hold}"
+        self._check_alone(hold)
+
+    def _check_alone(self, hold: Hold) -> None:
+        for other in self._holds.get(self._what(hold), ()):
+            assert other.until_ms <= hold.start_ms or hold.until_ms <= other.start_ms, (
+                f"given to two at once: {other} and {hold}"
+            )
+
+    def asks_ack(self, hold: Hold, now_ms: int) -> None:
+        """It may be acknowledged from now on."""
+        self.unsure.add(hold.body)
+
+    def acked(self, hold: Hold, now_ms: int) -> None:
+        """The broker says so."""
+        if now_ms < hold.ends_ms:
+            self.done.setdefault(hold.body, now_ms)
+
+    def asks_change(self, hold: Hold, now_ms: int, invisible_ms: int) -> None:
+        """From now on it may be held until another time."""
+        hold.until_ms = min(hold.until_ms, now_ms + invisible_ms)
+        self._twofold[hold.body] += 1
+
+    def changed(self, old: Hold, new: Hold, now_ms: int) -> bool:
+        """The broker says so. Returns False: too late, nobody knows whether the message is held."""
+        if now_ms >= old.ends_ms:
+            return False
+        self._twofold[old.body] -= 1
+        old.until_ms = min(old.until_ms, new.start_ms)
+        self._holds[self._what(new)].append(new)
+        return True
+
+
+class OrderedPopPromises(PopPromises):
+    """The same in order. Of a queue all messages are the topic's, so their offsets have no gaps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked: dict[int, set[int]] = {}
+        self._acked: dict[int, set[int]] = {}
+        self._done_ms: dict[int, list[int]] = {}  # of the first messages of a queue, all of which are acknowledged
+
+    def comes(self, holds: list[Hold]) -> None:
+        firsts: dict[int, int] = {}
+        for hold in holds:
+            firsts[hold.queue] = min(hold.offset, firsts.get(hold.queue, hold.offset))
+        for queue, first in firsts.items():
+            open_ones = set(range(first)) - self._asked.get(queue, set())
+            assert not open_ones, f"queue {queue} is given from {first} on; open are {sorted(open_ones)[:5]}"
+            self._acked[queue] = {at for at in self._acked.get(queue, ()) if at < first}
+        super().comes(holds)
+
+    def _what(self, hold: Hold) -> str | int:
+        return hold.queue
+
+    def _check(self, hold: Hold) -> None:
+        done = self._done_ms.get(hold.queue, [])
+        assert hold.offset >= len(done) or hold.start_ms < done[hold.offset], (
+            f"acknowledged at {done[hold.offset]} with all before it, and given again: {hold}"
+        )
+        self._check_alone(hold)
+
+    def asks_ack(self, hold: Hold, now_ms: int) -> None:
+        super().asks_ack(hold, now_ms)
+        self._asked.setdefault(hold.queue, set()).add(hold.offset)
+        hold.until_ms = min(hold.until_ms, now_ms)
+
+    def acked(self, hold: Hold, now_ms: int) -> None:
+        super().acked(hold, now_ms)
+        if now_ms < hold.ends_ms:
+            acked, done = self._acked.setdefault(hold.queue, set()), self._done_ms.setdefault(hold.queue, [])
+            acked.add(hold.offset)
+            while len(done) in acked:
+                done.append(now_ms)
