@@ -173,12 +173,15 @@ class ConsumerOrderInfoManager(PersistentManager):
         if self._table.get(f"{topic}@{group}", {}).pop(queue_id, None) is not None:
             self.is_dirty = True
 
-    def commit_and_next(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int) -> int:
+    def commit_and_next(
+        self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, committed: int
+    ) -> int:
         """A message is acknowledged. Returns the offset to commit, NO_COMMIT for an ack of an earlier delivery, ILLEGAL
-        for a message that was not given out."""
+        for a message that was not given out. Of a delivery that nobody knows, the first message behind `committed`
+        counts alone: who knows whether those before another one were acknowledged?"""
         info = self.get(topic, group, queue_id)
         if info is None:
-            return offset + 1
+            return offset + 1 if offset == max(committed, 0) else NO_COMMIT
         if not info.offsets:
             return ILLEGAL
         if pop_time != info.pop_time:

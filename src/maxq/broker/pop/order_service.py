@@ -24,7 +24,8 @@ class OrderService:
 
     Attributes:
         table: the deliveries.
-        unsaved: queue offset of the first journal record whose content the file does not have; -1: it has all.
+        unsaved: queue offset of the first journal record that is needed, because the file does not have its content, or
+            because who becomes master has the journal and not the file; -1: none is.
     """
 
     def __init__(
@@ -79,9 +80,10 @@ class OrderService:
     def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, remote: str) -> tuple[bool, int]:
         """One message is acknowledged. Returns whether it was one that was given out, and the physical offset that must
         be safe before the client is told (0: none; NOT_NOTED: he cannot be told)."""
-        if offset < self._offsets.query_offset(group, topic, queue_id):
+        committed = self._offsets.query_offset(group, topic, queue_id)
+        if offset < committed:
             return True, self._journal.noted_end()
-        next_offset = self.table.commit_and_next(topic, group, queue_id, offset, pop_time)
+        next_offset = self.table.commit_and_next(topic, group, queue_id, offset, pop_time, committed)
         if next_offset == ILLEGAL:
             return False, 0
         if next_offset < 0:
@@ -107,12 +109,27 @@ class OrderService:
         info = self.table.get(topic, group, queue_id)
         if info is None:
             return 0
-        committed = self._offsets.query_offset(group, topic, queue_id)
-        at, end = self._journal.write({"o": [[topic, group, queue_id, committed, info.to_json()]]})
-        if self.unsaved < 0 and (at >= 0 or end == NOT_NOTED):
-            self.unsaved = at if at >= 0 else self._journal.end  # what the store did not take comes behind all it has
+        end = self._write([self._row(topic, group, queue_id, info)])
         self._set_timer((topic, group, queue_id), info.blocked_until(self._clock.wall_ms()))
         return end
+
+    def _write(self, rows: list[list[Any]]) -> int:
+        at, end = self._journal.write({"o": rows})
+        if self.unsaved < 0 and (at >= 0 or end == NOT_NOTED):
+            self.unsaved = at if at >= 0 else self._journal.end  # what the store did not take comes behind all it has
+        return end
+
+    def note_blocks(self) -> None:
+        """Say again, at the end of the journal, what is blocked now: all that is before is not needed any more, when
+        the file has been written."""
+        self.unsaved = -1
+        now_ms = self._clock.wall_ms()
+        rows = [self._row(*of_queue) for of_queue in self.table.rows() if of_queue[3].blocked_until(now_ms)]
+        if rows:
+            self._write(rows)
+
+    def _row(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> list[Any]:
+        return [topic, group, queue_id, self._offsets.query_offset(group, topic, queue_id), info.to_json()]
 
     def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
         """Take in a record of the journal, at queue offset `offset` of it."""
@@ -129,10 +146,7 @@ class OrderService:
 
     def hand_back(self) -> list[list[Any]]:
         """All deliveries, in the form of the journal's rows."""
-        return [
-            [topic, group, queue_id, self._offsets.query_offset(group, topic, queue_id), info.to_json()]
-            for topic, group, queue_id, info in self.table.rows()
-        ]
+        return [self._row(*of_queue) for of_queue in self.table.rows()]
 
     def take_back(self, rows: list[list[Any]]) -> None:
         """Deliveries of a slave that acted as master, and the acks that it was told."""

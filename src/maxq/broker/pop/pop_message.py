@@ -211,12 +211,13 @@ class PopMessageProcessor(RequestProcessor):
         self, connection: Connection, request: RemotingCommand, reply: RemotingCommand, found: PopFound
     ) -> RemotingCommand | None:
         """The answer, when what was given away is as safe as the settings promise: after a crash or a change of master
-        an ack of what nobody knows to have been given would be in vain, and another consumer may have the message."""
+        an ack of what nobody knows to have been given would be in vain, and another consumer may have the message. A
+        slave that is late gets it when it is back; a disk that is late may have failed."""
         if found.end_offset == NOT_NOTED:
             return request.reply(ResponseCode.SYSTEM_BUSY, NOTHING_NOTED)
 
         def noted(code: ResponseCode) -> None:
-            if code not in STAYS:
+            if code not in STAYS or code is ResponseCode.FLUSH_DISK_TIMEOUT:
                 what = "what this pop was given"
                 connection.send(request.reply(code, remark_of(code, what, "the messages come again")))
             elif found.cold:

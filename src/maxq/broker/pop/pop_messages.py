@@ -178,7 +178,7 @@ class PopMessages:
                 revive=self.revive,
                 clock=parts.clock,
                 counts=self.counts,
-                is_there=lambda topic, group: self._queues_for(topic, group) > 0,
+                is_there=self._is_there,
                 find_group=parts.groups.find_subscription_group_config,
                 speaks=lambda: parts.member.services.is_running,
                 stands_in=lambda: parts.member.acting.is_acting_master,
@@ -316,6 +316,12 @@ class PopMessages:
 
     def _queues_for(self, topic: str, group: str) -> int:
         return self._queue_count(topic) if group in self._parts.groups.subscription_group_table else 0
+
+    def _is_there(self, topic: str, group: str, queue_id: int) -> bool:
+        """A topic that is in the log is there, whether or not the table has it: see Reviver."""
+        parts = self._parts
+        known = parts.topics.select_topic_config(topic) is not None or parts.store.max_offset(topic, queue_id) > 0
+        return known and group in parts.groups.subscription_group_table
 
     def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
         """A topic that comes again under its name begins anew."""

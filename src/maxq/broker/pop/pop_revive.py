@@ -216,8 +216,10 @@ class PopReviveService:
             with self._passed_over("the check point at record %d of revive queue %d, which is tried again",
                                    point.revive_offset, queue.queue_id):  # fmt: skip
                 failed = await self._reviver.revive(point)
-            if not all([await self._put_again(point, offset, queue.queue_id) for offset in failed]):
-                break  # its record stays the first one that is needed
+            left = [offset for offset in failed if not await self._put_again(point, offset, queue.queue_id)]
+            if left:  # its record stays the first one that is needed; what is revived is not revived again
+                point.leave_open(left)
+                break
             queue.points.pop(point.key, None)
             offset, _ = self._journal.write({"d": [[queue.queue_id, point.revive_offset]]})
             queue.done[point.revive_offset] = offset if offset >= 0 else self._journal.end

@@ -56,7 +56,7 @@ class PopServiceParts:
     """What it works with.
 
     Attributes:
-        is_there: are topic and group still there?
+        is_there: are topic, group and queue still there?
         find_group: looks a group up, which makes it where groups are made on first use.
         speaks: does this broker speak for its group?
         stands_in: is this broker a slave that acts as master?
@@ -74,7 +74,7 @@ class PopServiceParts:
     revive: PopReviveService
     clock: Clock
     counts: PopCounts
-    is_there: Callable[[str, str], bool]
+    is_there: Callable[[str, str, int], bool]
     find_group: Callable[[str], object]
     speaks: Callable[[], bool]
     stands_in: Callable[[], bool]
@@ -299,7 +299,7 @@ class PopService:
             return True
         if not parts.settings.store.timer_wheel_enable:
             self._again_ms = parts.clock.monotonic_ms() + _AGAIN_MS
-            live.point.bit_map = live.full & ~_bits(live.point, failed)
+            live.point.leave_open(failed)
             return False
         rest = _only(live.point, failed)
         rest.re_put_times = 1
@@ -307,7 +307,7 @@ class PopService:
         stored = await parts.records.put_check_point(rest, live.revive_qid)
         if not stored.ok:
             self._again_ms = parts.clock.monotonic_ms() + _AGAIN_MS
-            live.point.bit_map = live.full & ~_bits(live.point, failed)
+            live.point.leave_open(failed)
         return stored.ok
 
     async def _hand_over_old(self) -> None:
@@ -365,18 +365,22 @@ class PopService:
 
     def _clean(self) -> None:
         parts = self._parts
-        gone = [queue for queue in parts.buffer.queues() if not parts.is_there(queue[0], queue[1])]
+        gone = [queue for queue in parts.buffer.queues() if not parts.is_there(*queue)]
         if gone:
             parts.buffer.forget(gone)
         parts.orders.table.clean(parts.store.time.now_ms())
 
     async def _save(self) -> None:
         """Write the order infos, if they changed. Until they are on the disk the journal's records of them are needed:
-        a start that finds neither would give out again what was acknowledged."""
+        a start that finds neither would give out again what was acknowledged. What is blocked is said in the journal
+        again, for a slave that becomes master does not have the file."""
         orders = self._parts.orders
+        if not orders.table.is_dirty and orders.unsaved < 0:
+            return
+        unsaved = orders.unsaved
+        orders.note_blocks()
         if not orders.table.is_dirty:
             return
-        unsaved, orders.unsaved = orders.unsaved, -1
         orders.table.is_dirty = False
         try:
             await TABLES.run(orders.table.persist)
@@ -384,10 +388,6 @@ class PopService:
             orders.table.is_dirty = True
             orders.unsaved = unsaved if unsaved >= 0 else orders.unsaved
             raise
-
-
-def _bits(point: PopCheckPoint, offsets: list[int]) -> int:
-    return sum(1 << point.index_of(offset) for offset in offsets)
 
 
 def _only(point: PopCheckPoint, offsets: list[int]) -> PopCheckPoint:

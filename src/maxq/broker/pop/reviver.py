@@ -78,10 +78,11 @@ class Reviver:
         could not be: try them again later.
 
         On a master nothing else happens from the first copy on until the caller goes on, who notes at once that the
-        check point has ended (see InterruptedWork)."""
+        check point has ended (see InterruptedWork). A topic that is in the log is there: who has just become master may
+        not have heard of it before its master died."""
         parts = self._parts
         topic = normal_topic(point.topic, point.group)
-        if parts.topics.select_topic_config(topic) is None:
+        if parts.topics.select_topic_config(topic) is None and parts.store.max_offset(point.topic, point.queue_id) <= 0:
             log.warning("%s is gone: %d messages popped from it are not revived", topic, len(point.open_offsets()))
             return []
         if point.group not in parts.groups.subscription_group_table:

@@ -91,6 +91,12 @@ class PopCheckPoint:
             self.start_offset + distance for index, distance in enumerate(distances) if not self.bit_map >> index & 1
         ]
 
+    def leave_open(self, offsets: Iterable[int]) -> None:
+        """All its messages but those at these queue offsets are done."""
+        self.bit_map = (1 << self.num) - 1
+        for offset in offsets:
+            self.bit_map &= ~(1 << self.index_of(offset))
+
     def encode(self) -> bytes:
         """The body of its record, as 5.5 writes it."""
         members: dict[str, Any] = {
