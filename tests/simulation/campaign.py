@@ -40,7 +40,7 @@ from tests.simulation.faulty_store_story import FaultyCrashStory, FaultyExtStory
 from tests.simulation.faulty_transaction_story import FaultyTransactionStory
 from tests.simulation.ha_cluster_story import HaClusterStory
 from tests.simulation.ha_story import HaStory
-from tests.simulation.ledger_story import LedgerStory
+from tests.simulation.ledger_story import FaultyLedgerStory, LedgerStory
 from tests.simulation.pop_story import FaultyPopStory, PopStory
 from tests.simulation.promise_story import PairPromiseStory, PromiseStory
 from tests.simulation.staged_story import FaultyStagedStory, StagedStory
@@ -59,7 +59,7 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "client": ClientStory,
     "store-faults": FaultyCrashStory, "ext-faults": FaultyExtStory,
     "transaction-faults": FaultyTransactionStory, "staged-faults": FaultyStagedStory,
-    "pop": PopStory, "pop-faults": FaultyPopStory,
+    "pop": PopStory, "pop-faults": FaultyPopStory, "ledger-faults": FaultyLedgerStory,
 }  # fmt: skip
 WHOLE_SERVERS: Final = ("cluster", "dledger-cluster", "promise-cluster", "promise-pair", "client")
 REGRESSIONS: Final = {
@@ -72,7 +72,7 @@ REGRESSIONS: Final = {
     "client": "client_regressions.txt", "store-faults": "store_faults_regressions.txt",
     "ext-faults": "ext_faults_regressions.txt", "transaction-faults": "transaction_faults_regressions.txt",
     "staged-faults": "staged_faults_regressions.txt", "pop": "pop_regressions.txt",
-    "pop-faults": "pop_faults_regressions.txt",
+    "pop-faults": "pop_faults_regressions.txt", "ledger-faults": "ledger_faults_regressions.txt",
 }  # fmt: skip
 
 

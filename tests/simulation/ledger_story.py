@@ -12,16 +12,18 @@ After every start:
 * a scan by Java's rules finds the same log.
 """
 
+import contextlib
 from collections import Counter
 from pathlib import PurePath
 
-from maxq.errors import LedgerMismatchError, StoreFailedError
+from maxq.errors import LedgerMismatchError, StoreFailedError, StoreRefusedError
 from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
+from tests.simulation.disk_faults import FaultMix
 from tests.unit.store.dledger.naive_dledger import NaiveEntry, NaiveLog, java_recovery
 
 _BASE = PurePath("base")
@@ -59,13 +61,7 @@ class LedgerStory:
             try:
                 if self.rng.chance(0.6):
                     self.disk.cut_power_after(self.rng.below(250))
-                self.store = self._new()
-                self._check_start(self.store.load())
-                self._live()
-                self._end()
-            except StoreFailedError:
-                assert self.scars, "an entry cannot be read"
-                self.marks["damaged far back"] += 1
+                self._life()
             except PowerLoss:
                 self.marks[f"power lost in: {self._where()}"] += 1
                 self.history.append(f"power lost in {self.disk.lost_at}")
@@ -73,6 +69,16 @@ class LedgerStory:
             self._flip()
         self.store = self._new()
         self._check_start(self.store.load())
+
+    def _life(self) -> None:
+        try:
+            self.store = self._new()
+            self._check_start(self.store.load())
+            self._live()
+            self._end()
+        except StoreFailedError:
+            assert self.scars, "an entry cannot be read"
+            self.marks["damaged far back"] += 1
 
     def _new(self) -> DLedgerMmapFileStore:
         store = DLedgerMmapFileStore(
@@ -241,7 +247,7 @@ class LedgerStory:
                 self.marks["lost, and it knows"] += 1
                 assert store.amnesiac_until > last
         if store.amnesiac_until >= 0 and not self.forgot:
-            assert self.flipped or self.scars, f"amnesiac without a changed bit: {store.report.amnesia}"
+            assert self._may_be_amnesiac(), f"amnesiac without a changed bit: {store.report.amnesia}"
         self.forgot = store.amnesiac_until >= 0
         if not self.forgot:
             assert store.term_state in self.terms, f"{store.term_state} is none of {self.terms}"
@@ -250,6 +256,9 @@ class LedgerStory:
         assert store.durable_index == last
         self._java(found)
         self._adopt(found)
+
+    def _may_be_amnesiac(self) -> bool:
+        return self.flipped or bool(self.scars)
 
     def _entry(self, index: int) -> DLedgerEntry | None:
         try:
@@ -279,6 +288,57 @@ class LedgerStory:
             store.remembered()
             self.forgot = False
             self.marks["remembered"] += 1
+
+
+class FaultyLedgerStory(LedgerStory):
+    """The same on a disk of which every call can fail, and without changed bits.
+
+    A member to which a call fails ends: it closes what it can, is killed, or its machine loses its power. It starts on
+    the same machine, which shows what a failed sync has dropped and names that a loss of power takes back.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.disk = SimDisk(
+            self.rng.fork("disk"), SimClock(), metadata_in_order=self.rng.chance(0.5), kill_keeps_cache=True,
+            write_back=self.rng.choice((0.0, 0.2)),
+        )  # fmt: skip
+        self._unreadable = False
+
+    def _flip(self) -> None:
+        """No bit changes."""
+
+    def _life(self) -> None:
+        mix = FaultMix(self.rng.fork(f"faults {len(self.history)}"))
+        disk = self.disk
+        try:
+            self.store = self._new()
+            disk.faults = mix if self.rng.chance(0.4) else _nothing_fails
+            report = self.store.load()
+            disk.faults = _nothing_fails
+            self._unreadable = any(kind.startswith("read") for kind in mix.seen)
+            self._check_start(report)
+            disk.faults = mix if self.rng.chance(0.85) else _nothing_fails
+            self._live()
+            self._end()
+        except (OSError, StoreFailedError, StoreRefusedError) as error:
+            assert mix.seen, f"a disk that works is refused: {error!r}"
+            self.marks["ended by an error of the disk"] += 1
+            self.history.append(f"ended by {error!r}")
+            if self.rng.chance(0.3):
+                with contextlib.suppress(OSError, StoreFailedError):
+                    self.store.close_inline()
+            if self.rng.chance(0.4):
+                disk.cut_power()
+        finally:
+            self.marks.update(f"failed: {kind}" for kind in mix.seen)
+
+    def _may_be_amnesiac(self) -> bool:
+        return self._unreadable
+
+
+def _nothing_fails(kind: str, path: str) -> int:
+    return 0
 
 
 def _same(found: bytes, written: bytes) -> bool:

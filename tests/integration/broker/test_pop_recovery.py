@@ -359,3 +359,15 @@ async def test_a_message_whose_properties_leave_no_room_for_more_comes_again(sta
     while not back:
         back = await popped(broker, topic, consumer_group=group, poll_time=3_000)
     assert bodies(back) == [b"large"] and back[0].reconsume_times == 1
+
+
+async def test_messages_of_a_topic_that_only_the_log_knows_come_again(start_broker: Start) -> None:
+    """A slave that becomes master before it has heard of the topic."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 1, queues=1)
+    broker.controller.groups.find_subscription_group_config(GROUP)
+    _put(broker, "ck", PopCheckPoint("T", GROUP, 0, 0, 1_000, 500, "broker-a", [0], 1).encode())
+    del broker.controller.topics.topic_config_table["T"]
+    retry_topic = retry_topic_v1("T", GROUP)
+    await until(lambda: broker.controller.store.max_offset(retry_topic, 0) == 1)
+    assert bodies(_records(broker, retry_topic, 0)) == [b"000"]

@@ -304,7 +304,7 @@ class PopMessages:
         self._notified.watch_again()
 
     def _delivered_until(self) -> int:
-        """Until the timer delivers, acks may be in it."""
+        """See PopReviveService. Until the timer delivers, acks may be in it."""
         parts = self._parts
         if not parts.settings.store.timer_wheel_enable:
             return parts.clock.wall_ms()

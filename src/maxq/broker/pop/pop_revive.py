@@ -33,6 +33,8 @@ REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 
 _LATE_ACKS_MS: Final = ACK_INTERVAL_MS + 1_000
 _UNITS: Final = 100
+_SHOWN_SECONDS: Final = 0.01
+_SHOWN_TRIES: Final = 100
 _AGAIN_SECONDS: Final = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 
 Key = tuple[str, str, int, int, int, str]
@@ -78,7 +80,7 @@ class PopReviveService:
         broker_name: Callable[[], str],
         delivered_until: Callable[[], int],
     ) -> None:
-        """`delivered_until`: timer messages due before that moment (wall ms) are in the topic."""
+        """`delivered_until`: timer messages due before that moment (wall ms) are in the log."""
         self._settings = settings
         self._store = store
         self._offsets = offsets
@@ -136,15 +138,27 @@ class PopReviveService:
 
     async def run_once(self) -> int:
         """Read what came, and revive what is due. Returns how many records and check points that were."""
+        busy = [queue for queue in self._queues if not self._is_idle(queue)]
+        if not busy:
+            return 0
+        until_ms = await self._shown_until()
         done = 0
-        for queue in list(self._queues):
-            until_ms = self._delivered_until()
-            if self._is_idle(queue):
-                continue
+        for queue in busy:
             done += await self._read(queue)
             done += await self._handle_due(queue, until_ms)
             self._commit(queue)
         return done
+
+    async def _shown_until(self) -> int:
+        """Acks that the timer was to deliver before that moment (wall ms) can be read here; 0: nobody knows. What is
+        delivered is not seen before it is as safe as the settings promise, and after a pause the timer may have made up
+        for seconds by then."""
+        until_ms, end = self._delivered_until(), self._store.appended_offset
+        for _ in range(_SHOWN_TRIES):
+            if self._store.confirm_offset >= end:
+                return until_ms
+            await asyncio.sleep(_SHOWN_SECONDS)
+        return 0
 
     def _is_idle(self, queue: _Queue) -> bool:
         return not queue.points and queue.position >= self._store.max_offset(self._records.topic, queue.queue_id)
