@@ -1,4 +1,4 @@
-"""Stories of a store, a timer and a compacted topic on a disk of which every call can fail, every seed that failed
+"""Stories of stores, timers, ledgers and brokers on a disk of which every call can fail, every seed that failed
 once, and the planted bugs that they notice."""
 
 from collections import Counter
@@ -10,7 +10,8 @@ from tests.simulation.mutations import MUTATIONS, first_noticed
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-SEEDS = {"timer": 6, "compaction": 20, "store-faults": 16, "ext-faults": 8, "transaction-faults": 4}
+SEEDS = {"timer": 6, "compaction": 20, "store-faults": 16, "ext-faults": 8, "transaction-faults": 4, "ledger-faults": 20,
+         "staged-faults": 2, "pop-faults": 2}  # fmt: skip
 CASES = [(kind, seed) for kind, count in SEEDS.items() for seed in sorted({*range(count), *regressions(kind)})]
 
 _seen: Counter[str] = Counter()

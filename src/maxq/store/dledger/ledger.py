@@ -12,11 +12,12 @@ something says so; S17 retention looks at commit and followers.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import NamedTuple
 
-from maxq.errors import LedgerMismatchError, MessageIllegalError
+from maxq.errors import LedgerMismatchError, MessageIllegalError, StoreFailedError
 from maxq.protocol.dledger_messages import ENTRY_BODY_MAX, ENTRY_HEADER, EntryRun
 from maxq.store.disk_room import lacks_room
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
@@ -72,6 +73,7 @@ class FileLedger(EntryReader):
         self._next_unit = 0  # index of the entry there
         self._marks: deque[_Mark] = deque()  # ends of groups that are not durable yet
         self._retain_from = 0
+        self._is_loaded = False
         self.report = LedgerReport()
         self._on_no_room: Callable[[OSError, int], None] = lambda error, size: None
         commit_log.before_room = self._write_units
@@ -120,6 +122,7 @@ class FileLedger(EntryReader):
             if report.amnesia or not lacks_room(error):
                 raise
             log.warning("DLedger's checkpoint could not be written: %s; it is tried again", error)  # it may lag behind
+        self._is_loaded = True
         return report
 
     def _load_term(self, report: LedgerReport) -> None:
@@ -325,10 +328,25 @@ class FileLedger(EntryReader):
     def _cut(self, position: int) -> None:
         """Let the log end at `position`, behind the last entry. Blocks."""
         self._last_run = None
-        self._flusher.truncated(position)
-        self._log.cut(position)
-        self._index.truncate(self._end + 1)
+        with self._changing():
+            self._flusher.truncated(position)
+            self._log.cut(position)
+            self._index.truncate(self._end + 1)
         self._settle_at(position, self._end + 1)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """A change of which a part may be done when the disk refuses the rest: whatever the reason, this process does
+        not go on with it, and notes nothing any more. The next start finishes it.
+
+        Raises:
+            StoreFailedError: the disk refused.
+        """
+        try:
+            yield
+        except OSError as error:
+            self._flusher.fail(error)
+            raise StoreFailedError(f"the log could not be cut or emptied: {error}") from error
 
     def _take(self, data: memoryview, position: int, last: int) -> None:
         """Put checked entries, up to `last`, where they belong."""
@@ -372,9 +390,10 @@ class FileLedger(EntryReader):
         self._check_reset(index)
         self._last_run = None
         self.notes.save(LedgerCheckpoint(-1, index - 1, index, position, self._amnesiac_until))
-        self._flusher.truncated(position)
-        self._log.begin_at(position)
-        self._index.clear()
+        with self._changing():
+            self._flusher.truncated(position)
+            self._log.begin_at(position)
+            self._index.clear()
         self._begin, self._end, self._end_term, self._durable = index, index - 1, -1, index - 1
         self._marks.clear()
         self._settle_at(position, index)
@@ -399,8 +418,8 @@ class FileLedger(EntryReader):
         await self.notes.run()
 
     def close(self) -> bool:
-        """A clean end: see LedgerNotes.write_all."""
-        is_noted = self.notes.write_all()
+        """A clean end: see LedgerNotes.write_all. False also if nothing was loaded: what stands there is right then."""
+        is_noted = self._is_loaded and self.notes.write_all()
         self.release()
         return is_noted
 

@@ -86,6 +86,7 @@ class LedgerRecovery:
         self._save = save
         self._files = commit_log.data_files
         self._amnesiac_until = checkpoint.amnesiac_until
+        self._unsure_from = 0  # what lies behind this position may not be durable
 
     def run(self) -> LedgerFound:
         """Recover; the log is then open at its end. Blocks."""
@@ -112,7 +113,7 @@ class LedgerRecovery:
         looked at: the process may have ended because a sync failed. Linux then shows bytes as clean that are not on the
         disk, a sync succeeds without writing them, and the leader would be told of entries that the next loss of power
         takes."""
-        start = self._durable_position()
+        start = self._unsure_from = self._durable_position()
         for file in self._files:
             if file.end_offset > start:
                 file.region.write_again(max(0, start - file.file_from_offset), file.file_size)
@@ -334,9 +335,10 @@ class LedgerRecovery:
         position = file.file_from_offset + end.position
         rest = bytes(file.view[end.position : end.position + (64 << 20)])
         self._report.cut_bytes = len(rest.rstrip(b"\0")) if end.stop != STOP_FILLER else 0
-        for scanned in self._files[: end.number + 1][-_FILES_TO_SCAN - 1 :]:
-            # a process that was killed has left pages that no sync has seen
-            scanned.region.flush(0, scanned.file_size)
+        for scanned in self._files[: end.number + 1]:
+            if scanned.end_offset > self._unsure_from:
+                # a process that was killed has left pages that no sync has seen
+                scanned.region.flush(0, scanned.file_size)
         while self._log.files.files and self._log.files.files[-1].file_from_offset > file.file_from_offset:
             self._log.files.files[-1].destroy()
             self._log.files.files.pop()

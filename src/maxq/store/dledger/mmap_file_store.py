@@ -137,7 +137,7 @@ class DLedgerMmapFileStore(FileLedger):
 
     def close_inline(self) -> None:
         """`shutdown` for a store without a loop. Blocks."""
-        if self._flusher.failure is None:
+        if self._is_loaded and self._flusher.failure is None:
             self._flusher.flush_inline()
         self._context.jobs.is_closed = True
         self._allocator.discard()
