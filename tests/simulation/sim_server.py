@@ -87,6 +87,8 @@ class SimServer(ABC):
 class NameServer(SimServer):
     """A machine with nothing but a name server."""
 
+    name = "name server"
+
     def broker_properties(self) -> dict[str, str]:
         """It is none."""
         return {}
