@@ -4,10 +4,10 @@ Many kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_stor
 two slaves (ha_story.py), of messages that wait while the clock jumps (delay_story.py), or while kills and losses of
 power follow one another (delay_power_story.py), of transactions (transaction_story.py), of the files of a DLedger
 member (ledger_story.py), of batches that are committed exactly once (staged_story.py), of pop consumption
-(pop_story.py), of a timer and of a compacted topic on a disk of which every call can fail (timer_story.py, compaction_story.py), and, for every tenth seed, of whole
-servers and clients (ha_cluster_story.py, dledger_cluster_story.py), and of promises of every
-kind that a DLedger group, a pair or one broker is asked for (promise_story.py), and of what clients promise
-(client_story.py).
+(pop_story.py), of a timer and of a compacted topic (timer_story.py, compaction_story.py), and, for every tenth seed, of
+whole servers and clients (ha_cluster_story.py, dledger_cluster_story.py), and of promises of every kind that a DLedger
+group, a pair or one broker is asked for (promise_story.py), and of what clients promise (client_story.py). Those of
+timers and compaction, and the kinds that end with `-faults`, have disks of which every call can fail.
 Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
 thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into `regressions.txt`,

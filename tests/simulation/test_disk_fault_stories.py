@@ -10,8 +10,10 @@ from tests.simulation.mutations import MUTATIONS, first_noticed
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-SEEDS = {"timer": 6, "compaction": 20, "store-faults": 16, "ext-faults": 8, "transaction-faults": 4, "ledger-faults": 20,
-         "staged-faults": 2, "pop-faults": 2}  # fmt: skip
+SEEDS = {
+    "timer": 6, "compaction": 20, "store-faults": 16, "ext-faults": 8, "transaction-faults": 4, "ledger-faults": 20,
+    "staged-faults": 2, "pop-faults": 2,
+}  # fmt: skip
 CASES = [(kind, seed) for kind, count in SEEDS.items() for seed in sorted({*range(count), *regressions(kind)})]
 
 _seen: Counter[str] = Counter()
