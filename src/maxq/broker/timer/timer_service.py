@@ -410,6 +410,7 @@ class TimerService:
     def _end_dequeue(self) -> None:
         if self._parts.store.ledger is None:
             self.timer.dedupe_position = self.dedupe_position()
+            self.timer.master_queue_offset = self.timer.topic.queue_offset
         else:  # what was delivered since the last checkpoint may be gone: whoever leads next begins there
             self.timer.master_queue_offset = self.timer.saved.master_timer_queue_offset
             self.timer.moved.take_again(self.timer.saved.moved)

@@ -133,6 +133,7 @@ class TimerMessageStore:
         self.read_time_ms = found.read_time_ms
         self._settled.add(*found.settled)
         self.topic.read_from(min(self.saved.last_timer_queue_offset, self.master_queue_offset))
+        self._pass_over_own()
         self._skip_to(found.earliest_ms)
         log.info(
             "timer: %d messages wait; everything before %d is delivered; the topic is read up to %d of %d",
@@ -353,15 +354,20 @@ class TimerMessageStore:
         wheel."""
         before = self.topic.queue_offset
         self.topic.read_from(min(before, self.master_queue_offset))
+        if self.topic.queue_offset < before:
+            self._pass_over_own()
+        self.moved.begin()
+
+    def _pass_over_own(self) -> None:
+        """What will be read in the topic again is not put into this wheel twice."""
         queue = self._store.queue(TIMER_TOPIC, 0)
-        unit = None if queue is None or self.topic.queue_offset >= before else queue.unit(self.topic.queue_offset)
+        unit = None if queue is None else queue.unit(self.topic.queue_offset)
         if unit is not None:
             units = self.log.units_of_records(unit[0])
             self.topic.in_wheel |= {
                 one.physical_offset for one in units
                 if not one.is_moved and self.live_slot(one.due_ms).last_position >= one.position
             }  # fmt: skip
-        self.moved.begin()
 
     def strangers(self) -> list[TimerRecord]:
         """Messages that the broker before this one had moved, and that are not in this wheel."""

@@ -187,6 +187,27 @@ def test_a_unit_that_a_loss_of_power_tore_costs_no_message() -> None:
     in_virtual_time(story)
 
 
+@pytest.mark.parametrize("rested_ms", [0, 300, 1_500])
+def test_what_comes_in_the_second_before_an_orderly_end_is_delivered_once(rested_ms: int) -> None:
+    """A broker stops to deliver before it ends; the wheel is filled until then."""
+
+    async def story(world: TimerWorld) -> None:
+        for _ in range(3):
+            await world.open()
+            await world.sleep_ms(2_000)
+            world.send_in(20_000, "x")
+            await world.sleep_ms(500)
+            world.service.stop()
+            await world.sleep_ms(rested_ms)
+            await world.close()
+        await world.open()
+        await world.sleep_ms(30_000)
+        assert len(world.delivered()) == 3
+        await world.close()
+
+    in_virtual_time(story)
+
+
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_power_loss_loses_no_durable_message_and_delivers_nothing_twice(seed: int, flush: str) -> None:
