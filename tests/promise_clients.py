@@ -126,17 +126,33 @@ class PromiseClients:
     # -- offsets --
 
     async def _commit(self) -> None:
-        """One consumer: at each broker in turn, always further."""
-        offset, at = 0, 0
+        """One consumer: at each broker in turn, always further, and never beyond the messages that are there."""
+        offset, at, end = 0, 0, 0
         brokers = list(self._brokers)
         while not self._ends:
-            offset += 1
             broker = brokers[at]
+            for _ in range(3):  # who leads no more takes commits, and no messages
+                end = max(end, await self._send(broker))
+            if offset >= end:
+                at = (at + 1) % len(brokers)
+                await self._rest()
+                continue
+            offset += 1
             one = self.history.ask(Kind.COMMIT, self.topic, "consumer", broker, offset)
             ext = {**self._queue(), "commitOffset": str(offset)}
             if not self._said(one, await self._ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, ext)):
                 at = (at + 1) % len(brokers)
             await self._rest()
+
+    async def _send(self, broker: str) -> int:
+        """A message to commit. Returns where its queue ends with it; 0: it is not known to be there."""
+        ext = {
+            "producerGroup": self.group, "topic": self.topic, "queueId": "0", "defaultTopic": "TBW102",
+            "defaultTopicQueueNums": "2", "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "properties": "",
+        }  # fmt: skip
+        reply = await self._ask(broker, RequestCode.SEND_MESSAGE, ext, b"x")
+        is_there = reply is not None and reply.code == ResponseCode.SUCCESS
+        return int(reply.ext["queueOffset"]) + 1 if reply is not None and is_there else 0
 
     async def _read_offsets(self, broker: str) -> None:
         while not self._ends:

@@ -55,7 +55,6 @@ Fault = Callable[[], Awaitable[None]]
 PATIENCE_S: Final = 90.0  # the machine may be busy
 _ANSWERS: Final = 60  # that are given before and after what happens, at least
 _POLL_S: Final = 0.02
-_ROLE: Final = re.compile(r"^(\S+ \S+) .*DLedger: (\w+) of group \w+ is (\w+) in term \d+", re.MULTILINE)
 #: A role is told in the log a moment after it has changed.
 _TOLD_LATE_S: Final = 0.01
 QUICK: Final = {
@@ -76,14 +75,14 @@ class Place(ABC):
         broker_name: of the group.
         brokers: by name, those that a client could ask.
         history: the one that is being told.
-        knows_roles: the history hears of each change of a role.
         hands_on_commits: a broker that lives tells whoever speaks next what was committed to it.
         faults: what may happen; each returns when it is mended.
     """
 
     cluster_name: ClassVar = "TortureCluster"
-    knows_roles: ClassVar = True
     hands_on_commits: ClassVar = True
+    ROLE: ClassVar[re.Pattern[str] | None] = None  # in logs: when a role changed, and the word for the new one
+    LEADS: ClassVar = ""
     name_server: str
     broker_name: str
     brokers: Mapping[str, BrokerProcess | Member]
@@ -92,6 +91,7 @@ class Place(ABC):
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.history = History(time.monotonic)
+        self._said: dict[str, str] = {}  # what brokers wrote before they were started again
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -112,11 +112,24 @@ class Place(ABC):
 
     def begin_history(self) -> History:
         """Another one is told from now on."""
-        self.history = History(time.monotonic, self.knows_roles)
+        self.history = History(time.monotonic, knows_roles=True)
         return self.history
 
-    def end_history(self) -> None:  # noqa: B027 most have heard of everything
-        """Nobody asks any more: the history gets what it has not heard yet."""
+    def end_history(self) -> None:
+        """Nobody asks any more: the history hears what brokers wrote of their roles."""
+        if self.ROLE is None:
+            return
+        offset = time.monotonic() - time.time()
+        for name, broker in self.brokers.items():
+            changes = self.history.changes.setdefault(name, [])
+            for when, role in self.ROLE.findall(self._said.get(name, "") + broker.log_text()):
+                at = datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f").timestamp() + offset - _TOLD_LATE_S
+                changes.append(Change(at, leads=role == self.LEADS, keeps_offsets=self.hands_on_commits))
+            changes.sort(key=lambda change: change.when)
+
+    def keep_log(self, name: str) -> None:
+        """Before this broker is started again."""
+        self._said[name] = self._said.get(name, "") + self.brokers[name].log_text()
 
     async def pause(self, up_to: float = 1.0) -> None:
         await asyncio.sleep(self.rng.uniform(0.1, up_to))
@@ -172,6 +185,7 @@ class Alone(Place):
     async def _start(self, name: str, *, in_order: bool = False) -> None:
         """`in_order`: it ended so."""
         self.history.changed(name, leads=self._leads(name), keeps_offsets=in_order)
+        self.keep_log(name)
         await self.brokers[name].start()
 
     async def _kill(self, name: str) -> None:
@@ -194,6 +208,7 @@ class Alone(Place):
     async def kill_while_starting(self) -> None:
         name = self.rng.choice(list(self.brokers))
         await self._kill(name)
+        self.keep_log(name)
         await self.brokers[name].spawn()
         await self.pause(0.7)
         await self._kill(name)
@@ -300,20 +315,29 @@ class Pair(Alone):
 
 
 class Acting(Alone):
-    """The slave acts while the master is away. Only the name server says who speaks."""
+    """The slave acts while the master is away. They write when they begin to speak for the group, and when they end."""
 
     SETTINGS: ClassVar = {**MASTER, **QUICK, **ACTING}
-    knows_roles = False
+    ROLE = re.compile(r"^(\S+ \S+) .*special services (start|stop): ", re.MULTILINE)
+    LEADS = "start"
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         super().__init__(folder, rng, "ASYNC_FLUSH")
         settings = {**SLAVE, **QUICK, **ACTING}
         self.slave = BrokerProcess("slave", folder / "slave", self.master.port + 5, self.name_server, settings)
         self.brokers = {"master": self.master, "slave": self.slave}
+        for broker in (self.master, self.slave):
+            broker.arguments.insert(1, "--verbose")
         self.faults = [
             self.master_is_away, self.master_is_away, self.pause_the_master, self.pause_for_long, self.kill_the_slave,
             self.restart, self.master_ends,
         ]  # fmt: skip
+
+    def begin_history(self) -> History:
+        return Place.begin_history(self)
+
+    def _leads(self, name: str) -> bool:
+        return False  # it says when it does
 
     async def master_is_away(self) -> None:
         """Killed, until the slave has acted for a while."""
@@ -356,6 +380,8 @@ class DLedger(Place):
     """Three members. Who leads when is read in their logs, when a history is over."""
 
     hands_on_commits = False
+    ROLE = re.compile(r"^(\S+ \S+) .*DLedger: \w+ of group \w+ is (\w+) in term \d+", re.MULTILINE)
+    LEADS = "LEADER"
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         super().__init__(rng)
@@ -365,7 +391,6 @@ class DLedger(Place):
         self.name_server = self._cluster.name_server_address
         self.broker_name = GROUP
         self.brokers = {member.name: member for member in self._cluster.members}
-        self._roles: dict[str, str] = {}  # what members had to say before they were started again
         self.faults = [
             self.kill_the_leader, self.kill_a_follower, self.kill_all, self.pause_the_leader, self.wake_yesterdays,
             self.pause_a_follower, self.hand_over, self.hand_over, self.restart, self.nobody_reaches_the_leader,
@@ -386,20 +411,8 @@ class DLedger(Place):
     async def _has_leader(self) -> bool:
         return await self._cluster.leader() is not None
 
-    # -- who led when --
-
-    def end_history(self) -> None:
-        offset = time.monotonic() - time.time()
-        for name, member in self.brokers.items():
-            changes = self.history.changes.setdefault(name, [])
-            for when, who, role in _ROLE.findall(self._roles.get(name, "") + member.log_text()):
-                if who == name:
-                    at = datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f").timestamp() + offset - _TOLD_LATE_S
-                    changes.append(Change(at, role == "LEADER"))
-            changes.sort(key=lambda change: change.when)
-
     async def _start(self, member: Member) -> None:
-        self._roles[member.name] = self._roles.get(member.name, "") + member.log_text()
+        self.keep_log(member.name)
         await member.start()
 
     async def _kill(self, member: Member) -> None:

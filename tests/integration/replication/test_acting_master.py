@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import orjson
 import pytest
 
 from maxq.api import async_push_consumer
@@ -383,6 +384,24 @@ async def test_a_slave_that_handed_back_promises_nothing_until_its_master_is_the
         assert (await one.invoke(RemotingCommand(taken))).code == ResponseCode.SUCCESS
     master = await _come_back(group)
     assert master.controller.offsets.query_offset(GROUP, TOPIC, 0) == 9
+
+
+async def test_a_slave_that_heard_of_its_master_before_the_master_asked_hands_back_all_the_same(
+    make_group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = await make_group()
+    one = await _take_over(group)
+    there = await popped(one, max_msg_nums=2)
+    assert (await ack(one, there[0])).code == ResponseCode.SUCCESS
+    one.controller.member.services.change(False)
+    asked = RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS)
+    told = orjson.loads((await one.invoke(asked)).body_bytes)
+    assert [row[12] for row in told["live"]] == [0b01]
+    monkeypatch.setattr(hand_back, "HELD_MS", 0)
+    one.controller.member.services.change(True)
+    await until(lambda: one.controller.popping.service.not_ready() is None)
+    one.controller.member.services.change(False)
+    assert (await one.invoke(asked)).body_length == 0, "what it knew long ago is of no use"
 
 
 @pytest.mark.parametrize(

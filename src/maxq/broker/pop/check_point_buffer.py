@@ -15,7 +15,7 @@ begins at the cursor (`latest_offset`).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
@@ -67,6 +67,18 @@ class Acked(NamedTuple):
 
     messages: int
     end_offset: int
+
+
+class LateAck(NamedTuple):
+    """Acks that a slave was told of a check point that has ended here.
+
+    Attributes:
+        offsets: queue offsets of the messages that were acknowledged.
+    """
+
+    point: PopCheckPoint
+    offsets: list[int]
+    revive_qid: int
 
 
 class CheckPointBuffer:
@@ -360,16 +372,32 @@ class CheckPointBuffer:
         end."""
         return [[*_entry(live), live.point.bit_map] for live in self._live.values()]
 
-    def take_back(self, known_end: int, rows: list[list[Any]]) -> None:
+    def noted_before(self, end: int) -> list[int]:
+        """Numbers of the check points that have not ended, and of which the journal tells before this queue offset."""
+        return [live.number for live in self._live.values() if 0 <= live.journal_offset < end]
+
+    def take_back(self, known_end: int, rows: list[list[Any]], noted: Container[int]) -> list[LateAck]:
         """Take in what `hand_back` of a slave said.
 
         Args:
             known_end: the slave had read the journal before this queue offset. Check points told of there that it does
                 not name have ended: all their messages were acknowledged, or revived.
+            noted: numbers of the rows of which the journal tells there, and which therefore were this broker's. One
+                that is not known here any more has ended since: it was handed over to the revive topic as this broker
+                ended, or revived.
+
+        Returns:
+            What was acknowledged of those, for the revive topic.
         """
+        late: list[LateAck] = []
         theirs: dict[tuple[str, str, int, int, int, str], list[Any]] = {}
         for row in rows:
-            theirs[_point_of(row).key] = row
+            point = _point_of(row)
+            if row[0] in noted and point.key not in self._live:
+                point.bit_map = ~row[12]
+                late += [LateAck(point, offsets, row[6])] if (offsets := point.open_offsets()) else []
+                continue
+            theirs[point.key] = row
         own = self._live.items()
         self.finish([live for key, live in own if 0 <= live.journal_offset < known_end and key not in theirs])
         added: list[LiveCheckPoint] = []
@@ -388,6 +416,7 @@ class CheckPointBuffer:
             self._noted(added, self._journal.write({"p": [_entry(live) for live in added], "a": acks})[0])
         for live, mask in bits.items():
             self._mark(live, mask)
+        return late
 
 
 def _point_of(row: list[Any]) -> PopCheckPoint:

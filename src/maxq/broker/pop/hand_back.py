@@ -4,12 +4,16 @@ While its master was away the slave gave messages away and was told acks, and ke
 the log that it copies. Before the master registers again it asks each slave (MAXQ_HAND_BACK_POPS, 30091). A slave that
 acts as master answers, and promises nothing more from then on (Authority): it gives nothing away, and acks, commits of
 offsets and locks are refused, and may be asked of the master a moment later. If no master registers within HELD_MS, the
-slave goes on as before.
+slave goes on as before. A slave that ended to act before it was asked, because a name server knew of the master first,
+answers what it knew then, for HELD_MS.
 
 The answer's body is a JSON object; empty from a slave that did not act as master:
 
     end      the slave knows what the journal says before this queue offset
     live     check points that have not ended (CheckPointBuffer.hand_back)
+    noted    numbers of those among them of which the journal tells before `end`: the master gave them. What it does not
+             know of these any more it has handed over to the revive topic as it ended, or revived, and what the slave
+             was told of acks goes there; slaves of earlier versions do not tell
     orders   queues consumed in order (OrderService.hand_back)
 
 RocketMQ's brokers do not know the question. A master that gets no answer gives again what was open at the slave.
@@ -21,7 +25,7 @@ from typing import Any, Final
 
 import orjson
 
-from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck
 from maxq.broker.pop.order_info import OrderInfo
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import check_entries, check_point
@@ -33,34 +37,43 @@ from maxq.remoting.connection import Connection, Processor
 
 log = logging.getLogger(__name__)
 
-#: So long a slave that handed back waits for its master to register, in ms.
+#: So long a slave that handed back waits for its master to register, and one that ended to act keeps what it knew, in
+#: ms.
 HELD_MS: Final = 10_000
 
 
 def encode(end: int, buffer: CheckPointBuffer, orders: OrderService) -> bytes:
     """The answer of a slave that has read the journal before queue offset `end`."""
-    return orjson.dumps({"end": end, "live": buffer.hand_back(), "orders": orders.hand_back()})
+    return orjson.dumps(
+        {"end": end, "live": buffer.hand_back(), "noted": buffer.noted_before(end), "orders": orders.hand_back()}
+    )
 
 
-def take_in(body: bytes, buffer: CheckPointBuffer, orders: OrderService) -> None:
+def take_in(body: bytes, journal_end: int, buffer: CheckPointBuffer, orders: OrderService) -> list[LateAck]:
     """Take in what a slave answered, all of it or, if any of it is malformed, nothing: that is logged. The journal was
-    read before."""
+    read before `journal_end`. Returns what is still to be written to the revive topic."""
     try:
         told: dict[str, Any] = orjson.loads(body or b"{}")
         if told:
             _check(told)
-            buffer.take_back(told["end"], told["live"])
+            # a journal that is shorter than the slave's has lost its end, and does not say what has ended
+            noted = set(told.get("noted", ())) if told["end"] <= journal_end else set()
+            late = buffer.take_back(told["end"], told["live"], noted)
             orders.take_back(told["orders"])
             log.info("pop consumption: %d check points and %d queues in order were handed back by a slave",
                      len(told["live"]), len(told["orders"]))  # fmt: skip
+            return late
     except (ValueError, TypeError, KeyError, AttributeError, RemoteProtocolError):
         log.exception("what a slave handed back of pop consumption is not taken in: its open messages come again")
+    return []
 
 
 def _check(told: dict[str, Any]) -> None:
     """Raise TypeError, ValueError, KeyError or RemoteProtocolError if an answer is not as the module says."""
     if not isinstance(told["end"], int):
         raise TypeError(f"end is {told['end']!r:.80}")
+    if not all(isinstance(number, int) for number in told.get("noted", ())):
+        raise TypeError(f"noted is {told['noted']!r:.80}")
     for row in told["live"]:
         check_point(row, int)  # and the bits of acknowledged messages
     check_entries({"o": told["orders"]})

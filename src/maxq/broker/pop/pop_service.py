@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from maxq.broker.pop import hand_back
-from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint
 from maxq.broker.pop.interrupted_work import InterruptedWork
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_counts import PopCounts
@@ -100,6 +100,9 @@ class PopService:
         self._needed = -1
         self._read_end = 0  # of the journal, by queue offset
         self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
+        self._stood_in = False  # it spoke last as a slave that acts as master
+        self._kept = b""  # of a slave that ended to act before it was asked: what it would have answered
+        self._kept_until_ms = 0  # monotonic
 
     def not_ready(self) -> Refusal | None:
         """Why this broker gives no messages now; None if it does."""
@@ -132,9 +135,12 @@ class PopService:
 
     def hand_back(self) -> bytes:
         """A slave that acts as master is asked by its master, which comes back (hand_back.py). One that asks again, for
-        the answer was lost, gets it again. A master has nobody to hand anything to, whoever asks."""
+        the answer was lost, gets it again; so does one whose return a name server told before it could ask: it stood
+        still, and its sign of life was under way. A master has nobody to hand anything to, whoever asks."""
         parts = self._parts
-        if self._task is None or not parts.stands_in():
+        if self._task is None:
+            return self._kept if parts.clock.monotonic_ms() < self._kept_until_ms else b""
+        if not parts.stands_in():
             return b""
         self._ready.clear()
         parts.buffer.is_open = False
@@ -153,6 +159,8 @@ class PopService:
         """This broker speaks for its group from now on."""
         if self._task is None:
             self._knows = False
+            self._stood_in = self._parts.stands_in()
+            self._kept_until_ms = 0
             self._task = asyncio.get_running_loop().create_task(self._run(), name="pop")
             self._task.add_done_callback(self._ended)
 
@@ -161,6 +169,9 @@ class PopService:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+            if self._stood_in and self._knows and not self._held_until_ms:
+                self._kept = hand_back.encode(self._read_end, self._parts.buffer, self._parts.orders)
+                self._kept_until_ms = self._parts.clock.monotonic_ms() + hand_back.HELD_MS
             self._held_until_ms = 0
             self._ready.clear()
             self._parts.buffer.is_open = False
@@ -195,7 +206,8 @@ class PopService:
         with self._passed_over("what a kill interrupted: some of it may come twice"):
             self._finish_interrupted()
         for body in parts.handed_back():
-            hand_back.take_in(body, parts.buffer, parts.orders)
+            for late in hand_back.take_in(body, self._read_end, parts.buffer, parts.orders):
+                await self._ack_late(late)
         self._knows = True
         parts.orders.start()
         parts.revive.start()
@@ -206,6 +218,18 @@ class PopService:
                 if not self._is_held():
                     await self._tick()
             await (asyncio.sleep(_AGAIN_MS / 1000) if turn.failed else self._pause())
+
+    async def _ack_late(self, late: LateAck) -> None:
+        """The check point is in the revive topic, or has been revived."""
+        point = late.point
+        ack = AckMsg(
+            point.topic, point.group, point.queue_id, point.start_offset, point.pop_time, point.broker_name,
+            late.offsets, is_batch=True,
+        )  # fmt: skip
+        result = await self._parts.records.put_ack(ack, late.revive_qid, point.revive_time)
+        if not result.ok:
+            log.error("acks of %s@%s that a slave was told could not be stored, so %d messages come again: %s",
+                      ack.topic, ack.group, len(ack.offsets), result.remark or result.status.name)  # fmt: skip
 
     def _open(self) -> None:
         self._held_until_ms = 0

@@ -45,7 +45,7 @@ def _told() -> dict[str, Any]:
 
 def _take_in(buffer: CheckPointBuffer, body: bytes) -> Orders:
     orders = Orders()
-    take_in(body, buffer, cast(OrderService, orders))
+    take_in(body, 1, buffer, cast(OrderService, orders))
     return orders
 
 
@@ -60,6 +60,26 @@ def test_an_answer_that_comes_twice_is_taken_in_once() -> None:
         assert _rows(buffer) == [row[1:] for row in _told()["live"]]
 
 
+def _acked_at_the_slave(end: int) -> bytes:
+    """It had read of THEIRS in the journal, and was told one ack of it."""
+    told = _told()
+    (row,) = told["live"]
+    return orjson.dumps({**told, "end": end, "live": [[*row[:12], 1]], "noted": [row[0]]})
+
+
+def test_acks_of_what_this_broker_has_handed_over_since_go_where_it_was_handed_over() -> None:
+    buffer = _buffer(OWN)
+    late = take_in(_acked_at_the_slave(1), 2, buffer, cast(OrderService, Orders()))
+    assert [(ack.point.key, ack.offsets) for ack in late] == [(THEIRS.key, [2])]
+    assert _rows(buffer) == [], "THEIRS is in the revive topic; taken in again, its messages would come twice"
+
+
+def test_a_check_point_that_this_brokers_journal_has_lost_is_taken_in() -> None:
+    buffer = _buffer()
+    assert take_in(_acked_at_the_slave(3), 2, buffer, cast(OrderService, Orders())) == []
+    assert [row[12 - 1] for row in _rows(buffer)] == [1]
+
+
 _CUT = [orjson.dumps(_told())[:size] for size in (1, 20, 80, -1)]
 _WRONG = [
     {**_told(), "end": "1"},
@@ -69,6 +89,8 @@ _WRONG = [
     {**_told(), "orders": [["T", "O", 0, 3, {"popTime": "long ago"}]]},
     {**_told(), "orders": [["T", "O", 0]]},
     {"end": 1, "live": []},
+    {**_told(), "noted": ["1"]},
+    {**_told(), "noted": 1},
     *({**_told(), "live": [[*_told()["live"][0][:n], {}, *_told()["live"][0][n + 1 :]]]} for n in range(13)),
 ]
 
