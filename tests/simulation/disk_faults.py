@@ -4,12 +4,15 @@ A failed sync drops the pages that it covered, a failed write may have put a par
 fails between them (see SimDisk.faults).
 """
 
+import asyncio
 import errno
 from collections import Counter
 from typing import Final
 
+from maxq.store.message_store import MessageStore
 from maxq.testing.sim_rng import SimRng
 
+_STOPS_AFTER_S: Final = 0.002
 _WRITES: Final = (errno.ENOSPC, errno.ENOSPC, errno.EIO, errno.EDQUOT)
 _ERRORS: Final[dict[str, tuple[int, ...]]] = {
     "read": (errno.EIO, errno.EINTR), "list": (errno.EIO, errno.EMFILE), "usage": (errno.EIO,),
@@ -50,6 +53,29 @@ class FaultMix:
             return 0
         self.seen[f"{kind} {_kind_of_file(path)}"] += 1
         return self._rng.choice(_ERRORS[kind])
+
+
+class SelfStop:
+    """A broker whose log failed to sync, or one of whose services has failed, stops itself; not before it has answered
+    some more requests."""
+
+    def __init__(self) -> None:
+        self.ordered = asyncio.Event()
+
+    def watch(self, store: MessageStore) -> None:
+        """Order it when the log of this one fails to sync."""
+        inner = store.flusher.fail
+
+        def fail(error: BaseException) -> None:
+            inner(error)
+            self.ordered.set()
+
+        store.flusher.fail = fail  # type: ignore[method-assign]
+
+    async def come(self) -> None:
+        """Return when the process is to end."""
+        await self.ordered.wait()
+        await asyncio.sleep(_STOPS_AFTER_S)
 
 
 def _kind_of_file(path: str) -> str:

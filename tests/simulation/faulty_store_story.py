@@ -17,7 +17,7 @@ from maxq.testing.sim_disk import DiskFaults, PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
 from tests.simulation.crash_story import CrashStory
-from tests.simulation.disk_faults import FaultMix
+from tests.simulation.disk_faults import FaultMix, SelfStop
 from tests.simulation.ext_story import ExtStory, bit_map_of
 from tests.simulation.workload import Workload
 
@@ -77,8 +77,9 @@ class _FaultyLives(CrashStory):
     async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
         if self._faults is not None:
             world.disk.faults = self._faults
+        self._stop = SelfStop()
         life = asyncio.ensure_future(super()._main(world, rng, ending))
-        stop = asyncio.ensure_future(self._stopped_by_itself())
+        stop = asyncio.ensure_future(self._stop.come())
         stops = rng.fork("stops").chance(0.8)
         try:
             await asyncio.wait({life, *([stop] if stops else [])}, return_when=asyncio.FIRST_COMPLETED)
@@ -103,11 +104,8 @@ class _FaultyLives(CrashStory):
             world.disk.kill_process()
             raise PowerLoss
 
-    async def _stopped_by_itself(self) -> None:
-        while self._store is None or self._store.flusher.failure is None:  # noqa: ASYNC110 virtual time
-            await asyncio.sleep(0.002)
-
     def _load(self, store: MessageStore) -> RecoveryReport | None:
+        self._stop.watch(store)
         report = store.load()
         if self._kept_to is not None:
             self.ledger.flushed_up_to(self._kept_to)

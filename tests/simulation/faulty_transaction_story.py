@@ -7,19 +7,38 @@ last life the disk works. The rules are those of transaction_story.py.
 """
 
 import asyncio
+from typing import ClassVar
 
 from maxq.errors import StoreFailedError, StoreRefusedError
 from maxq.testing.sim_disk import DiskFaults, PowerLoss
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
-from tests.simulation.disk_faults import FaultMix
+from tests.simulation.disk_faults import FaultMix, SelfStop
 from tests.simulation.transaction_story import TransactionNode, TransactionStory
 
 _ERRORS = (OSError, StoreFailedError, StoreRefusedError)
 
 
+class FaultyTransactionNode(TransactionNode):
+    """One that stops itself."""
+
+    story: "FaultyTransactionStory"
+
+    def _watch(self) -> None:
+        self.story.stop.watch(self.store)
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        failed = error.split(_ERRORS)[1] if isinstance(error, BaseExceptionGroup) else error
+        if failed is not None and not isinstance(failed, _ERRORS):
+            raise failed
+        self.story.marks.add("a service has failed")
+        self.story.stop.ordered.set()
+
+
 class FaultyTransactionStory(TransactionStory):
     """See the module."""
+
+    NODE: ClassVar[type[TransactionNode]] = FaultyTransactionNode
 
     def _live(self, life: int, ending: str) -> None:
         rng = self.rng.fork(f"faults {life}")
@@ -32,8 +51,9 @@ class FaultyTransactionStory(TransactionStory):
     async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
         if self._faults is not None:
             world.disk.faults = self._faults
+        self.stop = SelfStop()
         life = asyncio.ensure_future(super()._main(world, rng, ending))
-        stop = asyncio.ensure_future(self._stopped_by_itself())
+        stop = asyncio.ensure_future(self.stop.come())
         try:
             await asyncio.wait({life, stop}, return_when=asyncio.FIRST_COMPLETED)
             if not life.done():
@@ -49,10 +69,6 @@ class FaultyTransactionStory(TransactionStory):
         finally:
             life.cancel()
             stop.cancel()
-
-    async def _stopped_by_itself(self) -> None:
-        while self._node is None or self._node.store.flusher.failure is None:  # noqa: ASYNC110 virtual time
-            await asyncio.sleep(0.002)
 
     def _written_to(self, node: TransactionNode) -> int:
         log = node.store.commit_log

@@ -14,7 +14,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.producer_manager import ProducerManager
@@ -91,6 +91,7 @@ class TransactionNode:
         self.store = MessageStore(
             self.settings.store, disk=disk, clock=clock, broker=StoreIdentity(), memory_bytes=1 << 30, populate_ahead=0
         )
+        self._watch()
         self.store.load()
         self.store.start()
         config = PurePath(ROOT) / "config"
@@ -109,11 +110,17 @@ class TransactionNode:
         self.checks = TransactionalMessageCheckService(
             self.service, settings=self.settings, clock=clock, store=self.store,
             producers=cast(ProducerManager, _Producers(self)), guard=None, broker=broker, is_slave=lambda: False,
-            escape=_nowhere, on_failure=_failed,
+            escape=_nowhere, on_failure=self._failed,
         )  # fmt: skip
         self.checks.start()
         await self.checks.ready()
         self._tasks.append(asyncio.get_running_loop().create_task(self._persist()))
+
+    def _watch(self) -> None:
+        """The store is about to begin."""
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        raise error
 
     async def _persist(self) -> None:
         while True:
@@ -189,15 +196,13 @@ async def _nowhere(message: MessageExtBrokerInner) -> PutMessageResult:
     raise AssertionError("a master gives nothing to other groups")
 
 
-def _failed(name: str, error: BaseException) -> None:
-    raise error
-
-
 class TransactionStory:
     """Attributes:
     marks: what happened, for the campaign's statistics.
     history: the same in order, for whoever reads a failure.
     """
+
+    NODE: ClassVar[type[TransactionNode]] = TransactionNode
 
     def __init__(self, seed: int) -> None:
         self.rng = SimRng(seed)
@@ -264,7 +269,7 @@ class TransactionStory:
         self.disk = disk.boot()
 
     async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
-        node = TransactionNode(world, self.settings, self)
+        node = self.NODE(world, self.settings, self)
         await node.open()
         self._node = node
         if self._kept_from is not None:
