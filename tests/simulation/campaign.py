@@ -1,4 +1,5 @@
-"""Many crash stories: `python -m tests.simulation.campaign --seeds N --first S`.
+"""Many crash stories: `python -m tests.simulation.campaign --seeds N --first S`; or, to go on where the sessions before
+this one ended, `python -m tests.simulation.campaign --seconds T --jobs J`, which counts what passed in `campaigns.txt`.
 
 Many kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_story.py), of the stores of a master and
 two slaves (ha_story.py), of messages that wait while the clock jumps (delay_story.py), or while kills and losses of
@@ -21,11 +22,14 @@ thing happened, for a rule that is never put to the test proves nothing. Put a s
 import argparse
 import logging
 import multiprocessing
+import subprocess
 import sys
+import threading
+import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -84,6 +88,7 @@ class Outcome:
     kind: str
     marks: set[str] | Counter[str]
     failure: str = ""
+    seconds: float = 0.0  # of a processor
 
 
 def tell(seed: int, kind: str = "store") -> Outcome:
@@ -101,7 +106,10 @@ def tell(seed: int, kind: str = "store") -> Outcome:
 
 def tell_job(job: tuple[int, str]) -> Outcome:
     """`tell` for a pool."""
-    return tell(*job)
+    before = time.process_time()
+    outcome = tell(*job)
+    outcome.seconds = time.process_time() - before
+    return outcome
 
 
 def be_quiet() -> None:
@@ -115,14 +123,147 @@ def regressions(kind: str = "store") -> list[int]:
     return [int(line.split("#")[0]) for line in lines if line.split("#")[0].strip()]
 
 
+GOAL: Final = 20_000
+COUNTED: Final = Path(__file__).with_name("campaigns.txt")
+_SAVED_EVERY_S: Final = 30
+
+
+@dataclass(slots=True)
+class Run:
+    """Seeds [first, last] of a kind that one session ran on one version of the code."""
+
+    kind: str
+    first: int
+    last: int
+    code: str
+    failed: list[int] = field(default_factory=list)
+
+    @classmethod
+    def parse(cls, line: str) -> "Run":
+        kind, first, last, code, *failed = line.split()
+        return cls(kind, int(first), int(last), code, [int(seed) for seed in failed])
+
+    def __str__(self) -> str:
+        return " ".join([self.kind, str(self.first), str(self.last), self.code, *map(str, sorted(self.failed))])
+
+
+class Count:
+    """The file of runs, which sessions add to. A line of it: kind, first and last seed, commit, the seeds that failed;
+    `+` behind the commit says that the tree had changes that were not committed."""
+
+    def __init__(self, path: Path, code: str) -> None:
+        self._path = path
+        self._code = code
+        lines = path.read_text().splitlines() if path.exists() else []
+        self._head = [line for line in lines if line.startswith("#")]
+        self.runs = [Run.parse(line) for line in lines if line and not line.startswith("#")]
+        self._now: dict[str, Run] = {}
+
+    def next_seed(self, kind: str) -> int:
+        """The first one that no session has come to."""
+        return max((run.last + 1 for run in self.runs if run.kind == kind), default=0)
+
+    def passed(self, kind: str) -> int:
+        """Different seeds; one that failed once does not count."""
+        seeds: set[int] = set()
+        for run in self.runs:
+            if run.kind == kind:
+                seeds.update(range(run.first, run.last + 1))
+        return len(seeds.difference(*(run.failed for run in self.runs if run.kind == kind)))
+
+    def add(self, outcome: Outcome) -> None:
+        """One more seed. Those of a kind are begun in order, and end nearly so."""
+        run = self._now.get(outcome.kind)
+        if run is None:
+            run = self._now[outcome.kind] = Run(outcome.kind, outcome.seed, outcome.seed, self._code)
+            self.runs.append(run)
+        run.first, run.last = min(run.first, outcome.seed), max(run.last, outcome.seed)
+        if outcome.failure:
+            run.failed.append(outcome.seed)
+
+    def save(self) -> None:
+        """Runs of one kind stand together, so that what two sessions add seldom meets in a merge."""
+        rows = sorted(self.runs, key=lambda run: (run.kind, run.first))
+        self._path.write_text("\n".join([*self._head, *map(str, rows)]) + "\n")
+
+
+class Turns:
+    """Kinds take turns, so that each gets as much of the processor, until the time is over or all have what they need.
+
+    Jobs are handed out one at a time for each process of the pool, which would else ask for all of them at once.
+    """
+
+    def __init__(self, count: Count, kinds: tuple[str, ...], seconds: float, jobs: int) -> None:
+        self._ends_at = time.monotonic() + seconds
+        self._free = threading.Semaphore(jobs)
+        self._spent = dict.fromkeys(kinds, 0.0)
+        self._next = {kind: count.next_seed(kind) for kind in kinds}
+        self._needed = {kind: GOAL - count.passed(kind) for kind in kinds}
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        while True:
+            self._free.acquire()
+            kinds = [kind for kind, needed in self._needed.items() if needed > 0]
+            if time.monotonic() >= self._ends_at or not kinds:
+                return
+            kind = min(kinds, key=self._spent.__getitem__)
+            seed = self._next[kind]
+            self._next[kind] += 1
+            self._needed[kind] -= 1
+            yield seed, kind
+
+    def ended(self, outcome: Outcome) -> None:
+        """A process is free."""
+        self._spent[outcome.kind] += outcome.seconds
+        self._free.release()
+
+
+def code() -> str:
+    """The commit of this tree, with `+` if it has changes besides what is counted."""
+    here = Path(__file__).parent
+    changes = ("status", "--porcelain", "--untracked-files=no", "--", ":/", f":!{COUNTED}")
+    commit, changed = (
+        subprocess.run(("git", *command), cwd=here, check=True, capture_output=True, text=True).stdout.strip()
+        for command in (("rev-parse", "--short", "HEAD"), changes)
+    )
+    return commit + "+" * bool(changed)
+
+
+def go_on(kinds: tuple[str, ...], seconds: float, jobs: int) -> int:
+    """Continue the count of `campaigns.txt`, and say where it stands; 1 if a story failed."""
+    count = Count(COUNTED, code())
+    turns = Turns(count, kinds, seconds, jobs)
+    failed, saved_at = [], time.monotonic()
+    with multiprocessing.get_context("fork").Pool(jobs, be_quiet) as pool:
+        for outcome in pool.imap_unordered(tell_job, turns):
+            turns.ended(outcome)
+            count.add(outcome)
+            if outcome.failure:
+                failed.append(f"{outcome.kind} {outcome.seed}")
+                print(outcome.failure, flush=True)
+            if time.monotonic() - saved_at > _SAVED_EVERY_S:
+                count.save()
+                saved_at = time.monotonic()
+    count.save()
+    for kind in kinds:
+        print(f"{count.passed(kind):7} of {GOAL} {kind}")
+    print(f"failed: {sorted(failed) if failed else 'none'}")
+    return 1 if failed else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Simulated faults of a store, and of a master with its slaves.")
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="processes")
-    parser.add_argument("--kind", choices=(*KINDS, "all"), default="all")
+    parser.add_argument("--kind", default="all", help=f"one or several with commas between: {', '.join(KINDS)}")
+    parser.add_argument("--seconds", type=float, help="go on with the count of campaigns.txt for so long; not --seeds")
     options = parser.parse_args()
-    kinds = tuple(KINDS) if options.kind == "all" else (options.kind,)
+    kinds = tuple(KINDS) if options.kind == "all" else tuple(options.kind.split(","))
+    if set(kinds) - set(KINDS):
+        parser.error(f"--kind: {', '.join(sorted(set(kinds) - set(KINDS)))} is none of {', '.join(KINDS)}")
+    if options.seconds is not None:
+        return go_on(kinds, options.seconds, options.jobs)
     seeds = range(options.first, options.first + options.seeds)
     jobs = [(seed, kind) for kind in kinds for seed in regressions(kind)]
     jobs += [
@@ -131,7 +272,7 @@ def main() -> int:
     ]  # fmt: skip
     marks: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
     failed = []
-    with multiprocessing.get_context("spawn").Pool(options.jobs, be_quiet) as pool:
+    with multiprocessing.get_context("fork").Pool(options.jobs, be_quiet) as pool:
         for done, outcome in enumerate(pool.imap_unordered(tell_job, jobs, chunksize=2), start=1):
             marks[outcome.kind].update(outcome.marks)
             if outcome.failure:

@@ -20,6 +20,12 @@ def test_values_stay_in_their_bounds() -> None:
     assert 300 < sum(sim.chance(0.4) for _ in range(1000)) < 500
 
 
+def test_bytes_are_drawn_as_words_are() -> None:
+    words, data = SimRng(5), SimRng(5)
+    assert data.bytes(21) == b"".join(words.next64().to_bytes(8, "big") for _ in range(3))[:21]
+    assert data.next64() == words.next64()
+
+
 def test_forks_do_not_move_each_other() -> None:
     parent = SimRng(3)
     before = SimRng(3).fork("disk").next64()
