@@ -49,10 +49,10 @@ class Connection(asyncio.BufferedProtocol):
     """One connection. `attributes` belongs to whoever owns the connection (client id and the like)."""
 
     __slots__ = (
-        "_detecting", "_direct", "_endpoint", "_in_pass", "_loop", "_out", "_out_size", "_own_filled", "_paused",
-        "_pending", "_plain_arrivals", "_remote_host", "_resting", "_socket", "_tls", "_transport", "active",
-        "arrivals", "attributes", "close_reason", "excluded_codes", "idle_ticks", "is_closed", "local_address",
-        "opened_ms", "own_buffer", "partial", "ready", "remote_address",
+        "_detecting", "_direct", "_endpoint", "_in_pass", "_left_unsent", "_loop", "_out", "_out_size", "_own_filled",
+        "_paused", "_pending", "_plain_arrivals", "_remote_host", "_resting", "_socket", "_ticks_unread", "_tls",
+        "_transport", "active", "arrivals", "attributes", "close_reason", "excluded_codes", "idle_ticks", "is_closed",
+        "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +97,8 @@ class Connection(asyncio.BufferedProtocol):
         self.active = True  # bytes moved since the endpoint's last look
         self.arrivals = 0  # how often bytes came
         self.idle_ticks = 0  # looks in a row that found it inactive
+        self._left_unsent = 0  # bytes, at the last look
+        self._ticks_unread = 0
         self.ready: asyncio.Future[None] | None = None  # a client waits for the TLS handshake
 
     def __repr__(self) -> str:
@@ -126,6 +128,15 @@ class Connection(asyncio.BufferedProtocol):
         """What the peer has not taken yet."""
         transport = self._transport
         return self._out_size + (0 if transport is None or self.is_closed else transport.get_write_buffer_size())
+
+    def takes_nothing(self) -> int:
+        """Looks in a row, this one included, at which the peer had taken nothing of what it was sent since the last."""
+        transport = self._transport
+        unsent = 0 if transport is None else transport.get_write_buffer_size()
+        is_stuck = 0 < self._left_unsent <= unsent
+        self._left_unsent = unsent
+        self._ticks_unread = self._ticks_unread + 1 if is_stuck else 0
+        return self._ticks_unread
 
     # --- using it ----------------------------------------------------------------------------------------------------
 

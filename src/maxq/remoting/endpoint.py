@@ -160,9 +160,14 @@ class RemotingEndpoint:
         self._look_timer = loop.call_later(self._idle_seconds / _LOOKS_PER_IDLE_TIME, self._look)
 
     def _look(self) -> None:
-        """One timer for all connections: a connection that moved no byte between _LOOKS_PER_IDLE_TIME looks is idle."""
+        """One timer for all connections: one that moved no byte between _LOOKS_PER_IDLE_TIME looks is idle, and one
+        that has taken nothing of what waits for it so long does not read. Closing alone would wait for it."""
         self._look_timer = None
         for connection in list(self.connections):
+            if connection.takes_nothing() >= (1 if connection.is_closed else _LOOKS_PER_IDLE_TIME):
+                connection.abort(f"took nothing of what was sent to it for {self._idle_seconds} s")
+                connection.kill()
+                continue
             if connection.active:
                 connection.active = False
                 connection.idle_ticks = 0

@@ -80,7 +80,8 @@ class HttpServer:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The requests of one connection, one after the other."""
+        """The requests of one connection, one after the other. It counts as long as its descriptor is open."""
+        is_over = False
         try:
             goes_on = True
             while goes_on:
@@ -88,10 +89,14 @@ class HttpServer:
                     head = await reader.readuntil(b"\r\n\r\n")
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     goes_on = await self._answer(head, writer)
+            is_over = True
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
-            pass  # gone, silent, or no HTTP
+            pass  # gone, silent, does not read, or no HTTP
         finally:
-            writer.close()
+            if is_over:  # it has taken its answer, or will soon
+                await _close(writer)
+            else:
+                writer.transport.abort()
 
     async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; does the connection go on?"""
@@ -149,6 +154,19 @@ class HttpServer:
             if chunked:
                 writer.write(b"0\r\n\r\n")
         await writer.drain()
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection that may have to take the rest of its answer."""
+    writer.close()
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            await writer.wait_closed()
+    except (TimeoutError, ConnectionError):
+        writer.transport.abort()
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
 
 
 class _Manner(NamedTuple):

@@ -2,12 +2,14 @@
 
 import asyncio
 import gzip
+import os
 import random
 import socket
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from maxq.remoting import http_server
 from maxq.remoting.http_server import HttpServer, Page, plain, slices
 from maxq.runtime.packed_text import PackedText
 from maxq.runtime.system import SystemClock
@@ -164,4 +166,26 @@ async def test_of_a_page_that_nobody_reads_no_more_is_made_than_sockets_hold(acc
         assert made * 4000 < 64 << 20
     finally:
         narrow.close()
+        await server.shutdown()
+
+
+async def test_clients_that_do_not_read_keep_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_ANSWER_SECONDS", 0.2)
+    pages = {"/huge": lambda: Page("x" * (1 << 20) for _ in range(32)), "/health": lambda: Page("ok\n")}
+    server = HttpServer(pages, clock=SystemClock())
+    port = await server.start("127.0.0.1", 0)
+    ends: list[asyncio.StreamWriter] = []
+    before = len(os.listdir("/proc/self/fd"))
+    try:
+        for _ in range(20):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(_get("/huge").encode())
+            ends.append(writer)
+        async with asyncio.timeout(20):
+            while len(os.listdir("/proc/self/fd")) > before + len(ends):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert "ok" in await ask(port, _get("/health", "Connection: close"))
+    finally:
+        for writer in ends:
+            writer.transport.abort()
         await server.shutdown()

@@ -264,3 +264,30 @@ async def test_a_server_asks_its_clients_over_their_connection() -> None:
         assert (request.code, request.ext, request.is_response) == (307, {"clientId": "c"}, False)
         peer.send(request.reply(0, body=b"info"))
         assert (await task).body == b"info"
+
+
+async def test_a_peer_that_does_not_read_is_gone_with_what_waits_for_it() -> None:
+    """Closing alone would wait for the peer to take what it was sent."""
+
+    def much(connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        return command.reply(0, body=bytes(8 << 20))
+
+    def much_and_end(connection: Connection, command: RemotingCommand) -> None:
+        connection.send_oneway(RemotingCommand(1, body=bytes(8 << 20)))
+        connection.close()
+
+    def prepare(server: RemotingServer) -> None:
+        server.register(LATER, much)
+        server.register(LATER + 1, much_and_end)
+
+    async with serving(prepare, server_channel_max_idle_time_seconds=1) as server:
+        for code in (LATER, LATER + 1):
+            async with connected(server.port) as silent, connected(server.port) as reading:
+                silent.send(*[RemotingCommand(code)] * (3 if code == LATER else 1))
+                async with asyncio.timeout(20):
+                    while len(server.connections) > 1:  # the one that reads and asks goes on
+                        assert (await reading.ask(RemotingCommand(ECHO))).code == 0
+                        await asyncio.sleep(0.02)
+                (left,) = server.connections
+                assert not left.is_closed
+            await until(lambda: not server.connections, "closed")
