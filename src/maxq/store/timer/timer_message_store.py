@@ -367,6 +367,7 @@ class TimerMessageStore:
             self.topic.in_wheel |= {
                 one.physical_offset for one in units
                 if not one.is_moved and self.live_slot(one.due_ms).last_position >= one.position
+                and self._has_record(one)
             }  # fmt: skip
 
     def strangers(self) -> list[TimerRecord]:
