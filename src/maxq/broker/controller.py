@@ -139,9 +139,9 @@ class BrokerController(BrokerParts):
         await run_blocking(self.store.load)  # long after a crash; the loop hears signals meanwhile
         if self.table_records is not None:
             self.table_records.start()
-        for topic, incarnation in self.store.deletions_since(self.offsets.deleted_up_to).items():
-            self.offsets.take_deletion([topic], incarnation)
-        self.offsets.deletions_since = self.store.deletions_since
+        self.offsets.follow_deletions(
+            self.store.deletions_since, self.store.deletions.newest, self.store.max_offset
+        )
         self.store.set_deletion_listener(self.offsets.take_deletion)
         if role != SLAVE and self.dledger is None:  # an elected master has all that was ever shown to consumers
             self.store.reader.may_lack_messages |= self.store_owner.was_slave

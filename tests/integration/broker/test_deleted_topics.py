@@ -10,6 +10,7 @@ from maxq.api import async_admin
 from maxq.client.admin.admin import Admin
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError
+from maxq.protocol import json_dialect
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.store.damage_names import DAMAGED_PROPERTY
 from maxq.store.deletions import DELETED_TOPIC, decode_table
@@ -292,3 +293,22 @@ async def test_a_slave_that_has_lost_its_list_of_deletions_takes_it_from_the_mas
     await until(lambda: again.controller.store.incarnation("T") == int(incarnation))
     await again.stop()
     assert decode_table((slave.folder / "deletions.json").read_bytes()) == {"T": int(incarnation)}
+
+
+async def test_offsets_of_the_new_topic_stay_when_a_java_broker_has_run_on_the_store(start_broker: Start) -> None:
+    """Which writes the table of offsets without what it does not know."""
+    broker = await start_broker("store")
+    broker.create_topic("T")
+    await send(broker, "T", OLD)
+    await delete(broker, "T")
+    broker.create_topic("T")
+    await send(broker, "T", NEW)
+    await commit(broker, "T", 5)
+    await broker.stop()
+    path = broker.folder / "config" / "consumerOffset.json"
+    table = json_dialect.loads(path.read_bytes())
+    assert isinstance(table, dict)
+    del table["deletions"]
+    path.write_bytes(json_dialect.dumps(table))
+    again = await start_broker("store")
+    assert again.controller.offsets.query_offset("G", "T", 0) == 5

@@ -55,6 +55,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self.slave_commits = SlaveCommits(disk, path.with_name(SLAVE_COMMITS_NAME))
         self._keys = KeyIndex()
         self.deleted_up_to = 0
+        self._says_deletions = False  # the file, how far
         self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
         self._commits = 0
         self._is_dirty = True
@@ -262,16 +263,45 @@ class ConsumerOffsetManager(PeriodicManager):
         """Forget the topic."""
         self._remove_where(lambda other, group: other == topic)
 
-    def take_deletion(self, topics: Iterable[str], incarnation: int) -> None:
+    def take_deletion(self, topics: Collection[str], incarnation: int) -> None:
         """These topics were deleted at physical offset `incarnation`: their offsets mean nothing any more."""
-        for topic in topics:
-            self.clean_offset_by_topic(topic)
+        if incarnation <= self.deleted_up_to:  # done before; what is here is the new topics'
+            return
+        gone = frozenset(topics)
+        if gone:
+            self._remove_where(lambda topic, group: topic in gone)
+        for topic in gone:
             self.slave_commits.forget_topic(topic)
-        self.deleted_up_to = max(self.deleted_up_to, incarnation)
+        self.deleted_up_to = incarnation
+
+    def follow_deletions(
+        self, deletions_since: Callable[[int], Collection[str]], newest: int, max_offset: Callable[[str, int], int]
+    ) -> None:
+        """The log is loaded: forget the offsets of topics that were deleted since the table was written. Where a table
+        does not say when that was, as after a Java broker has run on the store, those offsets that the new topics
+        cannot have.
+
+        Args:
+            deletions_since: see the attribute.
+            newest: physical offset of the newest deletion that the log knows.
+            max_offset: of a queue.
+        """
+        self.deletions_since = deletions_since
+        if self._says_deletions:
+            self.take_deletion(deletions_since(self.deleted_up_to), newest)
+            return
+        gone = frozenset(deletions_since(0))
+        for key, table in self.offset_table.items():
+            topic = split_key(key)[0]
+            if topic in gone:
+                kept = {queue: offset for queue, offset in table.items() if offset <= max_offset(topic, queue)}
+                self.offset_table[key] = kept
+        self.deleted_up_to, self._is_dirty = newest, True
 
     def _of_living_topics(self, value: dict[str, Any]) -> OffsetTable:
         """The offsets of another broker's table, but for topics that were deleted since it was made."""
-        gone = set(self.deletions_since(_deleted_up_to(value)))
+        up_to = _deleted_up_to(value)
+        gone = set() if up_to is None else set(self.deletions_since(up_to))
         return {key: table for key, table in read_offset_table(value).items() if split_key(key)[0] not in gone}
 
     def _remove_where(self, matches: Callable[[str, str], bool]) -> None:
@@ -315,18 +345,19 @@ class ConsumerOffsetManager(PeriodicManager):
 
     def from_json(self, value: dict[str, Any]) -> None:
         self.offset_table = read_offset_table(value)
-        self.deleted_up_to = _deleted_up_to(value)
+        up_to = _deleted_up_to(value)
+        self._says_deletions, self.deleted_up_to = up_to is not None, up_to or 0
         self._keys.forget()
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = False
 
 
-def _deleted_up_to(value: dict[str, Any]) -> int:
-    """`deleted_up_to` of a table; 0 in those of Java's brokers, which leave no record of a deletion."""
+def _deleted_up_to(value: dict[str, Any]) -> int | None:
+    """`deleted_up_to` of a table; None if it does not say: a Java broker wrote it, or nothing was deleted before."""
     deletions = value.get("deletions")
     up_to = deletions.get("upTo") if isinstance(deletions, dict) else None
-    return up_to if isinstance(up_to, int) else 0
+    return up_to if isinstance(up_to, int) else None
 
 
 def _move_on(table: dict[int, int], other: dict[int, int]) -> int:

@@ -93,8 +93,11 @@ class AdminOffsetProcessor(RequestProcessor):
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """43. A slave that does not know all deleted topics (store/deletions.py) gets those, too."""
+        """43. A MaxQ slave hears which deletions of topics the table knows, and, if it asks, all of them
+        (store/deletions.py)."""
         table = self._offsets.to_json()
+        if "deletions" in request.ext:
+            table["deletions"] = {"upTo": self._offsets.deleted_up_to}
         if HeaderFields(request.ext).opt_bool("deletions"):
             table["deletedTopics"] = self._store.deletions.to_json()
         return request.reply(body=json_dialect.dumps(table))

@@ -117,7 +117,7 @@ class MasterApi:
     async def consumer_offsets(self, address: str, *, deletions: bool = False) -> dict[str, Any]:
         """All consumer offsets, as `consumerOffset.json` has them (43); of a MaxQ master, if asked for, with the table
         of deleted topics as `deletedTopics`."""
-        ext = {"deletions": "true"} if deletions else {}
+        ext = {"deletions": str(deletions).lower()}
         return _object(await self._invoke(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _TABLE_TIMEOUT_MS, ext))
 
     async def update_consumer_offset(self, address: str, commit: SlaveCommit) -> None:
