@@ -36,6 +36,7 @@ _MAX_TOPIC = 127
 _MAX_RETRY_TOPIC = 255
 _PROP_CRC_SIZE = 20
 _RETRY_PREFIX = "%RETRY%"
+_OF_COPIES = (_RETRY_PREFIX, "%DLQ%")
 _INNER_BATCH = 0x80
 _ROLLBACK = 0xC
 MULTI_TAGS = 0x2
@@ -92,6 +93,8 @@ class MessageWriter:
 
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """See MessageStore.put_message."""
+        if message.topic.startswith(_OF_COPIES) and not message.sys_flag & _INNER_BATCH:
+            message.properties = _of_no_batch(message.properties)
         refused = self._check(message) or self._check_inner_batch(message)
         if refused is not None:
             return refused
@@ -340,6 +343,13 @@ class MessageWriter:
                 "use fewer queues or raise the setting",
             )
         return None
+
+
+def _of_no_batch(properties: dict[str, str]) -> dict[str, str]:
+    """Without what inner batches have: a copy's message may have it from its producer, who sent it in a plain batch."""
+    if PROPERTY_INNER_NUM not in properties:
+        return properties
+    return {name: value for name, value in properties.items() if name not in (PROPERTY_INNER_NUM, PROPERTY_INNER_BASE)}
 
 
 def _without_places(properties: dict[str, str]) -> dict[str, str]:

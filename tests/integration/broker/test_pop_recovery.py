@@ -13,7 +13,7 @@ from maxq.codes import ResponseCode
 from maxq.errors import StoreRefusedError
 from maxq.protocol import message_const as const
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, AckMsg, PopCheckPoint
-from maxq.protocol.message import MessageExt
+from maxq.protocol.message import Message, MessageExt, encode_batch
 from maxq.protocol.pop_extra_info import retry_topic_v1
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from tests.integration.broker.conftest import Start
@@ -343,7 +343,7 @@ async def test_a_check_point_that_cannot_be_revived_keeps_no_other_from_it(
     while back < {b"000", b"002", b"003"}:
         back |= {one.body for one in await popped(broker, poll_time=3_000)}
     assert b"001" not in back
-    assert "the check point of messages 1… of T-0 for G, which is tried again is passed over" in caplog.text
+    assert "message 1 of T-0, which G did not acknowledge and gets again later, is passed over" in caplog.text
     monkeypatch.setattr(Reviver, "_message", real)
 
 
@@ -371,3 +371,21 @@ async def test_messages_of_a_topic_that_only_the_log_knows_come_again(start_brok
     retry_topic = retry_topic_v1("T", GROUP)
     await until(lambda: broker.controller.store.max_offset(retry_topic, 0) == 1)
     assert bodies(_records(broker, retry_topic, 0)) == [b"000"]
+
+
+async def test_messages_of_a_batch_that_were_popped_come_again(start_broker: Start) -> None:
+    """An inner batch is one message of its queue; and a plain batch may have messages with properties of such a one."""
+    broker = await start_broker(**QUICK)
+    broker.create_topic("B", 1, attributes={"+queue.type": "BatchCQ"})
+    broker.create_topic("T", 1)
+    batch = encode_batch([Message("B", b"1", {"TAGS": "a"}), Message("B", b"2", {"INNER_NUM": "7", "KEYS": "k"})])
+    for topic in ("B", "T"):
+        assert (await broker.invoke(broker.send_request(topic, batch, batch=True))).code == 0
+        given = 0
+        while given < (1 if topic == "B" else 2):
+            given += len(await popped(broker, topic, invisible_time=1_000, poll_time=1_000))
+        back: list[MessageExt] = []
+        while len(back) < 2:
+            back += await popped(broker, topic, poll_time=3_000)
+        assert bodies(back) == [b"1", b"2"]
+        assert {one.tags for one in back} == {"a", None} and not any(one.sys_flag & 0xC0 for one in back)

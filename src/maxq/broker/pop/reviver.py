@@ -9,6 +9,7 @@ Source:
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 from maxq.broker.broker_identity import BrokerAddress
@@ -20,12 +21,13 @@ from maxq.broker.subscription.subscription_group_manager import SubscriptionGrou
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import is_retry_topic
 from maxq.config.settings import BrokerSettings
-from maxq.errors import MaxQError
+from maxq.errors import MaxQError, RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
-from maxq.protocol.message import MessageExt, decode_record
+from maxq.protocol.message import MessageExt, decode_batch, decode_record
+from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.protocol.pop_extra_info import normal_topic, retry_topic_v1, retry_topic_v2
 from maxq.runtime.blocking import COLD_READS
 from maxq.runtime.passed_over import PassedOver
@@ -36,6 +38,7 @@ from maxq.store.store_results import GetMessageStatus, PutMessageResult, PutMess
 log = logging.getLogger(__name__)
 
 _READER: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+_OF_A_BATCH: Final = (const.PROPERTY_INNER_NUM, const.PROPERTY_INNER_BASE, const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
 _TOO_LARGE: Final = (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, PutMessageStatus.MESSAGE_ILLEGAL)
 _LATER: Final = (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.OFFSET_OVERFLOW_BADLY)
 
@@ -90,46 +93,43 @@ class Reviver:
             return []
         retry_topic = await self._make_retry_topic(point)
         messages: dict[int, MessageExt] = {}
-        failed = [offset for offset in point.open_offsets() if not await self._read(point, offset, messages)]
+        failed = []
+        for offset in point.open_offsets():
+            with self._passed_over(*_named(point, offset)) as attempt:
+                await self._read(point, offset, messages)
+            if attempt.failed:
+                failed.append(offset)
         for offset, message in messages.items():
-            if not await self._put_copy(point, offset, message, retry_topic):
+            with self._passed_over(*_named(point, offset)) as attempt:
+                for one in _singles(message):
+                    await self._put_copy(point, one, retry_topic)
+            if attempt.failed:
                 failed.append(offset)
         if len(failed) < point.num:
             parts.wake(topic, point.group)
         return failed
 
-    async def _read(self, point: PopCheckPoint, offset: int, messages: dict[int, MessageExt]) -> bool:
-        """Add the message, unless it is gone. False: try again later."""
-        try:
-            message = await self._message(point, offset)
-        except (MaxQError, OSError) as error:
-            log.warning("message %d of %s-%d cannot be read now: %s", offset, point.topic, point.queue_id, error)
-            return False
+    async def _read(self, point: PopCheckPoint, offset: int, messages: dict[int, MessageExt]) -> None:
+        """Add the message, unless it is gone. MaxQError or OSError: not now."""
+        message = await self._message(point, offset)
         if message is None:
             log.warning("message %d of %s-%d is gone, it is not revived", offset, point.topic, point.queue_id)
         else:
             messages[offset] = message
-        return True
 
-    async def _put_copy(self, point: PopCheckPoint, offset: int, message: MessageExt, topic: str) -> bool:
-        """False: try again later."""
+    async def _put_copy(self, point: PopCheckPoint, message: MessageExt, topic: str) -> None:
+        """MaxQError: not now."""
         for properties in (_properties(point, message), dict(message.properties)):
             copy = self._copy(point, message, topic, properties)
             if self._interrupted is not None and self._interrupted.has(copy):
-                return True
+                return
             result = await self._parts.put(copy)
             if result.status not in _TOO_LARGE:  # else without what a copy has more than its message
                 break
         self._parts.counts.retried[point.group, point.topic, result.status.name] += 1
         if not result.ok:
-            self._passed_over.note(
-                f"message {offset} of {point.topic}-{point.queue_id}, which {point.group} did not acknowledge and gets "
-                "again later",
-                MaxQError(result.remark or result.status.name),
-            )
-            return False
+            raise MaxQError(result.remark or result.status.name)
         self._parts.stats.put_counter(copy.topic, copy.queue_id).add(1, max(result.size, 0), 0)
-        return True
 
     async def _message(self, point: PopCheckPoint, offset: int) -> MessageExt | None:
         """None: it is gone for good. MaxQError: not now."""
@@ -178,6 +178,29 @@ class Reviver:
                 parts.offsets.commit_offset("initPopRetryOffset", point.group, topic, queue_id, 0)
         await parts.topics.persisted()
         return topic
+
+
+def _singles(message: MessageExt) -> list[MessageExt]:
+    """The messages of an inner batch, for retry topics have ordinary queues; of any other, or if nobody can read it,
+    itself."""
+    if not message.sys_flag & MessageSysFlag.INNER_BATCH:
+        return [message]
+    sys_flag = message.sys_flag & ~(MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP)
+    try:
+        singles = decode_batch(message.body, message.topic)
+    except RemoteProtocolError:
+        return [replace(message, sys_flag=sys_flag)]
+    own = {name: value for name, value in message.properties.items() if name not in _OF_A_BATCH}
+    return [
+        replace(message, sys_flag=sys_flag, body=one.body, flag=one.flag, properties=own | one.properties)
+        for one in singles
+    ]
+
+
+def _named(point: PopCheckPoint, offset: int) -> tuple[str, int, str, int, str]:
+    """For PassedOver."""
+    name = "message %d of %s-%d, which %s did not acknowledge and gets again later,"
+    return name, offset, point.topic, point.queue_id, point.group
 
 
 def _properties(point: PopCheckPoint, message: MessageExt) -> dict[str, str]:
