@@ -94,10 +94,15 @@ class ConsumerManageProcessor(RequestProcessor):
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
         if not self._groups.contains_subscription_group(group):
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
-        if not self._topics.contains_topic(topic):
+        config = self._topics.select_topic_config(topic)
+        if config is None:
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
         if queue_id is None:
             return request.reply(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {topic}")
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        if not 0 <= queue_id < queues and self._store.max_offset(topic, queue_id) == 0:
+            remark = f"queueId {queue_id} is none of topic {topic}, which has {queues} queues: nothing is committed"
+            return request.reply(ResponseCode.INVALID_PARAMETER, remark)
         if offset is None:
             return request.reply(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
         use_reset = self._settings.broker.use_server_side_reset_offset

@@ -91,3 +91,16 @@ async def test_a_queue_is_locked_for_one_client_at_a_time() -> None:
     assert parsed(await world.call(41, None, lock_body("b"))) == {"lockOKMQSet": []}
     assert (await world.call(42, None, lock_body("a"))).code == 0
     assert parsed(await world.call(41, None, lock_body("b"))) == {"lockOKMQSet": [queue]}
+
+
+async def test_offsets_of_queues_that_a_topic_does_not_have_are_not_kept() -> None:
+    world = world_with_group()
+    queues = world.topics.topic_config_table["T"].read_queue_nums
+    for queue_id in (-1, queues, 100_000):
+        answer = await world.call(15, {**PLACE, "queueId": str(queue_id), "commitOffset": "1"})
+        assert (answer.code, answer.remark) == (
+            29, f"queueId {queue_id} is none of topic T, which has {queues} queues: nothing is committed",
+        )  # fmt: skip
+        assert world.offsets.query_offset("G", "T", queue_id) == -1
+    world.store.fill("T", queues + 1, [1000])  # the topic had more queues before, which are read to their end
+    assert (await world.call(15, {**PLACE, "queueId": str(queues + 1), "commitOffset": "1"})).code == 0
