@@ -12,8 +12,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.errors import PySparkException
@@ -25,7 +25,6 @@ from maxq.api import Message, Producer
 from maxq.pipeline import register
 from maxq.pipeline.session import local_session
 from maxq.pipeline.spark.errors import SPARK_ERRORS, plain_text
-from maxq.pipeline.sql.views import Views
 from tests.pipeline.spark_cluster import QUICK_START
 
 TAGS: Final = (None, "paid", "open", "PAID", "pad", "pad ", " pad", "ünï", "100%", "a_b", "a'b", "a\\b", "*", "NaN",
@@ -41,7 +40,9 @@ QUICK: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-_AT_ONCE: Final = 16  # queries of one Spark job
+_TIMES: Final = 8  # store times that queries name: always so many, so that a seed makes the same queries again
+_AT_ONCE: Final = 32  # queries of one Spark job
+_THREADS: Final = 3  # jobs under way: while one is planned, others wait for their Python workers
 
 
 def fill(namesrv: str) -> None:
@@ -327,9 +328,9 @@ class Queries:
 
 @dataclass(frozen=True)
 class Sides:
-    """The views of a cluster, and a session that has a copy of their rows under the same names."""
+    """A session with the views of a cluster, and one that has a copy of their rows under the same names."""
 
-    views: Views
+    views: SparkSession
     plain: SparkSession
     times: tuple[str, ...]
 
@@ -340,8 +341,7 @@ def two_sides(spark: SparkSession, namesrv: str) -> Sides:
     for session in (asked, plain):
         for name, value in QUICK.items():
             session.conf.set(name, value)
-    views = register(asked, namesrv)
-    views.declare_json("Orders", JSON)
+    register(asked, namesrv).declare_json("Orders", JSON)
     times: set[str] = set()
     for topic in TOPICS:
         for name in (topic, f"{topic}_metadata"):
@@ -349,56 +349,64 @@ def two_sides(spark: SparkSession, namesrv: str) -> Sides:
             rows = frame.toArrow()  # collected rows would be dictionaries where there are maps, in another order
             plain.createDataFrame(rows, frame.schema).createOrReplaceTempView(name)
             times |= {str(row.storeTimestamp) for row in plain.table(name).select("storeTimestamp").collect()}
-    return Sides(views, plain, tuple(sorted(times)))
+    ordered = sorted(times)
+    some = tuple(ordered[len(ordered) * place // _TIMES] for place in range(_TIMES))
+    return Sides(asked, plain, some)
 
 
-class Comparison:
-    """Asks both sides.
+@dataclass
+class Found:
+    """What became of queries.
 
     Attributes:
-        refused: queries that both refuse, by condition.
+        different: what is not the same, with its query.
+        refused: how many both refuse, by condition.
     """
 
-    def __init__(self, sides: Sides) -> None:
-        self._sides = sides
-        self.refused: Counter[str] = Counter()
-
-    def differences(self, queries: Sequence[str]) -> list[str]:
-        """What is not the same, with its query."""
-        found: list[str] = []
-        both: list[tuple[str, DataFrame, DataFrame]] = []
-        for text in queries:
-            mine, theirs = _analysed(self._sides.views.sql, text), _analysed(self._sides.plain.sql, text)
-            if isinstance(mine, DataFrame) and isinstance(theirs, DataFrame):
-                both.append((text, mine, theirs))
-            elif mine != theirs:
-                found.append(f"{text}\n  views: {_said(mine)}\n  plain: {_said(theirs)}")
-            else:
-                self.refused[str(mine)] += 1
-        for first in range(0, len(both), _AT_ONCE):
-            found += self._compared(both[first : first + _AT_ONCE])
-        return found
-
-    def _compared(self, both: Sequence[tuple[str, DataFrame, DataFrame]]) -> list[str]:
-        mine, theirs = (_rows([one[side] for one in both]) for side in (1, 2))
-        if isinstance(theirs, str) and len(both) == 1:
-            self.refused[theirs] += 1  # at run time: which rows a condition was asked of is Spark's choice
-            return []
-        if isinstance(mine, str) or isinstance(theirs, str):
-            if len(both) > 1:
-                return [line for one in both for line in self._compared([one])]
-            return [f"{both[0][0]}\n  views: {mine}"]
-        return [
-            f"{text}\n  views only: {list((mine[number] - theirs[number]).elements())[:3]}"
-            f"\n  plain only: {list((theirs[number] - mine[number]).elements())[:3]}"
-            for number, (text, *_) in enumerate(both)
-            if mine[number] != theirs[number]
-        ]
+    different: list[str] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
 
 
-def _analysed(ask: Callable[[str], DataFrame], text: str) -> DataFrame | str:
+def compare(sides: Sides, queries: Sequence[str]) -> Found:
+    """Ask both sides, in one Spark job each; queries one by one if a job fails."""
+    found = Found()
+    both: list[tuple[str, DataFrame, DataFrame]] = []
+    for text in queries:
+        mine, theirs = _analysed(sides.views, text), _analysed(sides.plain, text)
+        if isinstance(mine, DataFrame) and isinstance(theirs, DataFrame):
+            both.append((text, mine, theirs))
+        elif mine != theirs:
+            found.different.append(f"{text}\n  views: {_said(mine)}\n  plain: {_said(theirs)}")
+        else:
+            found.refused[str(mine)] += 1
+    _compare_rows(both, found)
+    return found
+
+
+def _compare_rows(both: Sequence[tuple[str, DataFrame, DataFrame]], found: Found) -> None:
+    if not both:
+        return
+    mine, theirs = _rows([one[1] for one in both]), _rows([one[2] for one in both])
+    if isinstance(mine, str) or isinstance(theirs, str):
+        if len(both) > 1:
+            for half in (both[: len(both) // 2], both[len(both) // 2 :]):
+                _compare_rows(half, found)
+        elif isinstance(theirs, str):
+            found.refused[theirs] += 1  # at run time: which rows a condition was asked of is Spark's choice
+        else:
+            found.different.append(f"{both[0][0]}\n  views: {mine}")
+        return
+    found.different += [
+        f"{text}\n  views only: {list((mine[number] - theirs[number]).elements())[:3]}"
+        f"\n  plain only: {list((theirs[number] - mine[number]).elements())[:3]}"
+        for number, (text, *_) in enumerate(both)
+        if mine[number] != theirs[number]
+    ]
+
+
+def _analysed(session: SparkSession, text: str) -> DataFrame | str:
     try:
-        return ask(text)
+        return session.sql(text)
     except PySparkException as error:
         return error.getCondition() or type(error).__name__
 
@@ -413,9 +421,12 @@ def _rows(frames: Sequence[DataFrame]) -> list[Counter[str]] | str:
     for number, frame in enumerate(frames):
         named = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
         numbered.append(named.select(F.lit(number).alias("number"), F.to_json(F.struct("*")).alias("row")))
+    while len(numbered) > 1:  # by halves: each union is analysed anew
+        pairs = zip(numbered[::2], numbered[1::2], strict=False)
+        numbered = [one.union(other) for one, other in pairs] + numbered[len(numbered) & ~1 :]
     found: list[Counter[str]] = [Counter() for _ in frames]
     try:
-        for row in reduce(DataFrame.union, numbered).collect():
+        for row in numbered[0].collect():
             found[row.number][row.row] += 1
     except SPARK_ERRORS as error:
         return plain_text(error)
@@ -424,23 +435,28 @@ def _rows(frames: Sequence[DataFrame]) -> list[Counter[str]] | str:
 
 def campaign(queries: int, seed: int, seconds: float) -> int:
     """So many queries, or as many as there is time for; how many differ."""
-    end, wrong, done, begun = time.monotonic() + seconds, 0, 0, time.monotonic()
+    begun, wrong, done, told, refused = time.monotonic(), 0, 0, 0, Counter[str]()
     with (
         maxq.Standalone() as server,
         local_session("campaign", master="local[2]", java_options=QUICK_START) as spark,
+        ThreadPoolExecutor(_THREADS) as threads,
     ):
         fill(server.namesrv_address)
         sides = two_sides(spark, server.namesrv_address)
-        made, comparison = Queries(random.Random(seed), sides.times), Comparison(sides)
-        while done < queries and time.monotonic() < end:
-            count = min(_AT_ONCE, queries - done)
-            for difference in comparison.differences([made.query() for _ in range(count)]):
-                wrong += 1
-                print(difference, flush=True)
-            done += count
-            if done % (40 * _AT_ONCE) == 0:
+        made = Queries(random.Random(seed), sides.times)
+        while done < queries and time.monotonic() < begun + seconds:
+            counts = [min(_AT_ONCE, left) for left in range(queries - done, 0, -_AT_ONCE)][:_THREADS]
+            batches = [[made.query() for _ in range(count)] for count in counts]
+            for found in threads.map(lambda batch: compare(sides, batch), batches):
+                wrong += len(found.different)
+                refused += found.refused
+                for difference in found.different:
+                    print(difference, flush=True)
+            done += sum(counts)
+            if done - told >= 10 * _AT_ONCE:
+                told = done
                 print(f"{done} queries, {wrong} differ, {time.monotonic() - begun:.0f} s", flush=True)
-    print(f"{done} queries of seed {seed}: {wrong} differ; both refuse {dict(comparison.refused)}")
+    print(f"{done} queries of seed {seed}: {wrong} differ; both refuse {dict(refused)}")
     return wrong
 
 

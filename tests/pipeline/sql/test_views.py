@@ -181,7 +181,7 @@ def test_random_queries_give_what_spark_gives(spark: SparkSession) -> None:
         query_campaign.fill(server.namesrv_address)
         sides = query_campaign.two_sides(spark, server.namesrv_address)
         queries = query_campaign.Queries(random.Random(18), sides.times)
-        assert query_campaign.Comparison(sides).differences([queries.query() for _ in range(20)]) == []
+        assert query_campaign.compare(sides, [queries.query() for _ in range(20)]).different == []
 
 
 def test_long_lists_are_conditions_too(spark: SparkSession, views: Views) -> None:
