@@ -150,6 +150,8 @@ class IndexFile:
     def overlaps(self, begin: int, end: int) -> bool:
         """Does [begin, end] meet the file's time range?"""
         first, last = self.begin_timestamp, self.end_timestamp
+        if last < first:  # the clock was set back meanwhile
+            return True
         return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 
     def select(self, key_hash: int, begin: int, end: int) -> Iterator[int]:

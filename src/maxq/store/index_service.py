@@ -238,8 +238,6 @@ class IndexService:
                     found.append(physical_offset)
                     if len(found) >= max_num:
                         return found, newest[1], newest[3]
-            if file.begin_timestamp < begin:
-                break
         return found, newest[1], newest[3]
 
     def delete_expired(self, min_physical_offset: int) -> list[IndexFile]:
