@@ -155,8 +155,17 @@ def test_tls_on_the_same_port(deployment: Deployment, driver: JavaDriver) -> Non
 
 
 def test_messages_and_offsets_outlive_a_broker_restart(deployment: Deployment, driver: JavaDriver) -> None:
-    driver.send(deployment.namesrv, "T_restart", COUNT)
-    assert len(driver.consume(deployment.namesrv, "T_restart", COUNT)) == COUNT
+    namesrv = deployment.namesrv
+    driver.send(namesrv, "T_restart", COUNT)
+    options = {"namesrv": namesrv, "topic": "T_restart", "group": "CG_T_restart", "expression": "*"}
+    with driver.client("consumer", **options) as consumer:
+        assert len(driver.call("received", name=consumer, count=COUNT, seconds=60)) == COUNT
+
+        def is_committed() -> bool:  # what its listener has just got when it is closed would come again
+            said = driver.mqadmin("consumerProgress", "-g", "CG_T_restart", "-n", namesrv)
+            return "Consume Diff Total: 0" in said
+
+        wait_until(is_committed, 60, "the group's offsets are committed")
     deployment.broker.stop()
     deployment.start_broker()
     driver.send(deployment.namesrv, "T_restart", 5, text="after")

@@ -117,25 +117,43 @@ def test_we_recover_a_store_whose_java_broker_was_killed(driver: JavaDriver, jar
         namesrv.stop()
 
 
-def test_a_java_broker_takes_over_a_store_whose_topic_was_deleted_and_made_again(
-    ours: Deployment, driver: JavaDriver, jars: Path
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_a_java_broker_takes_over_a_store_with_deleted_topics_and_deletes_some_itself(
+    ours: Deployment, driver: JavaDriver, jars: Path, clean: bool
 ) -> None:
-    """The record that deletes a topic is nothing to Java: it goes on with the new topic, and so do we behind it."""
-    namesrv = ours.namesrv
+    """The record that deletes a topic is nothing to Java: it goes on with the new topic, and so do we behind it. Nor do
+    we need one of Java's: where each queue of its new topic has more than one message, we see that it begins anew."""
+    namesrv, cluster = ours.namesrv, SETTINGS["brokerClusterName"]
     driver.send(namesrv, "Again", 20, text="old")
-    done = maxq("admin", "deleteTopic", "-n", namesrv, "-c", SETTINGS["brokerClusterName"], "-t", "Again", "--yes")
+    driver.send(namesrv, "Theirs", 20, text="old")
+    done = maxq("admin", "deleteTopic", "-n", namesrv, "-c", cluster, "-t", "Again", "--yes")
     assert done.code == 0, done.err
     driver.send(namesrv, "Again", 10, text="new")
     ours.broker.stop()
     java = JavaBroker(ours.broker.folder, ours.broker.port).start(jars, namesrv)
     try:
         received = driver.consume(namesrv, "Again", 10, group="CG_java")
-        assert sorted(row["body"] for row in received) == sorted(f"new|{number}|" for number in range(10))
+        assert sorted(row["body"] for row in received) == expected("new", 10)
+        assert "success" in driver.mqadmin("deleteTopic", "-n", namesrv, "-c", cluster, "-t", "Theirs")
+        driver.mqadmin("updateTopic", "-n", namesrv, "-c", cluster, "-t", "Theirs", "-r", "2", "-w", "2")
+        driver.send(namesrv, "Theirs", 10, "orderly", text="java")
         driver.send(namesrv, "Again", 5, text="java")
     finally:
-        java.stop()
-    ours.start_broker()
-    received = driver.consume(namesrv, "Again", 15, group="CG_ours")
-    assert sorted(row["body"] for row in received) == sorted(
-        [f"new|{number}|" for number in range(10)] + [f"java|{number}|" for number in range(5)]
-    )
+        if clean:
+            java.stop()
+        else:
+            java.kill()
+    for number in range(2):  # a store that Java left, and one that we left
+        ours.start_broker()
+        received = driver.consume(namesrv, "Again", 15, group=f"CG_ours_{number}")
+        assert sorted(row["body"] for row in received) == sorted(expected("new", 10) + expected("java", 5))
+        received = driver.consume(namesrv, "Theirs", 10, group=f"CG_ours_{number}")
+        assert sorted(row["body"] for row in received) == expected("java", 10)
+        if clean or number:
+            ours.broker.stop()
+        else:
+            ours.broker.kill()
+
+
+def expected(text: str, count: int) -> list[str]:
+    return sorted(f"{text}|{number}|" for number in range(count))
