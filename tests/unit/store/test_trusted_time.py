@@ -93,3 +93,24 @@ async def test_a_summer_time_or_a_broken_battery_of_hours_is_believed() -> None:
     time = TrustedTime(clock, lambda: 72 * HOUR)
     clock.off_ms = 14 * HOUR
     assert time.now_ms() == clock.wall_ms()
+
+
+@pytest.mark.parametrize("years", [-50, 50])
+async def test_messages_are_found_by_key_and_time_although_the_clock_was_years_off(
+    tmp_path: Path, clock: JumpingClock, years: int
+) -> None:
+    store = opened(small_config(tmp_path, max_index_num=20, max_hash_slot_num=10), clock)
+    sent: list[tuple[str, int]] = []
+    for off_ms in (0, years * YEAR, 0):
+        clock.off_ms = off_ms
+        for _ in range(50):
+            clock.now_ms += 1_000
+            sent.append((f"k{len(sent)}", clock.wall_ms()))
+            store.put_message(message(KEYS=sent[-1][0]))
+    assert len(store._parts.index.files) > 5
+    around = {key: store.query_message("T", key, 10, at - HOUR, at + HOUR) for key, at in sent}
+    missing = [key for key, found in around.items() if len(found.buffers) != 1]
+    # an index file that the jump lies in says the time of its first entry for those behind it
+    assert len(missing) <= 2 * 20
+    assert all(len(store.query_message("T", key, 10, 0, 1 << 62).buffers) == 1 for key, _ in sent)
+    store.close()

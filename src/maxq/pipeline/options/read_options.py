@@ -106,6 +106,10 @@ class Selection:
     pattern: str | None = None
     queues: Mapping[str, Mapping[str, tuple[int, ...]]] | None = None
 
+    def names(self, topic: str) -> bool:
+        """Is this one of the topics?"""
+        return topic in self.topics if self.pattern is None else re.fullmatch(self.pattern, topic) is not None
+
     def takes(self, topic: str, broker: str, queue_id: int) -> bool:
         """Is this queue of a selected topic one of those assigned?"""
         if self.queues is None:

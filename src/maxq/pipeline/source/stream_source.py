@@ -13,10 +13,11 @@ only kept connections and what was logged.
 """
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from maxq.errors import BrokerError, RemotingError
+from maxq.errors import BrokerError, PipelineError, RemotingError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import (
@@ -45,6 +46,7 @@ from maxq.protocol.message_queue import MessageQueue
 
 log: Final = logging.getLogger(__name__)
 
+_PAUSE_SECONDS: Final = 0.2
 _ROUTE_AGE_MS: Final = 5_000  # new queues are seen so soon
 
 
@@ -99,9 +101,13 @@ class TopicStream:
         Raises:
             DataLossError: a queue ends before its offset in `start`, or its topic was deleted, perhaps made again, and
                 that is to be an error.
+            PipelineError: of Trigger.AvailableNow: no name server comes to know a topic of the stream within
+                rocketmq.brokerWait.
         """
         self.commit(start)  # Spark says that a trigger is done when it begins the next: not after the last of a query
         before = from_json(start)
+        if self._target is not None:
+            self._await_topics(before)
         seen = self._ask_ends(before) if self._target is None else self._target
         if self._target is not None:
             self._tell_away(dict.fromkeys(before.keys() - seen.keys(), "it was in no route when the query began"))
@@ -122,6 +128,37 @@ class TopicStream:
         if any(ends[queue] != first[queue] for queue in ends):
             self._last_trigger_ms = self._client.clock.monotonic_ms()
         return to_json(ends, incarnations)
+
+    def _await_topics(self, before: Offsets) -> None:
+        """Have the end of this query name all topics of the stream: a name server that has started again, or has given
+        up their brokers, knows none of them, and the query would end with nothing read."""
+        deadline_ms = self._client.clock.monotonic_ms() + self._options.connection.broker_wait_ms
+        while unknown := self._unknown(before):
+            if self._client.clock.monotonic_ms() >= deadline_ms:
+                raise PipelineError(
+                    f"{len(unknown)} queues, such as {name_of(unknown[0])}, can not be read: no name server knows the "
+                    f"topic ({self._options.connection.namesrv}), and its broker does not say that it was deleted"
+                )
+            time.sleep(_PAUSE_SECONDS)
+            self._client.forget_routes()
+            self.prepare_for_available_now()
+
+    def _unknown(self, before: Offsets) -> list[MessageQueue]:
+        """Queues of topics of which nothing is in `_target`, and which are in no route yet, or have come since."""
+        assert self._target is not None, "asked by the caller"
+        selection, there = self._options.selection, {queue.topic for queue in self._target}
+        found: list[MessageQueue] = []
+        for queue in sorted(before):
+            if queue.topic in there or not selection.names(queue.topic):
+                continue
+            route = self._client.route(queue.topic)
+            if route is None:
+                is_unknown = not self._client.was_deleted(queue.topic, queue.broker_name)
+            else:
+                is_unknown = any(selection.takes(one.topic, one.broker_name, one.queue_id) for one in route.queues)
+            if is_unknown:
+                found.append(queue)
+        return found
 
     def _of_topics_that_are_there(
         self, before: Offsets, incarnations: Incarnations, seen: Mapping[MessageQueue, Seen]

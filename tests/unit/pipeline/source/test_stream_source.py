@@ -1,7 +1,7 @@
 """A stream reads everything once, goes on where it was, and keeps its offsets while brokers come and go."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.source.offsets import OffsetsJson
 from maxq.pipeline.source.stream_source import TopicStream
-from maxq.pipeline.wire.wire_client import WireClient
+from maxq.pipeline.wire.wire_client import TopicRoute, WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.standalone import Standalone
@@ -370,3 +370,28 @@ def test_what_is_not_there_is_said(server: Standalone) -> None:
         Query(server, subscribe="NoSuchTopic")
     with pytest.raises(PipelineError, match="no name server answers"):
         Query(server, subscribe="T", **{"rocketmq.namesrv": "127.0.0.1:1"})
+
+
+def test_available_now_waits_for_a_topic_that_no_name_server_knows(
+    server: Standalone, make: Callable[[str, int], str], fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name server that has started again knows a topic when its brokers have registered."""
+    topic = make("Forgotten", 1)
+    query = Query(server, subscribe=topic)
+    fill(topic, 0, 3)
+    route, asked = WireClient.route, []
+
+    def registers_later(client: WireClient, name: str) -> TopicRoute | None:
+        asked.append(name)
+        return None if len(asked) < 5 else route(client, name)
+
+    monkeypatch.setattr(WireClient, "route", registers_later)
+    query.stream.prepare_for_available_now()
+    assert query.trigger() == rows(0, 0, 3)
+
+
+def test_available_now_does_not_pass_over_a_topic_that_stays_away(server: Standalone) -> None:
+    query = Query(server, {"Away": {"broker-that-is-away": {"0": 5}}}, subscribePattern="Away.*")
+    query.stream.prepare_for_available_now()
+    with pytest.raises(PipelineError, match=r"1 queues, such as Away/broker-that-is-away/0, .* no name server knows"):
+        query.trigger()
