@@ -89,11 +89,13 @@ class History:
 
     Args:
         now: seconds of the clock of all.
-        knows_roles: every change of a role is told (`changed`): a simulation sees it, nobody else does.
+        knows_roles: every change of a role is told (`changed`).
+        has_one_master: one broker alone changes topics and groups, whoever else speaks for the group meanwhile.
     """
 
     now: Callable[[], float]
     knows_roles: bool = False
+    has_one_master: bool = False
     told: list[Told] = field(default_factory=list)
     changes: dict[str, list["Change"]] = field(default_factory=dict)  # by broker, in the order of time
 
@@ -135,7 +137,9 @@ class History:
 
     def _is_of_a_reign(self, one: Told) -> bool:
         """Is this an answer that only who speaks for the group gives? A slave tells of offsets what its copy says."""
-        if one.kind in _OF_A_REIGN:
+        if one.kind in _TABLES:
+            return not self.has_one_master
+        if one.kind is Kind.LOCK:
             return True
         return one.kind in (Kind.OFFSET, Kind.COMMIT) and self._led(one.broker, one.began, one.ended)
 
@@ -282,7 +286,7 @@ class History:
         return after.ended - before.ended < TWO_ELECTIONS_S + one.ended - one.began
 
 
-_OF_A_REIGN: Final = (Kind.LOCK, Kind.MAKE, Kind.DELETE)
+_TABLES: Final = (Kind.MAKE, Kind.DELETE)
 
 
 def _acks_forgotten(granted: list[Told], told: list[Told]) -> list[str]:

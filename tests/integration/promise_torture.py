@@ -81,6 +81,7 @@ class Place(ABC):
 
     cluster_name: ClassVar = "TortureCluster"
     hands_on_commits: ClassVar = True
+    has_one_master: ClassVar = True
     ROLE: ClassVar[re.Pattern[str] | None] = None  # in logs: when a role changed, and the word for the new one
     LEADS: ClassVar = ""
     name_server: str
@@ -112,7 +113,7 @@ class Place(ABC):
 
     def begin_history(self) -> History:
         """Another one is told from now on."""
-        self.history = History(time.monotonic, knows_roles=True)
+        self.history = History(time.monotonic, knows_roles=True, has_one_master=self.has_one_master)
         return self.history
 
     def end_history(self) -> None:
@@ -380,6 +381,7 @@ class DLedger(Place):
     """Three members. Who leads when is read in their logs, when a history is over."""
 
     hands_on_commits = False
+    has_one_master = False
     ROLE = re.compile(r"^(\S+ \S+) .*DLedger: \w+ of group \w+ is (\w+) in term \d+", re.MULTILINE)
     LEADS = "LEADER"
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import Final
+from typing import ClassVar, Final
 
 from maxq.broker.controller import BrokerController
 from maxq.client.client_config import ClientSeams
@@ -40,6 +40,8 @@ class _Story(ABC):
     history: what happened, for whoever reads a failure.
     """
 
+    HAS_ONE_MASTER: ClassVar = True
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.marks: Counter[str] = Counter()
@@ -65,7 +67,7 @@ class _Story(ABC):
     async def _main(self, world: SimWorld) -> None:
         rng = SimRng(self.seed).fork("promises")
         world.network.default_link = LinkSettings(delay_ms=(0.1, 5), loss=0.002)
-        promises = History(world.loop.time, knows_roles=True)
+        promises = History(world.loop.time, knows_roles=True, has_one_master=self.HAS_ONE_MASTER)
         servers = self._servers(world, rng, promises)
         for server in servers:
             await server.start()
@@ -121,6 +123,8 @@ class Member(Server):
 
 class PromiseStory(_Story):
     """Of a DLedger group."""
+
+    HAS_ONE_MASTER = False
 
     async def _live(self, world: SimWorld, servers: Sequence[SimServer], rng: SimRng) -> None:
         members = [server for server in servers if isinstance(server, Member)]
