@@ -74,6 +74,8 @@ class LedgerStory:
         try:
             self.store = self._new()
             self._check_start(self.store.load())
+            if self._is_new():
+                self.store.remembered()  # it founds its group
             self._live()
             self._end()
         except StoreFailedError:
@@ -87,6 +89,9 @@ class LedgerStory:
         store._flusher.commit_soon = lambda: None  # type: ignore[method-assign]  # durable when the story says so
         store.set_listeners(lambda first, last: None, self._on_durable)
         return store
+
+    def _is_new(self) -> bool:
+        return self.store.end_index < 0 and not self.store.report.amnesia
 
     def _where(self) -> str:
         operation, _, path = self.disk.lost_at.partition(" ")
@@ -246,9 +251,9 @@ class LedgerStory:
             else:
                 self.marks["lost, and it knows"] += 1
                 assert store.amnesiac_until > last
-        if store.amnesiac_until >= 0 and not self.forgot:
+        if store.amnesiac_until >= 0 and not self.forgot and not self._is_new():
             assert self._may_be_amnesiac(), f"amnesiac without a changed bit: {store.report.amnesia}"
-        self.forgot = store.amnesiac_until >= 0
+        self.forgot = store.amnesiac_until >= 0 and not self._is_new()
         if not self.forgot:
             assert store.term_state in self.terms, f"{store.term_state} is none of {self.terms}"
         if not self.scars:
@@ -318,6 +323,8 @@ class FaultyLedgerStory(LedgerStory):
             disk.faults = _nothing_fails
             self._unreadable = any(kind.startswith("read") for kind in mix.seen)
             self._check_start(report)
+            if self._is_new():
+                self.store.remembered()
             disk.faults = mix if self.rng.chance(0.85) else _nothing_fails
             self._live()
             self._end()

@@ -65,7 +65,7 @@ class SimLedger:
     # --- Ledger ---
 
     def remembered(self) -> None:
-        if self.durable_index < self.amnesiac_until:
+        if self.end_index >= 0 and self.durable_index < self.amnesiac_until:
             raise BrokenRuleError(f"{self.owner} remembers {self.amnesiac_until} before it is durable")
         self.amnesiac_until = -1
 

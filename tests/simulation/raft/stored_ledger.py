@@ -43,6 +43,7 @@ class StoredLedger:
         self._leads = -1
         self._cut_to = _NOWHERE  # while it is being cut: the last entry that must stay
         self._shown = self.store.committed_index
+        self._missed = self.store.amnesiac_until  # as the disk has it
 
     # --- Ledger ---
 
@@ -72,6 +73,7 @@ class StoredLedger:
 
     def remembered(self) -> None:
         self.store.remembered()
+        self._missed = -1
 
     def term_of(self, index: int) -> int:
         return self.store.term_of(index)
@@ -171,10 +173,10 @@ class StoredLedger:
     def crash(self, rng: SimRng, loses_synced: int = 0) -> None:
         self.disk.cut_power()
         self.disk = self.disk.boot()
-        durable = min(self.durable_index, self._cut_to)
+        durable, missed = min(self.durable_index, self._cut_to), self._missed
         self._is_led = False
         self._open()
-        if self.end_index < durable or self.amnesiac_until >= 0:
+        if self.end_index < durable or self.amnesiac_until > missed:
             raise BrokenRuleError(f"{self.owner} was durable up to {durable} and comes back with {self.end_index}")
 
     def stored_term(self) -> HardState:

@@ -139,7 +139,7 @@ class LeaderElector:
     def _judge(self, request: VoteRequest, now: int) -> VoteResult:
         """The decision table of §8.1."""
         state, ledger, candidate = self._state, self._ledger, request.leader_id
-        if state.check(request) is not None or not state.may_elect:
+        if state.check(request) is not None or not state.may_vote_for(request.ledger_end_index):
             return VoteResult.UNKNOWN
         if candidate is None or candidate not in self._config.peers:
             return VoteResult.REJECT_UNKNOWN_LEADER
@@ -153,6 +153,8 @@ class LeaderElector:
             return VoteResult.REJECT_EXPIRED_VOTE_TERM
         if request.is_pre_vote:
             return VoteResult.ACCEPT if state.leader_id is None else VoteResult.REJECT_ALREADY_HAS_LEADER
+        if not state.begin_electing():
+            return VoteResult.UNKNOWN
         if request.term == state.term:
             return self._judge_same_term(candidate, now)
         state.vote_for(candidate, request.term, now)
@@ -181,6 +183,9 @@ class LeaderElector:
             self._count(self._round, now)
 
     def _enter_term(self, is_transfer: bool, now: int) -> None:
+        if not self._state.begin_electing():
+            self._next_vote_ms = now + self._back_off()
+            return
         self._state.enter_next_term(now)
         self._begin(False, is_transfer, now)
 

@@ -64,7 +64,7 @@ class Ledger(Protocol):
     @property
     def amnesiac_until(self) -> int:
         """Up to here this member has lost what it had promised, and gives no vote until it has that again; -1: it has
-        everything."""
+        everything. A ledger in files that never had an entry nor a vote says 0: its disk may have been replaced."""
         ...
 
     def remembered(self) -> None:

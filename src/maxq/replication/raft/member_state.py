@@ -9,6 +9,7 @@ Source:
 """
 
 from collections.abc import Callable
+from errno import EDQUOT, ENOSPC
 
 from maxq.protocol.dledger_messages import DLedgerResponseCode, Message
 from maxq.replication.raft.config import RaftConfig
@@ -53,9 +54,31 @@ class MemberState:
         return self.ledger.amnesiac_until >= 0
 
     @property
+    def is_new(self) -> bool:
+        """Has it neither an entry nor ever given a vote? Then the group is new, or this member's disk, and it cannot
+        know which: it elects only with others that have nothing either."""
+        return self.ledger.amnesiac_until == 0 and self.ledger.end_index < 0
+
+    @property
     def may_elect(self) -> bool:
         """May it vote and stand for election?"""
-        return not self.frozen and not self.is_amnesiac
+        return not self.frozen and (not self.is_amnesiac or self.is_new)
+
+    def may_vote_for(self, ledger_end_index: int) -> bool:
+        """May it vote for a candidate whose log ends so?"""
+        return self.may_elect and (not self.is_new or ledger_end_index < 0)
+
+    def begin_electing(self) -> bool:
+        """Before a vote, also the own one: a new member is one of the founders of the group from now on, durably.
+        False: its disk has no room to note it."""
+        if self.is_new:
+            try:
+                self.ledger.remembered()
+            except OSError as error:
+                if error.errno not in (ENOSPC, EDQUOT):
+                    raise
+                return False
+        return True
 
     @property
     def leader_timeout_ms(self) -> int:

@@ -104,8 +104,8 @@ class FileLedger(EntryReader):
         self._indexed_to, self._next_unit = self._log.max_offset, found.next_index
         self._log.tail.next_index = found.next_index
         self._log.stage(staged=False)
-        self._load_term(report)
         self._amnesiac_until = found.amnesiac_until
+        self._load_term(report)
         if report.amnesia and self._amnesiac_until < 0:
             self._amnesiac_until = max(self._end, 0)
         report.begin_index, report.end_index, report.end_term = self._begin, self._end, self._end_term
@@ -133,6 +133,8 @@ class FileLedger(EntryReader):
             if found.faults:  # two good copies again
                 self._term_file.save(found.state)
         elif self._end < 0 and found.is_missing:
+            self._amnesiac_until = max(self._amnesiac_until, 0)  # a new group, or a new disk: MemberState.is_new
+            self.notes.write()
             self._term_file.save(self._term_state)  # from now on a missing file is a lost one
         else:
             report.amnesia.append("there is a log, but no term file that can be read: its vote may be forgotten")
@@ -168,7 +170,8 @@ class FileLedger(EntryReader):
             except OSError:
                 self._amnesiac_until = until
                 raise
-            log.warning("DLedger: what was forgotten up to entry %d is back", until)
+            if self._end >= 0:
+                log.warning("DLedger: this member votes from now on: it has all entries up to %d", self._committed)
 
     # --- term and vote ---
 

@@ -90,7 +90,7 @@ class LedgerRecovery:
 
     def run(self) -> LedgerFound:
         """Recover; the log is then open at its end. Blocks."""
-        if self._checkpoint.amnesiac_until >= 0:
+        if self._checkpoint.amnesiac_until > 0 or self._checkpoint.end_index >= 0 <= self._checkpoint.amnesiac_until:
             self._forgot(self._checkpoint.amnesiac_until, "it had lost entries before the last stop")
         fault = self._index.load()
         if fault:

@@ -95,6 +95,31 @@ def test_member_that_lost_its_log_abstains_and_does_not_stand() -> None:
     assert member.sent("n1", VoteRequest) == []
 
 
+def test_member_without_anything_elects_only_who_has_nothing_either() -> None:
+    """Its disk may have been replaced: who has a log may lack what the member once acknowledged."""
+    member = OneMember()
+    member.ledger.amnesiac_until = 0
+    for is_pre_vote in (True, False):
+        request = vote_request(9, end_index=20, is_pre_vote=is_pre_vote)
+        assert vote(member, request) == (VoteResult.UNKNOWN, 0)
+    request = vote_request(1, end_index=-1, end_term=-1)
+    assert vote(member, request) == (VoteResult.ACCEPT, 1)
+    assert member.ledger.amnesiac_until == -1, "they have founded the group together"
+
+
+def test_members_without_anything_found_a_group() -> None:
+    member = OneMember()
+    member.ledger.amnesiac_until = 0
+    member.at(5000)
+    (probe, *_) = member.sent("n1", VoteRequest)
+    assert (probe.ledger_end_index, probe.is_pre_vote) == (-1, True)
+    assert member.ledger.amnesiac_until == 0, "nobody has said anything yet"
+    member.reply_last(VoteReply(term=0, vote_result=VoteResult.ACCEPT))
+    (real,) = member.sent("n1", VoteRequest)
+    assert (real.term, real.is_pre_vote) == (1, False)
+    assert member.ledger.amnesiac_until == -1
+
+
 @pytest.mark.parametrize(
     "answer",
     [VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY, VoteResult.REJECT_ALREADY_VOTED],

@@ -489,3 +489,21 @@ def test_entries_that_a_restarted_member_calls_durable_are_there_after_a_loss_of
     assert store.durable_index == seen
     assert bodies(store) == [b"%03d" % number * 40 for number in range(seen + 1)]
     assert not store.report.amnesia
+
+
+def test_a_new_member_says_so_until_it_has_given_a_vote_or_been_given_a_log() -> None:
+    """A replaced disk looks the same: what was acknowledged on the old one must not be voted away."""
+    disk = new_disk()
+    for _ in range(2):
+        store = new_store(disk)
+        report = store.load()
+        assert (store.amnesiac_until, report.faults, report.amnesia) == (0, [], [])
+        store.release()
+        disk = disk.boot()
+    store = new_store(disk)
+    store.load()
+    store.remembered()
+    store.release()
+    store = new_store(disk.boot())
+    store.load()
+    assert store.amnesiac_until == -1

@@ -22,8 +22,11 @@ def new_store(disk: SimDisk, self_id: str = "n0", file_size: int = 4096, index_s
 
 
 def opened(disk: SimDisk, self_id: str = "n0", file_size: int = 4096, index_size: int = 320) -> DLedgerMmapFileStore:
+    """A member's; a new one has founded its group."""
     store = new_store(disk, self_id, file_size, index_size)
     store.load()
+    if store.end_index < 0 and not store.report.amnesia:
+        store.remembered()
     return store
 
 
