@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.processors.put_outcome import put_refusal
@@ -85,7 +86,7 @@ class StagedService:
         self._snapshot_at = -1  # physical offset at which the last one begins; -1: there is none
         self._snapshot_ms = 0
         self._entries = 0  # since then
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of those that work or wait
         self._reading = asyncio.Lock()
 
     def start(self) -> None:
@@ -206,7 +207,8 @@ class StagedService:
 
     async def _alone(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """One at a time for each application, with the ledger read."""
-        async with self._locks.setdefault(name, asyncio.Lock()):
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        async with lock:
             await self._read()
             return await work()
 
@@ -319,7 +321,6 @@ class StagedService:
         known = {entry["application"] for entry in entries}
         for name in set(self._ledger.applications) - known:
             del self._ledger.applications[name]
-            self._locks.pop(name, None)
 
     def _is_wanted(self) -> bool:
         """A ledger without a snapshot needs one before its first entry expires."""

@@ -11,7 +11,7 @@ from maxq.broker.staged.staged_service import StagedService
 from maxq.broker.topic.topic_validator import STAGED_LEDGER_TOPIC
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
-from maxq.errors import RequestRefusedError
+from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.message import Message, encode_batch
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
@@ -136,6 +136,13 @@ async def test_wrong_requests_are_refused(
     server: StandaloneServer, body: bytes, count: int, more: dict[str, str], code: int
 ) -> None:
     assert (await stage(server, body, count, **more)).code == code
+
+
+async def test_applications_that_were_refused_leave_nothing(service: StagedService) -> None:
+    for number in range(20):
+        with pytest.raises(MaxQError):
+            await service.deliver(f"made-up-{number}", 0, [[5]])
+    assert len(service._locks) == 0
 
 
 async def test_malformed_requests_are_answered(server: StandaloneServer) -> None:
