@@ -17,6 +17,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
+from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.message import Message, encode_batch
@@ -302,6 +303,12 @@ def test_a_member_that_leads_before_it_could_ask_for_tables_has_what_was_made_wh
         assert (await group.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)).code == 0
         mode = b'{"topic":"New","consumerGroup":"Readers","mode":"POP","popShareQueueNum":3}'
         assert (await group.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, mode)).code == 0
+        detail = TopicQueueMappingDetail("New", None, 1, "broker-a", 1, False, None, {
+            0: [LogicQueueMappingItem(gen=0, queue_id=1, bname="broker-a", logic_offset=0)],
+        })  # fmt: skip
+        ext["force"] = "true"
+        made = await group.ask(RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, {**ext, "topic": "New"}, detail.encode())
+        assert made.code == 0, made.remark
         await group.send(Message("Automatic", b"x"))
         group.name_server.machine.power_off()  # nobody tells it who leads
         await away.start()
@@ -316,6 +323,7 @@ def test_a_member_that_leads_before_it_could_ask_for_tables_has_what_was_made_wh
         assert topics.contains_topic("New") and topics.contains_topic("Automatic")
         assert not topics.contains_topic("Gone")
         assert away.broker.groups.contains_subscription_group("Readers")
+        assert away.broker.mappings.table["New"].hosted_queues == detail.hosted_queues
         assert away.broker.request_modes.get_message_request_mode("New", "Readers") is not None
 
     run(scene)
