@@ -55,7 +55,7 @@ Fault = Callable[[], Awaitable[None]]
 PATIENCE_S: Final = 90.0  # the machine may be busy
 _ANSWERS: Final = 60  # that are given before and after what happens, at least
 _POLL_S: Final = 0.02
-#: A role is told in the log a moment after it has changed.
+#: The end of a role is told in the log a moment after it.
 _TOLD_LATE_S: Final = 0.01
 QUICK: Final = {
     "timerPrecisionMs": "100", "reviveInterval": "100", "autoCreateSubscriptionGroup": "true",
@@ -124,8 +124,9 @@ class Place(ABC):
         for name, broker in self.brokers.items():
             changes = self.history.changes.setdefault(name, [])
             for when, role in self.ROLE.findall(self._said.get(name, "") + broker.log_text()):
-                at = datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f").timestamp() + offset - _TOLD_LATE_S
-                changes.append(Change(at, leads=role == self.LEADS, keeps_offsets=self.hands_on_commits))
+                at = datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f").timestamp() + offset
+                leads = role == self.LEADS
+                changes.append(Change(at - (0 if leads else _TOLD_LATE_S), leads, self.hands_on_commits))
             changes.sort(key=lambda change: change.when)
 
     def keep_log(self, name: str) -> None:
