@@ -18,6 +18,13 @@ def test_every_promise_is_kept(seed: int) -> None:
     assert {kind.value for kind in Kind} <= set(outcome.marks)
 
 
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("seed", sorted({1, *regressions("promise-pair")}))
+def test_every_promise_of_brokers_without_dledger_is_kept(seed: int) -> None:
+    outcome = tell(seed, "promise-pair")
+    assert not outcome.failure, outcome.failure
+
+
 class Past:
     """Writes a history, a second for each request."""
 
