@@ -22,7 +22,7 @@ from maxq.machine import system_host
 from maxq.testing.sim_machine import MachineDiedError, SimMachine
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
-from tests.simulation.disk_faults import FaultMix
+from tests.simulation.disk_faults import FaultMix, nothing_fails
 from tests.simulation.sim_server import NAMESRV, NAMESRV_ADDRESS, STORE, NameServer
 
 ADDRESSES: Final = ("10.0.0.1", "10.0.0.2")
@@ -206,7 +206,7 @@ class BrokerPair:
         if member.failed or rng.chance(0.4):
             await self._end_on_failing_disk(member, mix)
         else:
-            member.machine.disk.faults = _nothing_fails
+            member.machine.disk.faults = nothing_fails
             await self._until(lambda: bool(member.failed), _NOTICED_S)
             if member.failed:  # that was on its way
                 await self._end_on_failing_disk(member, mix)
@@ -281,7 +281,3 @@ class BrokerPair:
 
     def _note(self, text: str) -> None:
         self._history.append(f"{self._world.loop.time() - 1000:9.3f} {text}")
-
-
-def _nothing_fails(kind: str, path: str) -> int:
-    return 0

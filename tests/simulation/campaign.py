@@ -38,7 +38,7 @@ from tests.simulation.compaction_story import CompactionStory
 from tests.simulation.crash_story import CrashStory
 from tests.simulation.delay_power_story import DelayPowerStory
 from tests.simulation.delay_story import DelayStory
-from tests.simulation.dledger_cluster_story import DLedgerClusterStory
+from tests.simulation.dledger_cluster_story import DLedgerClusterStory, FaultyDLedgerClusterStory
 from tests.simulation.ext_story import ExtStory
 from tests.simulation.faulty_store_story import FaultyCrashStory, FaultyExtStory
 from tests.simulation.faulty_transaction_story import FaultyTransactionStory
@@ -65,8 +65,11 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store-faults": FaultyCrashStory, "ext-faults": FaultyExtStory,
     "transaction-faults": FaultyTransactionStory, "staged-faults": FaultyStagedStory,
     "pop": PopStory, "pop-faults": FaultyPopStory, "ledger-faults": FaultyLedgerStory,
+    "dledger-cluster-faults": FaultyDLedgerClusterStory,
 }  # fmt: skip
-WHOLE_SERVERS: Final = ("cluster", "dledger-cluster", "promise-cluster", "promise-pair", "client")
+WHOLE_SERVERS: Final = (
+    "cluster", "dledger-cluster", "dledger-cluster-faults", "promise-cluster", "promise-pair", "client",
+)  # fmt: skip
 REGRESSIONS: Final = {
     "store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt",
     "delay": "delay_regressions.txt", "delay-power": "delay_power_regressions.txt", "ext": "ext_regressions.txt",
@@ -78,6 +81,7 @@ REGRESSIONS: Final = {
     "ext-faults": "ext_faults_regressions.txt", "transaction-faults": "transaction_faults_regressions.txt",
     "staged-faults": "staged_faults_regressions.txt", "pop": "pop_regressions.txt",
     "pop-faults": "pop_faults_regressions.txt", "ledger-faults": "ledger_faults_regressions.txt",
+    "dledger-cluster-faults": "dledger_cluster_faults_regressions.txt",
 }  # fmt: skip
 
 

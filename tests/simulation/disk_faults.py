@@ -78,6 +78,11 @@ class SelfStop:
         await asyncio.sleep(_STOPS_AFTER_S)
 
 
+def nothing_fails(kind: str, path: str) -> int:
+    """A SimDisk.faults of a disk that works."""
+    return 0
+
+
 def _kind_of_file(path: str) -> str:
     """The folder below the store's, or the file's name without what differs from one to the next."""
     parts = path.split("/")

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections import Counter
-from typing import Final
+from typing import ClassVar, Final
 
 from maxq.protocol.dledger_messages import DLedgerEntry
 from maxq.protocol.message import decode_record
@@ -24,7 +24,7 @@ from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.dledger_clients import Clients
-from tests.simulation.dledger_faults import Faults
+from tests.simulation.dledger_faults import FAULTY_KINDS, KINDS, Faults
 from tests.simulation.dledger_servers import BROKERS, CommittedHistory, Server, small_wheel
 from tests.simulation.ha_node import read_queue
 from tests.simulation.sim_server import CLIENT, NAMESRV, TOPIC
@@ -40,6 +40,8 @@ class DLedgerClusterStory:
     marks: how often each kind of thing happened.
     history: what happened, for whoever reads a failure.
     """
+
+    KINDS: ClassVar[tuple[str, ...]] = KINDS  # of faults
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -68,7 +70,7 @@ class DLedgerClusterStory:
         await clients.start()
         await asyncio.sleep(3)
         deleting = world.loop.create_task(self._delete_again_and_again(rng.fork("deletions")))
-        faults = Faults(world, self._servers, rng, self.marks, self.history, may_jump=not is_timed)
+        faults = Faults(world, self._servers, rng, self.marks, self.history, may_jump=not is_timed, kinds=self.KINDS)
         for _ in range(rng.between(3, 9)):
             await faults.one()
             self._raise_what_was_seen(looking)
@@ -217,3 +219,9 @@ class DLedgerClusterStory:
                 await server.stop()
             except MachineDiedError as error:
                 raise AssertionError(f"{server.name} died by itself") from error
+
+
+class FaultyDLedgerClusterStory(DLedgerClusterStory):
+    """The same with disks of which every call can fail."""
+
+    KINDS = FAULTY_KINDS

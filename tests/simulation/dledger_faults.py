@@ -7,13 +7,16 @@ Loss, duplication and order of single messages are told of the core alone (tests
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
+from maxq.errors import MaxQError
 from maxq.protocol.dledger_messages import DLedgerResponseCode
 from maxq.testing.sim_machine import MachineDiedError
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
+from tests.simulation.disk_faults import FaultMix, nothing_fails
 from tests.simulation.dledger_servers import Server
 from tests.simulation.sim_server import STORE
 
@@ -21,6 +24,8 @@ KINDS: Final = (
     "kill", "kill", "power", "power", "all power", "partition", "partition", "ring", "reset", "pause", "transfer",
     "wall clock", "disk full", "damage", "moment",
 )  # fmt: skip
+FAULTY_KINDS: Final = (*KINDS, *["disk fails"] * len(KINDS))
+_NOTICED_S: Final = 2.0  # a failed sync ends a broker within that
 _DAMAGED: Final = ("data/*", "index/*", "checkpoint", "currterm")
 
 
@@ -31,6 +36,7 @@ class Faults:
         servers: the name server and the members.
         marks, history: what happened is told here.
         may_jump: may wall clocks jump far? What is delayed then waits far too long.
+        kinds: what may happen.
     """
 
     def __init__(
@@ -42,6 +48,7 @@ class Faults:
         history: list[str],
         *,
         may_jump: bool,
+        kinds: Sequence[str] = KINDS,
     ) -> None:
         self._world = world
         self._servers = servers
@@ -49,6 +56,7 @@ class Faults:
         self._rng = rng
         self._marks = marks
         self._history = history
+        self._kinds = kinds
         self._jumped: Counter[int] = Counter()
         self._jump_ms = 3_600_000 if may_jump else 2_000
 
@@ -57,7 +65,7 @@ class Faults:
         rng = self._rng
         leaders = [server for server in self._brokers if server.is_leader]
         server = rng.choice(leaders) if leaders and rng.chance(0.5) else rng.choice(self._servers)
-        kind = rng.choice(KINDS)
+        kind = rng.choice(self._kinds)
         seconds = rng.choice((0.2, 3.0, 30.0)) * rng.uniform(0.5, 1.5)
         what = "leader" if server in leaders else "name server" if server.number < 0 else "follower"
         self._marks[f"fault: {kind} of {what}"] += 1
@@ -84,6 +92,8 @@ class Faults:
             await asyncio.sleep(seconds)
             server.machine.disk.cut_power_after(-1)
             await self._start(server)
+        elif kind == "disk fails":
+            await self._fail_disk(server, seconds)
         elif kind == "damage":
             await self._damage(server, seconds)
         else:
@@ -132,6 +142,28 @@ class Faults:
         disk.other_bytes += disk.usage(STORE).free
         await asyncio.sleep(seconds)
         server.machine.disk.other_bytes = 0
+
+    async def _fail_disk(self, server: Server, seconds: float) -> None:
+        """Calls to its disk fail for a while. Who ended by that is started again on the same machine, perhaps after a
+        loss of power, and first on the disk as it is."""
+        rng, machine = self._rng, server.machine
+        mix = FaultMix(rng.fork(f"disk {self._world.loop.time()}"))
+        machine.disk.faults = mix
+        await asyncio.sleep(seconds)
+        if server.has_ended or rng.chance(0.3):
+            machine.kill()
+            if rng.chance(0.4):
+                machine.disk.cut_power()
+            with contextlib.suppress(MaxQError, OSError, MachineDiedError):
+                await server.start(lambda: setattr(machine.disk, "faults", mix))
+        machine.disk.faults = nothing_fails
+        await asyncio.sleep(_NOTICED_S)
+        if server.has_ended:
+            self._marks["ended by an error of the disk"] += 1
+            machine.kill()
+        await self._start(server)
+        self._marks.update(f"failed: {kind}" for kind in mix.seen)
+        self._history.append(f"          {dict(mix.seen)}")
 
     async def _damage(self, server: Server, seconds: float) -> None:
         """Bits change while it is down, of a minority only: while the others all are up and miss nothing."""

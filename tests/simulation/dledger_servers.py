@@ -7,6 +7,8 @@ from typing import Final
 from unittest.mock import patch
 
 from maxq.broker.controller import BrokerController
+from maxq.errors import MaxQError
+from maxq.namesrv.controller import NamesrvController
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.replication.raft.outputs import Role
 from maxq.store.timer import roll_window, timer_message_store, timer_wheel
@@ -44,6 +46,7 @@ class Server(SimServer):
         super().__init__(world, address, rng, number)
         self._members = members
         self._more = more
+        self.failed: list[str] = []  # services of its broker that ended by an error
         self.on_event: Callable[[], None] = lambda: None  # something was committed here, or its role changed
 
     @property
@@ -56,6 +59,11 @@ class Server(SimServer):
         if not self.machine.is_up or not isinstance(self.running, BrokerController) or self.running.dledger is None:
             return None
         return self.running.dledger.member
+
+    @property
+    def has_ended(self) -> bool:
+        """Has a service of its broker ended by an error?"""
+        return bool(self.failed) or not isinstance(self.running, BrokerController | NamesrvController)
 
     @property
     def is_leader(self) -> bool:
@@ -71,7 +79,14 @@ class Server(SimServer):
         """See SimServer. `before`: called when the disk is there."""
         self.machine.boot()
         before()
-        await self.serve()
+        self.failed = []
+        try:
+            await self.serve()
+        except (MaxQError, OSError):  # its disk refuses
+            self.machine.kill()
+            raise
+        if isinstance(self.running, BrokerController):
+            self.running.set_failure_listener(lambda service, error: self.failed.append(f"{service}: {error}"))
         if self.member is not None:
             self.member.set_commit_listener(lambda index: self.on_event())
             self.member.set_role_listener(lambda change: self.on_event())

@@ -23,7 +23,7 @@ from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
-from tests.simulation.disk_faults import FaultMix
+from tests.simulation.disk_faults import FaultMix, nothing_fails
 from tests.unit.store.dledger.naive_dledger import NaiveEntry, NaiveLog, java_recovery
 
 _BASE = PurePath("base")
@@ -318,14 +318,14 @@ class FaultyLedgerStory(LedgerStory):
         disk = self.disk
         try:
             self.store = self._new()
-            disk.faults = mix if self.rng.chance(0.4) else _nothing_fails
+            disk.faults = mix if self.rng.chance(0.4) else nothing_fails
             report = self.store.load()
-            disk.faults = _nothing_fails
+            disk.faults = nothing_fails
             self._unreadable = any(kind.startswith("read") for kind in mix.seen)
             self._check_start(report)
             if self._is_new():
                 self.store.remembered()
-            disk.faults = mix if self.rng.chance(0.85) else _nothing_fails
+            disk.faults = mix if self.rng.chance(0.85) else nothing_fails
             self._live()
             self._end()
         except (OSError, StoreFailedError, StoreRefusedError) as error:
@@ -342,10 +342,6 @@ class FaultyLedgerStory(LedgerStory):
 
     def _may_be_amnesiac(self) -> bool:
         return self._unreadable
-
-
-def _nothing_fails(kind: str, path: str) -> int:
-    return 0
 
 
 def _same(found: bytes, written: bytes) -> bool:

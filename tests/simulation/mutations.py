@@ -1,4 +1,4 @@
-"""Planted bugs of the store, the timer and compaction: each loses or repeats something on a disk that fails or a
+"""Planted bugs of the store, the timer, compaction, ledgers and pop consumption: each loses or repeats something on a disk that fails or a
 machine that dies, and the stories must notice.
 
 A mutation is a kind of story, a list of patches of the shipped classes, and a seed that has noticed it, which is tried
@@ -6,15 +6,19 @@ first: stories change, and then another of the first hundred does.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker.pop.order_service import OrderService
+from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.compaction.replacement import Replacement
 from maxq.store.compaction.segment import Segment
+from maxq.store.dledger.ledger import FileLedger
 from maxq.store.index_file import IndexFile
 from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord
@@ -55,6 +59,24 @@ def _nothing(*_: object) -> None:
     return None
 
 
+async def _delivered_until(self: PopReviveService) -> int:
+    return self._delivered_until()
+
+
+def _note_no_blocks(self: OrderService) -> None:
+    self.unsaved = -1
+
+
+def _note_at_any_end(self: FileLedger) -> bool:
+    is_noted = self.notes.write_all()
+    self.release()
+    return is_noted
+
+
+def _nothing_special(self: FileLedger) -> nullcontext[None]:
+    return nullcontext()
+
+
 MUTATIONS: Final = {
     "the timer's checkpoint does not wait for the log": Mutation(
         "timer", 7, ((TimerCheckpoints, "_may_write", _may_always),)
@@ -67,6 +89,19 @@ MUTATIONS: Final = {
     "segments behind lost units count": Mutation("compaction", 245, ((Segment, "is_ended", True),)),
     "a torn header of an index file counts": Mutation(
         "store-faults", 187, ((IndexFile, "agrees_with_entries", _agrees),)
+    ),
+    "acks that nobody can read yet are taken for none": Mutation(
+        "pop-faults", 122, ((PopReviveService, "_shown_until", _delivered_until),)
+    ),
+    "the journal forgets what is held in order": Mutation(
+        "pop-faults", 17, ((OrderService, "note_blocks", _note_no_blocks),)
+    ),
+    "acks in the journal are passed over": Mutation("pop", 1, ((CheckPointBuffer, "_replay_ack", _nothing),)),
+    "a ledger that was not loaded notes that it is empty": Mutation(
+        "ledger-faults", 1198, ((FileLedger, "close", _note_at_any_end),)
+    ),
+    "a ledger that is emptied in part goes on": Mutation(
+        "ledger-faults", 1105, ((FileLedger, "_changing", _nothing_special),)
     ),
     "files are replaced before that is written down": Mutation("compaction", 4, ((Replacement, "commit", _nothing),)),
 }
