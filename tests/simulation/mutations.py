@@ -1,5 +1,5 @@
-"""Planted bugs of the store, the timer, compaction, ledgers and pop consumption: each loses or repeats something on a disk that fails or a
-machine that dies, and the stories must notice.
+"""Planted bugs of the store, the timer, compaction, ledgers and pop consumption: each loses or repeats something on a
+disk that fails or a machine that dies, and the stories must notice.
 
 A mutation is a kind of story, a list of patches of the shipped classes, and a seed that has noticed it, which is tried
 first: stories change, and then another of the first hundred does.
@@ -91,7 +91,7 @@ MUTATIONS: Final = {
         "store-faults", 187, ((IndexFile, "agrees_with_entries", _agrees),)
     ),
     "acks that nobody can read yet are taken for none": Mutation(
-        "pop-faults", 122, ((PopReviveService, "_shown_until", _delivered_until),)
+        "pop-faults", 147, ((PopReviveService, "_shown_until", _delivered_until),)
     ),
     "the journal forgets what is held in order": Mutation(
         "pop-faults", 17, ((OrderService, "note_blocks", _note_no_blocks),)
@@ -101,7 +101,7 @@ MUTATIONS: Final = {
         "ledger-faults", 1198, ((FileLedger, "close", _note_at_any_end),)
     ),
     "a ledger that is emptied in part goes on": Mutation(
-        "ledger-faults", 1105, ((FileLedger, "_changing", _nothing_special),)
+        "ledger-faults", 1357, ((FileLedger, "_changing", _nothing_special),)
     ),
     "files are replaced before that is written down": Mutation("compaction", 4, ((Replacement, "commit", _nothing),)),
 }
