@@ -20,6 +20,7 @@ thing happened, for a rule that is never put to the test proves nothing. Put a s
 """
 
 import argparse
+import fcntl
 import logging
 import multiprocessing
 import subprocess
@@ -236,7 +237,13 @@ def code() -> str:
 
 
 def go_on(kinds: tuple[str, ...], seconds: float, jobs: int) -> int:
-    """Continue the count of `campaigns.txt`, and say where it stands; 1 if a story failed."""
+    """Continue the count of `campaigns.txt`, and say where it stands; 1 if a story failed. One at a time in a tree."""
+    lock = COUNTED.open()
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"another campaign counts in {COUNTED}", file=sys.stderr)
+        return 1
     count = Count(COUNTED, code())
     turns = Turns(count, kinds, seconds, jobs)
     failed, saved_at = [], time.monotonic()
