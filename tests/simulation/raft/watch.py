@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from maxq.protocol.dledger_messages import DLedgerEntry, PushReply, PushRequest, PushType, VoteReply, VoteResult
 from maxq.protocol.dledger_messages import DLedgerResponseCode as Code
+from maxq.replication.raft.outputs import Role
 from tests.simulation.raft.sim_ledger import BrokenRuleError, SimLedger
 
 if TYPE_CHECKING:
@@ -29,6 +30,22 @@ class Watch:
         self._commits_by_term: dict[int, int] = {}  # leader's term → highest index it committed
         self._written: dict[tuple[int, int], tuple[DLedgerEntry, int]] = {}  # (term, index) → entry, term before it
         self._votes: dict[tuple[str, int], str] = {}  # (member, term) → candidate
+
+    def promises(self, now: int) -> None:
+        """Rule 10: at most one member may say what only the leader may (a lock, an offset) at any time. Members of
+        Java's elect whom they like, so it does not hold where there are some."""
+        if any(member.is_java for member in self.members):
+            return
+        sure = [
+            member.id
+            for member in self.members
+            if member.role is Role.LEADER
+            and member.node is not None
+            and member.paused_until <= now
+            and member.node.promise_refusal(member.clock(now)) is None
+        ]
+        if len(sure) > 1:
+            raise BrokenRuleError(f"{' and '.join(sure)} both speak for the group")
 
     def wrote(self, ledger: SimLedger, entry: DLedgerEntry, previous_term: int) -> None:
         """Rules 3 and 4: a member writes an entry. `previous_term` -1: its log begins here."""

@@ -213,6 +213,7 @@ class World:
             return
         if not member.is_flushing and member.ledger.durable_index < member.ledger.end_index:
             self._flush(member)
+        self.watch.promises(self.now)
         due = max(-(-node.next_tick() * 1000 // member.rate), self.now + 1)
         if due < member.wake or member.wake <= self.now:
             member.wake = due

@@ -19,6 +19,7 @@ from maxq.replication.raft.outputs import ReadReady
 
 #: A Java member raises its term in the next turn of its loop, which sleeps 10 ms.
 TERM_NOT_READY_MS: Final = 15
+_NEVER: Final = -(1 << 62)
 
 
 class PeerContact:
@@ -27,18 +28,21 @@ class PeerContact:
     Attributes:
         is_in_term: it answered one with 200.
         maxq: its extra key; None: a Java member.
-        heard_sent_ms: when the newest heart-beat that it answered was sent.
+        heard_sent_ms: when the newest heart-beat that it answered was sent; at first when it was elected.
+        vouched_sent_ms: the same of those in this term, on a connection that has stood since. Who is not connected may
+            have been started again, and a member that was may vote for another one at once.
         heard_round: its round.
         next_ms: when it gets the next one.
         lacks_room: it took the last push not, for want of room.
     """
 
-    __slots__ = ("heard_round", "heard_sent_ms", "is_in_term", "lacks_room", "maxq", "next_ms")
+    __slots__ = ("heard_round", "heard_sent_ms", "is_in_term", "lacks_room", "maxq", "next_ms", "vouched_sent_ms")
 
     def __init__(self, now: int) -> None:
         self.is_in_term = False
         self.maxq: str | None = None
         self.heard_sent_ms = now
+        self.vouched_sent_ms = _NEVER
         self.heard_round = 0
         self.next_ms = now
         self.lacks_room = False
@@ -71,6 +75,7 @@ class HeartBeats:
         self._reads: deque[_Read] = deque()
         self._strangers: set[str] = set()
         self._quorum_heard_ms = -1  # -1: this member is a quorum
+        self._quorum_vouched_ms = _NEVER
         self._next_tick = 0
         self._contacts_changed()
 
@@ -86,6 +91,8 @@ class HeartBeats:
         if needed:
             heard = sorted((contact.heard_sent_ms for contact in self.contacts.values()), reverse=True)
             self._quorum_heard_ms = heard[needed - 1]
+            vouched = sorted((contact.vouched_sent_ms for contact in self.contacts.values()), reverse=True)
+            self._quorum_vouched_ms = vouched[needed - 1]
             due = min(due, self._quorum_heard_ms + self._config.election_timeout_ms + 1)
         self._next_tick = due
 
@@ -94,8 +101,16 @@ class HeartBeats:
         return now if self._quorum_heard_ms < 0 else self._quorum_heard_ms
 
     def has_lease(self, now: int) -> bool:
-        """Did a quorum answer so recently that this leader may take appends and reads?"""
-        return now <= self.quorum_heard_ms(now) + self._config.lease_ms
+        """Did a quorum answer so recently that this leader may take appends and reads? None of those who did elects
+        another one before that is over."""
+        return self._config.quorum == 1 or now <= self._quorum_vouched_ms + self._config.lease_ms
+
+    def lost(self, peer: str, now: int) -> None:
+        """The connection with `peer` broke: its answers of before say nothing of what it does now."""
+        contact = self.contacts[peer]
+        contact.vouched_sent_ms = _NEVER
+        contact.next_ms = min(contact.next_ms, now)
+        self._contacts_changed()
 
     def is_live(self, peer: str, now: int) -> bool:
         """Does `peer` follow, and was it heard within the election time-out?"""
@@ -180,6 +195,7 @@ class HeartBeats:
     ) -> None:
         contact.maxq = reply.maxq
         contact.heard_sent_ms = max(contact.heard_sent_ms, sent)
+        contact.vouched_sent_ms = max(contact.vouched_sent_ms, sent)
         contact.heard_round = max(contact.heard_round, round_number)
         self._contacts_changed()
         if reply.maxq is not None and reply.maxq != self._config.maxq and peer not in self._strangers:

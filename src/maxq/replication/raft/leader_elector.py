@@ -69,7 +69,7 @@ class LeaderElector:
         if not self._state.may_elect or self._state.outbox.storing:
             return _NEVER
         if self._round is None:
-            return self._next_vote_ms
+            return max(self._next_vote_ms, self._state.elects_from_ms)
         return min(self._round.deadline, min(self._ask_again.values(), default=_NEVER))
 
     def tick(self, now: int) -> None:
@@ -87,7 +87,7 @@ class LeaderElector:
                 self._ask(peer, self._round)
             if now >= self._round.deadline:
                 self._conclude(self._round, now)
-        elif now >= self._next_vote_ms:
+        elif now >= max(self._next_vote_ms, state.elects_from_ms):
             self._begin(True, False, now)
 
     def leader_lost(self, now: int) -> None:
@@ -151,8 +151,14 @@ class LeaderElector:
             return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
         if request.term < state.term:
             return VoteResult.REJECT_EXPIRED_VOTE_TERM
+        if request.is_pre_vote and state.leader_id is not None:
+            return VoteResult.REJECT_ALREADY_HAS_LEADER
         if request.is_pre_vote:
-            return VoteResult.ACCEPT if state.leader_id is None else VoteResult.REJECT_ALREADY_HAS_LEADER
+            return VoteResult.ACCEPT if now >= state.elects_from_ms else VoteResult.UNKNOWN
+        if not request.is_transfer and state.role is Role.FOLLOWER and state.leader_id != candidate:
+            return VoteResult.REJECT_ALREADY_HAS_LEADER  # it may still promise what this member answered it for
+        if not request.is_transfer and now < state.elects_from_ms:
+            return VoteResult.UNKNOWN
         if not state.begin_electing():
             return VoteResult.UNKNOWN
         if request.term == state.term:

@@ -97,7 +97,7 @@ class LeadershipTransfer:
         """Deadlines; preferred leaders."""
         handing, taking = self._handing_over, self._taking
         if handing is not None and now >= handing.deadline:
-            self._handed_over(DLedgerResponseCode.TIMEOUT)
+            self._give_up_term(DLedgerResponseCode.TIMEOUT, now)
         if taking is not None:
             is_waiting = self._state.term == taking.request.term
             if now >= (taking.log_deadline if is_waiting else taking.deadline):
@@ -158,12 +158,23 @@ class LeadershipTransfer:
             transfer_id=self_id, transferee_id=transferee,
             take_leadership_ledger_index=self._state.ledger.end_index,
         )  # fmt: skip
-        self._state.outbox.send(transferee, order, lambda _, reply, then: self._replied(handing, reply))
+        self._state.outbox.send(transferee, order, lambda _, reply, then: self._replied(handing, reply, then))
 
-    def _replied(self, handing: _HandingOver, reply: Reply | None) -> None:
+    def _replied(self, handing: _HandingOver, reply: Reply | None, now: int) -> None:
         if handing is not self._handing_over:
             return
-        self._handed_over(reply.code if isinstance(reply, TransferReply) else DLedgerResponseCode.NETWORK_ERROR)
+        if isinstance(reply, TransferReply):
+            self._handed_over(reply.code)
+        else:
+            self._give_up_term(DLedgerResponseCode.NETWORK_ERROR, now)
+
+    def _give_up_term(self, code: DLedgerResponseCode, now: int) -> None:
+        """Nobody knows whether the transferee has the order, and it may act on it at any time: this member leads the
+        term no more, for in a later one the order means nothing."""
+        handing = self._handing_over
+        self._handed_over(code)
+        if handing is not None and self._state.is_leader_of(handing.term):
+            self._state.step_down(handing.term, now)
 
     def _handed_over(self, code: DLedgerResponseCode) -> None:
         handing, self._handing_over = self._handing_over, None

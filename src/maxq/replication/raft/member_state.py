@@ -27,6 +27,8 @@ class MemberState:
         leader_heard_ms: when a heart-beat of the leader came last.
         leader_is_maxq: did the last heart-beat say so?
         frozen: a leader wanted a committed entry gone (S8): no vote and no candidacy any more in this run.
+        elects_from_ms: before this it elects nobody, unless a leader hands over: a moment before its end the process
+            before it may have answered a leader, who speaks for the group on the strength of that.
         has_room: does its disk take own appends? Who has none leads only if nobody else can.
         on_change: called with now after any of role, term, leader changed.
     """
@@ -41,6 +43,8 @@ class MemberState:
         self.leader_id: str | None = None
         self.leader_heard_ms = now
         self.leader_is_maxq = False
+        has_answered_none = self.term == 0 or config.quorum == 1
+        self.elects_from_ms = now if has_answered_none else now + config.election_timeout_ms
         self.frozen = False
         self.has_room = True
         self.committed_index = ledger.committed_index

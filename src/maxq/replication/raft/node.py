@@ -222,8 +222,10 @@ class RaftNode:
 
     def peer_lost(self, peer: str, now: int) -> None:
         """The connection with `peer` broke. If it leads, its process has probably ended; if not, nothing is lost but a
-        question to the others."""
+        question to the others. If it follows this member, it may have been started again."""
         self._now = now
+        if self._leading is not None and peer in self._leading.beats.contacts:
+            self._leading.beats.lost(peer, now)
         if self._state.role is Role.FOLLOWER and self._state.leader_id == peer:
             self._elector.leader_lost(now)
 

@@ -64,6 +64,8 @@ _SETTINGS: dict[str, Any] = {
     "rpc_timeout_ms": 300, "retry_ms": 20, "commit_interval_ms": 10, "leadership_transfer_wait_timeout_ms": 100,
     "buffered_push_overdue_ms": 100,
 }  # fmt: skip
+#: Members were started so long before, and have waited: they may elect at once.
+_WAITED_MS = 300
 
 
 @dataclass(slots=True)
@@ -136,7 +138,7 @@ class ScriptedGroup:
             member.run += 1
             member.ledger.live_commit = member.ledger.committed_index
             rng = SimRng(int(member_id[1:]) + 10 * member.run)
-            member.node = RaftNode(member.config, member.ledger, member.disk_term, rng, self._now)
+            member.node = RaftNode(member.config, member.ledger, member.disk_term, rng, self._now - _WAITED_MS)
             self._settle(member)
 
     def _do_crash(self, member_id: str, lose: str = "lose=0") -> None:

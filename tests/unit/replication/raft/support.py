@@ -37,7 +37,15 @@ def config(**settings: Any) -> RaftConfig:
 class OneMember:
     """A core and its outputs. Terms are durable at once, the log when `sync` is called."""
 
-    def __init__(self, *terms: int, state: HardState | None = None, committed: int = -1, **settings: Any) -> None:
+    def __init__(
+        self,
+        *terms: int,
+        state: HardState | None = None,
+        committed: int = -1,
+        began: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """`began`: when it was started; None: long enough ago to elect at once."""
         self.now = 0
         self.config = config(**settings)
         self.ledger = SimLedger("n0", lambda ledger, entry, term: None)
@@ -46,7 +54,8 @@ class OneMember:
         self.ledger.begin_flush()
         self.ledger.end_flush()
         self.ledger.committed_index = self.ledger.live_commit = committed
-        self.node = RaftNode(self.config, self.ledger, state or HardState(max([0, *terms])), SimRng(1), 0)
+        began = -self.config.election_timeout_ms if began is None else began
+        self.node = RaftNode(self.config, self.ledger, state or HardState(max([0, *terms])), SimRng(1), began)
         self.outputs: list[Output] = []
         self._token = 0
         self._last = 0

@@ -1,5 +1,7 @@
 """A leader's hold on its group: check-quorum, lease, reads, transfer, limits."""
 
+import pytest
+
 from maxq.protocol.dledger_messages import (
     DLedgerResponseCode,
     HeartBeatReply,
@@ -8,6 +10,9 @@ from maxq.protocol.dledger_messages import (
     PushRequest,
     TransferReply,
     TransferRequest,
+    VoteReply,
+    VoteRequest,
+    VoteResult,
 )
 from maxq.replication.raft.outputs import Alarm, ReadReady, Role
 from tests.unit.replication.raft.support import OneMember
@@ -115,5 +120,37 @@ def test_preferred_leader_gets_leadership_when_it_is_near() -> None:
     (order,) = member.sent("n1", TransferRequest)
     assert order.take_leadership_ledger_index == 2
     assert member.node.append_refusal(member.now) is DLedgerResponseCode.LEADER_TRANSFERRING
-    member.reply_last(None)
+    member.reply_last(None)  # it may have the order, and act on it at any time: this term is over
+    assert member.node.role is Role.CANDIDATE
+    assert member.node.append_refusal(member.now) is DLedgerResponseCode.NOT_LEADER
+
+
+@pytest.mark.parametrize("code", [DLedgerResponseCode.TAKE_LEADERSHIP_FAILED, DLedgerResponseCode.INCONSISTENT_TERM])
+def test_a_leader_whose_transferee_says_no_leads_on(code: DLedgerResponseCode) -> None:
+    member = leader()
+    member.ask(TransferRequest(group="g", remote_id="n0", term=2, transfer_id="n0", transferee_id="n1"))
+    assert member.sent("n1", TransferRequest)
+    member.reply_last(TransferReply(group="g", term=2, code=code))
     assert member.node.append_refusal(member.now) is None
+
+
+def test_a_leader_promises_once_a_majority_has_answered_it_and_while_that_is_connected() -> None:
+    """Votes are no answers, and who was started again since may vote for another one at once."""
+    member = OneMember(1, 1)
+    member.at(50)
+    for _ in range(2):
+        member.sent("n1", VoteRequest)
+        member.reply_last(VoteReply(term=member.node.term, vote_result=VoteResult.ACCEPT))
+    assert member.node.role is Role.LEADER
+    assert member.node.promise_refusal(member.now) is DLedgerResponseCode.NOT_LEADER
+    assert member.sent("n1", HeartBeatRequest)
+    member.reply_last(HeartBeatReply(maxq="d1"))
+    assert member.node.promise_refusal(member.now) is None
+    member.node.peer_lost("n2", member.now)
+    assert member.node.promise_refusal(member.now) is None
+    member.node.peer_lost("n1", member.now)
+    assert member.node.promise_refusal(member.now) is DLedgerResponseCode.NOT_LEADER
+    member.at(member.now)
+    assert member.sent("n1", HeartBeatRequest)  # it is asked at once
+    member.reply_last(HeartBeatReply(maxq="d1"))
+    assert member.node.promise_refusal(member.now) is None

@@ -61,6 +61,35 @@ def test_who_follows_says_so() -> None:
     assert vote(member, vote_request(4, candidate="n2", is_pre_vote=True))[0] is VoteResult.REJECT_ALREADY_HAS_LEADER
 
 
+def test_who_follows_elects_nobody_else_in_a_later_term_either() -> None:
+    """The leader may speak for the group for as long as its followers' answers say; a probe may be older than those."""
+    member = OneMember(3, 3, 3, state=HardState(4))
+    member.follow("n1", 4)
+    assert vote(member, vote_request(5, candidate="n2")) == (VoteResult.REJECT_ALREADY_HAS_LEADER, 4)
+    assert member.all_of(StoreTerm) == []
+    assert vote(member, vote_request(5, candidate="n1")) == (VoteResult.ACCEPT, 5)  # it has given up by itself
+    member.follow("n1", 5)
+    assert vote(member, vote_request(6, candidate="n2", is_transfer=True)) == (VoteResult.ACCEPT, 6)
+
+
+def test_who_was_started_elects_nobody_until_a_leader_that_it_answered_before_is_sure_no_more() -> None:
+    member = OneMember(3, 3, 3, state=HardState(4), began=0)
+    for is_probe in (True, False):
+        assert vote(member, vote_request(5, is_pre_vote=is_probe)) == (VoteResult.UNKNOWN, 4)
+    member.at(299)
+    assert not member.sent("n1", VoteRequest)  # nor does it stand
+    handed = OneMember(3, 3, 3, state=HardState(4), began=0)
+    assert vote(handed, vote_request(5, is_transfer=True)) == (VoteResult.ACCEPT, 5)
+    member.at(300)
+    assert member.sent("n1", VoteRequest)
+    assert vote(member, vote_request(5, is_pre_vote=True))[0] is VoteResult.ACCEPT
+    assert vote(member, vote_request(5)) == (VoteResult.ACCEPT, 5)
+
+
+def test_members_of_a_new_group_have_answered_nobody() -> None:
+    assert vote(OneMember(began=0), vote_request(1, 0, -1)) == (VoteResult.ACCEPT, 1)
+
+
 def test_later_term_and_vote_are_stored_in_one_step_and_before_the_answer() -> None:
     member = OneMember(3, 3, 3, state=HardState(4))
     member.node.request(1, vote_request(7), 0)
