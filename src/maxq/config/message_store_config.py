@@ -306,7 +306,9 @@ class MessageStoreConfig(SettingsTable):
     duplication_enable: bool = parity(False)
     store_path_epoch_file: str = parity("")
     store_path_broker_identity: str = parity("")
-    read_only_commit_log_store_paths: str = parity("")
+    read_only_commit_log_store_paths: str = parity(
+        "", unsupported="the log lies in one folder here; move all its files into storePathCommitLog"
+    )
     compaction_mapped_file_size: int = setting(
         104_857_600, "Size of a log file of a compaction topic, about.", unit="bytes", low=4096
     )

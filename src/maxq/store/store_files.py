@@ -83,17 +83,11 @@ def refuse_foreign_store(context: StoreContext) -> None:
             "combineCQUseRocksdbForLmq=true: light queues would be in RocksDB only, which MaxQ does not read. "
             "Set it to false."
         )
-    config = context.config
-    for setting, folders in (
-        ("storePathCommitLog", config.store_path_commit_log if "," in config.store_path_commit_log else ""),
-        ("readOnlyCommitLogStorePaths", config.read_only_commit_log_store_paths),
-    ):
-        if folders:
-            raise StoreRefusedError(
-                f"{setting}={folders}: MaxQ keeps the log in one folder, and would not see what lies in the others. "
-                "Move all files of the log into one folder, set storePathCommitLog to it, and leave "
-                "readOnlyCommitLogStorePaths empty."
-            )
+    if "," in context.config.store_path_commit_log:
+        raise StoreRefusedError(
+            f"storePathCommitLog={context.config.store_path_commit_log}: MaxQ keeps the log in one folder, and would "
+            "not see what lies in the others. Move all its files into one folder, and set storePathCommitLog to that."
+        )
 
 
 def refuse_lost_log(context: StoreContext, inventory: StoreInventory | None) -> None:

@@ -124,6 +124,8 @@ async def test_what_was_answered_survives_a_broker_that_never_shuts_down(
 async def test_topics_groups_offsets_and_modes_survive_a_restart(start_broker: Start) -> None:
     first = await start_broker()
     first.create_topic("T", queues=3, attributes={"+message.type": "FIFO"})
+    for number in range(7):
+        assert (await first.send("T", b"m%d" % number, queue_id=0)).code == 0
     await commit(first, 7)
     await call(first, 401, None, b'{"topic":"T","consumerGroup":"G","mode":"PULL","popShareQueueNum":0}')
     await first.stop()
