@@ -28,7 +28,8 @@ class MemberState:
         leader_is_maxq: did the last heart-beat say so?
         frozen: a leader wanted a committed entry gone (S8): no vote and no candidacy any more in this run.
         elects_from_ms: before this it elects nobody, unless a leader hands over: a moment before its end the process
-            before it may have answered a leader, who speaks for the group on the strength of that.
+            before it may have answered a leader, who speaks for the group on the strength of that. It is over when a
+            leader is heard: that one, or one who was elected after that one was sure no more.
         has_room: does its disk take own appends? Who has none leads only if nobody else can.
         on_change: called with now after any of role, term, leader changed.
     """
@@ -134,6 +135,7 @@ class MemberState:
         """Be a follower of `leader_id` in `term`, the own one or a later one."""
         self._adopt(term)
         self.leader_heard_ms = now
+        self.elects_from_ms = min(self.elects_from_ms, now)
         self._change(Role.FOLLOWER, leader_id, now)
 
     def lead(self, now: int) -> None:

@@ -86,6 +86,13 @@ def test_who_was_started_elects_nobody_until_a_leader_that_it_answered_before_is
     assert vote(member, vote_request(5)) == (VoteResult.ACCEPT, 5)
 
 
+def test_who_was_started_and_heard_a_leader_elects_as_others_do() -> None:
+    member = OneMember(3, 3, 3, state=HardState(4), began=0)
+    member.follow("n1", 4)
+    member.node.peer_lost("n1", 10)
+    assert vote(member, vote_request(5, candidate="n2")) == (VoteResult.ACCEPT, 5)
+
+
 def test_members_of_a_new_group_have_answered_nobody() -> None:
     assert vote(OneMember(began=0), vote_request(1, 0, -1)) == (VoteResult.ACCEPT, 1)
 
