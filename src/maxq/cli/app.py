@@ -39,18 +39,21 @@ group = LazyGroup(
     "maxq",
     SUMMARY,
     COMMANDS,
-    epilog="maxq --version says which release this is.",
+    epilog="maxq version says which release this is, maxq help COMMAND what a command does.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
-    if list(arguments) == ["--version"]:
+    words = list(arguments)
+    if words in (["--version"], ["-V"], ["version"]):
         print(f"maxq {__version__}")
         return 0
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     try:
-        result = group.main(list(arguments), prog_name="maxq", standalone_mode=False)
+        result = group.main(words, prog_name="maxq", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except typer.TyperException as error:  # a wrong command line, whichever way

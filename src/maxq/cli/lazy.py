@@ -1,5 +1,6 @@
 """A command group whose members are imported when they are called, and whose help needs none of them."""
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -43,6 +44,15 @@ class LazyGroup(TyperGroup):
         if entry.command is None:
             return typer.main.get_command(module.app)
         return typer.main.get_group(module.app).commands[entry.command]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """What a word means; one that means nothing is refused with the command that is most like it."""
+        known = {name.lower(): name for name in self._entries}
+        if args and args[0] not in self._entries:
+            near = difflib.get_close_matches(args[0].lower(), list(known), n=1)
+            if near:
+                ctx.fail(f"No such command {args[0]!r}; did you mean {known[near[0]]}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):

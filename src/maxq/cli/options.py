@@ -45,18 +45,24 @@ def server_address(text: str | None) -> str | None:
 
 
 def name_servers(text: str | None) -> str | None:
-    """A callback: the addresses of name servers, if they are some.
+    """A callback: the addresses of name servers, if they are some; without a port they have the usual one.
 
     Raises:
         typer.BadParameter: there is none, or one is no host:port.
     """
-    if text is not None:
-        addresses = [part.strip().removeprefix("http://") for part in text.split(";") if part.strip()]
-        if not addresses:
-            raise typer.BadParameter(f"{text!r} names no name server: give host:port, several separated by ';'")
-        for address in addresses:
-            server_address(address)
-    return text
+    if text is None:
+        return None
+    addresses = [_with_port(part.strip().removeprefix("http://")) for part in text.split(";") if part.strip()]
+    if not addresses:
+        raise typer.BadParameter(f"{text!r} names no name server: give host:port, several separated by ';'")
+    for address in addresses:
+        server_address(address)
+    return ";".join(addresses)
+
+
+def _with_port(address: str) -> str:
+    is_without = ":" not in address or (address.startswith("[") and address.endswith("]"))
+    return f"{address}:{DEFAULT_NAMESRV.rpartition(':')[2]}" if is_without else address
 
 
 Namesrv = Annotated[
@@ -66,7 +72,7 @@ Namesrv = Annotated[
         "--namesrvAddr",
         envvar="NAMESRV_ADDR",
         callback=name_servers,
-        help="Name servers, host:port separated by ';'.",
+        help="Name servers, host:port separated by ';'; without a port 9876.",
     ),
 ]
 
