@@ -151,7 +151,7 @@ class LeaderElector:
             return VoteResult.REJECT_SMALL_LEDGER_END_INDEX
         if request.term < state.term:
             return VoteResult.REJECT_EXPIRED_VOTE_TERM
-        if request.is_pre_vote and state.leader_id is not None:
+        if request.is_pre_vote and state.leader_id not in (None, candidate):  # a leader that stands leads no more
             return VoteResult.REJECT_ALREADY_HAS_LEADER
         if request.is_pre_vote:
             return VoteResult.ACCEPT if now >= state.elects_from_ms else VoteResult.UNKNOWN
