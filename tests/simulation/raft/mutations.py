@@ -93,7 +93,9 @@ def _take_stale(self: RaftNode, message: Message, now: int) -> DLedgerResponseCo
 def _forget_vote(
     self: MemberState, config: Any, ledger: SimLedger, hard_state: HardState, outbox: Outbox, now: int
 ) -> None:
+    """And it elects at once: the time that it waits hides nearly every forgotten vote."""
     _init(self, config, ledger, HardState(hard_state.term, None), outbox, now)
+    self.elects_from_ms = now
 
 
 def _begin_without_probe(self: LeaderElector, is_probe: bool, is_transfer: bool, now: int) -> None:
