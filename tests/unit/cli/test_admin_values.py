@@ -24,7 +24,7 @@ AT = ("-b", NOBODY)
         (["sendMsgStatus", "-b", "a", "-s", "9" * 24], "is not in the range 1<=x<=67108864"),
         (["brokerStatus", "-b", "broker-a"], "an address is host:port, not 'broker-a'"),
         (["why-slow", "h:65536"], "an address is host:port, not 'h:65536'"),
-        (["topicList", "-n", "a:1;b"], "an address is host:port, not 'b'"),
+        (["topicList", "-n", "a:1;b:c"], "an address is host:port, not 'b:c'"),
         (["topicList", "-n", " ; "], "' ; ' names no name server: give host:port, several separated by ';'"),
         (["resetOffsetByTime", "-g", "g", "-t", "T", "-s", "banana"], "'banana' is no time: give now, milliseconds"),
         (["getControllerMetaData", "-a", " ; "], "-a/--controllerAddress ' ; ' names no controller: give host:port"),
