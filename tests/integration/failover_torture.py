@@ -1,5 +1,5 @@
 """What producers and a consumer feel of a DLedger group's fail-overs, real processes:
-`python -m tests.integration.failover_torture [--hand-overs N] [--kills N] [--pauses N] [--restarts N] …`.
+`python -m tests.integration.failover_torture [--hand-over N] [--kill N] [--pause N] [--rolling-restart N] …`.
 
 Three members, two name servers. Three producers send one message after the other, each with a time-out of 3 s; a push
 consumer reads. One thing at a time happens to the group; when it is over and all members are equal again, the next one
