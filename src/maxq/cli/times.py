@@ -10,7 +10,7 @@ _JAVA_FORM = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d:\d\d):(\d{3})")
 
 
 def parse_time(text: str, clock: Clock) -> int:
-    """Milliseconds since 1970.
+    """The time that `text` means, in milliseconds since 1970.
 
     Args:
         text: `now`, milliseconds, mqadmin's yyyy-MM-dd#HH:mm:ss:SSS, or ISO 8601 (local time unless it says otherwise).

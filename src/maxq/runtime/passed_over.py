@@ -49,7 +49,7 @@ class PassedOver:
 
 
 class _Attempt:
-    """At one thing."""
+    """The context of one attempt: if it fails, PassedOver names and counts the thing it was about."""
 
     __slots__ = ("_owner", "_place", "_thing", "failed")
 

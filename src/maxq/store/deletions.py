@@ -130,7 +130,7 @@ class Deletions:
         return dict(self._rows)
 
     def to_json(self) -> dict[str, Any]:
-        """The content of the file."""
+        """The content of deletions.json."""
         unknown = {"unknownBefore": self.unknown_before} if self.unknown_before else {}
         return {"version": _VERSION, **unknown, "topics": dict(self._rows)}
 

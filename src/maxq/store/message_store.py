@@ -116,7 +116,7 @@ class MessageStore:
 
     @property
     def time(self) -> TrustedTime:
-        """By which things expire."""
+        """The clock that retention goes by; it does not believe a jump of the wall clock by more than a day at once."""
         return self._context.time
 
     @property

@@ -37,7 +37,7 @@ class TrustedTime:
             self._wall_ms, self._at_ms = newest_ms, self._clock.monotonic_ms()
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """The time to judge expiry by, in milliseconds since 1970."""
         wall_ms, at_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
         steady_ms = self._wall_ms + at_ms - self._at_ms
         if wall_ms - steady_ms > _JUMP_MS:

@@ -11,8 +11,9 @@ restart again. The store waits for the tables before it notes how far it has dis
 records over; a Java leader writes none, and slaves ask it for its tables as ever (SlaveSynchronize).
 
 Body: JSON, compressed with zlib. `whole`: are these all rows? `topics`, `groups`: version, rows by name, names that
-are gone; `forbidden`, `mappings`, `modes`: the whole table, left out where it is as it was; `deletedTopics`, with all
-rows: the content of deletions.json, for members whose log begins behind the records that deleted topics.
+are gone. `forbidden`, `mappings`, `modes`: each is a whole table, and is absent if that table has not changed since the
+record before. `deletedTopics`, only in a record of all rows: the content of deletions.json, for members whose log
+begins behind the records that deleted topics.
 """
 
 import json
@@ -130,7 +131,7 @@ class TableRecords:
         return zlib.compress(json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(), 1)
 
     def _remember(self) -> None:
-        """What `_encode` has put into words."""
+        """Keep the tables as they are in the log now, to find later what has changed since."""
         tables = self._tables
         self._topics = dict(tables.topics.topic_config_table)
         self._groups = dict(tables.groups.subscription_group_table)

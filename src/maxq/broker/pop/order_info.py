@@ -246,7 +246,11 @@ class ConsumerOrderInfoManager(PersistentManager):
 
 
 def _long(value: Any) -> int:
-    """A number as Java's long holds it. ValueError, TypeError or OverflowError if it is none."""
+    """`value` as an integer of 64 bits.
+
+    Raises:
+        ValueError, TypeError, OverflowError: it is no number, or does not fit.
+    """
     number = int(value)
     if not -1 << 63 <= number < 1 << 63:
         raise ValueError(f"{number} has more than 64 bits")

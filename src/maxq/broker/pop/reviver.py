@@ -118,7 +118,11 @@ class Reviver:
             messages[offset] = message
 
     async def _put_copy(self, point: PopCheckPoint, message: MessageExt, topic: str) -> None:
-        """MaxQError: not now."""
+        """Store the copy of a message that was popped and not acknowledged in time.
+
+        Raises:
+            MaxQError: the store takes nothing at present; try again later.
+        """
         for properties in (_properties(point, message), dict(message.properties)):
             copy = self._copy(point, message, topic, properties)
             if self._interrupted is not None and self._interrupted.has(copy):

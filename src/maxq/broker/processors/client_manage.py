@@ -49,7 +49,7 @@ class ClientManageProcessor(RequestProcessor):
         filters: ConsumerFilterManager,
         guard: Guard | None,
     ) -> None:
-        """`guard` knows who signed; None: nobody asks."""
+        """`guard` tells which user signed a heart-beat; None: the broker has no access control."""
         self._settings = settings
         self._clock = clock
         self._topics = topics

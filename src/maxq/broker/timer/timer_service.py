@@ -184,7 +184,7 @@ class TimerService:
                 await (asyncio.sleep(0) if has_more else self._wait())
 
     async def _turn(self) -> bool:
-        """True if there was something to do."""
+        """Do once what is due now. False: nothing was, so the service may wait."""
         self.exchange.apply(is_dequeuing=self.is_dequeuing)
         if self._is_wanted and not self.is_dequeuing:
             await self._begin_dequeue()
