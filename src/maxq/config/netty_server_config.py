@@ -76,6 +76,13 @@ class NettyServerConfig(SettingsTable):
         unit="bytes",
         low=65_536,
     )
+    max_unfinished_bytes: int = setting(
+        268_435_456,
+        "Bytes kept of frames whose ends have not come, of all clients together. Above it the client whose frame began "
+        "first is disconnected, one that no request was taken from before others; one frame is always taken.",
+        unit="bytes",
+        low=1_048_576,
+    )
 
     proxy_protocol_trusted: str = setting(
         "",

@@ -41,6 +41,7 @@ log: Final = logging.getLogger("maxq.remoting")
 _WRITE_MARKS: Final = (4 * 1024 * 1024, 1024 * 1024)
 _SILENT_SECONDS: Final = 0.25  # so long the answer of one name server is waited for before the next one is asked, too
 _UNSENT_LIMIT: Final = 256 * 1024 * 1024  # above it the server does not read: requests fail rather than fill memory
+_UNFINISHED_LIMIT: Final = 1 << 40  # bytes; we chose the servers, and they answer what we ask
 
 
 class RemotingClient(RemotingEndpoint):
@@ -57,6 +58,7 @@ class RemotingClient(RemotingEndpoint):
             idle_seconds=config.client_channel_max_idle_time_seconds,
             frame_limit=config.frame_max_length,
             unsent_limit=_UNSENT_LIMIT,
+            unfinished_limit=_UNFINISHED_LIMIT,
             write_marks=_WRITE_MARKS,
             request_limit=config.client_async_semaphore_value,
         )

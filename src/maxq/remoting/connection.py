@@ -3,6 +3,7 @@
 Receiving. All connections of an endpoint receive into one shared buffer; what is left of an arrival (an incomplete
 frame) is kept per connection and put in front of the next arrival. An idle connection therefore owns no buffer. A
 frame of more than half the shared buffer is received into a buffer of its own, which grows with what really arrives.
+What all connections keep of unfinished frames is bounded in sum (unfinished_frames.py).
 
 Sending. What an arrival is answered with is collected and leaves in one write when the arrival has been worked off.
 
@@ -30,6 +31,7 @@ from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, p
 from maxq.remoting.socket_io_cy import send_pieces
 from maxq.remoting.tls import untrusted
 from maxq.remoting.tls_channel import TlsChannel
+from maxq.remoting.unfinished_frames import COUNTED
 from maxq.runtime.refusals import Cause, explain
 
 __all__ = ["RECEIVE_BUFFER_SIZE", "BatchPath", "Connection", "Processor"]
@@ -51,8 +53,8 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_detecting", "_direct", "_endpoint", "_in_pass", "_left_unsent", "_loop", "_out", "_out_size", "_own_filled",
         "_paused", "_pending", "_plain_arrivals", "_remote_host", "_resting", "_socket", "_ticks_unread", "_tls",
-        "_transport", "active", "arrivals", "attributes", "close_reason", "excluded_codes", "idle_ticks", "is_closed",
-        "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
+        "_transport", "active", "arrivals", "attributes", "close_reason", "excluded_codes", "holds", "idle_ticks",
+        "is_closed", "is_known", "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +78,8 @@ class Connection(asyncio.BufferedProtocol):
         self._tls = tls
         self.partial = b""
         self.own_buffer: bytearray | None = None
+        self.holds = False  # entered in the endpoint's unfinished frames
+        self.is_known = False  # a request of it was let through
         self._own_filled = 0
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
@@ -258,6 +262,7 @@ class Connection(asyncio.BufferedProtocol):
         self._direct = -1
         self._drop_socket()
         self._endpoint.arrivals.withdraw(self)
+        self._release()
         self._out, self._out_size, self.partial, self.own_buffer = [], 0, b"", None
         if self._transport is not None:
             if abort:
@@ -285,6 +290,7 @@ class Connection(asyncio.BufferedProtocol):
         self._drop_socket()
         self._endpoint.arrivals.withdraw(self)
         self.close_reason = self.close_reason or (f"broken: {error}" if error else "closed by the peer")
+        self._release()
         self.partial, self.own_buffer, self._out = b"", None, []
         broken = RemotingSendError(
             f"the channel <{self.remote_address}> closed before the answer came: {self.close_reason}",
@@ -354,6 +360,9 @@ class Connection(asyncio.BufferedProtocol):
     def took_plain(self) -> None:
         """All of an arrival was plain sends, or pulls that were known. After some of these it may be read together with
         others like it."""
+        self.is_known = True
+        if self.holds:
+            self._release()
         self._plain_arrivals += 1
         if self._plain_arrivals == _PLAIN_ARRIVALS:
             self._endpoint.arrivals.offer(self)
@@ -411,6 +420,7 @@ class Connection(asyncio.BufferedProtocol):
             own = self.own_buffer = bytearray(kept + _OWN_BUFFER_START)
             own[:kept] = self.partial
             self._own_filled, self.partial = kept, b""
+            self._hold(len(own))
         return memoryview(own)[self._own_filled :]
 
     def _received(self, count: int) -> None:
@@ -427,8 +437,10 @@ class Connection(asyncio.BufferedProtocol):
             self.own_buffer = None
             self.work(own, 0, filled)
         elif filled == len(own):
-            self.own_buffer = bytearray(min(total, 2 * filled))
-            self.own_buffer[:filled] = own
+            self._hold(size := min(total, 2 * filled))
+            if not self.is_closed:
+                self.own_buffer = bytearray(size)
+                self.own_buffer[:filled] = own
 
     def work(self, buffer: bytearray, start: int, end: int) -> None:
         """Work off the whole frames of buffer[start:end], keep the rest, send the answers."""
@@ -446,6 +458,8 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._in_pass = False
         if not self.is_closed:
+            if self.holds and position > start:
+                self._release()
             if position < end:
                 self._keep(buffer, position, end)
             if self._out:
@@ -494,8 +508,33 @@ class Connection(asyncio.BufferedProtocol):
                 self.own_buffer = bytearray(min(total, max(2 * kept, _OWN_BUFFER_START)))
                 self.own_buffer[:kept] = memoryview(buffer)[position:end]
                 self._own_filled = kept
+                self._hold(len(self.own_buffer))
                 return
         self.partial = bytes(memoryview(buffer)[position:end])
+        if kept > COUNTED:
+            self._hold(kept)
+        else:
+            self._release()
+
+    def _hold(self, size: int) -> None:
+        """So many bytes of an unfinished frame are kept now; perhaps one too many, and the connection is ended."""
+        self.holds = True
+        self._endpoint.unfinished.hold(self, size)
+
+    def _release(self) -> None:
+        if self.holds:
+            self.holds = False
+            self._endpoint.unfinished.release(self)
+
+    def end_unfinished(self, total: int, limit: int) -> None:
+        reason = explain(
+            Cause.OVERLOAD,
+            f"the frame that it began is not whole, and all such frames together have {total} bytes",
+            limit=f"{limit} (maxUnfinishedBytes)",
+            remedy="disconnected; send frames as a whole, or raise the limit",
+        )
+        log.warning("%s %s", self.remote_address, reason)
+        self.abort(reason)
 
     def _command(self, command: RemotingCommand) -> None:
         if not command.is_response:

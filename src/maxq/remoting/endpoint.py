@@ -15,6 +15,7 @@ from maxq.errors import LocalProtocolError, MaxQError
 from maxq.protocol.remoting_command import RESPONSE_FLAG, RemotingCommand
 from maxq.remoting.arrivals import Arrivals
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
+from maxq.remoting.unfinished_frames import UnfinishedFrames
 from maxq.runtime.interfaces import Clock
 
 log: Final = logging.getLogger("maxq.remoting")
@@ -69,10 +70,12 @@ class RemotingEndpoint:
         idle_seconds: int,
         frame_limit: int,
         unsent_limit: int,
+        unfinished_limit: int,
         write_marks: tuple[int, int],
         request_limit: int,
     ) -> None:
-        """See connection.Endpoint for the limits; all in bytes but `request_limit`."""
+        """See connection.Endpoint for the limits; all in bytes but `request_limit`. `unfinished_limit`: of what all
+        connections keep of unfinished frames; one frame is always taken."""
         self._clock = clock
         self._one_closed = asyncio.Event()
         self.turn_seconds = _TURN_SECONDS
@@ -80,6 +83,7 @@ class RemotingEndpoint:
         self.receive_view = memoryview(self.receive_buffer)
         self.frame_limit = frame_limit
         self.unsent_limit = unsent_limit
+        self.unfinished = UnfinishedFrames(max(unfinished_limit, frame_limit))
         self.write_marks = write_marks
         self.request_limit = request_limit
         self.batch_path: BatchPath | None = None
@@ -219,6 +223,7 @@ class RemotingEndpoint:
         if self.guard is not None and (refused := self.guard(connection, command)) is not None:
             self._reply(connection, command, refused)
             return
+        connection.is_known = True
         code = command.code
         began_ms = 0 if self.on_answer is None else self._clock.monotonic_ms()
         processor = self._processors.get(code, self._default)

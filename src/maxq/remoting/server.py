@@ -49,6 +49,7 @@ class RemotingServer(RemotingEndpoint):
             idle_seconds=config.server_channel_max_idle_time_seconds,
             frame_limit=config.frame_max_length,
             unsent_limit=config.max_unsent_bytes,
+            unfinished_limit=config.max_unfinished_bytes,
             write_marks=(high, config.write_buffer_low_water_mark or high // 4),
             request_limit=config.server_async_semaphore_value,
         )

@@ -69,8 +69,8 @@ def test_every_row_is_rocketmqs_or_says_that_it_is_ours() -> None:
     assert named == [
         "enableTopicMessageTypeCheck", "bulkPullMaxBytes", "userQuotas",
         "indexTagEnable", "haFullCopy", "haRepairEnable", "scrubEnable", "scrubBytesPerSecond", "scrubInterval",
-        "dLegerHeartBeatInterval", "mappedFileSizeDLedgerIndex", "maxUnsentBytes", "proxyProtocolTrusted",
-        "highestDescriptor",
+        "dLegerHeartBeatInterval", "mappedFileSizeDLedgerIndex", "maxUnsentBytes", "maxUnfinishedBytes",
+        "proxyProtocolTrusted", "highestDescriptor",
             "aclEnable",
         "strictAdminAuthorization",
     ]  # fmt: skip

@@ -307,3 +307,59 @@ async def test_a_write_that_fails_half_way_ends_the_connection() -> None:
     assert connection.is_closed
     with pytest.raises(RemotingSendError, match="half way"):
         connection.request(RemotingCommand(ECHO), print)
+
+
+def begun(size: int, body: bytes) -> bytes:
+    """The begin of a frame of `size` bytes."""
+    frame = RemotingCommand(ECHO, body=bytes(size)).encode()
+    return frame[: len(frame) - size] + body
+
+
+async def test_unfinished_frames_of_many_connections_hold_no_more_than_the_limit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = make_server(max_unfinished_bytes=20_000_000)
+    known, known_transport = open_connection(server)
+    arrive(known, RemotingCommand(ECHO, body=b"let through").encode() + begun(4_000_000, bytes(3_000_000)))
+    strangers = []
+    for _ in range(40):
+        stranger, _ = open_connection(server)
+        arrive(stranger, begun(15_000_000, bytes(7_000_000)))
+        strangers.append(stranger)
+        assert sum(len(one.own_buffer or one.partial) for one in (known, *strangers)) <= server.unfinished.limit
+    assert [one.is_closed for one in strangers] == [True] * 39 + [False], "those whose frames began first are ended"
+    assert "the limit is 20000000 (maxUnfinishedBytes)" in strangers[0].close_reason
+    assert strangers[0].close_reason in caplog.text
+    arrive(known, bytes(1_000_000))
+    assert [answer.body_length for answer in frames_of(b"".join(known_transport.writes))] == [11, 4_000_000]
+    strangers[-1].abort("the end")
+    assert server.unfinished.total == 0
+
+
+async def test_an_unfinished_frame_takes_what_arrived_of_it_and_not_what_it_announces() -> None:
+    server = make_server()
+    connection, _ = open_connection(server)
+    arrive(connection, begun(15_000_000, bytes(200_000)))
+    assert 200_000 < server.unfinished.total < 500_000
+
+
+@pytest.mark.parametrize("held", [20_000, 100_000, 1_000_000])
+async def test_of_a_frame_that_came_nothing_stays_counted(held: int) -> None:
+    server = make_server()
+    connection, _ = open_connection(server)
+    frame = RemotingCommand(ECHO, body=bytes(2 * held)).encode()
+    for _ in range(3):
+        arrive(connection, frame + frame[:held])
+        assert server.unfinished.total >= held
+        arrive(connection, frame[held:])
+        assert server.unfinished.total == 0
+    arrive(connection, frame[:held])
+    connection.connection_lost(None)
+    assert server.unfinished.total == 0
+
+
+async def test_one_frame_of_the_limit_is_taken_however_little_may_be_held() -> None:
+    server = make_server(max_unfinished_bytes=1_048_576)
+    connection, transport = open_connection(server)
+    arrive(connection, RemotingCommand(ECHO, body=bytes(15_000_000)).encode())
+    assert [answer.body_length for answer in frames_of(b"".join(transport.writes))] == [15_000_000]

@@ -1,0 +1,48 @@
+"""UnfinishedFrames: what all connections of an endpoint hold of frames whose ends have not come, bounded in sum.
+
+A frame may have 16 MiB, and anybody can begin one on each of many connections without ever sending its end. Each
+connection that keeps more than `COUNTED` bytes is entered with what it keeps. When the sum passes the limit,
+connections are ended until it does not: first those from which no request has been let through yet, then the others,
+and of each kind the one whose frame began first. Frames of clients that send are whole within moments, so it is not
+theirs that are old.
+"""
+
+from typing import Final, Protocol
+
+__all__ = ["COUNTED", "Holder", "UnfinishedFrames"]
+
+#: A connection that keeps so many bytes or fewer of a frame is not counted.
+COUNTED: Final = 16 * 1024
+
+
+class Holder(Protocol):
+    """A connection."""
+
+    is_known: bool  # a request of it was let through
+
+    def end_unfinished(self, total: int, limit: int) -> None:
+        """End it: `total` bytes are held by all, `limit` may be. Gives its own back (`release`)."""
+        ...
+
+
+class UnfinishedFrames:
+    """The bytes held, by connection; `total` is their sum and stays at or below `limit`."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.total = 0
+        self._held: dict[Holder, int] = {}  # the one whose frame began first comes first
+
+    def hold(self, holder: Holder, size: int) -> None:
+        """`holder` keeps `size` bytes of one frame now. It may be ended before this returns."""
+        held = self._held
+        self.total += size - held.get(holder, 0)
+        held[holder] = size
+        while self.total > self.limit:
+            oldest = next((one for one in held if not one.is_known), None) or next(iter(held))
+            oldest.end_unfinished(self.total, self.limit)
+            self.release(oldest)
+
+    def release(self, holder: Holder) -> None:
+        """The frame is whole, or its connection is closed."""
+        self.total -= self._held.pop(holder, 0)
