@@ -19,7 +19,10 @@ import ssl
 from collections.abc import Iterable
 from typing import Final
 
+from maxq.codes import ResponseCode
 from maxq.config.netty_server_config import NettyServerConfig
+from maxq.protocol.body_limits import refusal_of_body
+from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import BatchPath, Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, Gate, RemotingEndpoint
 from maxq.remoting.proxy_protocol import trusted_balancers
@@ -107,6 +110,13 @@ class RemotingServer(RemotingEndpoint):
                 log.warning("%s %s", connection.remote_address, reason)
             connection.abort(reason)
         self._is_full = connection.is_closed
+
+    def request_received(self, connection: Connection, command: RemotingCommand) -> None:
+        """A body that is longer than its code may have is refused before anything reads it, a signature included."""
+        if type(command.body) is bytes and (why := refusal_of_body(command.code, command.body)) is not None:
+            self._reply(connection, command, command.reply(ResponseCode.INVALID_PARAMETER, why))
+            return
+        super().request_received(connection, command)
 
     def server_tls(self) -> ssl.SSLContext | None:
         return None if self._tls is None else self._tls.context()

@@ -1,5 +1,6 @@
 """Which filter languages there are: compiling a subscription's expression, and refusing what is none."""
 
+from contextlib import suppress
 from typing import Final
 
 from maxq.errors import FilterExpressionError
@@ -32,6 +33,12 @@ def compile_sql92(expression: str) -> Predicate:
     from maxq.filter import sql92
 
     return sql92.compile_sql92(expression)
+
+
+def known_expression(expression_type: str, expression: str) -> None:
+    """Compile an expression beforehand, right or wrong: the next one who asks for it has the outcome at once."""
+    with suppress(FilterExpressionError):
+        compile_expression(expression_type, expression)
 
 
 def check_subscription(subscription: SubscriptionData) -> None:

@@ -4,16 +4,18 @@ Source:
     broker/processor/ClientManageProcessor.java; broker-api.md §8, java-defects.md.
 """
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from maxq.access.guard import Guard
 from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
-from maxq.broker.filter.filter_expressions import check_subscription
+from maxq.broker.filter.filter_expressions import check_subscription, known_expression
 from maxq.broker.processors.retry_topics import UNIT_SUB_FLAG
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -32,6 +34,9 @@ from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
+
+_WORK_AT_ONCE: Final = 100  # groups and subscriptions of a heart-beat that is worked off in one go
+_WORK_OF_SLICE: Final = 50  # of longer ones, until the loop gets its turn
 
 
 class ClientManageProcessor(RequestProcessor):
@@ -68,7 +73,9 @@ class ClientManageProcessor(RequestProcessor):
 
     # --- 34 -----------------------------------------------------------------------------------------------------------
 
-    def heart_beat(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    def heart_beat(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
         """Register all groups of the client. A fingerprint other than 0 is version 2, which may leave out the
         subscriptions when they did not change since the last full one."""
         heartbeat = HeartbeatData.decode(request.body_bytes)
@@ -81,13 +88,47 @@ class ClientManageProcessor(RequestProcessor):
             self._clock.wall_ms(),
             "" if self._guard is None else self._guard.client(connection),
         )
+        if _work(heartbeat) > _WORK_AT_ONCE:
+            return self._in_slices(request, heartbeat, channel)
         is_changed = heartbeat.heartbeat_fingerprint == 0
         for data in heartbeat.consumer_data_set:
-            if not self._is_rejected(data):
-                is_changed |= self._is_news(data.group_name, heartbeat)
-                self._register_consumer(data, channel, heartbeat)
-        for producer in heartbeat.producer_data_set:
-            self._producers.register_producer(producer.group_name, channel)
+            is_changed |= self._take(data, channel, heartbeat)
+        return self._heard(request, heartbeat, channel, is_changed)
+
+    async def _in_slices(
+        self, request: RemotingCommand, heartbeat: HeartbeatData, channel: ClientChannelInfo
+    ) -> RemotingCommand:
+        """A long heart-beat: the loop gets its turn between groups, and between new expressions."""
+        is_changed = heartbeat.heartbeat_fingerprint == 0
+        done = 0
+        for data in heartbeat.consumer_data_set:
+            for subscription in data.subscription_data_set:
+                if not subscription.is_tag_type:  # its outcome is remembered
+                    known_expression(subscription.expression_type, subscription.sub_string)
+                    await asyncio.sleep(0)
+            if channel.connection.is_closed:
+                break
+            is_changed |= self._take(data, channel, heartbeat)
+            done += 1 + len(data.subscription_data_set)
+            if done >= _WORK_OF_SLICE:
+                done = 0
+                await asyncio.sleep(0)
+        return self._heard(request, heartbeat, channel, is_changed)
+
+    def _take(self, data: ConsumerData, channel: ClientChannelInfo, heartbeat: HeartbeatData) -> bool:
+        """One consumer group; True: its subscriptions may have changed."""
+        if self._is_rejected(data):
+            return False
+        is_news = self._is_news(data.group_name, heartbeat)
+        self._register_consumer(data, channel, heartbeat)
+        return is_news
+
+    def _heard(
+        self, request: RemotingCommand, heartbeat: HeartbeatData, channel: ClientChannelInfo, is_changed: bool
+    ) -> RemotingCommand:
+        if not channel.connection.is_closed:
+            for producer in heartbeat.producer_data_set:
+                self._producers.register_producer(producer.group_name, channel)
         answer = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if is_changed else "false"}
         return request.reply(ResponseCode.SUCCESS, None, answer)
 
@@ -156,6 +197,15 @@ class ClientManageProcessor(RequestProcessor):
             )
         check_subscription(subscription)
         return request.reply()
+
+
+def _work(heartbeat: HeartbeatData) -> int:
+    """How long it takes, in groups and subscriptions: an expression takes as long as a slice."""
+    work = len(heartbeat.consumer_data_set)
+    for data in heartbeat.consumer_data_set:
+        for subscription in data.subscription_data_set:
+            work += 1 if subscription.is_tag_type else _WORK_OF_SLICE
+    return work
 
 
 def _with_codes(subscription: SubscriptionData) -> SubscriptionData:

@@ -1,9 +1,11 @@
 """Heartbeats, leaving, and the check of subscriptions."""
 
+import asyncio
+
 import pytest
 
 from maxq.protocol.java_hash import java_hash
-from tests.unit.broker.broker_world import BrokerWorld, FakeConnection
+from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, connection
 
 
 async def test_a_heartbeat_makes_group_and_retry_topic_and_registers_all_groups() -> None:
@@ -106,4 +108,54 @@ async def test_heartbeats_of_lite_consumers_are_taken() -> None:
     world, fake = BrokerWorld(), FakeConnection()
     assert (await world.heartbeat(fake, "c1", model="LITE_SELECTIVE")).code == 0
     assert world.consumers.find_channel("G", "c1") is not None
+    world.notifier.close()
+
+
+@pytest.mark.parametrize(
+    "consumers",
+    [
+        [{"groupName": f"G{n}", "subscriptionDataSet": [{"topic": "T", "subString": "*"}]} for n in range(400)],
+        [
+            {
+                "groupName": "G",
+                "subscriptionDataSet": [
+                    {"topic": f"T{n}", "subString": f"a = {n} OR b = 'x'", "expressionType": "SQL92", "subVersion": 1}
+                    for n in range(8)
+                ],
+            }
+        ],
+    ],
+    ids=["groups", "expressions"],
+)
+async def test_others_have_their_turns_while_a_long_heartbeat_is_worked_off(consumers: list[dict[str, object]]) -> None:
+    world, fake = BrokerWorld(), FakeConnection()
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(others())
+    answer = await world.call(34, None, {"clientID": "c1", "consumerDataSet": consumers}, fake=fake)
+    task.cancel()
+    assert answer.code == 0
+    assert turns > 5
+    for consumer in consumers:
+        assert world.consumers.find_channel(str(consumer["groupName"]), "c1") is not None
+    world.notifier.close()
+
+
+async def test_a_client_that_goes_while_its_heartbeat_is_worked_off_leaves_no_member_behind() -> None:
+    world, fake = BrokerWorld(), FakeConnection()
+    consumers = [{"groupName": f"G{n}", "subscriptionDataSet": [{"topic": "T"}]} for n in range(400)]
+    beat = asyncio.ensure_future(world.call(34, None, {"clientID": "c1", "consumerDataSet": consumers}, fake=fake))
+    begun = asyncio.Event()
+    world.topics.add_change_listener(lambda configs, deleted: begun.set())
+    await begun.wait()
+    fake.is_closed = True
+    world.consumers.do_channel_close_event(connection(fake))
+    await beat
+    assert world.consumers.consumer_table == {}
     world.notifier.close()

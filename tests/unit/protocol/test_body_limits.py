@@ -1,0 +1,42 @@
+"""Bodies that are refused before anybody parses them."""
+
+import json
+
+import pytest
+
+from maxq.codes import RequestCode
+from maxq.protocol.body_limits import MAX_DIALECT_BODY, body_limits, refusal_of_body
+from maxq.protocol.remoting_command import RemotingCommand
+from tests.unit.remoting.peers import connected, echo, serving
+
+
+@pytest.mark.parametrize("code", sorted(body_limits()))
+def test_a_body_up_to_the_limits_is_taken_and_more_is_refused_with_the_limit(code: int) -> None:
+    limit = body_limits()[code]
+    assert refusal_of_body(code, b'"' + b"x" * (limit.size - 2) + b'"') is None
+    said = refusal_of_body(code, b"x" * (limit.size + 1)) or ""
+    assert f"request {code} has {limit.size + 1} bytes, the limit is {limit.size}; " in said and limit.remedy in said
+    if limit.objects:
+        assert refusal_of_body(code, json.dumps([{}] * limit.objects).encode()) is None
+        said = refusal_of_body(code, json.dumps([{}] * (limit.objects + 1)).encode()) or ""
+        assert f"has {limit.objects + 1} objects, the limit is {limit.objects}; " in said
+
+
+def test_fastjsons_dialect_has_a_limit_of_its_own() -> None:
+    code = RequestCode.HEART_BEAT
+    assert refusal_of_body(code, b"{clientID:'" + b"x" * (MAX_DIALECT_BODY - 13) + b"'}") is None
+    said = refusal_of_body(code, b"{clientID:'" + b"x" * MAX_DIALECT_BODY + b"'}") or ""
+    assert f"up to {MAX_DIALECT_BODY} bytes" in said
+
+
+def test_messages_are_bounded_by_the_frame_alone() -> None:
+    for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.REGISTER_BROKER):
+        assert refusal_of_body(code, bytes(16_000_000)) is None
+
+
+async def test_a_server_says_so_and_the_connection_lives_on() -> None:
+    code, size = RequestCode.LOCK_BATCH_MQ, body_limits()[RequestCode.LOCK_BATCH_MQ].size
+    async with serving(lambda server: server.register(code, echo)) as server, connected(server.port) as peer:
+        refused = await peer.ask(RemotingCommand(code, body=bytes(size + 1)))
+        assert refused.code == 29 and f"the limit is {size}; send it in parts" in (refused.remark or "")
+        assert (await peer.ask(RemotingCommand(code, body=b"{}"))).code == 0
