@@ -17,7 +17,7 @@ file never "hangs" as it can in Java.
 import asyncio
 import logging
 import math
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 from pathlib import PurePath
 
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_RUN_MS = 60_000
 _MANUAL_RUNS = 20
+_QUEUES_OF_SLICE = 2_000  # looked at in one turn of the loop
 _HOUR_MS = 3_600_000
 _SYSTEM_TOPICS = frozenset(
     {"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"}
@@ -188,7 +189,7 @@ class CleanService:
     async def _clean_queues(self, min_offset: int) -> None:
         async with self._queue_flusher.lock:
             gone: list[list[MappedFile]] = []
-            for queue in self._queues:
+            async for queue in self._queues_in_slices():
                 if len(queue.files.files) > 1:
                     gone.append(queue.delete_expired(min_offset))
             gone += [batch.delete_expired(min_offset) for batch in self._queues.batch_queues.values()]
@@ -201,6 +202,17 @@ class CleanService:
             for file in self._index.delete_expired(min_offset):
                 await self._context.jobs.run(file.destroy)
 
+    async def _queues_in_slices(self) -> AsyncIterator[ConsumeQueue]:
+        """All queues; the loop has its turns meanwhile. Under the flusher's lock, which keeps them where they are."""
+        passed = 0
+        for topic in list(self._queues.topics.values()):
+            for tail in list(topic.queues.values()):
+                yield tail.owner
+            passed += 1 + len(topic.queues)
+            if passed >= _QUEUES_OF_SLICE:
+                passed = 0
+                await asyncio.sleep(0)
+
     async def clean_expired_consume_queues(self) -> int:
         """Delete the files of queues whose last message is gone from the log. Their numbering goes on: no queue offset
         is given twice. Returns how many."""
@@ -208,12 +220,15 @@ class CleanService:
         async with self._queue_flusher.lock:
             if self._context.jobs.is_closed:
                 return 0
-            expired = [queue for queue in self._queues if self._is_expired(queue, min_offset)]
-            for queue in expired:
+            expired = 0
+            async for queue in self._queues_in_slices():
+                if not self._is_expired(queue, min_offset):
+                    continue
+                expired += 1
                 self._queues.empty(queue)
                 log.info("deleted the files of queue %s-%d, which has no messages", queue.topic, queue.queue_id)
             await self._queue_flusher.flush_thoroughly()
-        return len(expired)
+        return expired
 
     def _is_expired(self, queue: ConsumeQueue, min_offset: int) -> bool:
         return (

@@ -20,11 +20,12 @@ from maxq.store.running_flags import NOT_WRITABLE
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
 from maxq.store.store_inventory import InventoryFile, StoreInventory
-from maxq.store.tails_cy import QueueTail
+from maxq.store.tails_cy import QueueTail, TopicTail
 
 log = logging.getLogger(__name__)
 
 _QUEUES_AT_A_TIME = 100  # those that rest are unmapped again in one turn of the loop
+_QUEUES_OF_SLICE = 2_000  # looked at in one turn of the loop: 3 ms
 _FLUSHES_AT_A_TIME = 4  # fewer than CHECKPOINTS has threads
 
 
@@ -102,7 +103,8 @@ class ConsumeQueueFlusher:
         """Everything dispatched so far becomes durable; checkpoint and inventory then say so. Under `lock`: an older
         inventory must not be written after a newer one."""
         assert self.lock.locked(), "one at a time"
-        inventory, deleted, aside = self.snapshot(), self._deletions.to_json(), list(self._queues.set_aside)
+        inventory = await self._snapshot_in_slices()
+        deleted, aside = self._deletions.to_json(), list(self._queues.set_aside)
         timestamp = self._dispatcher.last_store_timestamp
         # the log first: the inventory must never know more than the log has after a loss of power
         await self._log_flusher.flush_all()
@@ -137,15 +139,39 @@ class ConsumeQueueFlusher:
 
     def snapshot(self) -> StoreInventory:
         """What the queues and the index hold now."""
-        inventory = StoreInventory(self._dispatcher.dispatched_offset)
+        inventory = StoreInventory()
         for topic in self._queues.topics.values():
-            bounds = {
-                tail.queue_id: (_first_of(tail), tail.write_offset // 20)
-                for tail in topic.queues.values()
-                if tail.write_offset
-            }
-            if bounds:
-                inventory.queues[topic.topic] = bounds
+            inventory.queues[topic.topic] = _bounds_of(topic)
+        return self._finished(inventory)
+
+    async def _snapshot_in_slices(self) -> StoreInventory:
+        """The same, of the moment at which it returns; the loop has its turns meanwhile.
+
+        Under `lock` nothing is flushed, so a queue that was appended to has something to flush: those are looked at
+        again at the end. What makes queues begin anew or end earlier shows in the tables of deletions and of files set
+        aside, or in the dispatched offset: then all are."""
+        inventory = StoreInventory()
+        before, reached = self._changes(), self._dispatcher.dispatched_offset
+        looked_at = 0
+        for topic in list(self._queues.topics.values()):
+            inventory.queues[topic.topic] = _bounds_of(topic)
+            looked_at += 1 + len(topic.queues)
+            if looked_at >= _QUEUES_OF_SLICE:
+                looked_at = 0
+                await asyncio.sleep(0)
+        if self._changes() != before or self._dispatcher.dispatched_offset < reached:
+            return self.snapshot()
+        for queue in self._queues.unflushed():
+            if queue.tail.write_offset:
+                inventory.queues.setdefault(queue.topic, {})[queue.queue_id] = _bounds_of_queue(queue.tail)
+        return self._finished(inventory)
+
+    def _changes(self) -> tuple[int, int, int]:
+        return len(self._deletions), self._deletions.newest, len(self._queues.set_aside)
+
+    def _finished(self, inventory: StoreInventory) -> StoreInventory:
+        inventory.dispatched_offset = self._dispatcher.dispatched_offset
+        inventory.queues = {topic: bounds for topic, bounds in inventory.queues.items() if bounds}
         inventory.deletions = len(self._deletions)
         inventory.index_files = [file.name for file in self._index.files]
         inventory.index_count = self._index.tail.index_count if self._index.files else 0
@@ -220,7 +246,13 @@ class ConsumeQueueFlusher:
         self._context.flags.set(NOT_WRITABLE, self.failure)
 
 
-def _first_of(tail: QueueTail) -> int:
-    """Queue offset at which the first file begins; without files, where numbering goes on."""
+def _bounds_of(topic: TopicTail) -> dict[int, tuple[int, int]]:
+    """Of the queues of a topic that have something, by queue id."""
+    return {tail.queue_id: _bounds_of_queue(tail) for tail in topic.queues.values() if tail.write_offset}
+
+
+def _bounds_of_queue(tail: QueueTail) -> tuple[int, int]:
+    """Queue offset at which the first file begins (without files: where numbering goes on), and that of the end."""
     queue: ConsumeQueue = tail.owner
-    return (queue.files.min_offset if queue.files.files else tail.write_offset) // CQ_STORE_UNIT_SIZE
+    first = queue.files.min_offset if queue.files.files else tail.write_offset
+    return first // CQ_STORE_UNIT_SIZE, tail.write_offset // CQ_STORE_UNIT_SIZE

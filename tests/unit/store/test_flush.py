@@ -10,7 +10,7 @@ from maxq.runtime.system import SystemMappedRegion
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageStatus
 from tests.durability import durable
-from tests.unit.store.stores import TestClock, message, new_store, small_config
+from tests.unit.store.stores import TestClock, message, new_store, opened, small_config
 
 
 @pytest.fixture
@@ -336,3 +336,27 @@ async def test_nobody_waits_for_an_interval_flush(tmp_path: Path, monkeypatch: p
     gate.open()
     await flushing
     await store.shutdown()
+
+
+async def test_an_inventory_made_in_slices_is_of_the_moment_at_which_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maxq.store.consume_queue_flusher._QUEUES_OF_SLICE", 2)
+    store = opened(small_config(tmp_path))
+    for number in range(20):
+        store.put_message(message(topic=f"T{number}"))
+    for doomed in ([], ["T1", "T2"]):
+        async with store.queue_flusher.lock:
+            making = asyncio.ensure_future(store.queue_flusher._snapshot_in_slices())
+            turns = 0
+            while not making.done():
+                await asyncio.sleep(0)
+                turns += 1
+                if making.done():
+                    break
+                for topic in ("T0", "T19", f"new{turns}"):  # one looked at, one that will be, one that was not there
+                    store.put_message(message(topic=topic))
+                if turns == 3 and doomed:
+                    assert store.put_deletion(doomed).ok
+        assert turns > 5
+        assert making.result() == store.queue_flusher.snapshot()
