@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from maxq.access.audit import Audit
 from maxq.auth.judge import Judge, Refused, Session
-from maxq.auth.policy import Need
+from maxq.auth.needs import need_of_record
 from maxq.auth.signature import ACCESS_KEY
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.remoting_command import RemotingCommand
@@ -38,17 +38,21 @@ class Guard:
         self.audit.note_passed(connection, command)
         return None
 
-    def also(self, connection: Connection, command: RemotingCommand, need: Need) -> RemotingCommand | None:
-        """For processors that find out what a request is about: the refusal, or None: it may that as well."""
+    def also(self, connection: Connection, command: RemotingCommand, sent_to: str) -> RemotingCommand | None:
+        """For processors that find out that a request is about a record which was sent to this topic: the refusal, or
+        None: it may that as well."""
         session = self.session(connection)
-        refused = self._judge.judge_also(command, session, need)
+        refused = self._judge.judge_also(command, session, need_of_record(command.code, sent_to))
         return None if refused is None else self._refuse(connection, command, refused, session)
 
-    def client_may(self, connection: Connection, need: Need) -> bool:
-        """May the client behind `connection` see what this server is about to show it? Judged by who signed its last
-        heart-beat."""
+    def client_may(self, connection: Connection, sent_to: str) -> bool:
+        """May the client behind `connection` see a half message which was sent to this topic? Judged by who signed its
+        last heart-beat."""
         beat = cast(RemotingCommand | None, connection.attributes.get(_HEART_BEAT))
-        return beat is not None and self._judge.judge_also(beat, self.session(connection), need) is None
+        if beat is None:
+            return False
+        need = need_of_record(RequestCode.HEART_BEAT, sent_to)
+        return self._judge.judge_also(beat, self.session(connection), need) is None
 
     def client(self, connection: Connection) -> str:
         """The access key that the last heart-beat of `connection` was signed with; empty: none."""

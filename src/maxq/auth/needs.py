@@ -1,9 +1,12 @@
-"""What a request needs under ACL 2.0: resources, and the actions of which one must be allowed on each.
+"""NEEDS: the table of what each request may touch, from which ACL 2.0 and ACL 1.0 judge.
 
-Sends, pulls, heartbeats and the like have rules of their own; for the others a table names the header fields that hold
-topics and groups, or says that the whole cluster is meant. `_OPEN` are the requests that RocketMQ lets every user make
-whose signature is right. Some of these change things (create a group, change settings): `strict` asks for an update of
-the cluster there. What is in none of the tables needs an update of the cluster, whatever it is.
+A row says what a request needs by what is written in it (header fields, body), and which actions are asked for on the
+topic of a record that it turns out to mean in the log. `in_rocketmq` is False where RocketMQ asks for nothing: every
+user whose signature is right may do that there. `strict` judges those rows, too. A code without a row is refused,
+except to users whom no rule binds; every code that a broker or a name server serves has one.
+
+The topics in which brokers keep what they work on (delayed, half and staged messages, check points of pops) hold
+messages of all: to send to them or to read them is an update of the cluster, whatever a policy says of their names.
 
 Source:
     auth/authorization/builder/DefaultAuthorizationContextBuilder.java (as of 5.5.0: retry topics are judged by the
@@ -11,7 +14,7 @@ Source:
     changes-5.5.md §11.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from maxq.auth.policy import Action, Need
@@ -25,127 +28,47 @@ from maxq.protocol.body.offsets import LockBatchRequestBody
 _PUB: Final = (Action.PUB,)
 _SUB: Final = (Action.SUB,)
 _GET: Final = (Action.GET,)
+_CREATE: Final = (Action.CREATE,)
 _UPDATE: Final = (Action.UPDATE,)
+_DELETE: Final = (Action.DELETE,)
 _SUB_OR_GET: Final = (Action.SUB, Action.GET)
 _SUB_OR_UPDATE: Final = (Action.SUB, Action.UPDATE)
 
-
-class _Fields(NamedTuple):
-    """Header fields that name resources. A separator: the field holds several names."""
-
-    actions: tuple[Action, ...]
-    topics: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    topic_lists: tuple[tuple[str, str], ...] = ()  # field, separator
-    group_lists: tuple[tuple[str, str], ...] = ()
+#: Behind the cluster's name: where replies are stored, which are pushed to the client that asked.
+_REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
+_BROKERS_OWN_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_TRANS_", "RMQ_SYS_ROCKSDB_TRANS_")
+_BROKERS_OWN: Final = frozenset({"SCHEDULE_TOPIC_XXXX"})
 
 
-_CONSUMER: Final = ("consumerGroup",)
-_TOPIC: Final = ("topic",)
-_GROUP: Final = ("group",)
+class _Asked(NamedTuple):
+    """What a request says, and the cluster of the server that is asked."""
 
-_BY_FIELDS: Final[dict[int, _Fields]] = {
-    Code.RECALL_MESSAGE: _Fields(_PUB, _TOPIC),
-    Code.END_TRANSACTION: _Fields(_PUB, _TOPIC),
-    Code.CONSUMER_SEND_MSG_BACK: _Fields(_SUB, groups=_GROUP),
-    Code.QUERY_MESSAGE: _Fields(_SUB_OR_GET, _TOPIC),
-    Code.UNREGISTER_CLIENT: _Fields(_SUB, groups=_CONSUMER),
-    Code.GET_CONSUMER_LIST_BY_GROUP: _Fields(_SUB_OR_GET, groups=_CONSUMER),
-    Code.POP_MESSAGE: _Fields(_SUB, _TOPIC, _CONSUMER),
-    Code.ACK_MESSAGE: _Fields(_SUB, _TOPIC, _CONSUMER),
-    Code.PEEK_MESSAGE: _Fields(_SUB, _TOPIC, _CONSUMER),
-    Code.CHANGE_MESSAGE_INVISIBLETIME: _Fields(_SUB, _TOPIC, _CONSUMER),
-    Code.NOTIFICATION: _Fields(_SUB, _TOPIC, _CONSUMER),
-    Code.POLLING_INFO: _Fields(_GET, _TOPIC, _CONSUMER),
-    Code.CONSUME_MESSAGE_DIRECTLY: _Fields(_SUB, _TOPIC, _CONSUMER),
-    Code.UPDATE_AND_CREATE_TOPIC: _Fields((Action.CREATE,), _TOPIC),
-    Code.DELETE_TOPIC_IN_BROKER: _Fields((Action.DELETE,), _TOPIC),
-    Code.DELETE_SUBSCRIPTIONGROUP: _Fields((Action.DELETE,), groups=("groupName",)),
-    Code.SEARCH_OFFSET_BY_TIMESTAMP: _Fields(_GET, _TOPIC),
-    Code.GET_MAX_OFFSET: _Fields(_GET, _TOPIC),
-    Code.GET_MIN_OFFSET: _Fields(_GET, _TOPIC),
-    Code.GET_EARLIEST_MSG_STORETIME: _Fields(_GET, _TOPIC),
-    Code.VIEW_MESSAGE_BY_ID: _Fields(_GET, _TOPIC),
-    Code.GET_TOPIC_STATS_INFO: _Fields(_GET, _TOPIC),
-    Code.QUERY_TOPIC_CONSUME_BY_WHO: _Fields(_GET, _TOPIC),
-    Code.GET_TOPIC_CONFIG: _Fields(_GET, _TOPIC),
-    Code.GET_CONSUMER_CONNECTION_LIST: _Fields(_GET, groups=_CONSUMER),
-    Code.GET_CONSUMER_RUNNING_INFO: _Fields(_GET, groups=_CONSUMER),
-    Code.QUERY_TOPICS_BY_CONSUMER: _Fields(_GET, groups=_GROUP),
-    Code.GET_SUBSCRIPTIONGROUP_CONFIG: _Fields(_GET, groups=_GROUP),
-    Code.GET_CONSUME_STATS: _Fields(_GET, _TOPIC, _CONSUMER, topic_lists=(("topicList", ";"),)),
-    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _Fields(_GET, _TOPIC, _GROUP),
-    Code.QUERY_CONSUME_TIME_SPAN: _Fields(_GET, _TOPIC, _GROUP),
-    Code.QUERY_CORRECTION_OFFSET: _Fields(_GET, _TOPIC, ("compareGroup",), group_lists=(("filterGroups", ","),)),
-    Code.QUERY_CONSUME_QUEUE: _Fields(_GET, _TOPIC, _CONSUMER),
-    Code.QUERY_SUBSCRIPTION_BY_CONSUMER: _Fields(_GET, _TOPIC, _GROUP),
-    Code.INVOKE_BROKER_TO_RESET_OFFSET: _Fields(_UPDATE, _TOPIC, _GROUP),
-    Code.CLONE_GROUP_OFFSET: _Fields(_UPDATE, _TOPIC, ("destGroup",)),
-    Code.UPDATE_AND_GET_GROUP_FORBIDDEN: _Fields(_UPDATE, _TOPIC, _GROUP),
-    Code.RESUME_CHECK_HALF_MESSAGE: _Fields(_UPDATE, _TOPIC),
-    Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _Fields(_GET, _TOPIC),
-    Code.NOTIFY_UNSUBSCRIBE_LITE: _Fields(_SUB, groups=_CONSUMER),
-    # MaxQ's own: the application of a batch that commits together counts as a topic
-    Code.MAXQ_STAGE_MESSAGES: _Fields(_PUB, _TOPIC),
-    Code.MAXQ_STAGED_DECISION: _Fields(_PUB, ("application",)),
-    Code.MAXQ_DECIDE_STAGED: _Fields(_PUB, ("application",)),
-    Code.MAXQ_DELIVER_STAGED: _Fields(_PUB, ("application",)),
-    Code.MAXQ_CLAIM_STAGED: _Fields(_PUB, ("application",)),
-}
+    ext: Mapping[str, str]
+    body: bytes
+    cluster: str
 
-#: Requests that mean the cluster; `clusterName` of the header where there is one, else the server's own.
-_CLUSTER_GET: Final[frozenset[int]] = frozenset(
-    {
-        Code.GET_KV_CONFIG, Code.GET_KVLIST_BY_NAMESPACE, Code.QUERY_DATA_VERSION, Code.GET_PRODUCER_CONNECTION_LIST,
-        Code.VIEW_BROKER_STATS_DATA, Code.GET_BROKER_CONSUME_STATS, Code.GET_ALL_PRODUCER_INFO,
-        Code.EXPORT_ROCKSDB_CONFIG_TO_JSON, Code.GET_BROKER_MEMBER_GROUP, Code.AUTH_GET_USER, Code.AUTH_LIST_USER,
-        Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL, Code.MAXQ_LIST_TIMER_MESSAGES, Code.MAXQ_INSPECT_TIMER_MESSAGE,
-        Code.GET_BROKER_LITE_INFO, Code.GET_PARENT_TOPIC_INFO, Code.GET_LITE_TOPIC_INFO, Code.GET_LITE_CLIENT_INFO,
-        Code.GET_LITE_GROUP_INFO,
-    }
-)  # fmt: skip
-_CLUSTER_UPDATE: Final[frozenset[int]] = frozenset(
-    {
-        Code.PUT_KV_CONFIG, Code.DELETE_KV_CONFIG, Code.REGISTER_BROKER, Code.UNREGISTER_BROKER,
-        Code.WIPE_WRITE_PERM_OF_BROKER, Code.DELETE_TOPIC_IN_NAMESRV, Code.REGISTER_TOPIC_IN_NAMESRV,
-        Code.ADD_WRITE_PERM_OF_BROKER, Code.ADD_BROKER, Code.REMOVE_BROKER, Code.BROKER_HEARTBEAT,
-        Code.NOTIFY_MIN_BROKER_ID_CHANGE, Code.EXCHANGE_BROKER_HA_INFO, Code.GET_BROKER_HA_STATUS,
-        Code.MAXQ_HAND_BACK_POPS,
-        Code.RESET_MASTER_FLUSH_OFFSET, Code.NOTIFY_BROKER_ROLE_CHANGED, Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER,
-        Code.AUTH_DELETE_USER, Code.AUTH_CREATE_ACL, Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL,
-    }
-)  # fmt: skip
 
-#: What RocketMQ lets every user do: reads, and what clients do for themselves …
-_OPEN: Final[frozenset[int]] = frozenset(
-    {
-        Code.GET_ALL_TOPIC_CONFIG, Code.GET_BROKER_CONFIG, Code.GET_BROKER_RUNTIME_INFO, Code.GET_ALL_CONSUMER_OFFSET,
-        Code.GET_ALL_DELAY_OFFSET, Code.CHECK_CLIENT_CONFIG, Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS,
-        Code.GET_BROKER_CLUSTER_INFO, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
-        Code.GET_TOPICS_BY_CLUSTER, Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
-        Code.GET_UNIT_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
-        Code.GET_NAMESRV_CONFIG, Code.QUERY_ASSIGNMENT,
-        Code.GET_ALL_MESSAGE_REQUEST_MODE, Code.GET_COLD_DATA_FLOW_CTR_INFO, Code.GET_BROKER_EPOCH_CACHE,
-        Code.CONTROLLER_GET_SYNC_STATE_DATA, Code.MAXQ_AWAIT_TABLE_CHANGE,
-    }
-)  # fmt: skip
-#: … and what changes a server, or consumes, which `strict` does not.
-_OPEN_UNLESS_STRICT: Final[frozenset[int]] = frozenset(
-    {
-        Code.UPDATE_AND_CREATE_TOPIC_LIST, Code.UPDATE_BROKER_CONFIG, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.CLEAN_UNUSED_TOPIC,
-        Code.UPDATE_NAMESRV_CONFIG, Code.DELETE_EXPIRED_COMMITLOG, Code.SET_MESSAGE_REQUEST_MODE,
-        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, Code.SET_COMMITLOG_READ_MODE,
-        Code.UPDATE_AND_CREATE_STATIC_TOPIC, Code.LITE_PULL_MESSAGE, Code.BATCH_ACK_MESSAGE, Code.POP_LITE_MESSAGE,
-        Code.LITE_SUBSCRIPTION_CTL, Code.ACK_LITE_MESSAGE, Code.TRIGGER_LITE_DISPATCH, Code.POP_ROLLBACK,
-    }
-)  # fmt: skip
+_Rule = Callable[[_Asked], list[Need]]
+
+
+class Row(NamedTuple):
+    """What one request may touch.
+
+    Attributes:
+        by_request: what it needs by what is written in it; all of it must be met.
+        of_record: one of these actions on the topic of each record that it turns out to mean; empty: it means none.
+        in_rocketmq: does RocketMQ ask for something, too?
+    """
+
+    by_request: _Rule
+    of_record: tuple[Action, ...] = ()
+    in_rocketmq: bool = True
 
 
 def needs_of(
     code: int, ext: Mapping[str, str], body: bytes, *, cluster_name: str = "", strict: bool = True
-) -> list[Need]:
-    """All of them must be met.
+) -> list[Need] | None:
+    """All of them must be met. None: the table does not know the code, so it is refused.
 
     Args:
         ext: header fields.
@@ -155,107 +78,313 @@ def needs_of(
     Raises:
         RemoteProtocolError: the body cannot be read.
     """
-    if code in _SENDS:
-        return [_send(ext.get("b" if code != Code.SEND_MESSAGE else "topic", ""))]
-    if code in _REPLIES:
-        name = ext.get("b" if code == Code.SEND_REPLY_MESSAGE_V2 else "topic", "")
-        return [_send(name)] if strict and name != cluster_name + _REPLY_TOPIC_SUFFIX else []
-    if code == Code.PULL_MESSAGE or (strict and code == Code.LITE_PULL_MESSAGE):
-        return _topic_and_group(ext, _SUB)
-    if code == Code.QUERY_CONSUMER_OFFSET:
-        return _topic_and_group(ext, _SUB_OR_GET)
-    if code == Code.UPDATE_CONSUMER_OFFSET:
-        return _topic_and_group(ext, _SUB_OR_UPDATE)
-    if code == Code.GET_ROUTEINFO_BY_TOPIC:
-        return [_route(ext.get("topic", ""))]
-    if code == Code.HEART_BEAT:
-        return _heartbeat(body)
-    if code in (Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ):
-        return _lock(body)
-    fields = _BY_FIELDS.get(code)
-    if fields is not None:
-        return _by_fields(fields, ext)
-    if code in _OPEN or (code in _OPEN_UNLESS_STRICT and not strict):
+    row = NEEDS.get(code)
+    if row is None:
+        return None
+    if not strict and not row.in_rocketmq:
         return []
-    if code == Code.BATCH_ACK_MESSAGE:
-        return _batch_ack(body)
-    if code in (Code.POP_LITE_MESSAGE, Code.LITE_SUBSCRIPTION_CTL, Code.ACK_LITE_MESSAGE):
-        return _topic_and_group(ext, _SUB)
-    if code == Code.UPDATE_AND_CREATE_STATIC_TOPIC:
-        return [Need(topic(ext.get("topic", "")), (Action.CREATE,))]
-    actions = _GET if code in _CLUSTER_GET else _UPDATE
-    named = ext.get("clusterName") or ext.get("brokerClusterName") if code in _NAMES_CLUSTER else None
-    return [Need(cluster(named or cluster_name), actions)]
+    return row.by_request(_Asked(ext, body, cluster_name))
 
 
-def need_of_message(topic_name: str, *actions: Action) -> Need:
-    """To do something with a message of this topic, whatever the request called it."""
-    return Need(group(topic_name) if is_retry_topic(topic_name) else topic(topic_name), actions)
+def need_of_record(code: int, sent_to: str) -> Need:
+    """What a request of this code needs when it turns out to mean a record that was sent to this topic."""
+    return Need(group(sent_to) if is_retry_topic(sent_to) else topic(sent_to), NEEDS[code].of_record)
 
 
-_SENDS: Final = (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
-_REPLIES: Final = (Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2)
-#: Behind the cluster's name: where replies are stored, which are pushed to the client that asked.
-_REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
-_NAMES_CLUSTER: Final = frozenset(
-    {
-        Code.REGISTER_BROKER, Code.UNREGISTER_BROKER, Code.DELETE_TOPIC_IN_NAMESRV, Code.QUERY_DATA_VERSION,
-        Code.GET_BROKER_MEMBER_GROUP, Code.BROKER_HEARTBEAT, Code.REMOVE_BROKER,
-    }
-)  # fmt: skip
+# --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _send(name: str) -> Need:
-    return Need(group(name), _SUB) if is_retry_topic(name) else Need(topic(name), _PUB)
+def _nothing(asked: _Asked) -> list[Need]:
+    """For every user whose signature is right."""
+    return []
 
 
-def _route(name: str) -> Need:
+def _fields(
+    actions: tuple[Action, ...],
+    topics: tuple[str, ...] = (),
+    groups: tuple[str, ...] = (),
+    lists: Mapping[str, str] | None = None,
+) -> _Rule:
+    """Header fields that name resources, of those that the request carries.
+
+    Args:
+        lists: field → separator, of the fields among `topics` and `groups` that hold several names.
+    """
+    separators = lists or {}
+
+    def names(ext: Mapping[str, str], fields: tuple[str, ...]) -> list[str]:
+        found = []
+        for field in fields:
+            text = ext.get(field, "")
+            found += text.split(separators[field]) if field in separators else [text]
+        return [name for name in found if name]
+
+    return lambda asked: _needs(asked, names(asked.ext, topics), names(asked.ext, groups), actions)
+
+
+def _topic_and_group(actions: tuple[Action, ...]) -> _Rule:
+    """The topic and the group that asks, also where the request leaves them out."""
+    return lambda asked: _needs(asked, [asked.ext.get("topic", "")], [asked.ext.get("consumerGroup", "")], actions)
+
+
+def _static_topic(asked: _Asked) -> list[Need]:
+    """The topic, also where the request leaves it out: the body says more of it."""
+    return _needs(asked, [asked.ext.get("topic", "")], [], _CREATE)
+
+
+def _send(field: str) -> _Rule:
+    """A send; `field` holds its topic."""
+    return lambda asked: [_need_to_send(asked, asked.ext.get(field, ""))]
+
+
+def _reply(field: str) -> _Rule:
+    """A send, except to the topic in which the cluster's replies wait for who asked."""
+
+    def rule(asked: _Asked) -> list[Need]:
+        name = asked.ext.get(field, "")
+        return [] if name == asked.cluster + _REPLY_TOPIC_SUFFIX else [_need_to_send(asked, name)]
+
+    return rule
+
+
+def _route(asked: _Asked) -> list[Need]:
+    name = asked.ext.get("topic", "")
     if is_retry_topic(name):
-        return Need(group(name), _SUB_OR_GET)
-    return Need(topic(name), (Action.PUB, Action.SUB, Action.GET))
+        return [Need(group(name), _SUB_OR_GET)]
+    return [Need(topic(name), (Action.PUB, Action.SUB, Action.GET))]
 
 
-def _topic_and_group(ext: Mapping[str, str], actions: tuple[Action, ...]) -> list[Need]:
-    """The group that asks, and the topic; a retry topic is what its own group may read."""
-    return _needs([ext.get("topic", "")], [ext.get("consumerGroup", "")], actions)
+def _cluster(actions: tuple[Action, ...]) -> _Rule:
+    """The server's own cluster."""
+    return lambda asked: [Need(cluster(asked.cluster), actions)]
 
 
-def _needs(topics: Iterable[str], groups: Iterable[str], actions: tuple[Action, ...]) -> list[Need]:
-    """One need a resource, topics first."""
-    resources = [group(name) if is_retry_topic(name) else topic(name) for name in topics]
-    return [Need(resource, actions) for resource in dict.fromkeys([*resources, *map(group, groups)])]
+def _named_cluster(actions: tuple[Action, ...]) -> _Rule:
+    """The cluster that the header names; the server's own where it names none."""
+    return lambda asked: [
+        Need(cluster(asked.ext.get("clusterName") or asked.ext.get("brokerClusterName") or asked.cluster), actions)
+    ]
 
 
-def _by_fields(fields: _Fields, ext: Mapping[str, str]) -> list[Need]:
-    """Of the fields that the request carries."""
-    names = [ext[name] for name in fields.topics if ext.get(name)]
-    groups = [ext[name] for name in fields.groups if ext.get(name)]
-    for field, separator in fields.topic_lists:
-        names += [name for name in ext.get(field, "").split(separator) if name]
-    for field, separator in fields.group_lists:
-        groups += [name for name in ext.get(field, "").split(separator) if name]
-    return _needs(names, groups, fields.actions)
-
-
-def _heartbeat(body: bytes) -> list[Need]:
+def _heartbeat(asked: _Asked) -> list[Need]:
     """Producer groups are judged when one of their members is to be asked about a message."""
-    consumers = HeartbeatData.decode(body).consumer_data_set
+    consumers = HeartbeatData.decode(asked.body).consumer_data_set
     return _needs(
+        asked,
         [subscription.topic for consumer in consumers for subscription in consumer.subscription_data_set],
         [consumer.group_name for consumer in consumers],
         _SUB,
     )
 
 
-def _lock(body: bytes) -> list[Need]:
-    request = LockBatchRequestBody.decode(body)
-    return _needs([queue.topic for queue in request.mq_set], [request.consumer_group], _SUB)
+def _lock(asked: _Asked) -> list[Need]:
+    request = LockBatchRequestBody.decode(asked.body)
+    return _needs(asked, [queue.topic for queue in request.mq_set], [request.consumer_group], _SUB)
 
 
-def _batch_ack(body: bytes) -> list[Need]:
+def _batch_ack(asked: _Asked) -> list[Need]:
     """Its rows name group and topic by one letter each."""
-    value: Any = json_dialect.loads(body)
+    value: Any = json_dialect.loads(asked.body)
     acks = value.get("acks") if isinstance(value, dict) else None
     if not isinstance(acks, list) or not all(isinstance(ack, dict) for ack in acks):
         raise RemoteProtocolError("a batch of acks has a list of objects named acks")
-    return _needs([str(ack.get("t", "")) for ack in acks], [str(ack.get("c", "")) for ack in acks], _SUB)
+    return _needs(asked, [str(ack.get("t", "")) for ack in acks], [str(ack.get("c", "")) for ack in acks], _SUB)
+
+
+def _need_to_send(asked: _Asked, name: str) -> Need:
+    if is_retry_topic(name):
+        return Need(group(name), _SUB)
+    return _need_of_topic(asked, name, _PUB)
+
+
+def _needs(asked: _Asked, topics: Iterable[str], groups: Iterable[str], actions: tuple[Action, ...]) -> list[Need]:
+    """One need a resource, topics first; a retry topic is what its own group may read."""
+    of_topics = [
+        Need(group(name), actions) if is_retry_topic(name) else _need_of_topic(asked, name, actions) for name in topics
+    ]
+    return list(dict.fromkeys([*of_topics, *(Need(group(name), actions) for name in groups)]))
+
+
+def _need_of_topic(asked: _Asked, name: str, actions: tuple[Action, ...]) -> Need:
+    is_brokers_own = name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)
+    if is_brokers_own and (Action.PUB in actions or Action.SUB in actions):
+        return Need(cluster(asked.cluster), _UPDATE)
+    return Need(topic(name), actions)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+_TOPIC: Final = ("topic",)
+_GROUP: Final = ("group",)
+_CONSUMER: Final = ("consumerGroup",)
+_APPLICATION: Final = ("application",)
+
+#: The one place that says what a request may touch; see the module.
+NEEDS: Final[Mapping[int, Row]] = {
+    # clients: sending
+    Code.SEND_MESSAGE: Row(_send("topic")),
+    Code.SEND_MESSAGE_V2: Row(_send("b")),
+    Code.SEND_BATCH_MESSAGE: Row(_send("b")),
+    Code.SEND_REPLY_MESSAGE: Row(_reply("topic"), in_rocketmq=False),
+    Code.SEND_REPLY_MESSAGE_V2: Row(_reply("b"), in_rocketmq=False),
+    Code.RECALL_MESSAGE: Row(_fields(_PUB, _TOPIC)),
+    Code.END_TRANSACTION: Row(_fields(_PUB, _TOPIC), _PUB),
+    Code.HEART_BEAT: Row(_heartbeat, _PUB),
+    Code.UNREGISTER_CLIENT: Row(_fields(_SUB, (), _CONSUMER)),
+    Code.CHECK_CLIENT_CONFIG: Row(_nothing),
+    Code.GET_ROUTEINFO_BY_TOPIC: Row(_route),
+    # clients: consuming
+    Code.PULL_MESSAGE: Row(_topic_and_group(_SUB)),
+    Code.LITE_PULL_MESSAGE: Row(_topic_and_group(_SUB), in_rocketmq=False),
+    Code.CONSUMER_SEND_MSG_BACK: Row(_fields(_SUB, (), _GROUP), _SUB),
+    Code.QUERY_CONSUMER_OFFSET: Row(_topic_and_group(_SUB_OR_GET)),
+    Code.UPDATE_CONSUMER_OFFSET: Row(_topic_and_group(_SUB_OR_UPDATE)),
+    Code.GET_CONSUMER_LIST_BY_GROUP: Row(_fields(_SUB_OR_GET, (), _CONSUMER)),
+    Code.LOCK_BATCH_MQ: Row(_lock),
+    Code.UNLOCK_BATCH_MQ: Row(_lock),
+    Code.QUERY_ASSIGNMENT: Row(_nothing),
+    Code.POP_MESSAGE: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
+    Code.PEEK_MESSAGE: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
+    Code.NOTIFICATION: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
+    Code.ACK_MESSAGE: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
+    Code.CHANGE_MESSAGE_INVISIBLETIME: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
+    Code.BATCH_ACK_MESSAGE: Row(_batch_ack, in_rocketmq=False),
+    Code.POP_ROLLBACK: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.POLLING_INFO: Row(_fields(_GET, _TOPIC, _CONSUMER)),
+    Code.POP_LITE_MESSAGE: Row(_topic_and_group(_SUB), in_rocketmq=False),
+    Code.LITE_SUBSCRIPTION_CTL: Row(_topic_and_group(_SUB), in_rocketmq=False),
+    Code.ACK_LITE_MESSAGE: Row(_topic_and_group(_SUB), in_rocketmq=False),
+    Code.TRIGGER_LITE_DISPATCH: Row(_cluster(_UPDATE), in_rocketmq=False),
+    # messages that were stored
+    Code.QUERY_MESSAGE: Row(_fields(_SUB_OR_GET, _TOPIC), _SUB_OR_GET),
+    Code.VIEW_MESSAGE_BY_ID: Row(_fields(_GET, _TOPIC), _SUB_OR_GET),
+    Code.CONSUME_MESSAGE_DIRECTLY: Row(_fields(_SUB, _TOPIC, _CONSUMER), _SUB_OR_GET),
+    Code.RESUME_CHECK_HALF_MESSAGE: Row(_fields(_UPDATE, _TOPIC), _UPDATE),
+    Code.SEARCH_OFFSET_BY_TIMESTAMP: Row(_fields(_GET, _TOPIC)),
+    Code.GET_MAX_OFFSET: Row(_fields(_GET, _TOPIC)),
+    Code.GET_MIN_OFFSET: Row(_fields(_GET, _TOPIC)),
+    Code.GET_EARLIEST_MSG_STORETIME: Row(_fields(_GET, _TOPIC)),
+    Code.GET_TOPIC_STATS_INFO: Row(_fields(_GET, _TOPIC)),
+    Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: Row(_fields(_GET, _TOPIC)),
+    Code.QUERY_CONSUME_QUEUE: Row(_fields(_GET, _TOPIC, _CONSUMER)),
+    # topics and groups
+    Code.UPDATE_AND_CREATE_TOPIC: Row(_fields(_CREATE, _TOPIC)),
+    Code.UPDATE_AND_CREATE_TOPIC_LIST: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.UPDATE_AND_CREATE_STATIC_TOPIC: Row(_static_topic, in_rocketmq=False),
+    Code.DELETE_TOPIC_IN_BROKER: Row(_fields(_DELETE, _TOPIC)),
+    Code.MAXQ_PURGE_TOPIC: Row(_cluster(_UPDATE)),
+    Code.GET_TOPIC_CONFIG: Row(_fields(_GET, _TOPIC)),
+    Code.QUERY_TOPIC_CONSUME_BY_WHO: Row(_fields(_GET, _TOPIC)),
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.DELETE_SUBSCRIPTIONGROUP: Row(_fields(_DELETE, (), ("groupName",))),
+    Code.GET_SUBSCRIPTIONGROUP_CONFIG: Row(_fields(_GET, (), _GROUP)),
+    Code.GET_CONSUMER_CONNECTION_LIST: Row(_fields(_GET, (), _CONSUMER)),
+    Code.GET_CONSUMER_RUNNING_INFO: Row(_fields(_GET, (), _CONSUMER)),
+    Code.GET_CONSUME_STATS: Row(_fields(_GET, ("topic", "topicList"), _CONSUMER, {"topicList": ";"})),
+    Code.QUERY_TOPICS_BY_CONSUMER: Row(_fields(_GET, (), _GROUP)),
+    Code.QUERY_SUBSCRIPTION_BY_CONSUMER: Row(_fields(_GET, _TOPIC, _GROUP)),
+    Code.QUERY_CONSUME_TIME_SPAN: Row(_fields(_GET, _TOPIC, _GROUP)),
+    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Row(_fields(_GET, _TOPIC, _GROUP)),
+    Code.QUERY_CORRECTION_OFFSET: Row(_fields(_GET, _TOPIC, ("compareGroup", "filterGroups"), {"filterGroups": ","})),
+    Code.INVOKE_BROKER_TO_RESET_OFFSET: Row(_fields(_UPDATE, _TOPIC, _GROUP)),
+    Code.CLONE_GROUP_OFFSET: Row(_fields(_UPDATE, _TOPIC, ("srcGroup", "destGroup"))),
+    Code.UPDATE_AND_GET_GROUP_FORBIDDEN: Row(_fields(_UPDATE, _TOPIC, _GROUP)),
+    Code.SET_MESSAGE_REQUEST_MODE: Row(_cluster(_UPDATE), in_rocketmq=False),
+    # a server as a whole: what every user may see …
+    Code.GET_ALL_TOPIC_CONFIG: Row(_nothing),
+    Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Row(_nothing),
+    Code.GET_ALL_CONSUMER_OFFSET: Row(_nothing),
+    Code.GET_ALL_DELAY_OFFSET: Row(_nothing),
+    Code.GET_ALL_MESSAGE_REQUEST_MODE: Row(_nothing),
+    Code.GET_BROKER_CONFIG: Row(_nothing),
+    Code.GET_NAMESRV_CONFIG: Row(_nothing),
+    Code.GET_BROKER_RUNTIME_INFO: Row(_nothing),
+    Code.GET_TIMER_CHECK_POINT: Row(_nothing),
+    Code.GET_TIMER_METRICS: Row(_nothing),
+    Code.GET_BROKER_CLUSTER_INFO: Row(_nothing),
+    Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Row(_nothing),
+    Code.GET_TOPICS_BY_CLUSTER: Row(_nothing),
+    Code.GET_SYSTEM_TOPIC_LIST_FROM_NS: Row(_nothing),
+    Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Row(_nothing),
+    Code.GET_UNIT_TOPIC_LIST: Row(_nothing),
+    Code.GET_HAS_UNIT_SUB_TOPIC_LIST: Row(_nothing),
+    Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Row(_nothing),
+    Code.GET_COLD_DATA_FLOW_CTR_INFO: Row(_nothing),
+    Code.GET_BROKER_EPOCH_CACHE: Row(_nothing),
+    Code.CONTROLLER_GET_SYNC_STATE_DATA: Row(_nothing),
+    Code.MAXQ_AWAIT_TABLE_CHANGE: Row(_nothing),
+    # … what needs the cluster …
+    Code.GET_KV_CONFIG: Row(_cluster(_GET)),
+    Code.GET_KVLIST_BY_NAMESPACE: Row(_cluster(_GET)),
+    Code.QUERY_DATA_VERSION: Row(_named_cluster(_GET)),
+    Code.GET_PRODUCER_CONNECTION_LIST: Row(_cluster(_GET)),
+    Code.VIEW_BROKER_STATS_DATA: Row(_cluster(_GET)),
+    Code.GET_BROKER_CONSUME_STATS: Row(_cluster(_GET)),
+    Code.GET_ALL_PRODUCER_INFO: Row(_cluster(_GET)),
+    Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: Row(_cluster(_GET)),
+    Code.GET_BROKER_MEMBER_GROUP: Row(_named_cluster(_GET)),
+    Code.AUTH_GET_USER: Row(_cluster(_GET)),
+    Code.AUTH_LIST_USER: Row(_cluster(_GET)),
+    Code.AUTH_GET_ACL: Row(_cluster(_GET)),
+    Code.AUTH_LIST_ACL: Row(_cluster(_GET)),
+    Code.MAXQ_LIST_TIMER_MESSAGES: Row(_cluster(_GET)),
+    Code.MAXQ_INSPECT_TIMER_MESSAGE: Row(_cluster(_GET)),
+    Code.GET_BROKER_LITE_INFO: Row(_cluster(_GET)),
+    Code.GET_PARENT_TOPIC_INFO: Row(_cluster(_GET)),
+    Code.GET_LITE_TOPIC_INFO: Row(_cluster(_GET)),
+    Code.GET_LITE_CLIENT_INFO: Row(_cluster(_GET)),
+    Code.GET_LITE_GROUP_INFO: Row(_cluster(_GET)),
+    # … and what changes it
+    Code.UPDATE_BROKER_CONFIG: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.UPDATE_NAMESRV_CONFIG: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.CLEAN_EXPIRED_CONSUMEQUEUE: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.CLEAN_UNUSED_TOPIC: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.DELETE_EXPIRED_COMMITLOG: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.SET_COMMITLOG_READ_MODE: Row(_cluster(_UPDATE), in_rocketmq=False),
+    Code.PUT_KV_CONFIG: Row(_cluster(_UPDATE)),
+    Code.DELETE_KV_CONFIG: Row(_cluster(_UPDATE)),
+    Code.REGISTER_BROKER: Row(_named_cluster(_UPDATE)),
+    Code.UNREGISTER_BROKER: Row(_named_cluster(_UPDATE)),
+    Code.WIPE_WRITE_PERM_OF_BROKER: Row(_cluster(_UPDATE)),
+    Code.ADD_WRITE_PERM_OF_BROKER: Row(_cluster(_UPDATE)),
+    Code.DELETE_TOPIC_IN_NAMESRV: Row(_named_cluster(_UPDATE)),
+    Code.REGISTER_TOPIC_IN_NAMESRV: Row(_cluster(_UPDATE)),
+    Code.ADD_BROKER: Row(_cluster(_UPDATE)),
+    Code.REMOVE_BROKER: Row(_named_cluster(_UPDATE)),
+    Code.BROKER_HEARTBEAT: Row(_named_cluster(_UPDATE)),
+    Code.NOTIFY_MIN_BROKER_ID_CHANGE: Row(_cluster(_UPDATE)),
+    Code.EXCHANGE_BROKER_HA_INFO: Row(_cluster(_UPDATE)),
+    Code.GET_BROKER_HA_STATUS: Row(_cluster(_UPDATE)),
+    Code.RESET_MASTER_FLUSH_OFFSET: Row(_cluster(_UPDATE)),
+    Code.NOTIFY_BROKER_ROLE_CHANGED: Row(_cluster(_UPDATE)),
+    Code.MAXQ_HAND_BACK_POPS: Row(_cluster(_UPDATE)),
+    Code.AUTH_CREATE_USER: Row(_cluster(_UPDATE)),
+    Code.AUTH_UPDATE_USER: Row(_cluster(_UPDATE)),
+    Code.AUTH_DELETE_USER: Row(_cluster(_UPDATE)),
+    Code.AUTH_CREATE_ACL: Row(_cluster(_UPDATE)),
+    Code.AUTH_UPDATE_ACL: Row(_cluster(_UPDATE)),
+    Code.AUTH_DELETE_ACL: Row(_cluster(_UPDATE)),
+    Code.MAXQ_WHY_SLOW: Row(_cluster(_UPDATE)),
+    Code.MAXQ_CANCEL_TIMER_MESSAGE: Row(_cluster(_UPDATE)),
+    Code.CONTROLLER_ELECT_MASTER: Row(_cluster(_UPDATE)),
+    Code.CONTROLLER_GET_METADATA_INFO: Row(_cluster(_UPDATE)),
+    Code.UPDATE_CONTROLLER_CONFIG: Row(_cluster(_UPDATE)),
+    Code.GET_CONTROLLER_CONFIG: Row(_cluster(_UPDATE)),
+    Code.CLEAN_BROKER_DATA: Row(_cluster(_UPDATE)),
+    Code.SWITCH_TIMER_ENGINE: Row(_cluster(_UPDATE)),
+    # accounts of ACL 1.0
+    Code.UPDATE_AND_CREATE_ACL_CONFIG: Row(_cluster(_UPDATE)),
+    Code.DELETE_ACL_CONFIG: Row(_cluster(_UPDATE)),
+    Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Row(_cluster(_UPDATE)),
+    Code.GET_BROKER_CLUSTER_ACL_INFO: Row(_cluster(_UPDATE)),
+    Code.GET_BROKER_CLUSTER_ACL_CONFIG: Row(_cluster(_UPDATE)),
+    # MaxQ's own: the application of a batch that commits together counts as a topic
+    Code.MAXQ_STAGE_MESSAGES: Row(_fields(_PUB, _TOPIC)),
+    Code.MAXQ_STAGED_DECISION: Row(_fields(_PUB, _APPLICATION)),
+    Code.MAXQ_DECIDE_STAGED: Row(_fields(_PUB, _APPLICATION)),
+    Code.MAXQ_DELIVER_STAGED: Row(_fields(_PUB, _APPLICATION)),
+    Code.MAXQ_CLAIM_STAGED: Row(_fields(_PUB, _APPLICATION)),
+}

@@ -8,7 +8,7 @@ from typing import Final
 
 from maxq.auth.judge import REPEATED, SENDS, Cause, Refused, Session
 from maxq.auth.plain_acl import PlainAcl
-from maxq.auth.plain_needs import plain_need, plain_needs_of
+from maxq.auth.plain_needs import PlainNeeds, is_for_administrators, plain_need, plain_needs_of
 from maxq.auth.policy import Need
 from maxq.auth.signature import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY, signed_content
 from maxq.auth.signing_cy import SigningKey
@@ -79,7 +79,8 @@ class PlainJudge:
         if acl.is_white(session.source_ip) or account.is_white(session.source_ip):
             return None
         plain = plain_need(need)
-        why = None if plain is None else plain.refusal(account)
+        needs = PlainNeeds(is_for_administrators(need), () if plain is None else (plain,))
+        why = needs.refusal(account, command.code)
         return None if why is None else Refused(Cause.NO_PERMISSION, account.access_key, why)
 
     def _signing_key(self, access_key: str, secret: str) -> SigningKey:

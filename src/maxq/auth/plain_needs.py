@@ -3,7 +3,8 @@
 RocketMQ's validator knows ten requests and five codes for administrators; everything else passes once the signature is
 right, batches of messages among it. Batches are judged as single sends here. `strict` judges the others by what ACL
 2.0 asks for: where that changes the cluster, a topic or a group the account must be an administrator's; where it
-publishes or consumes, the account needs that permission; what only reads passes.
+publishes or consumes, the account needs that permission; what only reads passes. A code that the table of needs.py does
+not have is for administrators.
 
 Source:
     acl/plain/PlainAccessValidator.java, PlainPermissionManager.java (checkPerm), acl/common/Permission.java (4.9.8);
@@ -13,7 +14,7 @@ Source:
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from maxq.auth.needs import needs_of
+from maxq.auth.needs import NEEDS, needs_of
 from maxq.auth.plain_acl import Permission, PlainAccount
 from maxq.auth.policy import Action, Need
 from maxq.auth.resource import ResourceType
@@ -86,18 +87,17 @@ def plain_needs_of(
     """
     if code in _ADMIN:
         return PlainNeeds(True)
-    if code in _OPEN or (code not in _CHECKED_BY_JAVA and not strict):
+    if code in _OPEN or (code in NEEDS and code not in _CHECKED_BY_JAVA and not strict):
         return PlainNeeds(False)
     needs = needs_of(code, ext, body, cluster_name=cluster_name, strict=strict)
-    if code not in _CHECKED_BY_JAVA and any(_is_for_administrators(need) for need in needs):
+    if needs is None or any(is_for_administrators(need) for need in needs):
         return PlainNeeds(True)
     return PlainNeeds(False, tuple(plain for need in needs if (plain := plain_need(need)) is not None))
 
 
-def _is_for_administrators(need: Need) -> bool:
-    if Action.SUB in need.actions:  # committing an offset, say
-        return False
-    return bool(_CHANGES.intersection(need.actions))
+def is_for_administrators(need: Need) -> bool:
+    """Does it change something, and is no part of consuming (as committing an offset is)?"""
+    return Action.SUB not in need.actions and bool(_CHANGES.intersection(need.actions))
 
 
 def plain_need(need: Need) -> PlainNeed | None:

@@ -123,6 +123,11 @@ class PolicyJudge:
             )
         except RemoteProtocolError as error:
             return Refused(Cause.UNREADABLE, access_key, f"parse authorization context error: {error}")
+        if needs is None:
+            remark = (
+                f"{subject_of(access_key)} has no permission to access request code {command.code}, nobody knows it."
+            )
+            return Refused(Cause.NO_PERMISSION, access_key, remark)
         return self._refuse(needs, user.username, source_ip)
 
     def judge_also(self, command: RemotingCommand, session: Session, need: Need) -> Refused | None:

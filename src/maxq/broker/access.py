@@ -5,8 +5,6 @@ from pathlib import PurePath
 
 from maxq.access.access_control import AccessControl, AccessSettings
 from maxq.access.guard import Guard
-from maxq.auth.needs import need_of_message
-from maxq.auth.policy import Action
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.topic.topic_validator import is_system_topic
 from maxq.config.settings import BrokerSettings
@@ -53,7 +51,7 @@ def broker_client(
 
 
 def refusal_of_record(
-    guard: Guard | None, connection: Connection, request: RemotingCommand, record: MessageExt, *actions: Action
+    guard: Guard | None, connection: Connection, request: RemotingCommand, record: MessageExt
 ) -> RemotingCommand | None:
     """The answer that refuses `request`, which turned out to be about this record of the log; None: it may.
 
@@ -62,7 +60,7 @@ def refusal_of_record(
     """
     if guard is None:
         return None
-    return guard.also(connection, request, need_of_message(sent_to(record), *actions))
+    return guard.also(connection, request, sent_to(record))
 
 
 def sent_to(record: MessageExt) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maxq.auth.needs import needs_of
+from maxq.auth.needs import NEEDS, needs_of
 from maxq.auth.plain_acl import Permission, PlainAccount
 from maxq.auth.plain_needs import plain_needs_of
 from maxq.codes import RequestCode as Code
@@ -18,6 +18,8 @@ RETRY = {"topic": "%RETRY%G", "consumerGroup": "G"}
 
 def words(code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, strict: bool = True) -> list[str]:
     needs = needs_of(code, ext or {}, body, cluster_name="C", strict=strict)
+    if needs is None:
+        return ["refused"]
     return sorted(f"{need.resource.key} {'/'.join(action.value for action in need.actions)}" for need in needs)
 
 
@@ -63,7 +65,20 @@ def words(code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, st
         (Code.AUTH_LIST_USER, {}, ["Cluster:C Get"]),
         (Code.REGISTER_BROKER, {"clusterName": "D"}, ["Cluster:D Update"]),
         (Code.MAXQ_STAGE_MESSAGES, {"topic": "T"}, ["Topic:T Pub"]),
-        (99_999, {}, ["Cluster:C Update"]),
+        (99_999, {}, ["refused"]),
+        # the topics in which brokers keep everybody's messages
+        (Code.SEND_MESSAGE_V2, {"b": "rmq_sys_wheel_timer"}, ["Cluster:C Update"]),
+        (Code.SEND_BATCH_MESSAGE, {"b": "rmq_sys_REVIVE_LOG_C"}, ["Cluster:C Update"]),
+        (Code.SEND_REPLY_MESSAGE_V2, {"b": "RMQ_SYS_TRANS_HALF_TOPIC"}, ["Cluster:C Update"]),
+        (Code.PULL_MESSAGE, {**TG, "topic": "SCHEDULE_TOPIC_XXXX"}, ["Cluster:C Update", "Group:G Sub"]),
+        (Code.POP_MESSAGE, {**TG, "topic": "rmq_sys_wheel_timer"}, ["Cluster:C Update", "Group:G Sub"]),
+        (Code.GET_MAX_OFFSET, {"topic": "rmq_sys_wheel_timer"}, ["Topic:rmq_sys_wheel_timer Get"]),
+        (Code.SEND_MESSAGE_V2, {"b": "RMQ_SYS_TRACE_TOPIC"}, ["Topic:RMQ_SYS_TRACE_TOPIC Pub"]),
+        (
+            Code.CLONE_GROUP_OFFSET,
+            {"topic": "T", "srcGroup": "G", "destGroup": "H"},
+            ["Group:G Update", "Group:H Update", "Topic:T Update"],
+        ),
     ],
 )
 def test_what_a_request_needs(code: int, ext: dict[str, str], needed: list[str]) -> None:
@@ -110,15 +125,15 @@ BY_FIELDS_ONLY = {
     12, 17, 29, 30, 31, 32, 33, 35, 36, 37, 38, 202, 203, 207, 208, 215, 222, 223, 300, 303, 307, 308, 309, 314, 321,
     323, 343, 345, 351, 352, 353, 354, 370, 30070, 30071, 30072, 30073, 30074,
     200050, 200051, 200052, 200053, 200054, 200055,
-    200073,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("code", sorted(Code), ids=lambda code: code.name)
 def test_only_what_is_listed_here_needs_nothing(code: Code) -> None:
-    """A request code that is new needs an update of the cluster until somebody says otherwise."""
+    """A request code that is new is refused until somebody says what it needs."""
     body = b'{"consumerGroup":"G","acks":[{"c":"G","t":"T"}],"consumerDataSet":[{"groupName":"G"}]}'
     assert (words(code, {}, body) == []) == (code in OPEN | BY_FIELDS_ONLY)
+    assert (words(code, {}, body) == ["refused"]) == (code not in NEEDS)
 
 
 # --- ACL 1.0 ----------------------------------------------------------------------------------------------------------
@@ -150,6 +165,9 @@ ACCOUNT = PlainAccount(
         (200050, {"topic": "D", "consumerGroup": "G"}, "No default permission for topic:D"),
         (28, {}, None),
         (52, {}, None),
+        (99_999, {}, "Need admin permission"),
+        (310, {"b": "rmq_sys_wheel_timer"}, "Need admin permission"),
+        (11, {"topic": "SCHEDULE_TOPIC_XXXX", "consumerGroup": "G"}, "Need admin permission"),
     ],
 )
 def test_what_an_account_of_acl_1_may(code: int, ext: dict[str, str], words: str | None) -> None:

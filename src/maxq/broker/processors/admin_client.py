@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from maxq.access.guard import Guard
-from maxq.auth.policy import Action
 from maxq.broker.access import refusal_of_record
 from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.broker.client.consumer_manager import ConsumerManager
@@ -160,7 +159,7 @@ class AdminClientProcessor(RequestProcessor):
         record = self._record_of(fields.opt_str("msgId"))
         if record is not None and self._guard is not None:
             message = decode_record(record)
-            refused = refusal_of_record(self._guard, connection, request, message, Action.SUB, Action.GET)
+            refused = refusal_of_record(self._guard, connection, request, message)
             if refused is not None:
                 return refused
         ext = dict(request.ext)
@@ -189,9 +188,7 @@ class AdminClientProcessor(RequestProcessor):
         group, client_id = fields.required_str("consumerGroup"), fields.opt_str("clientId")
         channel = self._consumers.find_channel(group, client_id or "")
         if channel is None:
-            raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online"
-            )
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
         if channel.version < MQVersion.V3_1_8_SNAPSHOT:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,

@@ -5,7 +5,6 @@ Source:
 """
 
 from maxq.access.guard import Guard
-from maxq.auth.policy import Action
 from maxq.broker.access import refusal_of_record, sent_to
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import RequestCode, ResponseCode
@@ -83,10 +82,8 @@ class QueryMessageProcessor:
         record = self._store.select_one_message(header.offset)
         message = None if record is None else decode_record(record)
         if record is None or message is None or self._is_hidden(message):
-            return request.reply(
-                ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
-            )
-        refused = refusal_of_record(self._guard, connection, request, message, Action.SUB, Action.GET)
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
+        refused = refusal_of_record(self._guard, connection, request, message)
         return request.reply(body=record) if refused is None else refused
 
     def _may_show(
@@ -104,7 +101,7 @@ class QueryMessageProcessor:
             return False
         if sent_to(message) == message.topic:
             return True
-        return refusal_of_record(self._guard, connection, request, message, Action.SUB, Action.GET) is None
+        return refusal_of_record(self._guard, connection, request, message) is None
 
     def _is_hidden(self, message: MessageExt) -> bool:
         """Is the message expired by its topic's own rules, or purged?"""

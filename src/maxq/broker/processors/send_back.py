@@ -16,7 +16,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from maxq.access.guard import Guard
-from maxq.auth.policy import Action
 from maxq.auth.signature import ACCESS_KEY
 from maxq.broker.access import refusal_of_record, sent_to
 from maxq.broker.acknowledgement import STAYS, Acknowledgement
@@ -168,7 +167,7 @@ class SendBackProcessor(RequestProcessor):
         if failed is None:
             return request.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         guard = self._parts.guard
-        refused = refusal_of_record(guard, connection, request, failed, Action.SUB)
+        refused = refusal_of_record(guard, connection, request, failed)
         if refused is not None:
             return refused
         if guard is not None and sent_to(failed) == failed.topic:

@@ -9,8 +9,7 @@ import logging
 from collections.abc import Awaitable, Mapping
 
 from maxq.access.guard import Guard
-from maxq.auth.needs import need_of_message
-from maxq.auth.policy import Action
+from maxq.broker.access import sent_to
 from maxq.broker.acknowledgement import Acknowledgement, remark_of
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.support import RequestProcessor
@@ -95,7 +94,7 @@ class EndTransactionProcessor(RequestProcessor):
         topic = self._transactions.topic_of(header)
         if isinstance(topic, Refusal):
             return topic.reply_to(request)
-        return self._guard.also(connection, request, need_of_message(topic, Action.PUB))
+        return self._guard.also(connection, request, topic)
 
     def _refusal(self) -> Refusal | None:
         if self._settings.store.broker_role == "SLAVE":
@@ -139,9 +138,12 @@ class EndTransactionProcessor(RequestProcessor):
         found = self._message(header.msg_id or "")
         if isinstance(found, Refusal):
             return found.reply_to(request)
+        refused = None if self._guard is None else self._guard.also(connection, request, sent_to(found))
+        if refused is not None:
+            return refused
         await self._checks.ready()
-        refused = self._transactions.resume(found)
-        return request.reply() if refused is None else refused.reply_to(request)
+        refusal = self._transactions.resume(found)
+        return request.reply() if refusal is None else refusal.reply_to(request)
 
     def _message(self, msg_id: str) -> MessageExt | Refusal:
         try:

@@ -33,8 +33,6 @@ from enum import Enum, auto
 from typing import Final
 
 from maxq.access.guard import Guard
-from maxq.auth.needs import need_of_message
-from maxq.auth.policy import Action
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.processors.refusal import Refusal
@@ -260,8 +258,8 @@ class TransactionalMessageCheckService:
         group, guard = half.properties.get(const.PROPERTY_PRODUCER_GROUP, ""), self._guard
         if guard is None:
             return self._producers.get_available_channel(group)
-        need = need_of_message(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), Action.PUB)
-        return self._producers.get_available_channel(group, lambda member: guard.client_may(member, need))
+        topic = half.properties.get(const.PROPERTY_REAL_TOPIC, "")
+        return self._producers.get_available_channel(group, lambda member: guard.client_may(member, topic))
 
     def _note_uncopied(self, half: MessageExt, refusal: Refusal) -> None:
         asked = self._asked_uncopied
