@@ -97,6 +97,11 @@ def compile_sql92(expression: str) -> Predicate:
     return outcome
 
 
+def forget_outcomes() -> None:
+    """Compile all expressions anew; for those who measure it."""
+    _outcome.cache_clear()
+
+
 @lru_cache(_CACHED_EXPRESSIONS)
 def _outcome(expression: str) -> Predicate | str:
     """The predicate, or what is wrong: who sends a wrong expression sends it again and again."""

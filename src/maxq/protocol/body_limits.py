@@ -12,15 +12,17 @@ import orjson
 
 from maxq.codes import RequestCode as Code
 
-__all__ = ["MAX_DIALECT_BODY", "BodyLimit", "body_limits", "refusal_of_body"]
+__all__ = ["MAX_DIALECT_BODY", "VALUES", "BodyLimit", "body_limits", "refusal_of_body"]
 
 #: Bytes of a body in fastjson's dialect, whose parser is Python.
 MAX_DIALECT_BODY: Final = 32_768
 _MIB: Final = 1 << 20
+#: Commas for each object that a body may have: members of objects and items of lists.
+VALUES: Final = 12
 
 
 class BodyLimit(NamedTuple):
-    """Of one code. `objects` is 0 where the body is no JSON."""
+    """Of one code. `objects` is 0 where the body is no JSON; of other members and items there may be VALUES as many."""
 
     size: int  # bytes
     objects: int
@@ -69,6 +71,9 @@ def refusal_of_body(code: int, body: bytes) -> str | None:
     objects = body.count(b"{")
     if objects > limit.objects:
         return _refusal(code, f"{objects} objects", limit.objects, limit)
+    values = body.count(b",")
+    if values > VALUES * limit.objects:
+        return _refusal(code, f"{values} values", VALUES * limit.objects, limit)
     if len(body) > MAX_DIALECT_BODY:
         try:
             orjson.loads(body)

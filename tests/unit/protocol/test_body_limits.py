@@ -5,7 +5,7 @@ import json
 import pytest
 
 from maxq.codes import RequestCode
-from maxq.protocol.body_limits import MAX_DIALECT_BODY, body_limits, refusal_of_body
+from maxq.protocol.body_limits import MAX_DIALECT_BODY, VALUES, body_limits, refusal_of_body
 from maxq.protocol.remoting_command import RemotingCommand
 from tests.unit.remoting.peers import connected, echo, serving
 
@@ -20,6 +20,9 @@ def test_a_body_up_to_the_limits_is_taken_and_more_is_refused_with_the_limit(cod
         assert refusal_of_body(code, json.dumps([{}] * limit.objects).encode()) is None
         said = refusal_of_body(code, json.dumps([{}] * (limit.objects + 1)).encode()) or ""
         assert f"has {limit.objects + 1} objects, the limit is {limit.objects}; " in said
+        values = VALUES * limit.objects
+        assert refusal_of_body(code, b"[1" + b",1" * values + b"]") is None
+        assert f"the limit is {values}; " in (refusal_of_body(code, b"[1" + b",1" * (values + 1) + b"]") or "")
 
 
 def test_fastjsons_dialect_has_a_limit_of_its_own() -> None:
