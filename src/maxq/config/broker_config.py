@@ -62,6 +62,14 @@ class BrokerConfig(SettingsTable):
     default_topic_queue_nums: int = setting(
         8, "Most queues that an automatically created topic gets.", low=1, high=65_535, live=True
     )
+    max_queues_of_topic: int = setting(
+        1_024,
+        "Most queues that a topic may be made with, and retry queues of a group; what is asked about a topic walks all "
+        "of them. A topic that has more keeps them.",
+        low=1,
+        high=65_535,
+        live=True,
+    )
     auto_create_topic_enable: bool = setting(True, "Create an unknown topic at its first message.", live=True)
     auto_create_subscription_group: bool = setting(
         True, "Create an unknown consumer group when it is first used.", live=True

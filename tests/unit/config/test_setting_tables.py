@@ -67,7 +67,7 @@ def test_every_row_is_rocketmqs_or_says_that_it_is_ours() -> None:
     own = [row.name for row in ROWS if (row.owner, row.name) not in java]
     named = [name for name in own if not name.startswith(("tls.", "com.rocketmq."))]
     assert named == [
-        "enableTopicMessageTypeCheck", "bulkPullMaxBytes", "userQuotas",
+        "maxQueuesOfTopic", "enableTopicMessageTypeCheck", "bulkPullMaxBytes", "userQuotas",
         "indexTagEnable", "haFullCopy", "haRepairEnable", "scrubEnable", "scrubBytesPerSecond", "scrubInterval",
         "dLegerHeartBeatInterval", "mappedFileSizeDLedgerIndex", "maxUnsentBytes", "maxUnfinishedBytes",
         "proxyProtocolTrusted", "highestDescriptor",

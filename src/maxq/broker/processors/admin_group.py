@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.processors.support import MAX_QUEUE_NUMS, RequestProcessor, body_reply, page_of, refuse_if
+from maxq.broker.processors.support import RequestProcessor, body_reply, page_of, refuse_if, refuse_queue_nums
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_validator import validate_group
@@ -74,11 +74,8 @@ class AdminGroupProcessor(RequestProcessor):
     ) -> RemotingCommand:
         for config in configs:
             refuse_if(validate_group(config.group_name))
-            if not 0 <= config.retry_queue_nums <= MAX_QUEUE_NUMS:
-                refuse_if(
-                    f"retryQueueNums of group {config.group_name} is {config.retry_queue_nums}, "
-                    f"allowed is 0 to {MAX_QUEUE_NUMS}"
-                )
+            what, most = f"retryQueueNums of group {config.group_name}", self._settings.broker.max_queues_of_topic
+            refuse_queue_nums(what, config.retry_queue_nums, most)
         names = [config.group_name for config in configs]
         log.info("update or create subscription groups %s, called by %s", names, connection.remote_address)
         self._groups.update_subscription_group_config_list(configs)

@@ -7,7 +7,7 @@ Source:
 import logging
 from collections.abc import Mapping
 
-from maxq.broker.processors.support import MAX_QUEUE_NUMS, RequestProcessor, refuse_if
+from maxq.broker.processors.support import RequestProcessor, refuse_if, refuse_queue_nums
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import validate_topic
@@ -70,7 +70,8 @@ class AdminStaticTopicProcessor(RequestProcessor):
             topic_sys_flag=fields.opt_int("topicSysFlag") or 0,
             order=known is not None and known.order,
         )
-        for name, nums in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
-            if not 0 <= nums <= MAX_QUEUE_NUMS:
-                refuse_if(f"{name} of topic {topic} is {nums}, allowed is 0 to {MAX_QUEUE_NUMS}")
+        reads, writes = (0, 0) if known is None else (known.read_queue_nums, known.write_queue_nums)
+        most = self._settings.broker.max_queues_of_topic
+        refuse_queue_nums(f"readQueueNums of topic {topic}", config.read_queue_nums, most, reads)
+        refuse_queue_nums(f"writeQueueNums of topic {topic}", config.write_queue_nums, most, writes)
         return config

@@ -13,11 +13,11 @@ from maxq.broker.attributes import CLEANUP_POLICY, MESSAGE_TYPE, QUEUE_TYPE, par
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.put_outcome import put_refusal
 from maxq.broker.processors.support import (
-    MAX_QUEUE_NUMS,
     RequestProcessor,
     body_reply,
     page_of,
     refuse_if,
+    refuse_queue_nums,
     topic_not_exist,
 )
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
@@ -124,9 +124,11 @@ class AdminTopicProcessor(RequestProcessor):
         topic, broker = config.topic_name, self._settings.broker
         refuse_if(validate_topic(topic))
         self._refuse_system_topic(topic)
-        for name, nums in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
-            if not 0 <= nums <= MAX_QUEUE_NUMS:
-                refuse_if(f"{name} of topic {topic} is {nums}, allowed is 0 to {MAX_QUEUE_NUMS}")
+        known = self._topics.select_topic_config(topic)
+        reads, writes = (0, 0) if known is None else (known.read_queue_nums, known.write_queue_nums)
+        most = broker.max_queues_of_topic
+        refuse_queue_nums(f"readQueueNums of topic {topic}", config.read_queue_nums, most, reads)
+        refuse_queue_nums(f"writeQueueNums of topic {topic}", config.write_queue_nums, most, writes)
         if not 0 <= config.perm <= _MAX_PERM:
             refuse_if(f"perm of topic {topic} is {config.perm}, allowed is 0 to {_MAX_PERM}: 4 read + 2 write")
         if config.attributes.get("+" + MESSAGE_TYPE) == "MIXED" and not broker.enable_mixed_message_type:

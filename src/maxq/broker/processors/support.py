@@ -21,9 +21,6 @@ from maxq.remoting.server import RemotingServer
 #: What Java writes when a handler forgot its response code; not passed on with an answer that succeeded.
 UNSET_CODE_REMARK: Final = "not set any response code"
 
-#: Most queues of one topic. Answers about a topic walk all its queues, so the number must have a bound.
-MAX_QUEUE_NUMS: Final = 65_535
-
 
 class RequestProcessor(ABC):
     """Answers some request codes."""
@@ -46,6 +43,19 @@ def refuse_if(remark: str | None, code: int = ResponseCode.INVALID_PARAMETER) ->
     """Raise RequestRefusedError with `code` when a validation had something to say."""
     if remark is not None:
         raise RequestRefusedError(code, remark)
+
+
+def refuse_queue_nums(what: str, nums: int, most: int, known: int = 0) -> None:
+    """Raise RequestRefusedError if `what` cannot have so many queues: what is asked about a topic walks all of them.
+
+    Args:
+        most: maxQueuesOfTopic.
+        known: how many there are; so many may stay.
+    """
+    if nums < 0:
+        refuse_if(f"{what} is {nums}, allowed is 0 to {most}")
+    if nums > max(most, known):
+        refuse_if(f"{what} is {nums}, allowed is 0 to {most} (maxQueuesOfTopic); use fewer, or raise the setting")
 
 
 def topic_not_exist(topic: str) -> RequestRefusedError:

@@ -46,8 +46,11 @@ async def test_the_same_topic_again_changes_nothing() -> None:
         ({"attributes": "+reserve.time=5"}, 1, "needs a tiered store"),
         ({"attributes": "+cleanup.policy=COMPACTION,+queue.type=BatchCQ"}, 29, "needs queue.type=SimpleCQ"),
         ({"attributes": "+message.type=MIXED"}, 29, "MIXED message type is not supported"),
-        ({"readQueueNums": "65536"}, 29, "readQueueNums of topic T is 65536, allowed is 0 to 65535"),
-        ({"writeQueueNums": "-1"}, 29, "allowed is 0 to 65535"),
+        (
+            {"readQueueNums": "1025"}, 29,
+            "readQueueNums of topic T is 1025, allowed is 0 to 1024 (maxQueuesOfTopic); use fewer, or raise",
+        ),
+        ({"writeQueueNums": "-1"}, 29, "allowed is 0 to 1024"),
         ({"perm": "99"}, 29, "perm of topic T is 99"),
         ({"topicFilterType": "OTHER"}, 29, "OTHER"),
         ({"perm": "x"}, 1, "the custom field <perm> is null"),
@@ -59,6 +62,14 @@ async def test_what_cannot_be_made_is_refused_with_the_reason(change: dict[str, 
     assert answer.code == code
     assert remark in (answer.remark or "")
     assert not world.topics.contains_topic("T")
+
+
+async def test_a_topic_with_more_queues_than_may_be_made_now_keeps_them() -> None:
+    world = BrokerWorld({"maxQueuesOfTopic": "2000"})
+    assert (await world.call(17, {**CREATE, "readQueueNums": "2000"})).code == 0
+    world.settings.update({"maxQueuesOfTopic": "100"})
+    assert (await world.call(17, {**CREATE, "readQueueNums": "2000", "perm": "4"})).code == 0
+    assert (await world.call(17, {**CREATE, "readQueueNums": "2001"})).code == 29
 
 
 @pytest.mark.parametrize("attribute", ["message.type=LITE", "message.type=PRIORITY", "lite.topic.expiration=30"])
