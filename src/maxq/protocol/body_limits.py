@@ -31,7 +31,7 @@ class BodyLimit(NamedTuple):
 
 _SMALL: Final = BodyLimit(65_536, 1_000, "it carries one thing: leave out what is not part of it")
 _LIST: Final = BodyLimit(_MIB, 2_000, "send it in parts")
-_SETTINGS: Final = BodyLimit(65_536, 0, "send it in parts")
+_SETTINGS: Final = BodyLimit(32_768, 0, "send it in parts")
 _LIMITS: Final[dict[int, BodyLimit]] = {
     Code.HEART_BEAT: BodyLimit(_MIB, 3_000, "spread groups and subscriptions over more clients"),
     Code.CHECK_CLIENT_CONFIG: _SMALL,

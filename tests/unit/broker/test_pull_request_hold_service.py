@@ -243,3 +243,45 @@ def test_a_round_that_fails_is_logged_and_the_next_one_comes(
 
     assert run_simulation(story, seed=1) >= 2
     assert "a queue that is gone" in caplog.text
+
+
+async def test_many_pulls_of_one_queue_are_answered_in_turns_of_the_loop() -> None:
+    waiting, peer = Waiting(), Peer()
+    for _ in range(5_000):
+        waiting.park(peer)
+    waiting.service.messages_arrived([Queue("T", 0)])
+    assert 0 < len(waiting.replays) < 1_000, "the append goes on"
+    before = len(waiting.replays)
+    await asyncio.sleep(0)
+    assert 0 < len(waiting.replays) - before < 1_000
+    while waiting.service.held_count:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert len(waiting.replays) == 5_000
+
+
+async def test_a_queue_that_grows_while_its_pulls_are_looked_at_is_looked_at_once_more() -> None:
+    waiting, peer = Waiting(), Peer()
+    waiting.answer = False
+    for _ in range(1_000):
+        waiting.park(peer)
+    for _ in range(10):
+        waiting.service.messages_arrived([Queue("T", 0)])
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert len(waiting.replays) == 2_000, "not ten rounds beside each other"
+    waiting.answer = True
+    waiting.service.messages_arrived([Queue("T", 0)])
+    while waiting.service.held_count:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+async def test_the_safety_net_looks_at_many_pulls_in_turns_of_the_loop() -> None:
+    waiting, peer = Waiting(), Peer()
+    waiting.store.max_offsets["T", 0] = 7
+    for _ in range(5_000):
+        waiting.park(peer)
+    check = asyncio.ensure_future(waiting.service.check())
+    await asyncio.sleep(0)
+    assert 0 < len(waiting.replays) < 1_000
+    await check
+    assert len(waiting.replays) == 5_000

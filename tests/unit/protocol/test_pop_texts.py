@@ -3,7 +3,16 @@
 import pytest
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.body.pop import AckMsg, PopCheckPoint, decode_batch_acks, decode_bit_set, encode_bit_set
+from maxq.protocol.body.pop import (
+    MOST_ACKED,
+    AckMsg,
+    BatchAck,
+    PopCheckPoint,
+    decode_batch_acks,
+    decode_bit_set,
+    encode_batch_acks,
+    encode_bit_set,
+)
 from maxq.protocol.pop_extra_info import (
     ExtraInfo,
     normal_topic,
@@ -96,3 +105,15 @@ def test_bit_sets_are_javas_base64() -> None:
     for body in (b"[]", b'{"acks":3}', b'{"acks":[1]}', b'{"acks":[{"c":"G","t":"T","b":"!"}]}'):
         with pytest.raises(RemoteProtocolError):
             decode_batch_acks(body)
+
+
+def test_a_batch_of_acks_names_a_bounded_number_of_messages() -> None:
+    def batch(*counts: int) -> bytes:
+        acks = [BatchAck("T", "G", "0", 12, 0, 3, 1700000000000, 60000, list(range(count))) for count in counts]
+        return encode_batch_acks("b", acks)
+
+    _, acks = decode_batch_acks(batch(MOST_ACKED - 5, 5))
+    assert [len(ack.bits) for ack in acks] == [MOST_ACKED - 5, 5]
+    for counts in ((MOST_ACKED - 5, 6), (MOST_ACKED + 1,)):
+        with pytest.raises(RemoteProtocolError, match=f"{MOST_ACKED}"):
+            decode_batch_acks(batch(*counts))

@@ -3,7 +3,7 @@
 A parked pull hangs under its queue until one of four things happens:
 
 * messages arrive: the store tells which queues grew, at the end of the append that made them readable, and the pull is
-  answered in the same turn of the loop;
+  answered in the same turn of the loop, or in one of the next where many wait for the queue;
 * its time is over: answered with what there is then, normally PULL_NOT_FOUND;
 * the safety net, every five seconds (one second with `longPollingEnable=false`): a queue that grew although nobody
   said so is looked at, and a pull whose offset moved past messages that its filter rejects is answered
@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import field
+from functools import partial
 from typing import Protocol
 
 from maxq.broker.pull_answers_cy import PullPlan
@@ -100,6 +101,7 @@ class PullRequestHoldService:
         self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
         self._by_deadline: dict[int, dict[HeldPull, None]] = {}  # by half second, rounded up
+        self._again: dict[QueueKey, bool] = {}  # looked at in turns; did the queue grow since the first of them?
         self._expired_slot = clock.monotonic_ms() // _EXPIRY_MS
         self._tasks: list[asyncio.Task[None]] = []
         self.held_count = 0
@@ -138,15 +140,17 @@ class PullRequestHoldService:
         for queue in queues:
             key = (queue.topic, queue.queue_id)
             parked = self._by_queue.get(key)
-            if parked:
+            if parked and len(parked) > _PULLS_PER_TURN:
+                self._try_in_turns(key)
+            elif parked:
                 self._try_all(list(parked))
             if key in self._by_queue:
                 self._store.watch(*key)
 
     def notify_all(self) -> None:
         """Answer every parked pull (a role changed, a master is back): the answer says where to go on."""
-        for parked in list(self._by_queue.values()):
-            self._try_all(list(parked), last=True)
+        pulls = [held for parked in self._by_queue.values() for held in parked]
+        self._try_turn(pulls, 0, lambda: None, last=True)
 
     def drop(self, connection: Connection) -> None:
         """The connection is gone, and its pulls with it."""
@@ -158,6 +162,28 @@ class PullRequestHoldService:
         return len(self._by_queue.get((topic, queue_id), ()))
 
     # ---- answering --------------------------------------------------------------------------------------------
+
+    def _try_in_turns(self, key: QueueKey) -> None:
+        """More pulls wait for a queue than are answered in one turn of the loop. What grows meanwhile is looked at in
+        one more round when this one is over."""
+        if key in self._again:
+            self._again[key] = True
+            return
+        self._again[key] = False
+
+        def done() -> None:
+            if self._again.pop(key) and key in self._by_queue:
+                self._try_in_turns(key)
+
+        self._try_turn(list(self._by_queue[key]), 0, done)
+
+    def _try_turn(self, pulls: list[HeldPull], start: int, done: Callable[[], None], *, last: bool = False) -> None:
+        end = start + _PULLS_PER_TURN
+        self._try_all(pulls[start:end], last)
+        if end < len(pulls):
+            asyncio.get_running_loop().call_soon(partial(self._try_turn, pulls, end, done, last=last))
+        else:
+            done()
 
     def _try_all(self, pulls: list[HeldPull], last: bool = False) -> None:
         assert self._replay is not None, "set_replay comes before the first pull"
@@ -210,9 +236,12 @@ class PullRequestHoldService:
             max_offset = self._store.max_offset(*key)
             moved = [held for held in parked if held.offset > held.first_offset]
             behind = [held for held in parked if held.offset == held.first_offset and held.offset < max_offset]
-            self._try_all(moved, last=True)
-            self._try_all(behind)
             done += len(parked)
+            for pulls, last in ((moved, True), (behind, False)):
+                for start in range(0, len(pulls), _PULLS_PER_TURN):
+                    self._try_all(pulls[start : start + _PULLS_PER_TURN], last)
+                    if start + _PULLS_PER_TURN < len(pulls):
+                        await asyncio.sleep(0)
             if done >= _PULLS_PER_TURN:
                 done = 0
                 await asyncio.sleep(0)

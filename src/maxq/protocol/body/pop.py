@@ -24,6 +24,8 @@ ACK_TAG: Final = "ack"
 BATCH_ACK_TAG: Final = "bAck"
 
 _MOST_MESSAGES: Final = 127  # Java keeps the number in a byte
+#: Messages that one batch of acks may name. A pop gets 32, and each costs the broker some µs.
+MOST_ACKED: Final = 8_192
 _MOST_BITS: Final = 1 << 20
 _LONG_END: Final = 1 << 63
 
@@ -220,7 +222,16 @@ def decode_batch_acks(data: bytes | bytearray | memoryview) -> tuple[str, list[B
     entries = value.get("acks") or []
     if not isinstance(entries, list):
         raise RemoteProtocolError("the acks of a batch are a list")
-    return str(value.get("brokerName") or ""), [_batch_ack(entry) for entry in entries]
+    acks: list[BatchAck] = []
+    left = MOST_ACKED
+    for entry in entries:
+        acks.append(_batch_ack(entry))
+        left -= len(acks[-1].bits)
+        if left < 0:
+            raise RemoteProtocolError(
+                f"a batch acknowledges more than {MOST_ACKED} messages; send it in parts, one for each answer of a pop"
+            )
+    return str(value.get("brokerName") or ""), acks
 
 
 def _batch_ack(entry: Any) -> BatchAck:
@@ -248,6 +259,10 @@ def decode_bit_set(text: str) -> list[int]:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise RemoteProtocolError(f"a bit set is base64, not {text!r:.40}") from None
+    if (count := int.from_bytes(data).bit_count()) > MOST_ACKED:
+        raise RemoteProtocolError(
+            f"a bit set names {count} messages, the limit is {MOST_ACKED}; send one for each answer of a pop"
+        )
     return [at * 8 + bit for at, byte in enumerate(data) if byte for bit in range(8) if byte >> bit & 1]
 
 
