@@ -22,8 +22,8 @@ def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | No
         end: look no further, though others may have appended; None: to the end of the log, wherever that is by then.
 
     Yields:
-        What a few thousand records gave, maybe nothing; others may work between two steps. It ends at the end of the
-        log, or where no record follows.
+        What a few thousand records gave, maybe nothing; others may work between two steps. Where no record follows, the
+        search goes on with the next file: what ends a file may be too short for a DLedger header, or damaged.
     """
     rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
     offset = max(start, commit_log.min_offset)
@@ -35,34 +35,27 @@ def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | No
         stop_at = min(commit_log.max_offset - file.file_from_offset, file.file_size)
         view = file.view
         if commit_log.record_offset(offset) == offset:
-            count, after, stop = record_cy.scan(view, begin, stop_at, file.file_from_offset, rows, check_crc=False)
+            count, after, _ = record_cy.scan(view, begin, stop_at, file.file_from_offset, rows, check_crc=False)
         else:
-            count, after, stop = _scan_entries(view, begin, stop_at, file.file_from_offset, rows)
+            count, after = _scan_entries(view, begin, stop_at, file.file_from_offset, rows)
         yield _holding(view, rows, count, needle)
-        if stop == record_cy.STOP_BLANK or (stop == record_cy.STOP_END and stop_at == file.file_size):
-            offset = file.end_offset
-        elif after == begin:
-            return
-        else:
-            offset = file.file_from_offset + after
+        offset = file.file_from_offset + after if after > begin else file.end_offset
 
 
-def _scan_entries(
-    view: memoryview, start: int, end: int, file_from_offset: int, rows: "array[int]"
-) -> tuple[int, int, int]:
-    """As record_cy.scan, for the records in DLedger entries; a body that is none is passed over."""
+def _scan_entries(view: memoryview, start: int, end: int, file_from_offset: int, rows: "array[int]") -> tuple[int, int]:
+    """As record_cy.scan, for the records in DLedger entries; a body that is none is passed over.
+
+    Returns:
+        Rows that were filled, and the position behind the last entry: `start` if none begins there.
+    """
     single = array("q", bytes(8 * record_cy.SCAN_WIDTH))
     count, position = 0, start
     if bytes(view[start + 4 : start + 7]) == _RECORD_MAGIC:  # it begins with a record, not with the entry's header
         position -= ENTRY_HEADER_SIZE
     while end - position >= ENTRY_HEADER_SIZE:
         magic, size = _HEAD.unpack_from(view, position)
-        if magic == -1:
-            return count, position, record_cy.STOP_BLANK
-        if magic != ENTRY_MAGIC or size < ENTRY_HEADER_SIZE or position + size > end:
+        if magic != ENTRY_MAGIC or size < ENTRY_HEADER_SIZE or position + size > end or count == _ROWS:
             break
-        if count == _ROWS:
-            return count, position, record_cy.STOP_ROWS_FULL
         found, _, _ = record_cy.scan(
             view, position + ENTRY_HEADER_SIZE, position + size, file_from_offset, single, check_crc=False
         )
@@ -70,7 +63,7 @@ def _scan_entries(
             rows[count * record_cy.SCAN_WIDTH : (count + 1) * record_cy.SCAN_WIDTH] = single
             count += 1
         position += size
-    return count, position, record_cy.STOP_ZERO if position > start or count else record_cy.STOP_BAD_MAGIC
+    return count, max(position, start)
 
 
 def _holding(view: memoryview, rows: "array[int]", count: int, needle: bytes) -> list[int]:

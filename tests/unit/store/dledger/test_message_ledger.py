@@ -192,6 +192,39 @@ def test_a_search_of_the_log_finds_records_in_entries_from_an_entry_or_a_record_
     store.close()
 
 
+@pytest.mark.parametrize("left", [8, 9, 40, 47, 48, 49, 200])
+def test_a_search_of_the_log_goes_on_behind_the_end_of_a_file_however_short_its_filler_is(
+    tmp_path: Path, left: int
+) -> None:
+    """A filler has 8 bytes at least, an entry's header 48."""
+    store, ledger = leading(tmp_path)
+    log = store.commit_log
+    places = [store.put_message(message(body=b"x", MARK="1")).physical_offset]
+    size = log.max_offset - places[0] + 48 - 1  # of an entry but for its body
+    room = FILE_SIZE - log.max_offset - left
+    first = store.put_message(message(body=b"x" * (room // 2 - size), MARK="1"))
+    last = store.put_message(message(body=b"x" * (FILE_SIZE - first.end_offset - left - size), MARK="1"))
+    assert FILE_SIZE - last.end_offset == left
+    places += [first.physical_offset, last.physical_offset]
+    places.append(store.put_message(message(body=b"x" * 250, MARK="1")).physical_offset)
+    assert places[-1] == FILE_SIZE + 48
+    ledger.commit(ledger.end_index)
+    assert [place for step in store.records_with(b"MARK\x011", 0) for place in step] == places
+    store.close()
+
+
+def test_a_search_of_the_log_goes_on_behind_a_filler_that_is_damaged(tmp_path: Path) -> None:
+    store, ledger = leading(tmp_path)
+    places = [store.put_message(message(body=b"x" * 500, MARK="1")).physical_offset for _ in range(60)]
+    ledger.commit(ledger.end_index)
+    first = store.commit_log.files.files[0]
+    last = max(place for place in places if place < FILE_SIZE)
+    filler = last - 48 + int.from_bytes(first.view[last - 44 : last - 40], "big")
+    first.view[filler : filler + 4] = bytes(4)
+    assert [place for step in store.records_with(b"MARK\x011", 0) for place in step] == places
+    store.close()
+
+
 # --- a follower, a new leader ---
 
 
