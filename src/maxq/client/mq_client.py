@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 REBALANCE_MIN_INTERVAL_MS = 1_000  # after a round that left something undone
 HEARTBEAT_MIN_INTERVAL_MS = 1_000
 #: Between two questions for the route of a topic whose brokers are not where it says: at first, and then.
-ROUTE_REFRESH_MS = (50, 150)
-_ROUTE_QUESTIONS = 10  # that are asked after one report, unless a new route names masters that nobody complained of
+ROUTE_REFRESH_MS = (50, 100)
+_ROUTE_QUESTIONS = 15  # that are asked after one report, unless other masters are named that nobody complained of
 _GREETING_SECONDS = 0.5
 _ROUTE_REFRESH_SLOW_MS = 1_000  # between further ones, while reports go on
 _PROBE_TOPIC = "TBW102"  # every broker answers something about it
@@ -241,13 +241,14 @@ class MQClientInstance:
             task.add_done_callback(lambda ended: self._refreshing.pop(topic, None))
 
     async def _refresh_while_wrong(self, topic: str) -> None:
-        asked = 0
+        asked, before = 0, self.routes.masters(topic)
         while asked < _ROUTE_QUESTIONS or topic in self._wrong_routes:
             self._wrong_routes.discard(topic)
             asked += 1
             try:
-                if await self.routes.update_route(topic) and self.routes.has_living_masters(topic):
-                    asked = _ROUTE_QUESTIONS
+                await self.routes.update_route(topic)
+                if self.routes.masters(topic) != before and self.routes.has_living_masters(topic):
+                    asked = _ROUTE_QUESTIONS  # a slave that came back is a new route, too, and no end of the search
             except (RemotingError, BrokerError) as error:
                 log.info("route of %s is still the old one: %s", topic, error)
             pause_ms = ROUTE_REFRESH_MS[asked > 1] if asked < _ROUTE_QUESTIONS else _ROUTE_REFRESH_SLOW_MS
@@ -262,8 +263,9 @@ class MQClientInstance:
 
     async def _watch_loop(self) -> None:
         while True:
+            changes = self.brokers.changes
             pause_ms = self._watch.look()
-            await asyncio.sleep(pause_ms / 1000)
+            await self.brokers.wait_for_change(pause_ms, since=changes)  # whose place was taken is left at once
 
     # --- brokers ---
 

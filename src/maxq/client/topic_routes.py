@@ -172,10 +172,16 @@ class TopicRoutes:
         route = self.table.get(topic)
         return subscribe_queues(topic, route) if route else []
 
+    def masters(self, topic: str) -> dict[str, str | None]:
+        """Address of the master of each broker group in the route of a topic; None for a group without one."""
+        route = self.table.get(topic)
+        return (
+            {} if route is None else {data.broker_name: data.broker_addrs.get(MASTER_ID) for data in route.broker_datas}
+        )
+
     def has_living_masters(self, topic: str) -> bool:
         """Does the route of a topic name a master of each of its groups, and none that could not be reached lately?"""
-        route = self.table.get(topic)
-        masters = [data.broker_addrs.get(MASTER_ID) for data in route.broker_datas] if route is not None else [None]
+        masters = self.masters(topic).values() if topic in self.table else [None]
         return all(master is not None and not self._brokers.is_suspect(master) for master in masters)
 
     def broker_of(self, queue: MessageQueue) -> str:

@@ -147,6 +147,22 @@ def test_sends_leave_a_master_that_stands_still_when_another_one_leads(way: Way)
     simulate(story)
 
 
+def test_a_slave_that_came_back_does_not_end_the_search_for_the_new_master() -> None:
+    async def story(cluster: MockCluster) -> None:
+        pair = await pair_of(cluster)
+        async with producer(cluster) as sender:
+            await send(sender)
+            for route in pair.route.values():
+                route.broker_datas[0].broker_addrs[2] = "10.0.0.9:10911"  # the next route is another one than before
+            pair.old.is_paused = True
+            moving = asyncio.create_task(pair.replace_after(1.5))
+            await send(sender)
+            assert cluster.world.clock.monotonic_ms() - 1_000_000 - pair.old.times(SEND)[-1] < 1_900
+            await moving
+
+    simulate(story)
+
+
 def test_a_connection_that_breaks_may_have_stored_the_message_so_without_retries_it_is_an_error() -> None:
     async def story(cluster: MockCluster) -> None:
         pair = await pair_of(cluster)
