@@ -16,9 +16,10 @@ SEEDS ?= 2000
 RAFT_SEEDS ?= 10000
 BENCH ?=
 FIRST ?= 0
+SOAK_MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run demo-ha demo-dledger test lint types collected fmt sim torture fuzz interop bench wheel clean
+.PHONY: help setup java run demo-ha demo-dledger test lint types collected fmt sim torture hostile fuzz interop bench wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -84,6 +85,10 @@ torture: setup ## kill -9 under load, real processes, alone, as master and slave
 	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS) --on pair
 	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS) --on dledger
 	$(BIN)/python -m tests.pipeline.sink_torture --rounds $(SINK_ROUNDS)
+
+hostile: setup ## what strangers can do to a server: every request and what it may reach, and what is left when many have come and gone: SOAK_MINUTES=n
+	$(BIN)/python -m pytest -q tests/integration/access
+	$(BIN)/python -m tests.integration.soak_torture --minutes $(SOAK_MINUTES)
 
 fuzz: setup ## every parser of outside bytes, for longer
 	$(BIN)/python -m fuzz.run

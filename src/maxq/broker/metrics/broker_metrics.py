@@ -4,6 +4,7 @@ Source:
     broker/metrics/BrokerMetricsManager.java; commands.md §2.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -194,6 +195,7 @@ class BrokerMetrics:
     def _register_own(self) -> None:
         parts, registry = self._parts, self._registry
         registry.number("maxq_connections", parts.connections)
+        registry.number("maxq_tasks", lambda: len(asyncio.all_tasks()))
         registry.number("maxq_held_pulls", lambda: parts.hold_service.held_count)
         registry.number("maxq_damaged_queue_units", lambda: parts.store.damaged_units)
         registry.gauge("maxq_ha_slaves", lambda: self._slaves(len))
