@@ -8,11 +8,11 @@ import hashlib
 import logging
 import zlib
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from typing import Final
 
 from maxq.codes import MQVersion, RequestCode, ResponseCode
 from maxq.config import NamesrvSettings
-from maxq.namesrv.broker_registration import BrokerRegistration, MinBrokerIdChange
+from maxq.namesrv.broker_registration import BrokerRegistration, MinBrokerIdChange, RegisterBrokerResult
 from maxq.namesrv.config_service import ConfigService
 from maxq.namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from maxq.namesrv.route_info_manager import RouteInfoManager
@@ -47,12 +47,14 @@ from maxq.protocol.header.namesrv import (
     WipeWritePermOfBrokerResponseHeader,
 )
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection
+from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock
 
 _log = logging.getLogger(__name__)
 
 Answer = RemotingCommand | Awaitable[RemotingCommand]
-Handler = Callable[[object, RemotingCommand], Answer]
+Handler = Callable[[Connection, RemotingCommand], Answer]
 
 _OF_A_CONTROLLER = (
     RequestCode.CONTROLLER_ELECT_MASTER,
@@ -62,6 +64,11 @@ _OF_A_CONTROLLER = (
     RequestCode.GET_CONTROLLER_CONFIG,
     RequestCode.CLEAN_BROKER_DATA,
 )
+
+#: Bytes of a registration, and objects of one in JSON: 50,000 topics. Compressed, 8 MiB have millions.
+_MOST_BYTES: Final = 8 << 20
+_MOST_OBJECTS: Final = 100_000
+_DECODED_AT_ONCE: Final = 65_536  # bytes of JSON: some 500 topics
 
 _DISABLED = "disable"  # the whole remark in Java; kept, tools compare it
 
@@ -84,6 +91,7 @@ class DefaultRequestProcessor:
         self._configs = configs
         self._clock = clock
         self._notify = notify
+        self._decoding: dict[tuple[str, str], RemotingCommand] = {}  # newest registration, by cluster and address
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code → method."""
@@ -142,19 +150,54 @@ class DefaultRequestProcessor:
 
     # --- brokers ------------------------------------------------------------------------------------------------
 
-    def _register_broker(self, connection: object, request: RemotingCommand) -> RemotingCommand:
+    def _register_broker(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
         header = RegisterBrokerRequestHeader.decode(request.ext)
         body = request.body_bytes
+        if len(body) > _MOST_BYTES or (not header.compressed and body.count(b"{") > _MOST_OBJECTS):
+            remark = (
+                f"a registration of {len(body)} bytes; the limits are {_MOST_BYTES} bytes and, without compression, "
+                f"{_MOST_OBJECTS} objects; set compressedRegister, or give the broker fewer topics"
+            )
+            return request.reply(ResponseCode.INVALID_PARAMETER, remark)
         if header.body_crc32 != 0 and zlib.crc32(body) & 0x7FFFFFFF != header.body_crc32 & 0x7FFFFFFF:
             return request.reply(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        now_ms = self._clock.monotonic_ms()
+        self._decoding.pop((header.cluster_name, header.broker_addr), None)
         digest = _digest(request, body)
-        result = self._routes.register_again(header.cluster_name, header.broker_addr, connection, digest, now_ms=now_ms)
-        if result is None:
-            registration = replace(_registration(header, request, body, connection), digest=digest)
-            result = self._routes.register_broker(registration, now_ms=now_ms)
+        result = self._routes.register_again(
+            header.cluster_name, header.broker_addr, connection, digest, now_ms=self._clock.monotonic_ms()
+        )
+        if result is not None:
+            return self._registered(request, result)
+        if header.compressed or len(body) > _DECODED_AT_ONCE:
+            return self._register_later(connection, request, header, digest)
+        return self._enter(request, _registration(header, request, body, connection, digest))
+
+    async def _register_later(
+        self, connection: Connection, request: RemotingCommand, header: RegisterBrokerRequestHeader, digest: bytes
+    ) -> RemotingCommand:
+        """A long registration, or one that says only when it is inflated how long it is, is decoded by a thread. What
+        the broker, or its connection, says meanwhile is newer."""
+        broker = header.cluster_name, header.broker_addr
+        self._decoding[broker] = request
+        try:
+            registration = await run_blocking(_registration, header, request, request.body_bytes, connection, digest)
+            is_newest = self._decoding.get(broker) is request
+        finally:
+            if self._decoding.get(broker) is request:
+                del self._decoding[broker]
+        if connection.is_closed or not is_newest:
+            return request.reply(ResponseCode.SYSTEM_ERROR, "the broker said something newer before this was read")
+        return self._enter(request, registration)
+
+    def _enter(self, request: RemotingCommand, registration: BrokerRegistration) -> RemotingCommand:
+        result = self._routes.register_broker(registration, now_ms=self._clock.monotonic_ms())
         if result is None:
             return request.reply(ResponseCode.SYSTEM_ERROR, "register broker failed")
+        return self._registered(request, result)
+
+    def _registered(self, request: RemotingCommand, result: RegisterBrokerResult) -> RemotingCommand:
         if result.notice is not None:
             self._notify(result.notice)
         answer = RegisterBrokerResponseHeader(result.ha_server_addr, result.master_addr)
@@ -165,6 +208,7 @@ class DefaultRequestProcessor:
 
     def _unregister_broker(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
         header = UnRegisterBrokerRequestHeader.decode(request.ext)
+        self._decoding.pop((header.cluster_name, header.broker_addr), None)
         notice = self._routes.unregister_broker(header.cluster_name, header.broker_addr, header.broker_name)
         if notice is not None:
             self._notify(notice)
@@ -268,7 +312,7 @@ def _digest(request: RemotingCommand, body: bytes) -> bytes:
 
 
 def _registration(
-    header: RegisterBrokerRequestHeader, request: RemotingCommand, body: bytes, connection: object
+    header: RegisterBrokerRequestHeader, request: RemotingCommand, body: bytes, connection: object, digest: bytes
 ) -> BrokerRegistration:
     """Brokers before 3.0.11 send the bare topic table."""
     filter_servers: list[str] | None = None
@@ -294,4 +338,5 @@ def _registration(
         if isinstance(wrapper, TopicConfigAndMappingSerializeWrapper)
         else {},
         filter_servers=filter_servers,
+        digest=digest,
     )

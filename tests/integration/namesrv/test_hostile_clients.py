@@ -4,13 +4,18 @@ import asyncio
 import contextlib
 import random
 import struct
+import threading
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config import NettyServerConfig
+from maxq.namesrv import default_request_processor as processor
+from maxq.namesrv.broker_registration import BrokerRegistration
+from maxq.protocol.header.namesrv import UnRegisterBrokerRequestHeader
 from maxq.protocol.remoting_command import RemotingCommand, decode_frame
 from tests.integration.namesrv.harness import Peer, asking_route, name_server, registering
 
@@ -121,6 +126,45 @@ async def test_a_registration_that_inflates_beyond_all_measure_is_refused(tmp_pa
     async with name_server(tmp_path) as server, await Peer.connect(server.port) as peer:
         assert (await peer.ask(request)).code == ResponseCode.SYSTEM_ERROR
         await assert_serves(server.port)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_a_registration_without_measure_is_refused_with_the_limit(tmp_path: Path, compressed: bool) -> None:
+    request = registering("T", "U", compressed=compressed)
+    request.body = bytes((8 << 20) + 1) if compressed else b"[" + b"{}," * 100_001 + b"{}]"
+    async with name_server(tmp_path) as server, await Peer.connect(server.port) as peer:
+        answer = await peer.ask(request)
+        assert answer.code == ResponseCode.INVALID_PARAMETER and "compressedRegister" in (answer.remark or "")
+        await assert_serves(server.port)
+
+
+async def test_others_are_served_while_a_registration_is_read_and_what_came_later_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    read = processor._registration
+
+    def slowly(*arguments: Any) -> BrokerRegistration:
+        begun.set()
+        assert go_on.wait(60)
+        return read(*arguments)
+
+    leaving = UnRegisterBrokerRequestHeader("broker-a", "10.0.0.1:10911", "DefaultCluster", 0)
+    async with name_server(tmp_path) as server, await Peer.connect(server.port) as peer:
+        assert (await peer.ask(registering("T", "U", compressed=True))).code == 0
+        monkeypatch.setattr(processor, "_registration", slowly)
+        async with await Peer.connect(server.port) as broker:
+            long = asyncio.ensure_future(broker.ask(registering("T", "U", "V", version=2, compressed=True)))
+            async with asyncio.timeout(30):
+                assert await asyncio.to_thread(begun.wait, 30)
+                assert (await peer.ask(asking_route("T"))).code == 0
+                code = RequestCode.UNREGISTER_BROKER
+                assert (await peer.ask(RemotingCommand(code, leaving.encode()))).code == 0
+                go_on.set()
+                assert "something newer" in ((await long).remark or "")
+                assert (await peer.ask(asking_route("V"))).code == ResponseCode.TOPIC_NOT_EXIST
+                assert (await broker.ask(registering("T", "U", "V", version=3, compressed=True))).code == 0
+                assert (await peer.ask(asking_route("V"))).code == 0
 
 
 async def test_a_request_of_an_unknown_code_is_answered_with_3(tmp_path: Path) -> None:

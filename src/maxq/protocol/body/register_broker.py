@@ -26,6 +26,7 @@ from maxq.protocol.compression import CompressionType, decompress
 from maxq.protocol.json_body import JsonBody, json_body
 
 _LEVEL = 9
+_MOST_INFLATED = 8 << 20  # bytes: more than 100,000 topics
 
 
 @json_body
@@ -61,7 +62,7 @@ class RegisterBrokerBody(JsonBody):
         """
         if not compressed:
             return cls.decode(data)
-        reader = _Reader(decompress(data, CompressionType.ZLIB))
+        reader = _Reader(decompress(data, CompressionType.ZLIB, _MOST_INFLATED))
         wrapper = TopicConfigAndMappingSerializeWrapper(data_version=DataVersion.decode(reader.block()))
         for _ in range(reader.count()):
             topic = TopicConfig.decode_text(reader.text())
