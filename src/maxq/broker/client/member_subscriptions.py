@@ -58,8 +58,8 @@ class MemberSubscriptions:
         self.is_different = any(view != views[0] for view in views)
         if self.is_different:
             log.error(
-                "the members of consumer group %s subscribe differently, so messages are lost to them: %s; let all "
-                "members of a group subscribe alike, or give them groups of their own",
+                "the members of consumer group %s subscribe differently, so messages are lost to them: %.2000s; let "
+                "all members of a group subscribe alike, or give them groups of their own",
                 self._group, self.describe(),
             )  # fmt: skip
         elif was_different:

@@ -132,7 +132,7 @@ class ConsumerFilterManager(PersistentManager):
             if version <= old.data.client_version:
                 if not is_same:
                     log.info(
-                        "group %s, topic %s: %s is of version %d and does not replace %s of version %d",
+                        "group %s, topic %s: %.200s is of version %d and does not replace %.200s of version %d",
                         group, topic, subscription.sub_string, version, old.data.expression, old.data.client_version,
                     )  # fmt: skip
                 if version == old.data.client_version and old.is_dead:
@@ -161,7 +161,7 @@ class ConsumerFilterManager(PersistentManager):
             log.warning("group %s can not read topic %s: %s", group, topic, error)
             self._forget(topic, group)  # pulls are answered FILTER_DATA_NOT_EXIST
         else:
-            log.info("group %s reads of topic %s what is %s", group, topic, subscription.sub_string)
+            log.info("group %s reads of topic %s what is %.200s", group, topic, subscription.sub_string)
 
     def _entry(self, data: ConsumerFilterData, bits: BloomFilterData) -> FilterEntry:
         """Raises FilterExpressionError."""

@@ -1,6 +1,9 @@
 """Which consumers are online, and who is told when that changes."""
 
 import asyncio
+import logging
+
+import pytest
 
 from maxq.broker.client.consumer_ids_notifier import BATCH_INTERVAL_MS, NOTIFY_INTERVAL_MS
 from maxq.broker.client.housekeeping import ClientHousekeepingService
@@ -66,9 +69,7 @@ async def test_a_closed_connection_takes_its_members_out_of_all_their_groups() -
     await world.heartbeat(second, "c2", "G")
     second.sent.clear()
     events: list[str] = []
-    service = ClientHousekeepingService(
-        world.consumers, world.producers, world.locks, count_event=events.append
-    )
+    service = ClientHousekeepingService(world.consumers, world.producers, world.locks, count_event=events.append)
     service.on_close(connection(first))
     service.on_close(connection(first))
     left = world.consumers.get_consumer_group_info("G")
@@ -85,9 +86,7 @@ async def test_clients_that_fell_silent_are_dropped_and_closed() -> None:
     world.clock.advance_ms(100_000)
     await world.heartbeat(alive, "c2", producers=("P",))
     world.clock.advance_ms(20_001)
-    service = ClientHousekeepingService(
-        world.consumers, world.producers, world.locks, count_event=lambda event: None
-    )
+    service = ClientHousekeepingService(world.consumers, world.producers, world.locks, count_event=lambda event: None)
     service.scan()
     info = world.consumers.get_consumer_group_info("G")
     assert info is not None and info.client_ids() == ["c2"]
@@ -159,3 +158,18 @@ def test_changes_are_collected_for_15_seconds_when_they_need_not_be_told_at_once
         world.notifier.close()
 
     in_virtual_time(story)
+
+
+async def test_what_is_logged_of_long_subscriptions_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    world = BrokerWorld()
+    caplog.set_level(logging.INFO)
+    for member in ("c1", "c2"):
+        subscriptions = [
+            {"topic": f"T{n}", "expressionType": "SQL92", "subVersion": 1, "subString": f"a = '{member}{'x' * 8_000}'"}
+            for n in range(20)
+        ]
+        consumer = {"groupName": "G", "subscriptionDataSet": subscriptions}
+        await world.call(34, None, {"clientID": member, "consumerDataSet": [consumer]}, fake=FakeConnection(member))
+    assert "subscribe differently" in caplog.text
+    assert max(len(record.getMessage()) for record in caplog.records) < 5_000
+    world.notifier.close()
