@@ -17,11 +17,9 @@ from maxq.codes import RequestCode as Code
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.log_limits import Seldom, and_more
 
 log: Final = logging.getLogger("maxq.audit")
-
-_INTERVAL_MS: Final = 10_000
-_MOST_KINDS: Final = 1000  # of refusals that are kept apart
 
 #: Requests that change what a server is or holds; each that passes is a line.
 CHANGES: Final[frozenset[int]] = frozenset(
@@ -51,34 +49,21 @@ class Audit:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
         self.refused = dict.fromkeys(Cause, 0)
-        self._silent: dict[tuple[Cause, str, str], list[int]] = {}  # kind → [said at, refusals since]
+        self._seldom = Seldom(clock)
 
     def note_refusal(self, connection: Connection, command: RemotingCommand, refused: Refused, source_ip: str) -> None:
         """Count it, and say it if nothing like it was said lately."""
         self.refused[refused.cause] += 1
-        now = self._clock.monotonic_ms()
-        kind = (refused.cause, "" if refused.cause is Cause.UNKNOWN_USER else refused.user, source_ip)
-        if kind not in self._silent and not self._has_room(now):
-            kind = (refused.cause, "", "")
-        kept = self._silent.get(kind)
-        if kept is not None and now - kept[0] < _INTERVAL_MS:
-            kept[1] += 1
+        user = "" if refused.cause is Cause.UNKNOWN_USER else refused.user
+        left_out = self._seldom.admits((refused.cause, user, source_ip), otherwise=refused.cause)
+        if left_out is None:
             return
-        again = f" ({kept[1]} more since the last line)" if kept is not None and kept[1] else ""
-        self._silent[kind] = [now, 0]
         log.warning(
             "refused %s from %s, user %r: %s: %r%s",
             code_name(command.code), connection.remote_address, refused.user[:100], refused.cause.value,
-            refused.remark[:300], again,
+            refused.remark[:300], and_more(left_out),
         )  # fmt: skip
-
-    def _has_room(self, now: int) -> bool:
-        """For one more kind; those of which nothing was heard for an interval give way."""
-        if len(self._silent) >= _MOST_KINDS:
-            self._silent = {kind: kept for kind, kept in self._silent.items() if now - kept[0] < _INTERVAL_MS}
-        return len(self._silent) < _MOST_KINDS
 
     def note_passed(self, connection: Connection, command: RemotingCommand) -> None:
         """Say it, if it changes something."""

@@ -24,6 +24,7 @@ from maxq.config.properties import format_properties, parse_properties
 from maxq.config.settings import DEFAULT_BROKER_PORT, DEFAULT_NAMESRV_PORT
 from maxq.errors import ConfigError, StoreFailedError
 from maxq.machine import new_event_loop, raise_file_limit, system_host
+from maxq.runtime.log_limits import LineLimit
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 app = typer.Typer(rich_markup_mode=None)
@@ -269,9 +270,11 @@ def _watch_input(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> 
 
 
 def configure_logging(verbose: bool) -> None:
-    """Logs go to standard error: warnings and errors, or everything that is worth saying."""
+    """Logs go to standard error: warnings and errors, or everything that is worth saying; no cause floods them."""
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=_LOG_FORMAT, stream=sys.stderr)
     logging.getLogger("maxq.audit").setLevel(logging.INFO)  # who changed what is said always
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(LineLimit(SystemClock(), complete=frozenset({"maxq.audit"})))
 
 
 def warn(sentences: Iterable[str]) -> None:

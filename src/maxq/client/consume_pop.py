@@ -32,6 +32,7 @@ from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_queue import MessageQueue
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.log_limits import Seldom, and_more
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class ConsumeMessagePopService:
         self._send_back = send_back
         self._stats = stats
         self._clock = clock
+        self._failures = Seldom(clock)  # of pops: each queue tries again every few seconds
         self._retry_topic = retry_topic
         self._subscription_of = subscription_of
         self._is_paused = is_paused
@@ -171,7 +173,9 @@ class ConsumeMessagePopService:
             try:
                 await self._pop(process_queue)
             except (MaxQError, OSError) as error:
-                log.warning("pop of %s failed: %s", process_queue.queue, error)
+                queue = process_queue.queue
+                if (left_out := self._failures.admits((queue.broker_name, type(error)))) is not None:
+                    log.warning("pop of %s failed: %s%s", queue, error, and_more(left_out))
                 await self._api.pause(process_queue.queue, config.pull_time_delay_when_exception)
 
     async def _pop(self, process_queue: PopProcessQueue) -> None:

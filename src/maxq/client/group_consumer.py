@@ -29,6 +29,7 @@ from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeType, MessageModel
 from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.log_limits import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class GroupConsumer(ABC, Generic[Config]):
         self._config = config
         self._seams = seams
         self._clock = seams.clock
+        self._failures = Seldom(seams.clock)  # of pulls: each queue tries again every few seconds
         self._manager = manager or MQClientManager(seams)
         self.group = wrap(config.namespace, config.consumer_group)
         self._broadcasting = config.message_model is MessageModel.BROADCASTING

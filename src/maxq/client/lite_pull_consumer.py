@@ -39,6 +39,7 @@ from maxq.protocol.body.subscription import TAG, build_subscription_data
 from maxq.protocol.enums import ConsumeType
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.log_limits import and_more
 
 log = logging.getLogger(__name__)
 
@@ -471,7 +472,9 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
                 result = await self._pull(assigned)
             except (MaxQError, OSError) as error:
                 delay_ms = self._config.pull_time_delay_when_exception
-                log.warning("pull of %s failed, next try in %d ms: %s", assigned.queue, delay_ms, error)
+                if (left_out := self._failures.admits((assigned.queue.broker_name, type(error)))) is not None:
+                    more = and_more(left_out)
+                    log.warning("pull of %s failed, next try in %d ms: %s%s", assigned.queue, delay_ms, error, more)
                 await self._pull_api.pause(assigned.queue, delay_ms)
                 continue
             except Exception:

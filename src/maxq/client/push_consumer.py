@@ -43,6 +43,7 @@ from maxq.protocol.body.subscription import TAG, build_subscription_data
 from maxq.protocol.enums import ConsumeType
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.log_limits import and_more
 
 log = logging.getLogger(__name__)
 
@@ -471,10 +472,12 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         elif isinstance(error, BrokerError) and error.code in _UNKNOWN_TO_BROKER and self._instance is not None:
             log.info("the broker of %s does not know our subscription, it is told again: %s", queue, error)
             self._instance.heartbeat_soon()
+        elif (left_out := self._failures.admits((queue.broker_name, type(error)))) is None:
+            pass  # said of another queue of this broker a moment ago
         elif isinstance(error, RemoteProtocolError):
-            log.error("the answer to a pull of %s is not readable: %s", queue, error)
+            log.error("the answer to a pull of %s is not readable: %s%s", queue, error, and_more(left_out))
         else:
-            log.warning("pull of %s failed, next try in %d ms: %s", queue, wait_ms, error)
+            log.warning("pull of %s failed, next try in %d ms: %s%s", queue, wait_ms, error, and_more(left_out))
         await self._pull_api.pause(queue, wait_ms)
 
     # --- operators ---

@@ -476,3 +476,20 @@ def test_a_cancelled_shutdown_waits_for_no_more_calls_and_commits_nothing_of_the
         assert not cluster.broker.members["G"]
 
     simulate(story)
+
+
+def test_a_broker_that_is_away_is_said_now_and_then_and_not_for_each_queue_and_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1, queues=16)
+        got = Got()
+        async with make(cluster, got):
+            await until(lambda: bool(got.bodies), "the message", 5)
+            await cluster.broker.stop()
+            await asyncio.sleep(60)
+            lines = [record.getMessage() for record in caplog.records if "pull of" in record.getMessage()]
+            assert 5 <= len(lines) <= 20
+            assert "more since the last line" in lines[-1]
+
+    simulate(story)

@@ -56,11 +56,11 @@ class MemberSubscriptions:
         was_different = self.is_different
         views = [wanted for _, wanted in self._members.values()]
         self.is_different = any(view != views[0] for view in views)
-        if self.is_different:
+        if self.is_different and not was_different:  # said when it begins: each member of 400 that follows is no news
             log.error(
                 "the members of consumer group %s subscribe differently, so messages are lost to them: %.2000s; let "
                 "all members of a group subscribe alike, or give them groups of their own",
                 self._group, self.describe(),
             )  # fmt: skip
-        elif was_different:
+        elif was_different and not self.is_different:
             log.info("the members of consumer group %s subscribe alike again", self._group)

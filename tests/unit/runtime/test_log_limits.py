@@ -1,0 +1,53 @@
+"""Lines that others can cause at will have a bound, and what was left out is counted."""
+
+import logging
+
+from maxq.runtime.log_limits import INTERVAL_MS, LineLimit, Seldom
+from maxq.testing.sim_clock import SimClock
+
+
+def line(text: str, place: int = 1, name: str = "maxq.broker") -> logging.LogRecord:
+    return logging.LogRecord(name, logging.WARNING, "a.py", place, "%s", (text,), None)
+
+
+def test_one_of_a_kind_an_interval_and_the_next_tells_of_those_left_out() -> None:
+    clock = SimClock()
+    seldom = Seldom(clock)
+    assert [seldom.admits("a") for _ in range(5)] == [0, None, None, None, None]
+    assert seldom.admits("b") == 0
+    clock.advance_ms(INTERVAL_MS)
+    assert [seldom.admits("a"), seldom.admits("a")] == [4, None]
+
+
+def test_kinds_that_a_peer_makes_up_are_one_kind_in_the_end_and_not_kept_for_ever() -> None:
+    clock = SimClock()
+    seldom = Seldom(clock)
+    said = sum(seldom.admits(name) is not None for name in range(100_000))
+    assert said == 1001
+    assert len(seldom._kinds) == 1001
+    clock.advance_ms(INTERVAL_MS)
+    seldom.admits("new")
+    assert len(seldom._kinds) == 1
+
+
+def test_a_place_of_the_program_that_floods_the_log_is_cut_and_others_are_heard() -> None:
+    clock = SimClock()
+    limit = LineLimit(clock)
+    assert sum(limit.filter(line("flood")) for _ in range(100_000)) == 100
+    assert limit.filter(line("another", place=2))
+    clock.advance_ms(INTERVAL_MS)
+    again = line("flood")
+    assert limit.filter(again)
+    assert again.getMessage() == "flood (99900 more since the last line)"
+
+
+def test_a_line_has_a_length() -> None:
+    long = line("x" * 1_000_000)
+    assert LineLimit(SimClock()).filter(long)
+    assert len(long.getMessage()) < 4100
+    assert "996000 characters" in long.getMessage()
+
+
+def test_no_line_of_the_audit_is_missing() -> None:
+    limit = LineLimit(SimClock(), frozenset({"maxq.audit"}))
+    assert all(limit.filter(line("allowed", name="maxq.audit")) for _ in range(1000))
