@@ -53,3 +53,12 @@ async def test_it_ends_when_the_member_leaves_or_agrees(leaves: bool) -> None:
     else:
         await heartbeat(world, other, "c2", "TagA")
     assert world.consumers.subscribing_differently() == []
+
+
+async def test_hundreds_of_members_that_change_one_after_the_other_are_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    world, members = BrokerWorld(), [FakeConnection() for _ in range(60)]
+    for expression in ("TagA", "TagB"):
+        for number, member in enumerate(members):
+            await heartbeat(world, member, f"c{number}", expression)
+    (text,) = errors(caplog)
+    assert len(text) < 3000
