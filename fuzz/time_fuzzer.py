@@ -82,7 +82,7 @@ def seconds(parser: Parser, data: bytes) -> float:
 
 def sizes(limit: int) -> list[int]:
     """The limit and smaller ones: a parser may refuse by something else than size what is long, and take less of it."""
-    return [limit >> shift for shift in range(0, 8, 2) if limit >> shift >= 1024]
+    return [limit >> shift for shift in range(8) if limit >> shift >= 1024]
 
 
 def growth(parser: Parser, shape: Shape, size: int) -> float:

@@ -14,8 +14,8 @@ from maxq.codes import RequestCode as Code
 
 __all__ = ["MAX_DIALECT_BODY", "VALUES", "BodyLimit", "body_limits", "refusal_of_body"]
 
-#: Bytes of a body in fastjson's dialect, whose parser is Python.
-MAX_DIALECT_BODY: Final = 32_768
+#: Bytes of a body in fastjson's dialect, whose parser is Python, and reads it for the judge and for the processor.
+MAX_DIALECT_BODY: Final = 16_384
 _MIB: Final = 1 << 20
 #: Commas for each object that a body may have: members of objects and items of lists.
 VALUES: Final = 12
@@ -45,6 +45,8 @@ _LIMITS: Final[dict[int, BodyLimit]] = {
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _LIST,
     Code.UPDATE_BROKER_CONFIG: _SETTINGS,
     Code.UPDATE_NAMESRV_CONFIG: _SETTINGS,
+    Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _SETTINGS,
+    Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _SETTINGS,
     Code.QUERY_DATA_VERSION: _SMALL,
     Code.REGISTER_TOPIC_IN_NAMESRV: _LIST,
     Code.AUTH_CREATE_USER: _SMALL,
