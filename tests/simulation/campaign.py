@@ -44,7 +44,7 @@ from tests.simulation.ext_story import ExtStory
 from tests.simulation.faulty_store_story import FaultyCrashStory, FaultyExtStory
 from tests.simulation.faulty_transaction_story import FaultyTransactionStory
 from tests.simulation.ha_cluster_story import HaClusterStory
-from tests.simulation.ha_story import HaStory
+from tests.simulation.ha_story import FaultyHaStory, HaStory
 from tests.simulation.ledger_story import FaultyLedgerStory, LedgerStory
 from tests.simulation.pop_story import FaultyPopStory, PopStory
 from tests.simulation.promise_story import PairPromiseStory, PromiseStory
@@ -66,7 +66,7 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store-faults": FaultyCrashStory, "ext-faults": FaultyExtStory,
     "transaction-faults": FaultyTransactionStory, "staged-faults": FaultyStagedStory,
     "pop": PopStory, "pop-faults": FaultyPopStory, "ledger-faults": FaultyLedgerStory,
-    "dledger-cluster-faults": FaultyDLedgerClusterStory,
+    "dledger-cluster-faults": FaultyDLedgerClusterStory, "ha-faults": FaultyHaStory,
 }  # fmt: skip
 WHOLE_SERVERS: Final = (
     "cluster", "dledger-cluster", "dledger-cluster-faults", "promise-cluster", "promise-pair", "client",
@@ -82,7 +82,7 @@ REGRESSIONS: Final = {
     "ext-faults": "ext_faults_regressions.txt", "transaction-faults": "transaction_faults_regressions.txt",
     "staged-faults": "staged_faults_regressions.txt", "pop": "pop_regressions.txt",
     "pop-faults": "pop_faults_regressions.txt", "ledger-faults": "ledger_faults_regressions.txt",
-    "dledger-cluster-faults": "dledger_cluster_faults_regressions.txt",
+    "dledger-cluster-faults": "dledger_cluster_faults_regressions.txt", "ha-faults": "ha_faults_regressions.txt",
 }  # fmt: skip
 
 

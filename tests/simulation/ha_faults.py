@@ -2,11 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
+from tests.simulation.disk_faults import FaultMix
 from tests.simulation.ha_group import HaGroup
 from tests.simulation.ha_node import HaNode
+
+_NOTICED_S: Final = 1.0  # mostly, a failed sync shows within that
+_LATEST_SYNC_S: Final = 70.0  # queues, the latest, are synced within a minute
 
 Fault = Callable[[HaNode], Awaitable[None]]
 
@@ -14,7 +19,10 @@ Fault = Callable[[HaNode], Awaitable[None]]
 class HaFaults:
     """Draws faults and lets them happen. A fault that lasts runs beside the next ones."""
 
-    def __init__(self, group: HaGroup, rng: SimRng) -> None:
+    def __init__(self, group: HaGroup, rng: SimRng, *, fails: bool = False) -> None:
+        """`fails`: calls to disks fail, too, in about half of the faults."""
+        self._fails = fails
+        self._has_seen_failures = False
         self._group = group
         self._rng = rng
         self._network = group.world.network
@@ -37,9 +45,12 @@ class HaFaults:
             (1, "slave's disk lost", self._slave_disk_lost),
             (1, "master's disk lost", self._master_disk_lost),
         ]
+        if fails:
+            self._kinds.append((60, "disk fails", self._disk_fails))
 
     async def one(self) -> None:
         """One more."""
+        await self._replace_failed()
         name, fault = self._rng.choice([(name, fault) for weight, name, fault in self._kinds for _ in range(weight)])
         node = self._rng.choice(self._group.nodes)
         if not node.is_up:
@@ -63,6 +74,9 @@ class HaFaults:
                 if not node.is_up:
                     node.machine.disk.cut_power_after(-1)
                     await group.start(node)
+        if self._has_seen_failures:
+            await asyncio.sleep(_LATEST_SYNC_S)
+            await self._replace_failed()
 
     def _last(self, coroutine: Awaitable[None]) -> None:
         self._lasting.append(asyncio.ensure_future(coroutine))
@@ -175,6 +189,51 @@ class HaFaults:
             node.machine.disk.other_bytes = 0
 
         self._last(end())
+
+    async def _disk_fails(self, node: HaNode) -> None:
+        """Calls to its disk fail for a while. A broker whose log fails to sync is ended a moment later, others at
+        times; it is started again on the same machine or after a loss of power, perhaps first on the disk as it is."""
+        rng, group = self._rng, self._group
+        spared: tuple[str, ...] = rng.choice(((), (), ("consumequeue", "index", "checkpoint")))
+        mix = FaultMix(rng.fork(f"disk {group.now_ms}"), spared)
+        node.let_disk_fail(mix)
+        await self._until_failed(node, self._while())
+        if node.has_failed or rng.chance(0.3):
+            await self._end_failed(node)
+            if rng.chance(0.5):
+                await group.start(node)
+                await self._until_failed(node, rng.choice((0.05, 1.0)))
+        node.let_disk_fail(None)
+        await self._until_failed(node, _NOTICED_S)
+        if node.has_failed:
+            await self._end_failed(node)
+        if not node.machine.is_up:
+            await group.start(node)
+        self._has_seen_failures |= bool(mix.seen)
+        group.marks.update(f"failed: {kind}" for kind in mix.seen)
+        group.note(f"  {dict(mix.seen)}")
+
+    async def _replace_failed(self) -> None:
+        """What a disk did long ago may show only with a later sync: who has failed by that begins anew."""
+        for node in self._group.nodes if self._fails else ():
+            if node.is_up and node.has_failed:
+                await self._end_failed(node)
+                await self._group.start(node)
+
+    async def _until_failed(self, node: HaNode, seconds: float) -> None:
+        end = self._group.world.loop.time() + seconds
+        while node.is_up and not node.has_failed and self._group.world.loop.time() < end:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    async def _end_failed(self, node: HaNode) -> None:
+        self._group.note(f"  {node} ends: {node.failed}")
+        self._group.marks["stopped itself" if node.has_failed else "ended while its disk failed"] += 1
+        if self._rng.chance(0.4):
+            self._group.marks["power lost after a failure"] += 1
+            node.machine.power_off()
+        else:
+            node.machine.kill()
+        await asyncio.sleep(self._rng.choice((0.0, 0.5, 6.0)))
 
     async def _slow_disk(self, node: HaNode) -> None:
         process = node.machine.process

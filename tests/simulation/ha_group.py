@@ -2,7 +2,9 @@
 
 * A message is acknowledged only when as many nodes have its bytes as the rule in force asks for (a node that has lost
   its power or disk since the message was sent may have lost it again).
-* What a node has it keeps: all of it when its process is killed, what was flushed when its power goes.
+* What a node has it keeps: all of it when its process is killed, what was flushed when its power goes. A sync that
+  fails flushes nothing; the next process on the machine still sees what it has dropped, and may not call it flushed
+  before it has written it again. A start that the disk refuses changes nothing of that.
 * A slave's log is, from its first byte on, the beginning of the master's; but for fillers that it has itself, which it
   fetches again: at rest there are none that the master has not got, too. A filler of the master's excuses nothing: a
   slave with other bytes there is apart. If the master lost its end, or such a range, the log of a slave that has more
@@ -23,11 +25,13 @@
 import asyncio
 import hashlib
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
 from maxq.codes import ResponseCode
 from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import MaxQError, StoreFailedError, StoreRefusedError
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.testing.sim_file import SECTOR
 from maxq.testing.sim_machine import MachineDiedError
@@ -63,7 +67,10 @@ class HaGroup:
     history: what happened, for whoever reads a failure.
     """
 
-    def __init__(self, world: SimWorld, rng: SimRng, rule: Rule, marks: Counter[str], history: list[str]) -> None:
+    def __init__(
+        self, world: SimWorld, rng: SimRng, rule: Rule, marks: Counter[str], history: list[str], *, fails: bool = False
+    ) -> None:  # fmt: skip
+        """`fails`: disks fail, too."""
         self.world = world
         self.rng = rng
         self.rule = rule
@@ -72,8 +79,13 @@ class HaGroup:
         self.ledger = HaLedger()
         self.nodes = [
             HaNode(
-                world.loop, f"node-{number}", address, rng.fork(address), self._config(number == 1),
+                world.loop,
+                f"node-{number}",
+                address,
+                rng.fork(address),
+                self._config(number == 1),
                 self._master_min_offset,
+                fails=fails,
             )
             for number, address in enumerate(ADDRESSES, start=1)
         ]
@@ -127,8 +139,14 @@ class HaGroup:
         except MachineDiedError:
             self.marks["died while starting"] += 1
             self.note(f"{node} died while starting")
-            node.image = Image(before.start, before.data[: max(0, durable_end - before.start)])
-            node.durable_end = min(durable_end, node.image.end)
+            self._keep_durable(node, before, durable_end)
+            return
+        except (OSError, MaxQError) as error:
+            assert node.disk_faults is not None, f"{node} does not start on a disk that works: {error!r}"
+            self.marks["start refused by a failing disk"] += 1
+            self.note(f"{node} does not start: {error!r}")
+            if died_with_power:
+                self._keep_durable(node, before, durable_end)
             return
         self.note(f"{node} starts, {node.live_image().end} bytes: " + "; ".join(report))
         kept_end = durable_end if died_with_power else before.end
@@ -142,6 +160,12 @@ class HaGroup:
         self._queue_ends = {key: end for key, end in self._queue_ends.items() if key[2] != node.name}
         if node is self.master and self.sending:
             self.start_senders()
+
+    @staticmethod
+    def _keep_durable(node: HaNode, before: Image, durable_end: int) -> None:
+        """The node is down again since its power went: only what was durable is sure."""
+        node.image = Image(before.start, before.data[: max(0, durable_end - before.start)])
+        node.durable_end = min(durable_end, node.image.end)
 
     def start_senders(self) -> None:
         """Producers, in the master's process."""
@@ -255,10 +279,16 @@ class HaGroup:
                 self.marks["refused: too few replicas"] += 1
                 await asyncio.sleep(0.2)
                 continue
-            if self._deletions.chance(self._delete_chance):
-                await self._delete_one(node)
-            else:
-                await self._send_one(node, rng)
+            try:
+                if self._deletions.chance(self._delete_chance):
+                    await self._delete_one(node)
+                else:
+                    await self._send_one(node, rng)
+            except (OSError, StoreFailedError, StoreRefusedError) as error:
+                told = node.disk_faults is not None or node.has_failed
+                assert told, f"a disk that works is refused: {error!r}"
+                self.marks["a request was answered with an error"] += 1
+                await asyncio.sleep(0.01)
 
     async def _delete_one(self, node: HaNode) -> None:
         assert node.store is not None, "it runs"
@@ -297,9 +327,7 @@ class HaGroup:
             return
         at = result.physical_offset
         record = node.bytes_at(at, result.size)
-        sent = HaSent(
-            self._number, topic, queue_id, result.queue_offset, at, record, _md5(body), sent_ms
-        )
+        sent = HaSent(self._number, topic, queue_id, result.queue_offset, at, record, _md5(body), sent_ms)
         self.ledger.messages.append(sent)
         await self._until_answered(node, sent, result.end_offset)
 
@@ -318,9 +346,7 @@ class HaGroup:
 
     def _acknowledge(self, node: HaNode, sent: HaSent) -> None:
         holders = [other.name for other in self.nodes if other.has(sent)]
-        excused = [
-            other.name for other in self.nodes if other.name not in holders and other.lost_since(sent.sent_ms)
-        ]
+        excused = [other.name for other in self.nodes if other.name not in holders and other.lost_since(sent.sent_ms)]
         assert node.name in holders, f"{sent} was acknowledged and is not on the master"
         assert len(holders) + len(excused) >= self.rule.needed, (
             f"{sent} was acknowledged, {self.rule.needed} copies are promised, only {holders} have it"
@@ -332,6 +358,12 @@ class HaGroup:
 
     def check(self, *, whole: bool = True) -> None:
         """What holds at any moment. `whole`: compare logs from their first byte, not only what is new."""
+        with ExitStack() as stack:
+            for node in self.nodes:
+                stack.enter_context(node.watched())
+            self._check(whole=whole)
+
+    def _check(self, *, whole: bool) -> None:
         self.check_senders()
         for failure in self.world.loop.failures:
             raise failure
@@ -523,7 +555,6 @@ class HaGroup:
                     and s.queue_offset not in shown_here
                 ]  # fmt: skip
                 assert not missing, f"{node} does not show {missing[0]}"
-
 
     def _check_incarnations(self, image: Image) -> None:
         """All deletions that are in the log, acknowledged or not, count on all nodes that have the place."""

@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.config import BrokerSettings
 from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import MaxQError
 from maxq.protocol.message import decode_records
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
@@ -20,6 +21,7 @@ from maxq.store.store_results import GetMessageStatus
 from maxq.testing.sim_loop import SimLoop
 from maxq.testing.sim_machine import MachineDiedError, SimMachine
 from maxq.testing.sim_rng import SimRng
+from tests.simulation.disk_faults import FaultMix, nothing_fails
 from tests.simulation.ha_ledger import HaSent
 from tests.simulation.store_world import ROOT
 
@@ -66,6 +68,8 @@ class HaNode:
         frozen_end: the end of a log that the master's does not continue any more (the master lost its own end); it must
             not grow. None: they join.
         compared_end: up to here this log was found equal to the master's.
+        failed: what this life's services have said to have failed.
+        disk_faults: what fails on its disk, in this life and in those that begin now; None: nothing.
     """
 
     def __init__(
@@ -76,11 +80,14 @@ class HaNode:
         rng: SimRng,
         config: MessageStoreConfig,
         master_min_offset: Callable[[], Awaitable[int | None]],
+        *,
+        fails: bool = False,
     ) -> None:
+        """`fails`: its disk fails at times, and the system keeps what a failed sync has dropped in its cache."""
         self._master_min_offset = master_min_offset
         self.name = name
         self.number = int(name[-1])
-        self.machine = SimMachine(loop, address, rng, write_back=rng.choice((0.0, 0.2, 0.6)))
+        self.machine = SimMachine(loop, address, rng, write_back=rng.choice((0.0, 0.2, 0.6)), kill_keeps_cache=fails)
         self.config = config
         self.store: MessageStore | None = None
         self.ha: HAService | None = None
@@ -92,6 +99,8 @@ class HaNode:
         self.began_at: int | None = None
         self.frozen_end: int | None = None
         self.compared_end = 0
+        self.disk_faults: FaultMix | None = None
+        self.failed: list[str] = []
         self.power_lost_at_start = -1  # disk operations after which the power goes in the next start; -1: it stays
 
     def __str__(self) -> str:
@@ -120,31 +129,36 @@ class HaNode:
 
         Raises:
             MachineDiedError: the power went while it started.
+            OSError, MaxQError: its disk refuses the start. No process is left.
         """
         self.note_end()
         self.store = None
+        self.failed = []
         self.machine.boot()
+        self.machine.disk.faults = self.disk_faults or nothing_fails
         operations, self.power_lost_at_start = self.power_lost_at_start, -1
         self.machine.disk.cut_power_after(operations)
-        return await self.machine.call(lambda: self._start(master_address))
+        try:
+            return await self.machine.call(lambda: self._start(master_address))
+        except (OSError, MaxQError):
+            self.machine.kill()
+            raise
 
     async def _start(self, master_address: str) -> list[str]:
         machine = self.machine
         identity = StoreIdentity(broker_id=self.number - 1)
-        store = MessageStore(
-            self.config, disk=machine.disk, clock=machine.clock, broker=identity, memory_bytes=1 << 30
-        )
+        store = MessageStore(self.config, disk=machine.disk, clock=machine.clock, broker=identity, memory_bytes=1 << 30)
+        store.set_service_failed(self._service_failed)
         report = store.load()
         self.sealed = store.seals.ranges()
         store.start()
         settings = BrokerSettings(store=self.config)
         copy = FullCopy(lambda: self.config.ha_full_copy, self._master_min_offset)
         self.ha = HAService(settings, store, machine.clock, first_offset=copy)
+        self.ha.set_service_failed(self._service_failed)
         self.acknowledgement = Acknowledgement(store)
         self.acknowledgement.set_replicas(self.ha)
-        self.care = LogCare(
-            store, machine.clock, config=lambda: self.config, master_address=lambda: master_address
-        )
+        self.care = LogCare(store, machine.clock, config=lambda: self.config, master_address=lambda: master_address)
         self.ha.set_joined_listener(self.care.master_connected)
         self.ha.set_offer_listener(self.care.offered)
         self.care.start()
@@ -188,13 +202,37 @@ class HaNode:
         self.image, self.durable_end, self.sealed, self.frozen_end = Image(), 0, [], None
         self.began_at = None
 
+    def let_disk_fail(self, mix: FaultMix | None) -> None:
+        """From now on, until another word; None: it works."""
+        self.disk_faults = mix
+        self.machine.disk.faults = mix or nothing_fails
+
+    @property
+    def has_failed(self) -> bool:
+        """Did its log fail to sync, or has one of its services ended? Such a broker stops itself."""
+        return self.store is not None and (self.store.flusher.failure is not None or bool(self.failed))
+
+    def _service_failed(self, service: str, error: BaseException) -> None:
+        self.failed.append(f"{service}: {error}")
+
     # -- looking --
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """What rules ask of the store within this block does not fail."""
+        disk = self.machine.disk
+        faults, disk.faults = disk.faults, nothing_fails
+        try:
+            yield
+        finally:
+            disk.faults = faults
 
     def bytes_at(self, offset: int, size: int) -> bytes:
         """Of the live log, as far as they are there, within one file; of a dead process as they were."""
         if self.store is None:
             return self.image.range(offset, offset + size)
-        return bytes(self.store.log_bytes(offset, size) or b"")
+        with self.watched():
+            return bytes(self.store.log_bytes(offset, size) or b"")
 
     def has(self, sent: HaSent) -> bool:
         """Are the message's bytes in this log?"""
@@ -221,9 +259,10 @@ class HaNode:
         start = min(max(start, store.min_physical_offset), end)
         parts = []
         at = start
-        while at < end and (piece := store.log_bytes(at, end - at)) is not None:
-            parts.append(bytes(piece))
-            at += len(piece)
+        with self.watched():
+            while at < end and (piece := store.log_bytes(at, end - at)) is not None:
+                parts.append(bytes(piece))
+                at += len(piece)
         return Image(start, b"".join(parts))
 
     def min_offset(self, topic: str, queue_id: int) -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
-from typing import Final
+from typing import ClassVar, Final
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.testing.sim_rng import SimRng
@@ -49,6 +49,8 @@ class HaStory:
     history: what happened, for whoever reads a failure.
     """
 
+    FAILS: ClassVar[bool] = False  # disks fail, too
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.marks: Counter[str] = Counter()
@@ -68,13 +70,13 @@ class HaStory:
             f"slaveTimeout {config.slave_timeout}, full copy {config.ha_full_copy}"
         )
         self.marks[f"{rule.role} {config.flush_disk_type} {rule.needed} copies"] += 1
-        group = HaGroup(world, rng.fork("group"), rule, self.marks, self.history)
+        group = HaGroup(world, rng.fork("group"), rule, self.marks, self.history, fails=self.FAILS)
         await group.start(group.master)
         for node in group.slaves:
             await asyncio.sleep(rng.choice((0.0, 0.0, 1.0, 10.0)))
             await group.start(node)
         watch = asyncio.ensure_future(self._watch(group, rng.fork("watch")))
-        faults = HaFaults(group, rng.fork("faults"))
+        faults = HaFaults(group, rng.fork("faults"), fails=self.FAILS)
         try:
             await self._live(group, faults, watch, rng)
         finally:
@@ -108,3 +110,9 @@ class HaStory:
             await node.stop()
             found = check(node.machine.disk)
             assert not found.faults, "\n".join([f"the offline check of {node} finds:", *found.lines()])
+
+
+class FaultyHaStory(HaStory):
+    """The same on disks of which every call can fail."""
+
+    FAILS = True

@@ -1,5 +1,5 @@
-"""Stories of stores, timers, ledgers and brokers on a disk of which every call can fail, every seed that failed
-once, and the planted bugs that they notice."""
+"""Stories of stores, timers, ledgers, brokers and their slaves on a disk of which every call can fail, every seed that
+failed once, and the planted bugs that they notice."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 SEEDS = {
     "timer": 6, "compaction": 20, "store-faults": 16, "ext-faults": 8, "transaction-faults": 4, "ledger-faults": 20,
-    "staged-faults": 2, "pop-faults": 2,
+    "staged-faults": 2, "pop-faults": 2, "ha-faults": 3,
 }  # fmt: skip
 CASES = [(kind, seed) for kind, count in SEEDS.items() for seed in sorted({*range(count), *regressions(kind)})]
 
