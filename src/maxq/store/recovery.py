@@ -89,6 +89,9 @@ class Recovery:
         if scan.damages:  # units of damaged messages are written anew, as places
             start = max(self._commit_log.min_offset, min(start, scan.damages[0].physical_offset))
         orphans = self._units_in(scan.damages)
+        if end == 0:  # no record is left: queues without a file of the log would be refused as those of a lost one
+            self._inventory_file.remove()
+            self._forget_queues()
         self._cut_log(scan)
         for damage in scan.damages:
             self._seal(damage)
