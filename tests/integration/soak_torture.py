@@ -275,7 +275,9 @@ class Soak:
     async def _register(self, name: str) -> None:
         """A broker that a name server is told of, and whose line is cut."""
         async with self._raw() as client:
-            request = registering(f"{name}Elsewhere", name=f"{name}B", addr=f"127.0.0.1:{self.rounds % 60_000 + 1}")
+            request = registering(
+                f"{name}Elsewhere", f"{name}There", name=f"{name}B", addr=f"127.0.0.1:{self.rounds % 60_000 + 1}"
+            )
             await client.invoke(self._namesrv, request, TIMEOUT_MS)
 
     @contextlib.asynccontextmanager

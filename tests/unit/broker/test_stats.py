@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from maxq.broker.stats import names
 from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.stats.stats_item import StatsItem
+from maxq.broker.stats.stats_item import DAY_SAMPLE_MS, StatsItem
 from maxq.testing.sim_clock import SimClock
 
 
@@ -194,3 +194,31 @@ def test_at_midnight_today_becomes_yesterday() -> None:
     put = 26
     assert (stats.yesterday_morning.put, stats.today_morning.put, stats.now().put) == (10, 25, 26)
     assert stats.today_morning.got == 50
+
+
+async def test_groups_that_readers_make_up_are_forgotten_and_a_counter_that_is_kept_is_not() -> None:
+    clock = SimClock()
+    stats = manager(clock)
+    kept = stats.get_counter("reader", "T", 0)
+    for number in range(1000):
+        stats.get_counter(f"made-up-{number}", "T", 0).add(1, 10, 0, False)
+    for _ in range(30):
+        clock.advance_ms(DAY_SAMPLE_MS)
+        await stats.sample()
+    assert list(stats._gets) == [("reader", "T")]
+    assert not list(stats.totals(names.GROUP_GET_NUMS))
+    kept.add(5, 50, 0, False)
+    await stats.sample()
+    assert dict(stats.totals(names.GROUP_GET_NUMS)) == {"T@reader": 5}
+    assert stats.messages_got() == 1005
+
+
+async def test_a_reader_that_comes_once_a_day_keeps_its_totals() -> None:
+    clock = SimClock()
+    stats = manager(clock)
+    for _ in range(4):
+        stats.get_counter("daily", "T", 0).add(1, 10, 0, False)
+        for _ in range(24):
+            clock.advance_ms(DAY_SAMPLE_MS)
+            await stats.sample()
+    assert dict(stats.totals(names.GROUP_GET_NUMS)) == {"T@daily": 4}

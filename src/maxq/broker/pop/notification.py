@@ -190,8 +190,8 @@ class NotificationProcessor(RequestProcessor):
         if result.status in _MOVED:
             result = self._store.get_message(group, topic, queue_id, result.next_begin_offset, most, None)
         buffers += result.buffers
-        counter = self._stats.get_counter(group, topic, queue_id)
         if result.message_count:
+            counter = self._stats.get_counter(group, topic, queue_id)
             counter.add(result.message_count, result.total_bytes, 0, bool(result.cold))
         return result.message_count, waiting
 

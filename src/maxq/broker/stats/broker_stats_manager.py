@@ -7,6 +7,7 @@ tails arrive through a source (`add_source`), called just before each sample.
 """
 
 import asyncio
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, permutations
 from operator import attrgetter
@@ -54,8 +55,17 @@ class GetCounter:
     """Messages one group took from one queue since the last sample."""
 
     __slots__ = (
-        "disk_nums", "disk_size", "fall_behind_bytes", "latency_ms", "nums", "popped_nums", "popped_size", "size",
+        "__weakref__",
+        "disk_nums",
+        "disk_size",
+        "fall_behind_bytes",
+        "latency_ms",
+        "nums",
+        "popped_nums",
+        "popped_size",
+        "size",
         "times",
+        "was_idle",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -67,6 +77,7 @@ class GetCounter:
         self.disk_size = 0
         self.popped_nums = 0  # of `nums`
         self.popped_size = 0
+        self.was_idle = False  # nothing was counted between the last two looks for what may be forgotten
         self.fall_behind_bytes = 0  # momentary: log bytes between the reader and the end of the log
 
     def add(self, nums: int, size: int, latency_ms: int, from_disk: bool) -> None:
@@ -209,6 +220,33 @@ class BrokerStatsManager:
         self._forget_keys(lambda parts: parts[-1] == group and len(parts) > 1)
         self._gets = {key: queues for key, queues in self._gets.items() if key[0] != group}
 
+    async def _forget_idle(self) -> None:
+        """Readers of which nothing was counted for an hour, and whose counter nobody keeps, and what a day has moved
+        nothing of: whoever may read makes up groups. What is of a topic alone ends with the topic."""
+        for position, (reader, queues) in enumerate(list(self._gets.items())):
+            for queue_id in list(queues):
+                self._forget_if_idle(queues, queue_id)
+            if not queues and self._gets.get(reader) is queues:
+                del self._gets[reader]
+            if position % _COUNTERS_PER_TURN == _COUNTERS_PER_TURN - 1:
+                await asyncio.sleep(0)
+        for items in self._items.values():
+            for key in [key for key, item in items.items() if item.is_idle_for_a_day and "@" in key]:
+                del items[key]
+        kept = self._items[names.GROUP_GET_NUMS]
+        self._popped = {key: popped for key, popped in self._popped.items() if key in kept}
+
+    def _forget_if_idle(self, queues: dict[int, GetCounter], queue_id: int) -> None:
+        counter = queues[queue_id]
+        if counter.times or not counter.was_idle:
+            counter.was_idle = not counter.times
+            return
+        del queues[queue_id]
+        kept = weakref.ref(counter)
+        del counter
+        if (used := kept()) is not None:  # a reader counts on it
+            queues[queue_id] = used
+
     def _forget_keys(self, gone: Callable[[list[str]], bool]) -> None:
         for items in self._items.values():
             for key in [key for key in items if gone(key.split("@"))]:
@@ -230,6 +268,7 @@ class BrokerStatsManager:
         if now_ms >= self._next_day_ms:
             self._next_day_ms = now_ms + DAY_SAMPLE_MS
             await self._sample_all(StatsItem.sample_day, now_ms)
+            await self._forget_idle()
 
     def _collect_of(self, key: str) -> None:
         """Move what was counted since the last time into the items of this key, whatever their name: a key names the
@@ -327,6 +366,7 @@ class BrokerStatsManager:
             self._add_each(reader, disk, 1)
             self._item(names.BROKER_GET_FROM_DISK_NUMS, self._cluster).add(counter.disk_nums)
             self._item(names.BROKER_GET_FROM_DISK_SIZE, self._cluster).add(counter.disk_size)
+        counter.was_idle = False
         counter.nums = counter.size = counter.times = counter.latency_ms = 0
         counter.disk_nums = counter.disk_size = 0
 

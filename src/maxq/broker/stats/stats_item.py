@@ -17,6 +17,7 @@ DAY_SAMPLE_MS = 3_600_000
 _MINUTE_KEPT = 7
 _HOUR_KEPT = 7
 _DAY_KEPT = 25
+_LENGTH = 3  # numbers of a snapshot
 
 #: Snapshots one behind the other: wall milliseconds, value, times. Flat, for a broker has five counters a topic.
 _History = tuple[int, ...]
@@ -80,6 +81,11 @@ class StatsItem:
     def sample_day(self, now_ms: int) -> None:
         """Likewise for a day."""
         self._day = _sampled(self._day, now_ms, self.value, self.times, DAY_SAMPLE_MS, _DAY_KEPT)
+
+    @property
+    def is_idle_for_a_day(self) -> bool:
+        """Nothing was counted since the oldest snapshot of the day's, which covers a whole day."""
+        return len(self._day) == _LENGTH and self._day[1:] == (self.value, self.times)
 
     @property
     def minute(self) -> StatsSnapshot:
