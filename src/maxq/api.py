@@ -70,6 +70,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """The names for users, without what this module imports for itself."""
+    return sorted(__all__)
+
+
 class Producer(sync.Producer):
     """Blocking producer.
 
@@ -178,9 +183,7 @@ def async_lite_pull_consumer(
     return lite_pull_consumer.LitePullConsumer(config, system_seams(namesrv_addr))
 
 
-def async_simple_consumer(
-    consumer_group: str, namesrv_addr: str, **settings: Any
-) -> simple_consumer.SimpleConsumer:
+def async_simple_consumer(consumer_group: str, namesrv_addr: str, **settings: Any) -> simple_consumer.SimpleConsumer:
     """An asynchronous simple consumer."""
     config = SimpleConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
     return simple_consumer.SimpleConsumer(config, system_seams(namesrv_addr))

@@ -7,6 +7,7 @@ For type checkers the two are one. Not supported: `order`, `unsafe_hash`, InitVa
 """
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from functools import partial
 from reprlib import recursive_repr
@@ -43,7 +44,22 @@ def _dataclass(
     for name, method in methods.items():
         if name not in own:
             setattr(bare, name, method)
+    if "__init__" not in own:
+        bare.__signature__ = _LazySignature(bare, frozen, slots)
     return bare
+
+
+class _LazySignature:
+    """What `inspect.signature`, `help` and editors are told of a class: its fields."""
+
+    def __init__(self, cls: Any, frozen: bool, slots: bool) -> None:
+        self._cls = cls
+        self._compile = partial(_compiled, cls, init=True, repr=False, eq=False, frozen=frozen, slots=slots)
+
+    def __get__(self, _instance: object, owner: type) -> inspect.Signature:
+        if owner.__init__ is not self._cls.__init__:  # type: ignore[misc]
+            raise AttributeError("__signature__")  # a subclass with a method of its own
+        return inspect.signature(self._compile())
 
 
 if TYPE_CHECKING:

@@ -2,12 +2,15 @@
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from typing import Any, ClassVar
 
 import pytest
 
+import maxq.api
 from maxq import lazy_dataclass
+from maxq.protocol.message import Message
 
 KINDS = [
     {},
@@ -191,3 +194,26 @@ def test_nothing_is_compiled_before_it_is_used(monkeypatch: pytest.MonkeyPatch) 
     assert compiled(cls) == {"__init__"} and texts
     assert value == cls(1)
     assert compiled(cls) == {"__init__", "__eq__"}
+
+
+def test_signatures_name_the_fields() -> None:
+    @lazy_dataclass.dataclass(slots=True)
+    class Point:
+        x: int
+        y: int = 2
+
+    class Named(Point):
+        pass
+
+    class Other(Point):
+        def __init__(self, text: str) -> None:
+            super().__init__(int(text))
+
+    assert str(inspect.signature(Point)) == "(x: int, y: int = 2) -> None"
+    assert list(inspect.signature(Named).parameters) == ["x", "y"]
+    assert list(inspect.signature(Other).parameters) == ["text"]
+    assert list(inspect.signature(Message).parameters) == ["topic", "body", "properties", "flag"]
+
+
+def test_the_library_shows_users_its_own_names_only() -> None:
+    assert dir(maxq.api) == sorted(maxq.api.__all__)

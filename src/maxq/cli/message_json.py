@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 from maxq.client.admin.dead_letters import NOT_SENT_AGAIN
-from maxq.errors import ConfigError
+from maxq.errors import ConfigError, LocalProtocolError
 from maxq.protocol import message_const as const
 from maxq.protocol.message import Message, MessageExt
 
@@ -80,7 +80,10 @@ def message_of(value: Any, topic: str, where: str) -> Message:
     if keys:
         each = keys if isinstance(keys, list) else [keys]
         texts = [_text(key, f"{where}: keys") for key in each]
-        message.keys = texts if isinstance(keys, list) else texts[0]
+        try:
+            message.keys = texts if isinstance(keys, list) else texts[0]
+        except LocalProtocolError as error:
+            raise ConfigError(f"{where}: {error}") from None
     return message
 
 

@@ -1,8 +1,33 @@
 """Errors as lines for people."""
 
+import re
+from typing import Final
+
+from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, RemotingConnectError
 
 _JAVA_FAQ = "See https://rocketmq.apache.org"  # which ends some answers, Java's and ours, and explains nothing
+_NOT_SUPPORTED: Final = re.compile(r"request type (\d+) not supported$")
+_NO_ROUTE: Final = "No topic route info"
+#: Requests that only name servers answer, of those that commands send.
+_OF_NAME_SERVERS: Final = frozenset(
+    {
+        RequestCode.PUT_KV_CONFIG,
+        RequestCode.GET_KV_CONFIG,
+        RequestCode.DELETE_KV_CONFIG,
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+        RequestCode.GET_KVLIST_BY_NAMESPACE,
+        RequestCode.GET_TOPICS_BY_CLUSTER,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+        RequestCode.UPDATE_NAMESRV_CONFIG,
+        RequestCode.GET_NAMESRV_CONFIG,
+    }
+)
 
 
 def said(error: BaseException) -> str:
@@ -11,8 +36,25 @@ def said(error: BaseException) -> str:
         remark = error.remark.partition(_JAVA_FAQ)[0].strip()
         place = f" from {error.address}" if error.address else ""
         text = f"{remark or 'refused without a reason'} (code {error.code}{place})"
+        if remedy := _remedy(error.code, remark):
+            text += f"; {remedy}"
     elif isinstance(error, RemotingConnectError):
         text = f"{error}; does that server run? (-n or NAMESRV_ADDR says where the name servers are)"
     else:
         text = str(error) or type(error).__name__
     return " ".join(text.split())
+
+
+def _remedy(code: int, remark: str) -> str:
+    """What to do about an answer that does not say it itself, "" where nothing is known."""
+    if code == ResponseCode.TOPIC_NOT_EXIST and remark.startswith(_NO_ROUTE):
+        return "maxq admin topicList names the topics there are, maxq admin updateTopic creates one"
+    found = _NOT_SUPPORTED.search(remark) if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED else None
+    if found is None:
+        return ""
+    if int(found[1]) in _OF_NAME_SERVERS:
+        return "a broker answers like this: -n takes the address of a name server, usually port 9876"
+    return (
+        "a name server answers like this, or an older broker: the address must be a broker's (maxq admin clusterList "
+        "names them)"
+    )

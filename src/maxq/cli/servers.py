@@ -10,6 +10,8 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -113,8 +115,7 @@ def namesrv(
     where = where_it_listens(
         settings.server.bind_address, has_access_control(settings.namesrv.acl_enable, settings.auth)
     )
-    line = f"maxq namesrv is ready on port {settings.server.listen_port}{where}"
-    serve(start, server.shutdown, lambda: line, ready_file)
+    serve(start, server.shutdown, lambda: f"maxq namesrv is ready on port {server.port}{where}", ready_file)
 
 
 @app.command()
@@ -169,7 +170,7 @@ def broker(
     def ready() -> str:
         guarded = has_access_control(settings.broker.acl_enable, settings.auth)
         reached = where_it_listens(settings.server.bind_address, guarded)
-        where = f"port {settings.server.listen_port}, store {settings.store.store_path_root_dir}"
+        where = f"port {server.port}, store {settings.store.store_path_root_dir}"
         name, took = settings.broker.broker_name, time.monotonic() - started
         return f"maxq broker is ready: {name} on {where} ({took:.2f} s); {server.role.rule()}{reached}"
 
@@ -188,7 +189,7 @@ def serve(
     set_failure_listener: Callable[[FailureListener], None] | None = None,
     end_with_input: bool = False,
 ) -> None:
-    """Start, say so in one line and by the ready file, wait for SIGINT or SIGTERM, shut down.
+    """Start, say so in one line and by the ready file, wait for SIGINT or SIGTERM, shut down, say why.
 
     The ready file is removed first and again at the end: it exists only while the server answers.
 
@@ -208,6 +209,7 @@ def serve(
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         failures: list[StoreFailedError] = []
+        reasons: list[str] = []
         long_lived = LongLived()
 
         def failed(service: str, error: BaseException) -> None:
@@ -216,10 +218,14 @@ def serve(
             failures.append(failure)
             stop.set()
 
+        def asked(why: str) -> None:
+            reasons.append(why)
+            stop.set()
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, asked, number.name)
         if end_with_input:
-            _watch_input(loop, stop.set)
+            _watch_input(loop, partial(asked, "end of input"))
         if set_failure_listener is not None:
             set_failure_listener(failed)
         if ready_file is not None:
@@ -231,7 +237,7 @@ def serve(
             if starting.done():
                 starting.result()  # raises what went wrong
                 long_lived.start()
-                print(ready(), flush=True)
+                _say(ready())
                 if ready_file is not None:
                     ready_file.touch()
                 await stopping
@@ -251,10 +257,17 @@ def serve(
                 ready_file.unlink(missing_ok=True)
         if failures:
             raise failures[0]
+        _say(f"maxq: the server has ended: {reasons[0]}")
 
     sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run())
+
+
+def _say(line: str) -> None:
+    """Print a line: at a terminal with its clauses one below the other. Whoever read it may be gone."""
+    with suppress(BrokenPipeError):
+        print(line.replace("; ", "\n  ") if sys.stdout.isatty() else line, flush=True)
 
 
 def _watch_input(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:

@@ -24,8 +24,9 @@ stops the start and names file, setting, value and bound; an unknown name is war
 `maxq broker -p` prints all settings.
 
 **Live** settings can change while the server runs (`maxq admin updateBrokerConfig`, `updateNamesrvConfig`) and are
-written back to the file. All others are refused by name, and a request with one of those changes nothing: no request
-from the network reaches a path, a command or an address (CVE-2023-33246, CVE-2023-37582).
+written back to the file, as are numbers and switches that are accepted for compatibility. All others are refused by
+name, and a request with one of those changes nothing: no request from the network reaches a
+path, a command or an address (CVE-2023-33246, CVE-2023-37582).
 
 **Accepted for compatibility** means: the setting loads, is listed and checked for its type, and nothing acts on it; a
 value other than the default is warned about at start. Where silence would be dangerous, such a value is refused.

@@ -6,6 +6,7 @@ changed while running, whoever asks: a setting that names a file, a command or a
 (CVE-2023-33246, CVE-2023-37582).
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple, Protocol, Self
@@ -20,6 +21,8 @@ from maxq.config.netty_server_config import NettyServerConfig
 from maxq.config.properties import decode_text, edit_properties
 from maxq.config.setting import Setting, settings_of
 from maxq.errors import ConfigUpdateRefusedError
+
+log = logging.getLogger(__name__)
 
 DEFAULT_BROKER_PORT = 10911
 DEFAULT_NAMESRV_PORT = 9876
@@ -65,7 +68,9 @@ class Settings:
     def update(self, mapping: Mapping[str, str], *, source: str = "live update") -> list[Change]:
         """Change live settings; all of `mapping`, or nothing.
 
-        A setting that is not live may be named with the value it already has: tools send whole lists.
+        A setting that is not live may be named with the value it already has: tools send whole lists. A number or
+        switch that Java acts on and MaxQ does not is taken and kept, so that scripts of operators go on, with a warning
+        in the log.
 
         Raises:
             ConfigUpdateRefusedError: names every unknown, black-listed or not live setting.
@@ -73,6 +78,8 @@ class Settings:
         """
         changes = self.check(mapping, source=source)
         loaded = load(self.configs(), {change.name: change.new for change in changes}, source=source)
+        for warning in loaded.warnings:
+            log.warning("%s", warning)
         for part, config in zip(self._parts, loaded.configs, strict=True):
             setattr(self, part, config)
         if changes:
@@ -117,7 +124,10 @@ class Settings:
         if name in black_list:
             return f"{source}: {name} is in configBlackList, it can not be updated by command"
         if not any(row.acted for row in rows):
-            return f"{source}: {name} is accepted for compatibility only, MaxQ does not act on it"
+            if rows[0].kind is not str:
+                return ""
+            # a text may be a path or an address, which Java's server would act on if it is started on this file
+            return f"{source}: {name} is accepted for compatibility only, MaxQ does not act on it; set it in its file"
         if not all(row.live for row in rows if row.acted):
             return f"{source}: {name} can not change while the server runs; set it in its file and restart"
         return ""

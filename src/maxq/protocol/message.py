@@ -82,7 +82,16 @@ class Message:
 
     @keys.setter
     def keys(self, value: str | Iterable[str]) -> None:
-        self.properties[const.PROPERTY_KEYS] = value if isinstance(value, str) else const.KEY_SEPARATOR.join(value)
+        if not isinstance(value, str):
+            value = list(value)
+            for key in value:
+                if const.KEY_SEPARATOR in key:
+                    raise LocalProtocolError(
+                        f"the key {key!r} has a blank, which separates keys: it would be found as "
+                        f"{len(key.split())} keys; write it without, or give the keys one by one"
+                    )
+            value = const.KEY_SEPARATOR.join(value)
+        self.properties[const.PROPERTY_KEYS] = value
 
     @property
     def uniq_key(self) -> str | None:

@@ -59,7 +59,9 @@ def test_standalone_says_when_it_is_ready_and_ends_cleanly(tmp_path: Path, numbe
         process.send_signal(number)
         assert process.wait(30) == 0, log.read_text()
     assert not ready.exists() and not (tmp_path / "store" / "abort").exists()
-    assert re.fullmatch(r"maxq standalone is ready: name server \S+, broker broker-a \S+, store .*\n", log.read_text())
+    began, ended = log.read_text().splitlines()
+    assert re.fullmatch(r"maxq standalone is ready: name server \S+, broker broker-a \S+, store .*", began)
+    assert ended == f"maxq: the server has ended: {number.name}"
 
 
 def test_set_takes_any_broker_property_and_warns_of_unknown_ones(tmp_path: Path) -> None:
@@ -169,6 +171,17 @@ def test_name_server_and_broker_as_two_processes(tmp_path: Path) -> None:
             wait_until(ready[1].exists, (tmp_path / "b.log").read_text())
             found = maxq("admin", "clusterList", "-n", f"127.0.0.1:{port}")
             assert "alone" in found.out, found.err
+
+
+def test_a_port_that_the_system_chose_is_the_one_that_is_told(tmp_path: Path) -> None:
+    ready, log = tmp_path / "ready", tmp_path / "log"
+    settings = ["brokerIP1=127.0.0.1", "listenPort=0", f"storePathRootDir={tmp_path / 'store'}"]
+    options = [word for setting in settings for word in ("--set", setting)]
+    with running("broker", *options, "--ready-file", str(ready), log=log):
+        wait_until(ready.exists, log.read_text())
+        told = re.search(r"on port (\d+), store", log.read_text())
+        assert told is not None and int(told[1]) > 0
+        socket.create_connection(("127.0.0.1", int(told[1])), 10).close()
 
 
 def test_workers_are_derived_watched_and_started_again(tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ import typer
 
 from maxq import __version__
 from maxq.cli.app import run
+from maxq.cli.message_json import message_of
 from maxq.cli.options import name_servers
+from maxq.cli.said import said
+from maxq.errors import BrokerError, ConfigError, NoRouteError
 
 
 @pytest.mark.parametrize("words", [["--version"], ["-V"], ["version"]])
@@ -39,3 +42,25 @@ def test_name_servers_without_a_port_have_the_usual_one() -> None:
     for wrong in (";", "ns:port"):
         with pytest.raises(typer.BadParameter):
             name_servers(wrong)
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (BrokerError(3, " request type 105 not supported", address="h:10911"), "-n takes the address of a name server"),
+        (BrokerError(3, " request type 28 not supported", address="h:9876"), "the address must be a broker's"),
+        (NoRouteError(17, "No topic route info in name server for the topic: T"), "updateTopic creates one"),
+    ],
+)
+def test_an_answer_that_explains_nothing_comes_with_what_to_do(error: BrokerError, remedy: str) -> None:
+    assert remedy in said(error)
+
+
+def test_an_answer_that_explains_itself_is_left_as_it_is() -> None:
+    remark = "request type 901 not supported: ADD_BROKER belongs to the broker container, which MaxQ does not have"
+    assert said(BrokerError(3, remark)) == f"{remark} (code 3)"
+
+
+def test_a_key_with_a_blank_is_a_wrong_line() -> None:
+    with pytest.raises(ConfigError, match="line 4: the key 'a b' has a blank"):
+        message_of({"body": "x", "keys": ["a b"]}, "T", "line 4")

@@ -31,7 +31,7 @@ def test_update_moves_live_settings_and_tells_listeners() -> None:
         ("brokerConfigPath", "/etc/passwd", "configBlackList"),
         ("configBlackList", "", "configBlackList"),
         ("noSuchThing", "1", "unknown setting noSuchThing"),
-        ("sendMessageThreadPoolNums", "3", "does not act on it"),
+        ("messageStorePlugIn", "x.Y", "does not act on it"),
     ],
 )
 def test_update_refuses_by_name_and_then_changes_nothing(name: str, value: str, reason: str) -> None:
@@ -79,3 +79,11 @@ def test_persist_writes_only_the_changed_lines(tmp_path: Path) -> None:
     path.write_text("# mine\na=2\nb=3")
     persist(Files(), path, [Change("a", "2", "4")])
     assert path.read_text() == "# mine\na=4\nb=3"
+
+
+def test_what_java_acts_on_and_maxq_does_not_is_taken_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    settings = BrokerSettings()
+    changes = settings.update({"sendMessageThreadPoolNums": "3"}, source="live")
+    assert [(change.name, change.new) for change in changes] == [("sendMessageThreadPoolNums", "3")]
+    assert settings.snapshot()["sendMessageThreadPoolNums"] == "3"
+    assert "live: sendMessageThreadPoolNums is accepted for compatibility, MaxQ does not act on it" in caplog.text

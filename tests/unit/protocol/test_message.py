@@ -275,3 +275,12 @@ def test_properties_that_would_be_read_as_others_are_not_written(properties: dic
 
 def test_a_value_may_hold_the_character_behind_names() -> None:
     assert decode_properties(encode_properties({"a": "b\x01c"})) == {"a": "b\x01c"}
+
+
+def test_keys_with_a_blank_are_refused_for_they_would_be_two() -> None:
+    message = Message("T")
+    with pytest.raises(LocalProtocolError, match="the key 'order 7' has a blank, which separates keys"):
+        message.keys = ["a", "order 7"]
+    assert message.keys is None
+    message.keys = ["a", "b"]
+    assert message.keys == "a b"

@@ -130,12 +130,8 @@ class PopMessageProcessor(RequestProcessor):
         return {RequestCode.POP_MESSAGE: self.pop, RequestCode.POP_ROLLBACK: self.roll_back}
 
     def roll_back(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """mqadmin exportPopRecord: there is no RocksDB here whose records could be written back."""
-        raise RequestRefusedError(
-            ResponseCode.SYSTEM_ERROR,
-            "PopConsumerService is not enabled: check points are in memory and in the revive topic, nothing can be "
-            "rolled back",
-        )
+        """mqadmin exportPopRecord: no check points are in RocksDB, so that nothing is to be moved out of it."""
+        return request.reply()
 
     def pop(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """The first pass: answer, or park."""
@@ -176,9 +172,7 @@ class PopMessageProcessor(RequestProcessor):
         refusal = self._not_ready()
         if refusal is not None:
             raise RequestRefusedError(refusal.code, refusal.remark)
-        topic, group = self._checks.may_read(
-            connection, header.topic, header.consumer_group, header.queue_id, "pop"
-        )
+        topic, group = self._checks.may_read(connection, header.topic, header.consumer_group, header.queue_id, "pop")
         subscription, wanted = self._filters.of(header.topic, header.exp, header.exp_type)
         self._silent.says(header.consumer_group, subscription)
         return PopAsk(

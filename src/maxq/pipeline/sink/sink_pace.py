@@ -7,11 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from maxq.errors import PipelineError
 from maxq.pipeline.sink.sink_columns import send_times
 from maxq.runtime.interfaces import Clock
 
 _LONGEST_SLEEP: Final = 1.0
 _SHORTEST_SLEEP: Final = 0.01  # what comes due in it leaves together
+_LONGEST_WAIT_MS: Final = 31 * 86_400_000  # a task that waits longer was given a wrong time, or the wrong unit
 _CATCH_UP_MS: Final = 1000  # of a rate: what was missed longer ago stays missed
 
 
@@ -24,9 +26,7 @@ class SinkPace:
         sleep: for so many seconds.
     """
 
-    def __init__(
-        self, names: dict[str, str], rate: float | None, clock: Clock, sleep: Callable[[float], None]
-    ) -> None:
+    def __init__(self, names: dict[str, str], rate: float | None, clock: Clock, sleep: Callable[[float], None]) -> None:
         self._names = names
         self._rate = rate
         self._clock = clock
@@ -59,9 +59,20 @@ class SinkPace:
         return count
 
     def _times(self, batch: pa.RecordBatch) -> npt.NDArray[np.float64]:
-        """When each row leaves, ms since 1970; they ascend."""
+        """When each row leaves, ms since 1970; they ascend.
+
+        Raises:
+            PipelineError: a row leaves so late that nobody waits for it.
+        """
         times = np.zeros(len(batch), np.float64)
-        if "sendAt" in self._names:
+        if "sendAt" in self._names and len(batch):
             times += send_times(batch, self._names)
+            latest_ms, limit_ms = times.max(), self._clock.wall_ms() + _LONGEST_WAIT_MS
+            if latest_ms > limit_ms:
+                raise PipelineError(
+                    f"column sendAt is {latest_ms:.0f} ms in a row; at most 31 days from now are waited for (until "
+                    f"{limit_ms} ms since 1970): is it in seconds or microseconds? A broker keeps messages for later "
+                    "with the column deliverTimestamp"
+                )
         ascending: npt.NDArray[np.float64] = np.maximum.accumulate(times)
         return ascending

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from maxq.errors import ConfigError
+from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink.sink_pace import SinkPace
 
@@ -66,6 +66,14 @@ def test_rows_leave_at_their_times_and_not_before_those_ahead_of_them() -> None:
     watch = Watch()
     pace = SinkPace({"body": "body", "sendAt": "sendAt"}, None, watch, watch.sleep)
     assert left(pace, watch, 5, [None, 1100, 1050, 5000, 1]) == [1000, 1100, 1100, 5000, 5000]
+
+
+def test_a_time_that_nobody_waits_for_is_refused() -> None:
+    watch = Watch()
+    pace = SinkPace({"body": "body", "sendAt": "sendAt"}, None, watch, watch.sleep)
+    with pytest.raises(PipelineError, match=r"sendAt is 253402300799000 ms .* at most 31 days .* deliverTimestamp"):
+        left(pace, watch, 2, [None, 253_402_300_799_000])
+    assert watch.now == 1000
 
 
 def test_without_either_rows_leave_at_once_and_whole() -> None:
