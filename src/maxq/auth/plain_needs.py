@@ -3,8 +3,8 @@
 RocketMQ's validator knows ten requests and five codes for administrators; everything else passes once the signature is
 right, batches of messages among it. Batches are judged as single sends here. `strict` judges the others by what ACL
 2.0 asks for: where that changes the cluster, a topic or a group the account must be an administrator's; where it
-publishes or consumes, the account needs that permission; what only reads passes. A code that the table of needs.py does
-not have is for administrators.
+publishes or consumes, or asks a group's clients, the account needs that permission; what only reads passes. A code that
+the table of needs.py does not have is for administrators.
 
 Source:
     acl/plain/PlainAccessValidator.java, PlainPermissionManager.java (checkPerm), acl/common/Permission.java (4.9.8);
@@ -28,6 +28,9 @@ _ADMIN: Final[frozenset[int]] = frozenset(
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, Code.DELETE_SUBSCRIPTIONGROUP,
         # Java lets every account change accounts; nobody can mean that
         Code.UPDATE_AND_CREATE_ACL_CONFIG, Code.DELETE_ACL_CONFIG, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        # reads that brokers of ACL 1.0 did not have: of users and policies, and of messages that wait
+        Code.AUTH_GET_USER, Code.AUTH_LIST_USER, Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL, Code.MAXQ_LIST_TIMER_MESSAGES,
+        Code.MAXQ_INSPECT_TIMER_MESSAGE,
     }
 )  # fmt: skip
 #: What every account may ask once its signature is right.
@@ -39,6 +42,10 @@ _CHECKED_BY_JAVA: Final[frozenset[int]] = frozenset(
         Code.GET_CONSUMER_LIST_BY_GROUP, Code.UPDATE_CONSUMER_OFFSET,
     }
 )  # fmt: skip
+#: Reads that the broker passes on to clients of the group: not for everybody, as other reads are.
+_ASKS_CLIENTS: Final[frozenset[int]] = frozenset(
+    {Code.GET_CONSUMER_RUNNING_INFO, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS}
+)
 _CHANGES: Final = {Action.CREATE, Action.UPDATE, Action.DELETE}
 
 
@@ -92,6 +99,8 @@ def plain_needs_of(
     needs = needs_of(code, ext, body, cluster_name=cluster_name, strict=strict)
     if needs is None or any(is_for_administrators(need) for need in needs):
         return PlainNeeds(True)
+    if code in _ASKS_CLIENTS:
+        needs = [Need(need.resource, (Action.SUB,)) for need in needs]
     return PlainNeeds(False, tuple(plain for need in needs if (plain := plain_need(need)) is not None))
 
 
