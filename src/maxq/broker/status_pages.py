@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from maxq.config.host import is_loopback
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
 from maxq.remoting.http_server import HttpServer, Page
@@ -56,6 +57,12 @@ class StatusPages:
                 f"metrics cannot be served on {host}:{broker.metrics_prom_exporter_port}: {error}; choose other "
                 "metricsPromExporterHost and metricsPromExporterPort, or set metricsExporterType=DISABLE"
             ) from None
+        if not is_loopback(host):
+            log.warning(
+                "metrics: %s:%d is open to other machines and has no access control: whoever reaches it sees the names "
+                "and numbers of topics, groups and clients; set metricsPromExporterHost, or shut it by a firewall",
+                host, self.port,
+            )  # fmt: skip
         log.info("metrics, health and readiness: http://%s:%d/metrics /health /ready", host, self.port)
 
     async def shutdown(self) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from maxq.codes import ResponseCode
+from maxq.config.host import is_loopback
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.protocol.body_limits import refusal_of_body
 from maxq.protocol.remoting_command import RemotingCommand
@@ -78,6 +79,13 @@ class RemotingServer(RemotingEndpoint):
         self._listening.append(server)
         taken = server.sockets[0].getsockname()[1]
         log.info("listening on %s:%d", host, taken)
+        if self.guard is None and not is_loopback(host):
+            log.warning(
+                "%s:%d is open to other machines WITHOUT access control: whoever reaches it may do everything; "
+                "switch access control on (members of a DLedger group have none), listen on 127.0.0.1, or shut it by a "
+                "firewall",
+                host, taken,
+            )  # fmt: skip
         return int(taken)
 
     async def shutdown(self) -> None:

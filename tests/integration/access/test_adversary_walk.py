@@ -123,7 +123,7 @@ class Scene:
         """Her transactions are open, what she popped is hers to acknowledge, her client is a member."""
         for half in self.alice.halves:
             header = EndTransactionRequestHeader(
-                "PG", half.queue_offset, half.physical_offset, COMMIT, False, None, half.transaction_id
+                "PG", half.queue_offset, half.physical_offset, COMMIT, "id", SECRET, False, half.transaction_id
             )
             answer = await self.as_alice(RemotingCommand(Code.END_TRANSACTION, header.encode()))
             assert answer.code == 0, answer.remark
@@ -273,8 +273,11 @@ def requests(alice: Alice) -> Iterator[tuple[dict[str, str], bytes]]:
     yield own, beats[0]
     for beat in beats:
         yield own, beat
-    for group, topic, client in ((HER_GROUP, HER_TOPIC, HER_CLIENT), (HER_GROUP, SECRET, HER_CLIENT),
-                                 (OTHERS, SECRET, ALICE_CLIENT), (HER_GROUP, RETRY, HER_CLIENT), (OTHERS, HER_TOPIC, ALICE_CLIENT)):  # fmt: skip
+    named = (
+        (HER_GROUP, HER_TOPIC, HER_CLIENT), (HER_GROUP, SECRET, HER_CLIENT), (OTHERS, SECRET, ALICE_CLIENT),
+        (HER_GROUP, RETRY, HER_CLIENT), (OTHERS, HER_TOPIC, ALICE_CLIENT),
+    )  # fmt: skip
+    for group, topic, client in named:
         yield own, _many_names(group, topic, client)
         yield {"consumerGroup": HER_GROUP, "clientId": HER_CLIENT}, _many_names(group, topic, client)
     yield own, b"autoCreateTopicEnable=false\nbrokerPermission=2\ndeleteTopicWithBrokerRegistration=true\n"
@@ -284,10 +287,10 @@ def requests(alice: Alice) -> Iterator[tuple[dict[str, str], bytes]]:
             without = {key: text for key, text in own.items() if key not in ("topic", "group", "consumerGroup", "b")}
             yield {**without, name: value}, b""
     for topic, group in ((SECRET, OTHERS), (SECRET, HER_GROUP), (RETRY, OTHERS), (HER_TOPIC, OTHERS)):
-        named = dict.fromkeys(("topic", "b", "originTopic"), topic)
-        named |= dict.fromkeys(("group", "consumerGroup", "groupName"), group)
-        yield {**own, **named}, b"forged"
-        yield {**own, **named, "clientId": ALICE_CLIENT, "clientAddr": ALICE_CLIENT, "extraInfo": alice.handle}, b""
+        names = dict.fromkeys(("topic", "b", "originTopic"), topic)
+        names |= dict.fromkeys(("group", "consumerGroup", "groupName"), group)
+        yield {**own, **names}, b"forged"
+        yield {**own, **names, "clientId": ALICE_CLIENT, "clientAddr": ALICE_CLIENT, "extraInfo": alice.handle}, b""
     for half in alice.halves:
         places = {"tranStateTableOffset": str(half.queue_offset), "commitLogOffset": str(half.physical_offset),
                   "transactionId": half.transaction_id, "queueId": str(half.queue_id),

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 
+from maxq.config.host import is_loopback
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.ha_runtime_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
@@ -86,6 +87,12 @@ class HAService:
         self.port = int(self._server.sockets[0].getsockname()[1])
         self._store.set_append_listener(self._push)
         log.info("HA: listening on %s:%d; %s", host, self.port, self.rule())
+        if not is_loopback(host):
+            log.warning(
+                "HA: %s:%d is open to other machines and has no access control: whoever connects gets the whole log; "
+                "shut it by a firewall to all but this group's brokers",
+                host, self.port,
+            )  # fmt: skip
         if self._config().broker_role == "SLAVE":
             self.change_to_slave(self._config().ha_master_address)
         return self.port
