@@ -9,7 +9,7 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from maxq.access.access_control import AccessControl
 from maxq.broker.broker_identity import resolve
@@ -139,10 +139,8 @@ class BrokerController(BrokerParts):
         await run_blocking(self.store.load)  # long after a crash; the loop hears signals meanwhile
         if self.table_records is not None:
             self.table_records.start()
-        self.offsets.follow_deletions(
-            self.store.deletions_since, self.store.deletions.newest, self.store.max_offset
-        )
-        self.store.set_deletion_listener(self.offsets.take_deletion)
+        self.offsets.follow_deletions(self.store.deletions_since, self.store.deletions.newest, self.store.max_offset)
+        self.store.set_deletion_listener(self._take_deletion)
         if role != SLAVE and self.dledger is None:  # an elected master has all that was ever shown to consumers
             self.store.reader.may_lack_messages |= self.store_owner.was_slave
             self.offsets.not_beyond(self.store.max_offset)
@@ -197,6 +195,11 @@ class BrokerController(BrokerParts):
         self.member.acting.role_changed()
 
     # ---- stopping ---------------------------------------------------------------------------------------------
+
+    def _take_deletion(self, topics: Collection[str], incarnation: int) -> None:
+        """Topics were deleted at that physical offset, here or on the master."""
+        self.offsets.take_deletion(topics, incarnation)
+        self.transactions.metrics.forget(topics)
 
     async def shutdown(self) -> None:
         """Leave the name servers, finish what is under way, and put everything on the disk. What was acknowledged is

@@ -519,3 +519,16 @@ class Replicas:
     def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
         self.waiting.append((end_offset, done))
         return True
+
+
+async def test_counts_of_a_deleted_topic_are_forgotten(start_broker: Start) -> None:
+    client = await world(start_broker)
+    await client.end(await client.prepare("T", b"committed"), COMMIT)
+    still_open = await client.prepare("T", b"open when the topic is deleted")
+    metrics = client.broker.controller.transactions.metrics
+    assert (metrics.committed, metrics.open_transactions()) == ({"T": 1}, {"T": 1})
+    answer = await client.broker.invoke(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}))
+    assert answer.code == 0
+    assert (metrics.committed, metrics.open_transactions()) == ({}, {})
+    await client.end(still_open, COMMIT)
+    assert metrics.open_transactions() == {}

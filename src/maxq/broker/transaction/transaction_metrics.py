@@ -4,7 +4,7 @@ Source:
     broker/transaction/{TransactionMetrics,TransactionMetricsFlushService}.java; store-format.md §10.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -38,9 +38,19 @@ class TransactionMetrics(PeriodicManager):
 
     def add(self, topic: str, change: int) -> None:
         """So many more, or fewer, transactions of `topic` are open."""
+        if change < 0 and topic not in self._counts:
+            return  # deleted while it was open
         self._counts[topic] = max(0, self._counts.get(topic, 0) + change)
         self._changed_ms[topic] = 0  # now; the clock is read when the file is written
         self._is_dirty = True
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """These topics were deleted."""
+        for topic in topics:
+            if self._counts.pop(topic, None) is not None:
+                self._is_dirty = True
+            for table in (self._changed_ms, self.committed, self.rolled_back):
+                table.pop(topic, None)
 
     def open_transactions(self) -> dict[str, int]:
         """By real topic."""
