@@ -20,6 +20,7 @@ from maxq.broker.schedule import BrokerSchedule
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
 from maxq.runtime.blocking import TABLES, end_threads, run_blocking
+from maxq.runtime.holds import CURRENT
 from maxq.runtime.interfaces import Clock, Disk, Rng
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ class BrokerController(BrokerParts):
                 name and id.
             OSError: the port is in use, or the disk refuses. What was opened is closed again.
         """
+        CURRENT.set(self.server.holds)
         try:
             await self.pages.start()
             self.exports.start()

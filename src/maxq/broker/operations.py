@@ -20,6 +20,7 @@ from maxq.protocol import json_dialect
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.remoting.server import RemotingServer
+from maxq.runtime.holds import Hold
 from maxq.runtime.metrics import MetricsRegistry, Sample
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,9 @@ class Operations:
         self._tasks = PeriodicTasks()
         self.metrics = BrokerMetrics(parts.registry, parts.metrics)
         parts.registry.observed_counter("maxq_refusals_total", self._refusals, ("cause",))
+        self._holds: dict[int | str, Hold] = {}
+        parts.registry.observed_counter("maxq_loop_holds_total", self._held, ("cause",))
+        parts.registry.observed_counter("maxq_loop_held_milliseconds_total", self._held_ms, ("cause",))
         parts.quotas.register(parts.registry)
         parts.registry.number("maxq_retention_topics", lambda: len(self.retention.limited))
 
@@ -54,8 +58,17 @@ class Operations:
         for cause, count in list(self._parts.fast_failure.refused.by_cause.items()):
             yield (cause,), count
 
+    def _held(self) -> Iterator[Sample]:
+        for cause, hold in list(self._holds.items()):
+            yield (_cause_text(cause),), hold.count
+
+    def _held_ms(self) -> Iterator[Sample]:
+        for cause, hold in list(self._holds.items()):
+            yield (_cause_text(cause),), hold.total_ns / 1_000_000
+
     def register(self, server: RemotingServer) -> None:
         """Hear of every request and answer, and answer MAXQ_WHY_SLOW."""
+        self._holds = server.holds.by_cause
         server.on_answer = self._answered
         server.gate = self._gate
         server.register(RequestCode.MAXQ_WHY_SLOW, self._why_slow)
@@ -92,9 +105,21 @@ class Operations:
     # ---- life -------------------------------------------------------------------------------------------------
 
     def _why_slow(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """JSON of StageTimes, and the refusals by cause."""
+        """JSON of StageTimes, the refusals by cause, and what held the loop, the longest first."""
         refused = self._parts.fast_failure.refused
-        body = self._parts.stages.to_json() | {"refused": dict(refused.by_cause)}
+        holds = sorted(self._holds.items(), key=lambda held: held[1].longest_ns, reverse=True)
+        body = self._parts.stages.to_json() | {
+            "refused": dict(refused.by_cause),
+            "holds": [
+                {
+                    "cause": _cause_text(cause),
+                    "count": hold.count,
+                    "totalMs": hold.total_ns / 1_000_000,
+                    "longestMs": hold.longest_ns / 1_000_000,
+                }
+                for cause, hold in holds
+            ],
+        }
         return request.reply(body=json_dialect.dumps(body))
 
     async def load(self) -> None:
@@ -115,3 +140,13 @@ class Operations:
         """See MessageKind."""
         await self._tasks.stop()
         self._parts.quotas.close()
+
+
+def _cause_text(cause: int | str) -> str:
+    """A request code with its name, or a name."""
+    if isinstance(cause, str):
+        return cause
+    try:
+        return f"{RequestCode(cause).name.lower()} ({cause})"
+    except ValueError:
+        return f"request {cause}"

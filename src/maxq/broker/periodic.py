@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from maxq.runtime.holds import watched
+
 log = logging.getLogger(__name__)
 
 #: What is done. It may be a plain function or a coroutine function; a failure is logged and the next turn comes anyway.
@@ -41,12 +43,16 @@ class PeriodicTasks:
         while True:
             await asyncio.sleep(delay)
             try:
-                doing = work()
-                if doing is not None:
-                    await doing
+                await watched(name, _once(work))
             except Exception:  # a task that failed once must not stop: tomorrow's clean-up is still wanted
                 log.exception("scheduled task %s failed", name)
             delay = _period(seconds)
+
+
+async def _once(work: Work) -> None:
+    doing = work()
+    if doing is not None:
+        await doing
 
 
 def _period(seconds: float | Callable[[], float]) -> float:

@@ -25,6 +25,7 @@ from typing import Any, Final
 from maxq.protocol.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, Connection
 from maxq.remoting.socket_io_cy import receive, send, untaken
+from maxq.runtime.holds import BATCH, LONG_BATCH, Holds
 
 log: Final = logging.getLogger("maxq.remoting")
 
@@ -44,7 +45,8 @@ class Arrivals:
         may_rest: would nothing that is taken now be answered before the function given is called?
     """
 
-    def __init__(self) -> None:
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
         self.buffer = bytearray(RECEIVE_BUFFER_SIZE)
         self.table = array("q", bytes(8 * ARRIVAL_WIDTH * _MOST))
         self.connections: list[Connection] = []
@@ -134,12 +136,16 @@ class Arrivals:
 
     def _work(self, count: int) -> None:
         if self.path is not None:
+            bytes_of_all = self.table[(count - 1) * ARRIVAL_WIDTH + A_END]
+            began_ns = self._holds.now() if bytes_of_all >= LONG_BATCH else 0
             try:
                 self.path(self)
             except Exception:
                 log.exception("the arrivals of a turn could not be worked off; their connections are closed")
                 for connection in self.connections:
                     connection.abort("internal error")
+            if began_ns:
+                self._holds.ended(BATCH, began_ns)
         table = self.table
         for number in untaken(table, count):
             row = number * ARRIVAL_WIDTH

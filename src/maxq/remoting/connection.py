@@ -32,6 +32,7 @@ from maxq.remoting.socket_io_cy import send_pieces
 from maxq.remoting.tls import untrusted
 from maxq.remoting.tls_channel import TlsChannel
 from maxq.remoting.unfinished_frames import COUNTED
+from maxq.runtime.holds import ANSWER, BATCH, FRAME, LONG_BATCH
 from maxq.runtime.refusals import Cause, explain
 
 __all__ = ["RECEIVE_BUFFER_SIZE", "BatchPath", "Connection", "Processor"]
@@ -467,10 +468,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _frames(self, buffer: bytearray, position: int, end: int) -> int:
         endpoint = self._endpoint
+        holds = endpoint.holds
         turn_ends = 0.0
         while not self._paused:
             if endpoint.batch_path is not None:
+                began_ns = holds.now() if end - position >= LONG_BATCH else 0
                 position = endpoint.batch_path(self, buffer, position, end)
+                if began_ns:
+                    holds.ended(BATCH, began_ns)
                 if position == end:
                     break
             turn_ends = turn_ends or self._loop.time() + endpoint.turn_seconds
@@ -484,9 +489,14 @@ class Connection(asyncio.BufferedProtocol):
                 )
             if behind > end:
                 break
-            command = decode_frame(memoryview(buffer)[position + 4 : behind])
-            position = behind
-            self._command(command)
+            cause: int | str = FRAME
+            began_ns = holds.now()
+            try:
+                command = decode_frame(memoryview(buffer)[position + 4 : behind])
+                position, cause = behind, ANSWER if command.is_response else command.code
+                self._command(command)
+            finally:
+                holds.ended(cause, began_ns)
             if self.is_closed:
                 break
             if position < end and self._turn_is_over(turn_ends):

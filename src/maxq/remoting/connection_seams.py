@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.unfinished_frames import UnfinishedFrames
+from maxq.runtime.holds import Holds
 
 if TYPE_CHECKING:
     from maxq.remoting.connection import Connection
@@ -63,6 +64,7 @@ class Endpoint(Protocol):
     write_marks: tuple[int, int]  # bytes: stop reading above the first, go on below the second
     request_limit: int  # requests of ours that may wait for answers on one connection
     batch_path: BatchPath | None
+    holds: Holds  # what took long
     unfinished: UnfinishedFrames  # what its connections keep of frames that have not come as a whole
 
     @property

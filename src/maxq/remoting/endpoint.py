@@ -16,6 +16,7 @@ from maxq.protocol.remoting_command import RESPONSE_FLAG, RemotingCommand
 from maxq.remoting.arrivals import Arrivals
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
 from maxq.remoting.unfinished_frames import UnfinishedFrames
+from maxq.runtime.holds import Holds
 from maxq.runtime.interfaces import Clock
 
 log: Final = logging.getLogger("maxq.remoting")
@@ -87,7 +88,8 @@ class RemotingEndpoint:
         self.write_marks = write_marks
         self.request_limit = request_limit
         self.batch_path: BatchPath | None = None
-        self.arrivals = Arrivals()
+        self.holds = Holds(clock)
+        self.arrivals = Arrivals(self.holds)
         self.gate: Gate | None = None
         self.guard: Guard | None = None
         self.authority: Authority | None = None
@@ -260,7 +262,7 @@ class RemotingEndpoint:
         began_ms: int,
     ) -> None:
         try:
-            response = await result
+            response = await self.holds.watch(command.code, result)
         except Exception as error:
             response = self._failure(command, error)
         if response is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from maxq.errors import StoreFailedError
+from maxq.runtime.holds import watched
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +25,8 @@ class StoreServices:
 
     def start(self, name: str, service: Coroutine[Any, Any, None]) -> None:
         """Run `service` on the running loop until `stop`."""
-        task = asyncio.get_running_loop().create_task(service, name=f"store: {name}")
+        task = asyncio.get_running_loop().create_task(watched(name, service), name=f"store: {name}")
+        task.add_done_callback(lambda _: service.close())  # one that was cancelled before it began
         task.add_done_callback(self._ended)
         self.tasks.append(task)
 

@@ -1,5 +1,6 @@
 """The stages of sends that a broker follows."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from maxq.broker.stats.stage_times import ONE_IN, Stage, StageTimes
 from maxq.codes import RequestCode
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection
 from maxq.testing.sim_clock import SimClock
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker
@@ -68,3 +70,34 @@ async def test_one_arrival_in_so_many_is_followed(start_broker: Start, flush: st
 async def test_refusals_stand_beside_the_stages(broker: RunningBroker) -> None:
     broker.controller.fast_failure.refused.count("OVERLOAD", "[OVERLOAD]busy")
     assert (await ask(broker))["refused"] == {"OVERLOAD": 1}
+
+
+async def test_what_held_the_loop_is_told_by_request(start_broker: Start) -> None:
+    broker = await start_broker(metricsExporterType="PROM", metricsPromExporterPort=0)
+    broker.create_topic("orders", queues=1)
+    assert (await ask(broker))["holds"] == []
+    server = broker.controller.server
+    clock = SimClock()
+    server.holds.now, server.holds.limit_ns = clock.monotonic_ns, 50_000_000
+
+    def long_one(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        clock.advance_ms(120)
+        return request.reply()
+
+    async def long_two(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        await asyncio.sleep(0)
+        clock.advance_ms(70)
+        return request.reply()
+
+    server.register(RequestCode.GET_TOPIC_STATS_INFO, long_one)
+    server.register(RequestCode.GET_CONSUME_STATS, long_two)
+    for code in (RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_CONSUME_STATS, RequestCode.GET_CONSUME_STATS):
+        assert (await broker.invoke(RemotingCommand(code))).code == 0
+    assert (await broker.send("orders", b"x")).code == 0
+    holds = (await ask(broker))["holds"]
+    assert [(hold["cause"], hold["count"], hold["longestMs"]) for hold in holds] == [
+        ("get_topic_stats_info (202)", 1, 120), ("get_consume_stats (208)", 2, 70),
+    ]  # fmt: skip
+    text = "".join(str(piece) for piece in broker.controller.metrics.lines())
+    assert 'maxq_loop_holds_total{cause="get_consume_stats (208)"' in text
+    server.holds.by_cause.clear()

@@ -33,7 +33,7 @@ async def why_slow(
         str, typer.Argument(metavar="BROKER", callback=server_address, help="Its address, host:port.")
     ],
 ) -> Report:
-    """Where the time of recent sends went on a MaxQ broker, by stage, and what it refused and why.
+    """Where the time of recent sends went on a MaxQ broker, by stage, what it refused and why, and what held it.
 
     One arrival of sends in 128 is followed. flush and replicate are waited for side by side, so the shares can add
     up to more than 100%."""
@@ -61,6 +61,10 @@ def _notes(found: dict[str, Any]) -> list[str]:
             f"slowest: {worst['totalUs'] / 1000:.2f} ms at {format_time(worst['wallMs'])}, "
             f"{stages[longest] / 1000:.2f} ms of it {longest}"
         )
+    notes += [
+        f"held all others up [{hold['cause']}]: {hold['count']} times above 50 ms, longest {hold['longestMs']:.0f} ms"
+        for hold in found.get("holds", [])
+    ]
     notes += [f"refused [{cause}]: {count}" for cause, count in sorted(found["refused"].items())]
     return notes
 
