@@ -1,5 +1,6 @@
-"""Planted bugs of the store, the timer, compaction, ledgers and pop consumption: each loses or repeats something on a
-disk that fails or a machine that dies, and the stories must notice.
+"""Planted bugs of the store, the timer, compaction, ledgers, pop consumption, and of what brokers promise: each loses
+or repeats something on a disk that fails or a machine that dies, or says what another broker of the group may say
+otherwise, and the stories must notice.
 
 A mutation is a kind of story, a list of patches of the shipped classes, and a seed that has noticed it, which is tried
 first: stories change, and then another of the first hundred does.
@@ -10,10 +11,13 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
-from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker import authority
+from maxq.broker.authority import PROMISES, Promise
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
+from maxq.codes import RequestCode
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.compaction.replacement import Replacement
@@ -77,6 +81,22 @@ def _nothing_special(self: FileLedger) -> nullcontext[None]:
     return nullcontext()
 
 
+_acked = CheckPointBuffer.acked
+
+
+def _acked_anyway(self: CheckPointBuffer, bits: dict[LiveCheckPoint, int]) -> int:
+    return max(_acked(self, bits), 0)
+
+
+def _needs_nothing(self: CheckPointBuffer) -> int:
+    return -1
+
+
+def _unguarded(*codes: RequestCode) -> tuple[tuple[Any, str, Any], ...]:
+    """These requests are answered by who was the master, and tables before the slaves have them."""
+    return ((authority, "PROMISES", {**PROMISES, **dict.fromkeys(map(int, codes), Promise.NOTHING)}),)
+
+
 MUTATIONS: Final = {
     "the timer's checkpoint does not wait for the log": Mutation(
         "timer", 7, ((TimerCheckpoints, "_may_write", _may_always),)
@@ -97,6 +117,21 @@ MUTATIONS: Final = {
         "pop-faults", 17, ((OrderService, "note_blocks", _note_no_blocks),)
     ),
     "acks in the journal are passed over": Mutation("pop", 1, ((CheckPointBuffer, "_replay_ack", _nothing),)),
+    "acks that the journal could not take are answered": Mutation(
+        "pop-faults", 12, ((CheckPointBuffer, "acked", _acked_anyway),)
+    ),
+    "the journal is read from behind what is open": Mutation(
+        "pop", 9, ((CheckPointBuffer, "oldest_needed", _needs_nothing),)
+    ),
+    "queues are locked by who may have been replaced": Mutation(
+        "promise-pair", 4, _unguarded(RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
+    ),
+    "offsets are taken and told by who may have been replaced": Mutation(
+        "promise-pair", 4, _unguarded(RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET)
+    ),
+    "topics are answered before the slaves have them": Mutation(
+        "promise-pair", 5, _unguarded(RequestCode.UPDATE_AND_CREATE_TOPIC)
+    ),
     "a ledger that was not loaded notes that it is empty": Mutation(
         "ledger-faults", 1198, ((FileLedger, "close", _note_at_any_end),)
     ),
