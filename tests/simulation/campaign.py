@@ -43,7 +43,7 @@ from tests.simulation.dledger_cluster_story import DLedgerClusterStory, FaultyDL
 from tests.simulation.ext_story import ExtStory
 from tests.simulation.faulty_store_story import FaultyCrashStory, FaultyExtStory
 from tests.simulation.faulty_transaction_story import FaultyTransactionStory
-from tests.simulation.ha_cluster_story import HaClusterStory
+from tests.simulation.ha_cluster_story import FaultyHaClusterStory, HaClusterStory
 from tests.simulation.ha_story import FaultyHaStory, HaStory
 from tests.simulation.ledger_story import FaultyLedgerStory, LedgerStory
 from tests.simulation.pop_story import FaultyPopStory, PopStory
@@ -67,9 +67,11 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "transaction-faults": FaultyTransactionStory, "staged-faults": FaultyStagedStory,
     "pop": PopStory, "pop-faults": FaultyPopStory, "ledger-faults": FaultyLedgerStory,
     "dledger-cluster-faults": FaultyDLedgerClusterStory, "ha-faults": FaultyHaStory,
+    "cluster-faults": FaultyHaClusterStory,
 }  # fmt: skip
 WHOLE_SERVERS: Final = (
-    "cluster", "dledger-cluster", "dledger-cluster-faults", "promise-cluster", "promise-pair", "client",
+    "cluster", "cluster-faults", "dledger-cluster", "dledger-cluster-faults", "promise-cluster",
+    "promise-pair", "client",
 )  # fmt: skip
 REGRESSIONS: Final = {
     "store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt",
@@ -83,6 +85,7 @@ REGRESSIONS: Final = {
     "staged-faults": "staged_faults_regressions.txt", "pop": "pop_regressions.txt",
     "pop-faults": "pop_faults_regressions.txt", "ledger-faults": "ledger_faults_regressions.txt",
     "dledger-cluster-faults": "dledger_cluster_faults_regressions.txt", "ha-faults": "ha_faults_regressions.txt",
+    "cluster-faults": "cluster_faults_regressions.txt",
 }  # fmt: skip
 
 

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
-from maxq.errors import MaxQError
 from maxq.protocol.dledger_messages import DLedgerResponseCode
 from maxq.testing.sim_machine import MachineDiedError
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
-from tests.simulation.disk_faults import FaultMix, nothing_fails
+from tests.simulation.disk_faults import FaultMix
 from tests.simulation.dledger_servers import Server
 from tests.simulation.sim_server import STORE
 
@@ -25,7 +24,6 @@ KINDS: Final = (
     "wall clock", "disk full", "damage", "moment",
 )  # fmt: skip
 FAULTY_KINDS: Final = (*KINDS, *["disk fails"] * len(KINDS))
-_NOTICED_S: Final = 2.0  # a failed sync ends a broker within that
 _DAMAGED: Final = ("data/*", "index/*", "checkpoint", "currterm")
 
 
@@ -144,23 +142,9 @@ class Faults:
         server.machine.disk.other_bytes = 0
 
     async def _fail_disk(self, server: Server, seconds: float) -> None:
-        """Calls to its disk fail for a while. Who ended by that is started again on the same machine, perhaps after a
-        loss of power, and first on the disk as it is."""
-        rng, machine = self._rng, server.machine
-        mix = FaultMix(rng.fork(f"disk {self._world.loop.time()}"))
-        machine.disk.faults = mix
-        await asyncio.sleep(seconds)
-        if server.has_ended or rng.chance(0.3):
-            machine.kill()
-            if rng.chance(0.4):
-                machine.disk.cut_power()
-            with contextlib.suppress(MaxQError, OSError, MachineDiedError):
-                await server.start(lambda: setattr(machine.disk, "faults", mix))
-        machine.disk.faults = nothing_fails
-        await asyncio.sleep(_NOTICED_S)
-        if server.has_ended:
+        mix = FaultMix(self._rng.fork(f"disk {self._world.loop.time()}"))
+        if await server.live_on_failing_disk(mix, seconds, self._rng):
             self._marks["ended by an error of the disk"] += 1
-            machine.kill()
         await self._start(server)
         self._marks.update(f"failed: {kind}" for kind in mix.seen)
         self._history.append(f"          {dict(mix.seen)}")

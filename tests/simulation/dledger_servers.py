@@ -7,14 +7,12 @@ from typing import Final
 from unittest.mock import patch
 
 from maxq.broker.controller import BrokerController
-from maxq.errors import MaxQError
-from maxq.namesrv.controller import NamesrvController
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.replication.raft.outputs import Role
 from maxq.store.timer import roll_window, timer_message_store, timer_wheel
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
-from tests.simulation.sim_server import SimServer
+from tests.simulation.sim_server import FallibleServer
 
 BROKERS: Final = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5")
 MEMBER_PORT: Final = 40911
@@ -33,7 +31,7 @@ def small_wheel() -> Iterator[None]:
         yield
 
 
-class Server(SimServer):
+class Server(FallibleServer):
     """A member, or the name server.
 
     Args:
@@ -46,7 +44,6 @@ class Server(SimServer):
         super().__init__(world, address, rng, number)
         self._members = members
         self._more = more
-        self.failed: list[str] = []  # services of its broker that ended by an error
         self.on_event: Callable[[], None] = lambda: None  # something was committed here, or its role changed
 
     @property
@@ -61,11 +58,6 @@ class Server(SimServer):
         return self.running.dledger.member
 
     @property
-    def has_ended(self) -> bool:
-        """Has a service of its broker ended by an error?"""
-        return bool(self.failed) or not isinstance(self.running, BrokerController | NamesrvController)
-
-    @property
     def is_leader(self) -> bool:
         return self.member is not None and self.member.role is Role.LEADER
 
@@ -76,17 +68,8 @@ class Server(SimServer):
         return self.running
 
     async def start(self, before: Callable[[], None] = lambda: None) -> None:
-        """See SimServer. `before`: called when the disk is there."""
-        self.machine.boot()
-        before()
-        self.failed = []
-        try:
-            await self.serve()
-        except (MaxQError, OSError):  # its disk refuses
-            self.machine.kill()
-            raise
-        if isinstance(self.running, BrokerController):
-            self.running.set_failure_listener(lambda service, error: self.failed.append(f"{service}: {error}"))
+        """See FallibleServer."""
+        await super().start(before)
         if self.member is not None:
             self.member.set_commit_listener(lambda index: self.on_event())
             self.member.set_role_listener(lambda change: self.on_event())

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 from pathlib import PurePath
-from typing import Final
+from typing import ClassVar, Final
 
 from maxq.broker.controller import BrokerController
 from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
@@ -26,14 +26,15 @@ from maxq.testing.sim_machine import MachineDiedError, SimMachine
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
-from tests.simulation.sim_server import CLIENT, NAMESRV, NAMESRV_ADDRESS, STORE, TOPIC, SimServer
+from tests.simulation.disk_faults import FaultMix
+from tests.simulation.sim_server import CLIENT, NAMESRV, NAMESRV_ADDRESS, STORE, TOPIC, FallibleServer
 
 BROKERS: Final = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 #: Registrations, rebalances, dead channels and reconnects all have had their turn by then.
 REST_S: Final = 400.0
 
 
-class Server(SimServer):
+class Server(FallibleServer):
     """A broker, of which 0 is the master, or the name server."""
 
     def __init__(self, world: SimWorld, address: str, rng: SimRng, number: int, flush: str) -> None:
@@ -58,6 +59,8 @@ class HaClusterStory:
     marks: how often each kind of thing happened.
     history: what happened, for whoever reads a failure.
     """
+
+    FAILS: ClassVar[bool] = False  # disks fail, too
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -149,6 +152,8 @@ class HaClusterStory:
     async def _fault(self, world: SimWorld, servers: list[Server], flush: str, rng: SimRng) -> None:
         server = rng.choice(servers)
         kind = rng.choice(("kill", "kill", "power", "partition", "partition", "reset", "pause"))
+        if self.FAILS and rng.chance(0.5):
+            kind = "disk fails"
         if kind == "power" and server.number == 0 and flush == "ASYNC_FLUSH":
             kind = "kill"  # nothing is promised then
         seconds = rng.choice((0.2, 3.0, 40.0)) * rng.uniform(0.5, 1.5)
@@ -164,6 +169,8 @@ class HaClusterStory:
             world.network.reset(machine.address)
         elif kind == "pause":
             await machine.pause(seconds)
+        elif kind == "disk fails":
+            await self._fail_disk(server, seconds, rng, may_lose_power=server.number != 0 or flush == "SYNC_FLUSH")
         else:
             if kind == "kill":
                 machine.kill()
@@ -173,12 +180,30 @@ class HaClusterStory:
             await asyncio.sleep(seconds)
             await server.start()
 
+    async def _fail_disk(self, server: Server, seconds: float, rng: SimRng, *, may_lose_power: bool) -> None:
+        mix, lost = FaultMix(rng.fork(f"disk {len(self.history)}")), len(server.machine.data_lost_ms)
+        if await server.live_on_failing_disk(mix, seconds, rng, may_lose_power=may_lose_power):
+            self.marks["ended by an error of the disk"] += 1
+            self.history.append(f"          {server.failed}")
+        if not server.machine.is_up:
+            await server.start()
+        self._master_lost_power |= server.number == 0 and len(server.machine.data_lost_ms) > lost
+        self.marks.update(f"failed: {kind}" for kind in mix.seen)
+        self.history.append(f"          {dict(mix.seen)}")
+
     async def _rest(self, world: SimWorld, servers: list[Server]) -> None:
         world.network.heal()
         for server in servers:
             if not server.machine.is_up:
                 await server.start()
         await asyncio.sleep(60)
+        for server in servers:
+            assert self.FAILS or not server.failed, f"failed on a disk that works: {server.failed}"
+            if server.failed:  # what a disk did before may show only with a later sync
+                self.marks["ended by an error of the disk, later"] += 1
+                server.machine.kill()
+                await server.start()
+                await asyncio.sleep(30)
 
     # -- rules --
 
@@ -213,6 +238,12 @@ class HaClusterStory:
         for server in (master, *slaves):
             found = StoreCheck(StoreFiles(server.machine.disk, STORE, hash_slots=100, index_entries=400)).run()
             assert not found.faults, "\n".join([f"the offline check of the {server.name} finds:", *found.lines()])
+
+
+class FaultyHaClusterStory(HaClusterStory):
+    """The same with disks of which every call can fail."""
+
+    FAILS = True
 
 
 def _end_of(server: Server) -> int:

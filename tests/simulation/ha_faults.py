@@ -209,6 +209,11 @@ class HaFaults:
             await self._end_failed(node)
         if not node.machine.is_up:
             await group.start(node)
+            if rng.chance(0.4):  # what the start has called durable is put to the test
+                await asyncio.sleep(rng.choice((0.05, 1.0)))
+                group.marks["power lost after a start behind a failure"] += 1
+                node.machine.power_off()
+                await group.start(node)
         self._has_seen_failures |= bool(mix.seen)
         group.marks.update(f"failed: {kind}" for kind in mix.seen)
         group.note(f"  {dict(mix.seen)}")

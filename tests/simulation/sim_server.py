@@ -1,22 +1,28 @@
 """A machine of a simulated cluster of whole servers: the name server, or a broker with settings of its story."""
 
+import asyncio
+import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Final
 
 from maxq.broker.controller import BrokerController
 from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import broker_on
+from maxq.errors import MaxQError
 from maxq.machine import system_host
 from maxq.namesrv.controller import NamesrvController
-from maxq.testing.sim_machine import SimMachine
+from maxq.testing.sim_machine import MachineDiedError, SimMachine
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
+from tests.simulation.disk_faults import FaultMix, nothing_fails
 
 NAMESRV, CLIENT = "10.0.0.9", "10.0.1.1"
 NAMESRV_ADDRESS: Final = f"{NAMESRV}:9876"
 STORE: Final = PurePath("/store")
 TOPIC: Final = "Simulated"
+_NOTICED_S: Final = 2.0  # a failed sync ends a broker within that
 
 
 class SimServer(ABC):
@@ -82,6 +88,58 @@ class SimServer(ABC):
         running, self.running = self.running, None
         if running is not None and self.machine.is_up:
             await self.machine.call(running.shutdown)
+
+
+class FallibleServer(SimServer):
+    """A machine whose disk may fail. A broker that says it has failed is ended by the story.
+
+    Attributes:
+        failed: services of its broker that ended by an error.
+    """
+
+    def __init__(self, world: SimWorld, address: str, rng: SimRng, number: int) -> None:
+        super().__init__(world, address, rng, number)
+        self.failed: list[str] = []
+
+    @property
+    def has_ended(self) -> bool:
+        """Has a service of its broker ended by an error?"""
+        return bool(self.failed) or not isinstance(self.running, BrokerController | NamesrvController)
+
+    async def start(self, before: Callable[[], None] = lambda: None) -> None:
+        """Boot and serve; dies again if that is ordered. `before`: called when the disk is there. What the disk refuses
+        is raised, and then no process is left."""
+        self.machine.boot()
+        before()
+        self.failed = []
+        try:
+            await self.serve()
+        except (MaxQError, OSError):
+            self.machine.kill()
+            raise
+        if isinstance(self.running, BrokerController):
+            self.running.set_failure_listener(lambda service, error: self.failed.append(f"{service}: {error}"))
+
+    async def live_on_failing_disk(
+        self, mix: FaultMix, seconds: float, rng: SimRng, *, may_lose_power: bool = True
+    ) -> bool:
+        """Calls to its disk fail for a while. Who ended by that is started again on the same machine, perhaps after a
+        loss of power, and first on the disk as it is. True: it ended by that, once the disk worked again; then it is
+        dead, as it may be in any case."""
+        machine = self.machine
+        machine.disk.faults = mix
+        await asyncio.sleep(seconds)
+        if self.has_ended or rng.chance(0.3):
+            if rng.chance(0.4) and may_lose_power:
+                machine.power_off()
+            machine.kill()
+            with contextlib.suppress(MaxQError, OSError, MachineDiedError):
+                await self.start(lambda: setattr(machine.disk, "faults", mix))
+        machine.disk.faults = nothing_fails
+        await asyncio.sleep(_NOTICED_S)
+        if self.has_ended:
+            machine.kill()
+        return self.has_ended
 
 
 class NameServer(SimServer):
