@@ -198,7 +198,8 @@ def test_wrong_command_lines_give_one_line_and_exit_code_2(admin: Admin, argumen
     [
         (
             ["topicRoute", "-t", "Nowhere"],
-            "maxq: No topic route info in name server for the topic: Nowhere (code 17)\n",
+            "maxq: No topic route info in name server for the topic: Nowhere (code 17); maxq admin topicList names "
+            "the topics there are, maxq admin updateTopic creates one\n",
         ),
         (
             ["topicList", "-n", "127.0.0.1:1"],
@@ -210,6 +211,16 @@ def test_wrong_command_lines_give_one_line_and_exit_code_2(admin: Admin, argumen
 def test_what_a_server_refuses_gives_one_line_and_exit_code_1(admin: Admin, arguments: list[str], said: str) -> None:
     done = admin.run(*arguments)
     assert (done.code, done.out, done.err) == (1, "", said)
+
+
+def test_pop_records_are_moved_by_a_broker_that_has_none(admin: Admin) -> None:
+    said = admin.text("exportPopRecord", "-b", admin.broker)
+    assert said.startswith("Export broker records, brokerName=") and f"brokerAddr={admin.broker}, dryRun=false" in said
+
+
+def test_an_address_of_the_other_kind_of_server_is_told_from_a_failure(admin: Admin) -> None:
+    done = admin.run("topicRoute", "-t", "Shop", "-n", admin.broker)
+    assert done.code == 1 and "a broker answers like this: -n takes the address of a name server" in done.err
 
 
 def test_printed_messages_show_their_properties_as_mqadmin_does(admin: Admin) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pty
 import re
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,29 @@ def test_a_port_that_the_system_chose_is_the_one_that_is_told(tmp_path: Path) ->
         told = re.search(r"on port (\d+), store", log.read_text())
         assert told is not None and int(told[1]) > 0
         socket.create_connection(("127.0.0.1", int(told[1])), 10).close()
+
+
+def test_at_a_terminal_a_server_says_each_thing_in_a_line_of_its_own(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    ours, its = pty.openpty()
+    command = [sys.executable, "-m", "maxq", "namesrv", "-p", str(free_port_base()), "--ready-file", str(ready)]
+    process = subprocess.Popen(command, stdout=its, stderr=its, cwd=tmp_path, start_new_session=True)
+    os.close(its)
+    said = b""
+    try:
+        wait_until(ready.exists, "name server is ready")
+        process.terminate()
+        with suppress(OSError):  # Linux's way to say that nobody has the terminal's other end
+            while piece := os.read(ours, 4096):
+                said += piece
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    first, second, last = said.decode().splitlines()
+    assert re.fullmatch(r"maxq namesrv is ready on port \d+", first)
+    assert second.startswith("  listens on 127.0.0.1 only") and last == "maxq: the server has ended: SIGTERM"
 
 
 def test_workers_are_derived_watched_and_started_again(tmp_path: Path) -> None:
