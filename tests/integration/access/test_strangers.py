@@ -241,6 +241,19 @@ async def test_a_transaction_is_ended_by_who_may_send_its_message(world: World, 
     assert world.end(SECRET) == 1
 
 
+@pytest.mark.parametrize("named", [{}, {"topic": HER_TOPIC}])
+async def test_a_half_message_is_checked_again_by_who_may_change_its_topic(world: World, named: dict[str, str]) -> None:
+    foreign = await _half(world, SECRET, OWNER)
+    ext = {**named, "msgId": f"7F00000100002A9F{foreign.physical_offset:016X}"}
+    assert (await world.ask(Code.RESUME_CHECK_HALF_MESSAGE, ext)).code == NO_PERMISSION
+    assert (await world.ask(Code.RESUME_CHECK_HALF_MESSAGE, ext, who=OWNER)).code != NO_PERMISSION
+
+
+async def test_offsets_are_cloned_from_a_group_by_who_may_change_it(world: World) -> None:
+    names = {"topic": HER_TOPIC, "srcGroup": OTHERS, "destGroup": HER_GROUP}
+    assert (await world.ask(Code.CLONE_GROUP_OFFSET, names)).code == NO_PERMISSION
+
+
 @pytest.mark.parametrize("kind", ["ACL 2.0", "ACL 1.0"])
 async def test_a_producer_is_asked_about_messages_that_it_may_send(tmp_path: Path, kind: str) -> None:
     world = await _world(tmp_path, kind, {name: str(value) for name, value in QUICK.items()})
