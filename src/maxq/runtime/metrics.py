@@ -39,6 +39,7 @@ HistogramSample = tuple[tuple[str, ...], Sequence[int], float]
 Piece = str | PackedText
 
 CARDINALITY_LIMIT: Final = 50_000
+_LOOKS_KEPT: Final = 100  # for so many scrapes text of labels is kept: topics and groups come and go
 _OVERFLOW: Final = 'otel_metric_overflow="true"'
 _EMPTY_LABEL: Final = re.compile(r'(?:(?<=,)|^)\w+="",?')
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -263,6 +264,7 @@ class MetricsRegistry:
         self._instruments: dict[str, Instrument] = {}
         self._preparations: list[Callable[[], Iterator[None]]] = []
         self._texts: dict[str, dict[tuple[str, ...], str]] = {}
+        self._looks = 0
 
     def counter(self, name: str, labels: tuple[str, ...] = (), *, constant: Mapping[str, str] | None = None) -> Counter:
         """A counter; `constant` are further labels with one value (`storage_type`)."""
@@ -360,6 +362,10 @@ class MetricsRegistry:
 
     def lines(self) -> Iterator[Piece]:
         """The whole text."""
+        self._looks += 1
+        if self._looks % _LOOKS_KEPT == 0:
+            for texts in self._texts.values():
+                texts.clear()
         for prepare in self._preparations:
             for _ in prepare():
                 yield ""

@@ -135,3 +135,12 @@ def test_of_blocks_as_many_label_sets_are_shown_as_the_limit_says() -> None:
     assert [float(value) for value in _families(registry)["n"].values()] == [1, 3, 4]
     blocks[0] = [(("a",), 1), (("b",), 7)]
     assert [float(value) for value in _families(registry)["n"].values()] == [1, 7, 3]
+
+
+def test_text_of_labels_that_are_gone_is_not_kept_for_ever() -> None:
+    registry = MetricsRegistry()
+    look = 0
+    registry.gauge("messages", lambda: [((f"topic-{look}",), 1.0)], ("topic",))
+    for look in range(1000):
+        assert f"topic-{look}" in "".join(map(str, registry.lines()))
+    assert sum(map(len, registry._texts.values())) <= 100
