@@ -23,6 +23,7 @@ from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.compaction.replacement import Replacement
 from maxq.store.compaction.segment import Segment
 from maxq.store.dledger.ledger import FileLedger
+from maxq.store.flush import CommitLogFlusher
 from maxq.store.index_file import IndexFile
 from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord
@@ -61,6 +62,13 @@ def _agrees(self: IndexFile, *, exactly: bool) -> bool:
 
 def _nothing(*_: object) -> None:
     return None
+
+
+_committed = CommitLogFlusher._committed
+
+
+def _committed_always(self: CommitLogFlusher, error: BaseException | None, end: int, timestamp: int) -> None:
+    _committed(self, None, end, timestamp)
 
 
 async def _delivered_until(self: PopReviveService) -> int:
@@ -138,6 +146,7 @@ MUTATIONS: Final = {
     "a ledger that is emptied in part goes on": Mutation(
         "ledger-faults", 1357, ((FileLedger, "_changing", _nothing_special),)
     ),
+    "a failed sync of the log counts": Mutation("ha-faults", 6, ((CommitLogFlusher, "_committed", _committed_always),)),
     "files are replaced before that is written down": Mutation("compaction", 4, ((Replacement, "commit", _nothing),)),
 }
 
