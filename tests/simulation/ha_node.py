@@ -18,6 +18,7 @@ from maxq.replication.ha.log_care import LogCare
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import GetMessageStatus
+from maxq.testing.sim_disk import PowerLoss
 from maxq.testing.sim_loop import SimLoop
 from maxq.testing.sim_machine import MachineDiedError, SimMachine
 from maxq.testing.sim_rng import SimRng
@@ -259,7 +260,7 @@ class HaNode:
         start = min(max(start, store.min_physical_offset), end)
         parts = []
         at = start
-        with self.watched():
+        with self.watched(), contextlib.suppress(PowerLoss):  # what a dead process had not yet written is nowhere
             while at < end and (piece := store.log_bytes(at, end - at)) is not None:
                 parts.append(bytes(piece))
                 at += len(piece)
