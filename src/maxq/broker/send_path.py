@@ -24,7 +24,7 @@ from maxq.codes import CURRENT_VERSION, LanguageCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol import message_const as const
 from maxq.protocol.message_properties import encode_properties
-from maxq.protocol.remoting_command import decode_frame
+from maxq.protocol.remoting_command import LONGEST_HEADER, decode_frame
 from maxq.protocol.replies_cy import encode_replies
 from maxq.protocol.send_rows import (
     ARRIVAL_WIDTH,
@@ -293,7 +293,7 @@ def with_code(answers: bytearray, code: ResponseCode) -> bytearray:
     position = 0
     while position < len(answers):
         length = int.from_bytes(answers[position : position + 4], "big")
-        command = decode_frame(bytes(answers[position + 4 : position + 4 + length]))
+        command = decode_frame(bytes(answers[position + 4 : position + 4 + length]), LONGEST_HEADER)
         command.code = code
         changed += command.encode()
         position += 4 + length

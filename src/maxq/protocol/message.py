@@ -345,6 +345,24 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
     return b"".join(parts)
 
 
+#: Messages in one batch: INNER_NUM of batch queues is a 16-bit number, and a server's loop stands while it stores them.
+BATCH_MOST: Final = 32_767
+
+
+def is_batch_too_long(data: bytes | bytearray | memoryview) -> bool:
+    """Has a batch body more than BATCH_MOST records? False if a record is none: `decode_batch` says so."""
+    position, count, end = 0, 0, len(data)
+    if end < 22 * BATCH_MOST:
+        return False
+    while position + 4 <= end and count <= BATCH_MOST:
+        size = int.from_bytes(data[position : position + 4], "big")
+        if size < 22:
+            return False
+        position += size
+        count += 1
+    return count > BATCH_MOST
+
+
 def decode_batch(data: bytes | bytearray | memoryview, topic: str) -> list[Message]:
     """The messages of a batch body, all with `topic`. The size field rules where the next record starts.
 

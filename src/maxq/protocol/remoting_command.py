@@ -152,8 +152,23 @@ def language_code(value: object) -> int:
     return _OTHER
 
 
-def decode_frame(payload: bytes | bytearray | memoryview) -> RemotingCommand:
+#: Limits of a header, before anything is known of who sent it. RocketMQ's longest, a message of 32 KiB of properties of
+#: which each byte is escaped in JSON, has 200 KiB and 30 fields.
+MAX_HEADER_SIZE: Final = 262_144
+MAX_FIELDS: Final = 512
+#: Bytes of a header in fastjson's dialect, whose parser is Python.
+MAX_DIALECT_SIZE: Final = 8_192
+#: What the three bytes of its length can say. Answers may be so long: that to a batch has the id of each message.
+LONGEST_HEADER: Final = 0xFFFFFF
+
+
+def decode_frame(
+    payload: bytes | bytearray | memoryview, header_limit: int = MAX_HEADER_SIZE
+) -> RemotingCommand:
     """Decode what follows the 4-byte length of a frame. Nothing of `payload` is kept: the body is copied.
+
+    Args:
+        header_limit: bytes of the header. LONGEST_HEADER for what comes from a server that was asked.
 
     Raises:
         RemoteProtocolError: header length past the end, unknown serialize type, undecodable header. The connection
@@ -165,9 +180,9 @@ def decode_frame(payload: bytes | bytearray | memoryview) -> RemotingCommand:
     kind, header_end = payload[0], 4 + (payload[1] << 16 | payload[2] << 8 | payload[3])
     if header_end > size:
         raise RemoteProtocolError(f"header length {header_end - 4} is more than the {size - 4} bytes of the frame")
-    if header_end - 4 > MAX_HEADER_SIZE:
+    if header_end - 4 > header_limit:
         raise RemoteProtocolError(
-            f"a header of {header_end - 4} bytes, the limit is {MAX_HEADER_SIZE}; what is long goes into the body"
+            f"a header of {header_end - 4} bytes, the limit is {header_limit}; what is long goes into the body"
         )
     view = memoryview(payload)
     if kind == 0:
@@ -180,13 +195,6 @@ def decode_frame(payload: bytes | bytearray | memoryview) -> RemotingCommand:
         command.body = bytes(view[header_end:])
     return command
 
-
-#: Limits of a header, before anything is known of who sent it. RocketMQ's longest, a message of 32 KiB of properties of
-#: which each byte is escaped in JSON, has 200 KiB and 30 fields.
-MAX_HEADER_SIZE: Final = 262_144
-MAX_FIELDS: Final = 512
-#: Bytes of a header in fastjson's dialect, whose parser is Python.
-MAX_DIALECT_SIZE: Final = 8_192
 
 _JSON: Final = SerializeType.JSON
 _ONLY_TEXT: Final = frozenset((str,))

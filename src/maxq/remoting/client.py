@@ -27,7 +27,7 @@ from maxq.errors import (
     RemotingTimeoutError,
     UntrustedServerError,
 )
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.remoting_command import LONGEST_HEADER, RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, RemotingEndpoint
 from maxq.remoting.tls import ClientTls
@@ -57,6 +57,7 @@ class RemotingClient(RemotingEndpoint):
             clock,
             idle_seconds=config.client_channel_max_idle_time_seconds,
             frame_limit=config.frame_max_length,
+            header_limit=LONGEST_HEADER,
             unsent_limit=_UNSENT_LIMIT,
             unfinished_limit=_UNFINISHED_LIMIT,
             write_marks=_WRITE_MARKS,

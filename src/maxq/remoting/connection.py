@@ -492,7 +492,7 @@ class Connection(asyncio.BufferedProtocol):
             cause: int | str = FRAME
             began_ns = holds.now()
             try:
-                command = decode_frame(memoryview(buffer)[position + 4 : behind])
+                command = decode_frame(memoryview(buffer)[position + 4 : behind], endpoint.header_limit)
                 position, cause = behind, ANSWER if command.is_response else command.code
                 self._command(command)
             finally:

@@ -60,6 +60,7 @@ class Endpoint(Protocol):
     receive_buffer: bytearray
     receive_view: memoryview
     frame_limit: int  # bytes of a whole frame
+    header_limit: int  # bytes of its header
     unsent_limit: int  # bytes a transport may hold
     write_marks: tuple[int, int]  # bytes: stop reading above the first, go on below the second
     request_limit: int  # requests of ours that may wait for answers on one connection

@@ -70,6 +70,7 @@ class RemotingEndpoint:
         *,
         idle_seconds: int,
         frame_limit: int,
+        header_limit: int,
         unsent_limit: int,
         unfinished_limit: int,
         write_marks: tuple[int, int],
@@ -83,6 +84,7 @@ class RemotingEndpoint:
         self.receive_buffer = bytearray(RECEIVE_BUFFER_SIZE)
         self.receive_view = memoryview(self.receive_buffer)
         self.frame_limit = frame_limit
+        self.header_limit = header_limit
         self.unsent_limit = unsent_limit
         self.unfinished = UnfinishedFrames(max(unfinished_limit, frame_limit))
         self.write_marks = write_marks

@@ -23,7 +23,7 @@ from maxq.codes import ResponseCode
 from maxq.config.host import is_loopback
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.protocol.body_limits import refusal_of_body
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.remoting_command import MAX_HEADER_SIZE, RemotingCommand
 from maxq.remoting.connection import BatchPath, Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, Gate, RemotingEndpoint
 from maxq.remoting.proxy_protocol import trusted_balancers
@@ -52,6 +52,7 @@ class RemotingServer(RemotingEndpoint):
             clock,
             idle_seconds=config.server_channel_max_idle_time_seconds,
             frame_limit=config.frame_max_length,
+            header_limit=MAX_HEADER_SIZE,
             unsent_limit=config.max_unsent_bytes,
             unfinished_limit=config.max_unfinished_bytes,
             write_marks=(high, config.write_buffer_low_water_mark or high // 4),

@@ -80,6 +80,7 @@ else:
 
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
 _MAX_PROPERTIES = cython.declare(cython.int, 32767)
+_BATCH_MOST = cython.declare(cython.int, 32767)  # see BATCH_MOST of protocol/message.py
 _LATER_ROOM = cython.declare(cython.int, 256)  # see broker/put_hooks.py
 
 
@@ -451,7 +452,7 @@ def _append_batch(
         if own + own_size > end or i32(src, p) != 22 + body_size + own_size:
             return -1
         total = fixed + body_size + own_size
-        if own_size > _MAX_PROPERTIES:
+        if own_size > _MAX_PROPERTIES or number == _BATCH_MOST:
             return -1
         w += tail.head
         if total + 8 > tail.file_size - w:

@@ -296,6 +296,18 @@ async def test_batch_over_the_limit_is_13_and_nothing_of_it_is_stored(start_brok
     assert broker.controller.store.max_physical_offset == end
 
 
+@pytest.mark.parametrize("more", [{}, {"DELAY": "0"}], ids=["plain", "general"])
+async def test_a_batch_of_too_many_messages_is_13_and_nothing_of_it_is_stored(
+    broker: RunningBroker, topic: str, more: dict[str, str]
+) -> None:
+    body = encode_batch([Message(topic, b"b")] * 32_768)
+    end = broker.controller.store.max_physical_offset
+    reply = await broker.send(topic, body, code=BATCH, batch=True, **more)
+    assert reply.code == 13
+    assert "more than 32767 messages; send smaller batches" in (reply.remark or "")
+    assert broker.controller.store.max_physical_offset == end
+
+
 async def test_batch_queue_keeps_a_batch_as_one_record(broker: RunningBroker) -> None:
     broker.create_topic("Bcq", queues=1, attributes={"+queue.type": "BatchCQ"})
     pull = asyncio.create_task(broker.pull("Bcq", sys_flag=SUSPEND | SUBSCRIPTION, wait_ms=8_000))

@@ -60,6 +60,13 @@ async def test_a_batch_is_stored_in_one_queue_in_order(namesrv: str, name: Name)
     assert got.messages[3].tags == "t1"
 
 
+async def test_the_answer_to_a_large_batch_names_each_of_its_messages(namesrv: str, name: Name) -> None:
+    topic = name("T")
+    async with async_producer(name("P"), namesrv) as producer:
+        sent = await producer.send_batch([Message(topic, b"x") for _ in range(10_000)])
+    assert len(set(sent.offset_msg_id.split(","))) == 10_000
+
+
 async def test_send_many_sends_every_message_once_and_keeps_the_order_of_results(namesrv: str, name: Name) -> None:
     topic, got, count = name("T"), Collector(), 2000
     messages = [Message(topic, b"%d" % n) for n in range(count)]

@@ -34,7 +34,7 @@ from maxq.protocol import message_const as const
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
-from maxq.protocol.message import decode_batch
+from maxq.protocol.message import BATCH_MOST, decode_batch, is_batch_too_long
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.protocol.recall_handle import RecallHandle
 from maxq.protocol.remoting_command import RemotingCommand
@@ -49,7 +49,6 @@ log = logging.getLogger(__name__)
 
 BATCH_CQ = "BatchCQ"
 _UNIQUE_KEY = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
-_INNER_BATCH_MOST = 32_767  # INNER_NUM is read as a 16-bit number
 _ENCODE_BATCH = "send it as records of size, magic, CRC, flag, body and properties, whose sizes are theirs"
 
 
@@ -212,18 +211,17 @@ class SendMessageProcessor:
                 f"message topic length too long {len(config.topic_name.encode())}, the limit is {TOPIC_MAX_LENGTH}; "
                 "send its messages one by one",
             )
+        if is_batch_too_long(body):
+            return Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the batch of {len(body)} bytes has more than {BATCH_MOST} messages; send smaller batches",
+            )
         try:
             messages = decode_batch(body, config.topic_name)
         except RemoteProtocolError as error:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}; {_ENCODE_BATCH}")
         if not messages:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is illegal: it holds no message; send at least one")
-        inner = config.attributes.get(QUEUE_TYPE) == BATCH_CQ
-        if inner and len(messages) > _INNER_BATCH_MOST:
-            return Refusal(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a batch of {len(messages)} messages, a batch queue takes {_INNER_BATCH_MOST}; send smaller batches",
-            )
         for message in messages:
             refusal = self._checks.properties(config, message.properties, 0)
             refusal = refusal or self._checks.transaction(message.properties, 0, is_batch=True)

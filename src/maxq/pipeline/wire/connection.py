@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from maxq.errors import RemoteProtocolError, RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from maxq.pipeline.options.read_options import ConnectionOptions
-from maxq.protocol.remoting_command import RemotingCommand, decode_frame
+from maxq.protocol.remoting_command import LONGEST_HEADER, RemotingCommand, decode_frame
 
 _READ_AHEAD: Final = 64 * 1024
 _BODY_LIMIT: Final = 256 << 20  # a length beyond it is no frame
@@ -74,7 +74,7 @@ class Connection:
             body_size = int.from_bytes(start[:4], "big") - 4 - header_size
             if not 0 <= body_size <= _BODY_LIMIT:
                 raise RemoteProtocolError(f"<{self.address}> sent {bytes(start)!r} where a frame begins")
-            command = decode_frame(bytes(start[4:]) + bytes(self._read(header_size)))
+            command = decode_frame(bytes(start[4:]) + bytes(self._read(header_size)), LONGEST_HEADER)
             if command.is_response:
                 return command, body_size
             self._read(body_size)  # a broker tells members of a group when others come and go
