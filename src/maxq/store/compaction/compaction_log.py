@@ -97,6 +97,7 @@ class CompactionLog:
         self.folders.delete_uncommitted(disk)
         is_whole = True
         bases = self._bases()
+        found: list[Segment] = []
         for base in bases:
             segment = self._existing(base)
             segment.load(verify=False)
@@ -104,8 +105,8 @@ class CompactionLog:
                 is_whole = self._verify(segment) and (base == bases[-1] or segment.is_ended)
             elif not is_whole:  # what was cut before it comes again, and it after that
                 segment.cut(0)
-            self._keep(segment)
-        self._set_end()
+            found.append(segment)
+        self._keep_all(found)
 
     def _existing(self, base: int) -> Segment:
         try:
@@ -126,14 +127,14 @@ class CompactionLog:
             )
         return segment.count == before
 
-    def _keep(self, segment: Segment) -> None:
-        if segment.count:
-            self._segments.append(segment)
-        else:
-            self._unflushed.discard(segment)
-            self._drop(segment)
-
-    def _set_end(self) -> None:
+    def _keep_all(self, segments: list[Segment]) -> None:
+        """Those with messages, in their order. The others are deleted from the last one on: if this is cut short, no
+        later segment stands where an earlier one is gone, as if its messages were the first."""
+        self._segments = [segment for segment in segments if segment.count]
+        for segment in reversed(segments):
+            if not segment.count:
+                self._unflushed.discard(segment)
+                self._drop(segment)
         self.next_offset = self._segments[-1].last_offset + 1 if self._segments else 0
         self.position = min(self.position, self.next_offset - 1)  # what comes again is compacted again
 
@@ -147,12 +148,10 @@ class CompactionLog:
             self.folders.queue_id,
             offset,
         )
-        segments, self._segments = self._segments, []
-        for segment in segments:
+        for segment in self._segments:
             if segment.last_offset >= offset:
                 segment.cut(offset)
-            self._keep(segment)
-        self._set_end()
+        self._keep_all(self._segments)
 
     def first_lost(self, original: Callable[[int], memoryview | None], low: int) -> int | None:
         """Message offset, at or behind `low`, of the first message since the last compaction that is not what the log
