@@ -103,7 +103,13 @@ class HAConnectionLink(asyncio.Protocol):
             return
         connection = self.connection
         now_ms = self._clock.monotonic_ms()
-        pieces = connection.next_pieces(_HIGH_MARK, now_ms)
+        try:
+            pieces = connection.next_pieces(_HIGH_MARK, now_ms)
+        except OSError as error:  # whether what was appended is taken, its writer says
+            log.error("slave %s: the log cannot be read for it: %s; it connects again",
+                      connection.client_address, error)  # fmt: skip
+            self.close(str(error))
+            return
         if pieces:
             self._transport.writelines(pieces)
         if not connection.behind_bytes or self._is_paused:
