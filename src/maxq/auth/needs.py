@@ -37,7 +37,7 @@ _SUB_OR_UPDATE: Final = (Action.SUB, Action.UPDATE)
 #: Behind the cluster's name: where replies are stored, which are pushed to the client that asked.
 _REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 _BROKERS_OWN_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_TRANS_", "RMQ_SYS_ROCKSDB_TRANS_")
-_BROKERS_OWN: Final = frozenset({"SCHEDULE_TOPIC_XXXX"})
+_DELAY_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"  # RocketMQ's name of the topic of delayed messages
 
 
 class _Asked(NamedTuple):
@@ -133,7 +133,7 @@ def _static_topic(asked: _Asked) -> list[Need]:
 
 
 def _send(field: str) -> _Rule:
-    """A send; `field` holds its topic."""
+    """Rule: the request sends to the topic that its header field `field` names, and needs what a send there needs."""
     return lambda asked: [_need_to_send(asked, asked.ext.get(field, ""))]
 
 
@@ -155,7 +155,7 @@ def _route(asked: _Asked) -> list[Need]:
 
 
 def _cluster(actions: tuple[Action, ...]) -> _Rule:
-    """The server's own cluster."""
+    """Rule: the request needs these actions on the cluster of the server that is asked."""
     return lambda asked: [Need(cluster(asked.cluster), actions)]
 
 
@@ -206,7 +206,7 @@ def _needs(asked: _Asked, topics: Iterable[str], groups: Iterable[str], actions:
 
 
 def _need_of_topic(asked: _Asked, name: str, actions: tuple[Action, ...]) -> Need:
-    is_brokers_own = name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)
+    is_brokers_own = name == _DELAY_TOPIC or name.startswith(_BROKERS_OWN_PREFIXES)
     if is_brokers_own and (Action.PUB in actions or Action.SUB in actions):
         return Need(cluster(asked.cluster), _UPDATE)
     return Need(topic(name), actions)

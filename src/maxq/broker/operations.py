@@ -143,7 +143,7 @@ class Operations:
 
 
 def _cause_text(cause: int | str) -> str:
-    """A request code with its name, or a name."""
+    """How `why-slow` names what held the loop: a request by its name and code, a background task by its name."""
     if isinstance(cause, str):
         return cause
     try:

@@ -57,7 +57,7 @@ _LIMITS: Final[dict[int, BodyLimit]] = {
 
 
 def body_limits() -> dict[int, BodyLimit]:
-    """All rows, by request code."""
+    """The limits of request bodies, by request code; a code that is not in it has the limit of a frame only."""
     return dict(_LIMITS)
 
 

@@ -54,8 +54,9 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_detecting", "_direct", "_endpoint", "_in_pass", "_left_unsent", "_loop", "_out", "_out_size", "_own_filled",
         "_paused", "_pending", "_plain_arrivals", "_remote_host", "_resting", "_socket", "_ticks_unread", "_tls",
-        "_transport", "active", "arrivals", "attributes", "close_reason", "excluded_codes", "holds", "idle_ticks",
-        "is_closed", "is_known", "local_address", "opened_ms", "own_buffer", "partial", "ready", "remote_address",
+        "_transport", "active", "arrivals", "attributes", "close_reason", "excluded_codes", "has_unfinished",
+        "idle_ticks", "is_closed", "is_known", "local_address", "opened_ms", "own_buffer", "partial", "ready",
+        "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -79,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tls = tls
         self.partial = b""
         self.own_buffer: bytearray | None = None
-        self.holds = False  # entered in the endpoint's unfinished frames
+        self.has_unfinished = False  # entered in the endpoint's unfinished frames
         self.is_known = False  # a request of it was let through
         self._own_filled = 0
         self._out: list[bytes | memoryview] = []
@@ -362,7 +363,7 @@ class Connection(asyncio.BufferedProtocol):
         """All of an arrival was plain sends, or pulls that were known. After some of these it may be read together with
         others like it."""
         self.is_known = True
-        if self.holds:
+        if self.has_unfinished:
             self._release()
         self._plain_arrivals += 1
         if self._plain_arrivals == _PLAIN_ARRIVALS:
@@ -459,7 +460,7 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._in_pass = False
         if not self.is_closed:
-            if self.holds and position > start:
+            if self.has_unfinished and position > start:
                 self._release()
             if position < end:
                 self._keep(buffer, position, end)
@@ -528,21 +529,25 @@ class Connection(asyncio.BufferedProtocol):
 
     def _hold(self, size: int) -> None:
         """So many bytes of an unfinished frame are kept now; perhaps one too many, and the connection is ended."""
-        self.holds = True
+        self.has_unfinished = True
         self._endpoint.unfinished.hold(self, size)
 
     def _release(self) -> None:
-        if self.holds:
-            self.holds = False
+        if self.has_unfinished:
+            self.has_unfinished = False
             self._endpoint.unfinished.release(self)
 
     def end_unfinished(self, total: int, limit: int) -> None:
-        reason = explain(
+        self._end_for(
             Cause.OVERLOAD,
             f"the frame that it began is not whole, and all such frames together have {total} bytes",
             limit=f"{limit} (maxUnfinishedBytes)",
             remedy="disconnected; send frames as a whole, or raise the limit",
         )
+
+    def _end_for(self, cause: Cause, text: str, *, limit: str, remedy: str) -> None:
+        """Close the connection at once because of what its peer does; the log and who waits are told why."""
+        reason = explain(cause, text, limit=limit, remedy=remedy)
         log.warning("%s %s", self.remote_address, reason)
         self.abort(reason)
 
@@ -574,14 +579,12 @@ class Connection(asyncio.BufferedProtocol):
             self.abort("a write failed half way")
             raise
         if self._paused and (unsent := transport.get_write_buffer_size()) > self._endpoint.unsent_limit:
-            reason = explain(
+            self._end_for(
                 Cause.UNREAD_ANSWERS,
                 f"does not read its answers: {unsent} bytes unsent",
                 limit=f"{self._endpoint.unsent_limit} (maxUnsentBytes)",
                 remedy="disconnected; a client that asks must read",
             )
-            log.warning("%s %s", self.remote_address, reason)
-            self.abort(reason)
 
     # --- PROXY protocol and TLS --------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ COUNTED: Final = 16 * 1024
 
 
 class Holder(Protocol):
-    """A connection."""
+    """What `UnfinishedFrames` asks of a connection that keeps part of a frame."""
 
     is_known: bool  # a request of it was let through
 

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class Hold:
-    """All holds of one cause."""
+    """How often one request code or task held the event loop for too long, and for how many nanoseconds."""
 
     __slots__ = ("count", "longest_ns", "total_ns")
 
@@ -48,7 +48,7 @@ class Holds:
         self.by_cause: dict[int | str, Hold] = {}
 
     def ended(self, cause: int | str, began_ns: int) -> None:
-        """Something that began then ends now."""
+        """Count what ran on the event loop from `began_ns` (of `now`) until now, if that was longer than the limit."""
         took_ns = self.now() - began_ns
         if took_ns > self.limit_ns:
             self._count(cause, took_ns)
@@ -62,7 +62,7 @@ class Holds:
         hold.longest_ns = max(hold.longest_ns, took_ns)
 
     async def watch(self, cause: int | str, work: Awaitable[Result]) -> Result:
-        """Await `work`, and measure each of its steps."""
+        """Await `work`; each of its runs between two waits that is longer than the limit counts for `cause`."""
         return await self._steps(cause, work)
 
     @types.coroutine
@@ -75,7 +75,7 @@ class Holds:
                 self.ended(cause, began_ns)
                 try:
                     sent = yield waits_for
-                except BaseException as error:
+                except BaseException as error:  # whatever is thrown into the coroutine belongs to `work`
                     began_ns = self.now()
                     waits_for = steps.throw(error)
                 else:

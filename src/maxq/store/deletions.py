@@ -130,7 +130,7 @@ class Deletions:
         return dict(self._rows)
 
     def to_json(self) -> dict[str, Any]:
-        """The content of deletions.json."""
+        """What the file deletions.json says: its version, and the incarnation of each topic that was ever deleted."""
         unknown = {"unknownBefore": self.unknown_before} if self.unknown_before else {}
         return {"version": _VERSION, **unknown, "topics": dict(self._rows)}
 

@@ -45,7 +45,7 @@ class TransactionMetrics(PeriodicManager):
         self._is_dirty = True
 
     def forget(self, topics: Iterable[str]) -> None:
-        """These topics were deleted."""
+        """Drop the counts of open transactions of topics that were deleted."""
         for topic in topics:
             if self._counts.pop(topic, None) is not None:
                 self._is_dirty = True
