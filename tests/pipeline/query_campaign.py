@@ -3,18 +3,23 @@
 Every query is asked in two sessions: in one the names are the views of a cluster's topics, in the other they are tables
 of the rows that the views gave. Both must refuse it with the same condition, or give the same rows.
 
-    python -m tests.pipeline.query_campaign --queries 10000 --seed 1
+    python -m tests.pipeline.query_campaign --seconds 3600            # goes on with the count in query_campaign.txt
+    python -m tests.pipeline.query_campaign --first 1200 --last 1210  # these again, and counts nothing
+
+A query is made of its seed alone. Of the kind `wire` the views read brokers, of the kind `store` the files of one.
 """
 
 import argparse
+import contextlib
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +30,7 @@ from maxq.api import Message, Producer
 from maxq.pipeline import register
 from maxq.pipeline.session import local_session
 from maxq.pipeline.spark.errors import SPARK_ERRORS, plain_text
-from tests.pipeline.spark_cluster import QUICK_START
+from tests.counted_runs import Count
 
 TAGS: Final = (None, "paid", "open", "PAID", "pad", "pad ", " pad", "ünï", "100%", "a_b", "a'b", "a\\b", "*", "NaN",
 "1")
@@ -40,6 +45,9 @@ QUICK: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+GOAL: Final = 10_000  # queries
+COUNTED: Final = Path(__file__).with_name("query_campaign.txt")
+JAVA: Final = "-XX:+UseSerialGC"  # thousands of plans are worth compiling twice
 _TIMES: Final = 8  # store times that queries name: always so many, so that a seed makes the same queries again
 _AT_ONCE: Final = 32  # queries of one Spark job
 _THREADS: Final = 3  # jobs under way: while one is planned, others wait for their Python workers
@@ -72,7 +80,6 @@ class Queries:
     def __init__(self, rng: random.Random, times: Sequence[str]) -> None:
         self._rng = rng
         self._times = times
-        self._names = 0
 
     def query(self) -> str:
         forms: list[Callable[[], str]] = [
@@ -335,13 +342,14 @@ class Sides:
     times: tuple[str, ...]
 
 
-def two_sides(spark: SparkSession, namesrv: str) -> Sides:
-    """Both sides of a cluster that `fill` filled."""
+def two_sides(spark: SparkSession, **views: str) -> Sides:
+    """Both sides of a cluster that `fill` filled; `views` are arguments of `register`."""
     asked, plain = spark.newSession(), spark.newSession()
     for session in (asked, plain):
         for name, value in QUICK.items():
             session.conf.set(name, value)
-    register(asked, namesrv).declare_json("Orders", JSON)
+    made = register(asked, **views)
+    made.declare_json("Orders", JSON)
     times: set[str] = set()
     for topic in TOPICS:
         for name in (topic, f"{topic}_metadata"):
@@ -359,34 +367,44 @@ class Found:
     """What became of queries.
 
     Attributes:
-        different: what is not the same, with its query.
+        different: the seeds whose answers are not the same, with the query and what is different.
         refused: how many both refuse, by condition.
     """
 
-    different: list[str] = field(default_factory=list)
+    different: dict[int, str] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
 
 
-def compare(sides: Sides, queries: Sequence[str]) -> Found:
-    """Ask both sides, in one Spark job each; queries one by one if a job fails."""
+def compare(sides: Sides, seeds: Iterable[int]) -> Found:
+    """Ask both sides for the queries of `seeds`, in one Spark job each; queries one by one if a job fails."""
     found = Found()
-    both: list[tuple[str, DataFrame, DataFrame]] = []
-    for text in queries:
+    both: list[_Asked] = []
+    for seed in seeds:
+        text = Queries(random.Random(seed), sides.times).query()
         mine, theirs = _analysed(sides.views, text), _analysed(sides.plain, text)
         if isinstance(mine, DataFrame) and isinstance(theirs, DataFrame):
-            both.append((text, mine, theirs))
+            both.append(_Asked(seed, text, mine, theirs))
         elif mine != theirs:
-            found.different.append(f"{text}\n  views: {_said(mine)}\n  plain: {_said(theirs)}")
+            found.different[seed] = f"{text}\n  views: {_said(mine)}\n  plain: {_said(theirs)}"
         else:
             found.refused[str(mine)] += 1
     _compare_rows(both, found)
     return found
 
 
-def _compare_rows(both: Sequence[tuple[str, DataFrame, DataFrame]], found: Found) -> None:
+class _Asked(NamedTuple):
+    """A query that both sides take."""
+
+    seed: int
+    text: str
+    mine: DataFrame
+    theirs: DataFrame
+
+
+def _compare_rows(both: Sequence[_Asked], found: Found) -> None:
     if not both:
         return
-    mine, theirs = _rows([one[1] for one in both]), _rows([one[2] for one in both])
+    mine, theirs = _rows([one.mine for one in both]), _rows([one.theirs for one in both])
     if isinstance(mine, str) or isinstance(theirs, str):
         if len(both) > 1:
             for half in (both[: len(both) // 2], both[len(both) // 2 :]):
@@ -394,14 +412,14 @@ def _compare_rows(both: Sequence[tuple[str, DataFrame, DataFrame]], found: Found
         elif isinstance(theirs, str):
             found.refused[theirs] += 1  # at run time: which rows a condition was asked of is Spark's choice
         else:
-            found.different.append(f"{both[0][0]}\n  views: {mine}")
+            found.different[both[0].seed] = f"{both[0].text}\n  views: {mine}"
         return
-    found.different += [
-        f"{text}\n  views only: {list((mine[number] - theirs[number]).elements())[:3]}"
-        f"\n  plain only: {list((theirs[number] - mine[number]).elements())[:3]}"
-        for number, (text, *_) in enumerate(both)
-        if mine[number] != theirs[number]
-    ]
+    for one, my_rows, their_rows in zip(both, mine, theirs, strict=True):
+        if my_rows != their_rows:
+            found.different[one.seed] = (
+                f"{one.text}\n  views only: {list((my_rows - their_rows).elements())[:3]}"
+                f"\n  plain only: {list((their_rows - my_rows).elements())[:3]}"
+            )
 
 
 def _analysed(session: SparkSession, text: str) -> DataFrame | str:
@@ -433,41 +451,65 @@ def _rows(frames: Sequence[DataFrame]) -> list[Counter[str]] | str:
     return found
 
 
-def campaign(queries: int, seed: int, seconds: float) -> int:
-    """So many queries, or as many as there is time for; how many differ."""
-    begun, wrong, done, told, refused = time.monotonic(), 0, 0, 0, Counter[str]()
+@contextlib.contextmanager
+def sides_of(kind: str) -> Iterator[Sides]:
+    """Both sides, in a Spark session of their own, of a broker that ends with it; views read what `kind` says."""
+    settings = {"spark.driver.memory": "1g", "spark.ui.enabled": "false"}
     with (
         maxq.Standalone() as server,
-        local_session("campaign", master="local[2]", java_options=QUICK_START) as spark,
-        ThreadPoolExecutor(_THREADS) as threads,
+        local_session("queries", master="local[2]", java_options=JAVA, settings=settings) as spark,
     ):
         fill(server.namesrv_address)
-        sides = two_sides(spark, server.namesrv_address)
-        made = Queries(random.Random(seed), sides.times)
-        while done < queries and time.monotonic() < begun + seconds:
-            counts = [min(_AT_ONCE, left) for left in range(queries - done, 0, -_AT_ONCE)][:_THREADS]
-            batches = [[made.query() for _ in range(count)] for count in counts]
-            for found in threads.map(lambda batch: compare(sides, batch), batches):
-                wrong += len(found.different)
-                refused += found.refused
-                for difference in found.different:
-                    print(difference, flush=True)
-            done += sum(counts)
-            if done - told >= 10 * _AT_ONCE:
-                told = done
-                print(f"{done} queries, {wrong} differ, {time.monotonic() - begun:.0f} s", flush=True)
-    print(f"{done} queries of seed {seed}: {wrong} differ; both refuse {dict(refused)}")
+        views = {"namesrv": server.namesrv_address} if kind == "wire" else {"store": str(server.store)}
+        yield two_sides(spark, **views)
+
+
+def tell(found: Found) -> None:
+    """Print what differs."""
+    for seed, text in sorted(found.different.items()):
+        print(f"seed {seed}: {text}", flush=True)
+
+
+def campaign(kind: str, seconds: float, needed: int) -> int:
+    """Go on with the count until `needed` queries have passed or the time is over; how many differ."""
+    begun, wrong, refused = time.monotonic(), 0, Counter[str]()
+    count = Count(COUNTED)
+    first = seed = count.next_seed(kind)
+    last = first + max(0, needed - count.passed(kind))
+    if seed < last:
+        with sides_of(kind) as sides, ThreadPoolExecutor(_THREADS) as threads:
+            while seed < last and time.monotonic() < begun + seconds:
+                ranges = [range(at, min(at + _AT_ONCE, last)) for at in range(seed, last, _AT_ONCE)][:_THREADS]
+                answers = threads.map(lambda seeds: compare(sides, seeds), ranges)
+                for seeds, found in zip(ranges, answers, strict=True):
+                    for one in seeds:
+                        count.add(kind, one, failed=one in found.different)
+                    wrong += len(found.different)
+                    refused += found.refused
+                    tell(found)
+                seed = ranges[-1].stop
+                count.save()
+                print(f"{seed - first} queries, {wrong} differ, {time.monotonic() - begun:.0f} s", flush=True)
+    print(f"{count.passed(kind)} of {needed} {kind}; {wrong} differ; both refuse {dict(refused)}")
     return wrong
 
 
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--queries", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", default="wire", choices=("wire", "store"), help="what the views read")
+    parser.add_argument("--needed", type=int, default=GOAL, help="queries that are to have passed in the end")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop then")
+    parser.add_argument("--first", type=int, help="ask the queries of the seeds from here on, and count nothing")
+    parser.add_argument("--last", type=int, help="the last of these seeds")
     arguments = parser.parse_args()
-    sys.exit(1 if campaign(arguments.queries, arguments.seed, arguments.seconds) else 0)
+    if arguments.first is None:
+        sys.exit(1 if campaign(arguments.kind, arguments.seconds, arguments.needed) else 0)
+    with sides_of(arguments.kind) as sides:
+        seeds = range(arguments.first, (arguments.first if arguments.last is None else arguments.last) + 1)
+        found = compare(sides, seeds)
+    tell(found)
+    sys.exit(1 if found.different else 0)
 
 
 if __name__ == "__main__":

@@ -20,20 +20,19 @@ thing happened, for a rule that is never put to the test proves nothing. Put a s
 """
 
 import argparse
-import fcntl
 import logging
 import multiprocessing
-import subprocess
 import sys
 import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.counted_runs import Count
 from tests.simulation.client_story import ClientStory
 from tests.simulation.compaction_story import CompactionStory
 from tests.simulation.crash_story import CrashStory
@@ -138,65 +137,6 @@ COUNTED: Final = Path(__file__).with_name("campaigns.txt")
 _SAVED_EVERY_S: Final = 30
 
 
-@dataclass(slots=True)
-class Run:
-    """Seeds [first, last] of a kind that one session ran on one version of the code."""
-
-    kind: str
-    first: int
-    last: int
-    code: str
-    failed: list[int] = field(default_factory=list)
-
-    @classmethod
-    def parse(cls, line: str) -> "Run":
-        kind, first, last, code, *failed = line.split()
-        return cls(kind, int(first), int(last), code, [int(seed) for seed in failed])
-
-    def __str__(self) -> str:
-        return " ".join([self.kind, str(self.first), str(self.last), self.code, *map(str, sorted(self.failed))])
-
-
-class Count:
-    """The file of runs, which sessions add to. A line of it: kind, first and last seed, commit, the seeds that failed;
-    `+` behind the commit says that the tree had changes that were not committed."""
-
-    def __init__(self, path: Path, code: str) -> None:
-        self._path = path
-        self._code = code
-        lines = path.read_text().splitlines() if path.exists() else []
-        self._head = [line for line in lines if line.startswith("#")]
-        self.runs = [Run.parse(line) for line in lines if line and not line.startswith("#")]
-        self._now: dict[str, Run] = {}
-
-    def next_seed(self, kind: str) -> int:
-        """The first one that no session has come to."""
-        return max((run.last + 1 for run in self.runs if run.kind == kind), default=0)
-
-    def passed(self, kind: str) -> int:
-        """Different seeds; one that failed once does not count."""
-        seeds: set[int] = set()
-        for run in self.runs:
-            if run.kind == kind:
-                seeds.update(range(run.first, run.last + 1))
-        return len(seeds.difference(*(run.failed for run in self.runs if run.kind == kind)))
-
-    def add(self, outcome: Outcome) -> None:
-        """One more seed. Those of a kind are begun in order, and end nearly so."""
-        run = self._now.get(outcome.kind)
-        if run is None:
-            run = self._now[outcome.kind] = Run(outcome.kind, outcome.seed, outcome.seed, self._code)
-            self.runs.append(run)
-        run.first, run.last = min(run.first, outcome.seed), max(run.last, outcome.seed)
-        if outcome.failure:
-            run.failed.append(outcome.seed)
-
-    def save(self) -> None:
-        """Runs of one kind stand together, so that what two sessions add seldom meets in a merge."""
-        rows = sorted(self.runs, key=lambda run: (run.kind, run.first))
-        self._path.write_text("\n".join([*self._head, *map(str, rows)]) + "\n")
-
-
 class Turns:
     """Kinds take turns, so that each gets as much of the processor, until the time is over or all have what they need.
 
@@ -228,32 +168,15 @@ class Turns:
         self._free.release()
 
 
-def code() -> str:
-    """The commit of this tree, with `+` if it has changes besides what is counted."""
-    here = Path(__file__).parent
-    changes = ("status", "--porcelain", "--untracked-files=no", "--", ":/", f":!{COUNTED}")
-    commit, changed = (
-        subprocess.run(("git", *command), cwd=here, check=True, capture_output=True, text=True).stdout.strip()
-        for command in (("rev-parse", "--short", "HEAD"), changes)
-    )
-    return commit + "+" * bool(changed)
-
-
 def go_on(kinds: tuple[str, ...], seconds: float, jobs: int) -> int:
-    """Continue the count of `campaigns.txt`, and say where it stands; 1 if a story failed. One at a time in a tree."""
-    lock = COUNTED.open()
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        print(f"another campaign counts in {COUNTED}", file=sys.stderr)
-        return 1
-    count = Count(COUNTED, code())
+    """Continue the count of `campaigns.txt`, and say where it stands; 1 if a story failed."""
+    count = Count(COUNTED)
     turns = Turns(count, kinds, seconds, jobs)
     failed, saved_at = [], time.monotonic()
     with multiprocessing.get_context("fork").Pool(jobs, be_quiet) as pool:
         for outcome in pool.imap_unordered(tell_job, turns):
             turns.ended(outcome)
-            count.add(outcome)
+            count.add(outcome.kind, outcome.seed, failed=bool(outcome.failure))
             if outcome.failure:
                 failed.append(f"{outcome.kind} {outcome.seed}")
                 print(outcome.failure, flush=True)
