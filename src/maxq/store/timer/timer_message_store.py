@@ -174,8 +174,11 @@ class TimerMessageStore:
     # --- enqueue ---
 
     def is_past(self, out_ms: int) -> bool:
-        """The wheel has passed this slot, and it is over: deliver at once."""
-        return out_ms < self.write_time_ms and (out_ms < self.read_time_ms or out_ms == self._open_ms)
+        """Is this time over, and does its slot hold what is due a lap later? Then the message is delivered at once.
+
+        All else that comes late goes into its slot, and the read time goes back to it: the marker that recalls it may
+        be the next message of the topic."""
+        return out_ms < min(self.write_time_ms, self.read_time_ms) and self._live(out_ms) is None
 
     def was_passed(self, record: TimerRecord) -> bool:
         """Was it due, and read, before the broker that this one took over from wrote its last checkpoint? Then it was

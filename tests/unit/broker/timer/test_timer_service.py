@@ -8,9 +8,17 @@ import pytest
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import ResponseCode
 from maxq.store.store_results import PutMessageStatus
-from maxq.store.timer.timer_record import TIMER_TOPIC
+from maxq.store.timer.timer_record import TIMER_TOPIC, delete_key
 from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
-from tests.unit.broker.timer.timer_world import TimerWorld, in_virtual_time, lateness, small_wheel, through_power_losses
+from tests.unit.broker.timer.timer_world import (
+    SLOTS,
+    TOPIC,
+    TimerWorld,
+    in_virtual_time,
+    lateness,
+    small_wheel,
+    through_power_losses,
+)
 
 DAY_MS = 86_400_000
 
@@ -299,6 +307,68 @@ def test_a_clock_that_jumps_makes_nothing_early_lost_or_double(jump: int) -> Non
         await world.close()
 
     in_virtual_time(story)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_was_recalled_while_the_clock_was_behind_does_not_come_when_it_is_set_right(restarts: bool) -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        world.send_in(500, "before")
+        await world.sleep_ms(3_000)
+        world.clock.jump_wall_ms(-60_000)
+        due = str(world.clock.wall_ms() + 5_000)
+        world.send("recalled", TIMER_DELIVER_MS=due)
+        world.send("marker", TIMER_DELIVER_MS=due, TIMER_DEL_UNIQKEY=delete_key(TOPIC, "ID2"))
+        world.send("kept", TIMER_DELIVER_MS=due)
+        if restarts:
+            await world.kill()
+        world.clock.jump_wall_ms(60_000)
+        if restarts:
+            await world.open()
+        await world.sleep_ms(5_000)
+        assert world.bodies() == ["before", "kept"]
+        await world.close()
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize("is_recalled", [False, True])
+def test_what_was_recalled_before_the_wheel_was_filled_again_does_not_come(is_recalled: bool) -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        world.configure(timer_stop_enqueue=True)
+        due = str(world.clock.wall_ms() + 2_000)
+        world.send("it", TIMER_DELIVER_MS=due)
+        for _ in range(200):  # more than one turn puts into the wheel
+            world.send_in(1_500, "another", topic="Other")
+        if is_recalled:
+            world.send("marker", TIMER_DELIVER_MS=due, TIMER_DEL_UNIQKEY=delete_key(TOPIC, "ID1"))
+        await world.sleep_ms(10_000)
+        world.configure(timer_stop_enqueue=False)
+        await world.sleep_ms(3_000)
+        assert world.bodies() == ([] if is_recalled else ["it"])
+        assert len(world.bodies("Other")) == 200
+        await world.close()
+
+    in_virtual_time(story)
+
+
+def test_what_comes_late_does_not_wait_for_a_slot_that_holds_the_next_lap() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        world.send_in(600_000, "next lap")
+        await world.sleep_ms(3_000)
+        world.clock.jump_wall_ms(-SLOTS * 1000)
+        world.send_in(597_000, "late")
+        world.clock.jump_wall_ms(SLOTS * 1000)
+        await world.sleep_ms(3_000)
+        assert world.bodies() == ["late"]
+        await world.sleep_ms(600_000)
+        assert world.bodies() == ["late", "next lap"]
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story)
 
 
 @pytest.mark.parametrize("restarts", ["", "ordered", "killed"])
