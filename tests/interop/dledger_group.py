@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,12 +23,15 @@ _POLL = 0.1
 
 
 class DLedgerGroup:
-    """`kinds`: of n0, n1, n2: "java" or "maxq"."""
+    """`kinds`: of n0, n1, n2: "java" or "maxq". `more`: settings of all brokers."""
 
-    def __init__(self, folder: Path, kinds: tuple[str, str, str], jars: Path) -> None:
+    def __init__(
+        self, folder: Path, kinds: tuple[str, str, str], jars: Path, more: Mapping[str, str] | None = None
+    ) -> None:
         self.kinds = dict(zip(("n0", "n1", "n2"), kinds, strict=True))
         self._jars = jars
         self._folder = folder
+        self._more = more or {}
         self.names = MaxqNamesrv(folder / "namesrv", free_port_base())
         self._ports = {member: free_port_base() for member in self.kinds}
         self.peers = {member: f"127.0.0.1:{free_port_base()}" for member in self.kinds}
@@ -57,6 +60,7 @@ class DLedgerGroup:
             "dLegerPeers": ";".join(f"{peer}-{address}" for peer, address in self.peers.items()),
             "dLegerSelfId": member,
             "brokerId": "-1" if isinstance(broker, JavaBroker) else "0",
+            **self._more,
         }
         if isinstance(broker, JavaBroker):
             broker.start(self._jars, self.namesrv, settings)

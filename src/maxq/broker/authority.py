@@ -200,6 +200,7 @@ class Authority:
         speaks: does this broker speak for its group, as far as it knows?
         doubt: why one that does cannot be sure of it; None: it is.
         gives_way: why one that acts as master leaves promises to the master that comes back; None: it does not.
+        keeps: is this a request that its processor keeps until somebody may promise it? It is not refused here.
         copied: returns when slaves have the tables of topics and groups, as far as they are waited for; False: they
             have not in time.
     """
@@ -211,12 +212,14 @@ class Authority:
         speaks: Callable[[], bool],
         doubt: Callable[[], str | None],
         gives_way: Callable[[], str | None],
+        keeps: Callable[[RemotingCommand], bool],
         copied: Callable[[], Awaitable[bool]],
     ) -> None:
         self._own = own
         self._speaks = speaks
         self._doubt = doubt
         self._gives_way = gives_way
+        self._keeps = keeps
         self._copied = copied
 
     def doubt(self) -> str | None:
@@ -233,7 +236,7 @@ class Authority:
         if promise is Promise.NOTHING:
             return None
         why = self._why_not(self._doubt) if request.code in _TAKEN_BACK else self.doubt()
-        if why is not None:
+        if why is not None and not self._keeps(request):
             remark = f"[{Cause.NOT_SURE}]this broker promises nothing now: {why}; ask again"
             return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
         if promise is Promise.TABLE and self._own.broker_id != MASTER_ID:

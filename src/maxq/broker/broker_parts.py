@@ -9,6 +9,7 @@ from maxq.broker.acting.assembly import GroupMember, GroupParts
 from maxq.broker.authority import Authority
 from maxq.broker.batch_path import BatchPath
 from maxq.broker.broker_base import BrokerBase
+from maxq.broker.dledger.send_relay import SendRelay
 from maxq.broker.metrics.broker_metrics import MetricsParts
 from maxq.broker.operations import OperationParts, Operations
 from maxq.broker.pop.pop_messages import PopMessages, PopParts
@@ -22,6 +23,7 @@ from maxq.broker.processors.retry_topics import RetryTopics
 from maxq.broker.processors.send_back import SendBackParts, SendBackProcessor
 from maxq.broker.processors.send_message import SendMessageProcessor
 from maxq.broker.pull_path import PullPath
+from maxq.broker.role import MASTER_ID
 from maxq.broker.runtime_info import RuntimeInfo
 from maxq.broker.schedule_message.delayed_messages import DelayedMessages, DelayedParts
 from maxq.broker.send_back_path import SendBackPath
@@ -36,7 +38,13 @@ from maxq.protocol.message import UniqIdGenerator
 
 
 class BrokerParts(BrokerBase):
-    """BrokerBase and, as soon as `build_processors` has been called, processors and kinds of messages."""
+    """BrokerBase and, as soon as `build_processors` has been called, processors and kinds of messages.
+
+    Attributes:
+        send_relay: None until then, and on a broker that is no member of a DLedger group.
+    """
+
+    send_relay: SendRelay | None = None
 
     def build_processors(self) -> None:
         """Once the port of the address is known."""
@@ -50,11 +58,13 @@ class BrokerParts(BrokerBase):
         backs = self._send_back_parts()
         SendBackProcessor(backs).register(self.server)
         self._build_operations(sends, pulls)
+        self._build_send_relay()
         self.authority = self.server.authority = Authority(
             self.address,
             speaks=lambda: self.member.services.is_running,
             doubt=self.member.acting.doubt if self.dledger is None else self.dledger.doubt,
             gives_way=lambda: self.popping.service.gives_way(),
+            keeps=lambda request: self.send_relay is not None and self.send_relay.keeps(request),
             copied=self._tables_copied,
         )
         self.server.batch_path = batches = BatchPath(
@@ -346,6 +356,21 @@ class BrokerParts(BrokerBase):
         self.pull_processor.on_held_answer = self.operations.held_answered
         sends.rpc_latency = self.operations.metrics.rpc_latency
         pulls.tell(self.operations.metrics.rpc_latency)
+
+    def _build_send_relay(self) -> None:
+        """It stands before everything else that sends meet, so it is built when that is registered."""
+        if (dledger := self.dledger) is None:
+            return
+        self.send_relay = relay = SendRelay(
+            leads=lambda: self.address.broker_id == MASTER_ID and dledger.doubt() is None,
+            own=self.address,
+            client=self.client,
+            topic_route=self.outer_api.topic_route,
+            clock=self._clock,
+        )
+        relay.register(self.server)
+        dledger.set_leader_listener(relay.leader_changed)
+        self.server.answers_to_the_end = relay.keeps
 
     def _build_group_member(self) -> None:
         self.member = GroupMember(

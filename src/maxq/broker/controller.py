@@ -243,6 +243,8 @@ class BrokerController(BrokerParts):
         await self.exports.shutdown()
         await self.pages.shutdown()
         await self.server.shutdown()
+        if self.send_relay is not None:
+            await self.send_relay.stop()
         await self.access.shutdown()
         await self.ha_service.shutdown()
         await self.log_care.shutdown()

@@ -105,6 +105,7 @@ class RemotingEndpoint:
         self._idle_seconds = idle_seconds
         self._look_timer: asyncio.TimerHandle | None = None
         self._goes_away = False
+        self.answers_to_the_end: Callable[[RemotingCommand], bool] = lambda request: False  # even while it goes away
 
     # --- set up ------------------------------------------------------------------------------------------------------
 
@@ -235,7 +236,7 @@ class RemotingEndpoint:
             text = f" request type {code} not supported"
             self._reply(connection, command, command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text))
             return
-        if self._goes_away and command.version > MQVersion.V5_3_1:
+        if self._goes_away and command.version > MQVersion.V5_3_1 and not self.answers_to_the_end(command):
             self._reply(connection, command, command.reply(ResponseCode.GO_AWAY, "please go away"))
             return
         if self.gate is not None and (refusal := self.gate(connection, command)) is not None:

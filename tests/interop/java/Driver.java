@@ -70,6 +70,7 @@ public class Driver {
         Kinds.register();
         Digests.register();
         Pops.register();
+        SteadySends.register();
         Timers.register();
         HANDLERS.put("transactionProducer", Transactions::start);
         HANDLERS.put("sendInTransaction", Transactions::send);

@@ -56,6 +56,7 @@ class DLedgerBroker:
         self._config = member_config(settings.store)
         self._roles: DLedgerRoleChangeHandler | None = None
         self._leader_changed_ms = 0
+        self._on_leader_changed: Callable[[], None] = lambda: None
         self.member: DLedgerServer | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -120,8 +121,13 @@ class DLedgerBroker:
             return "the leadership of its DLedger group is being handed over"
         return "no majority of its DLedger group takes it for the leader now, and another one may lead"
 
+    def set_leader_listener(self, listener: Callable[[], None]) -> None:
+        """`listener` is called when another member leads, or none."""
+        self._on_leader_changed = listener
+
     def _leader_changed(self, change: RoleChange) -> None:
         self._leader_changed_ms = self._clock.monotonic_ms()
+        self._on_leader_changed()
 
     # --- what RoleService asks of replication -------------------------------------------------------------------------
 

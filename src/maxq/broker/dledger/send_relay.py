@@ -1,0 +1,187 @@
+"""SendRelay: a member that does not lead gives the sends which reach it to the one that does.
+
+Java's producer asks for the route every 30 s, and tries a send three times within milliseconds; clients of other
+languages are made like it. After a change of leader they send to the old one until they have asked, and all of it would
+be refused. So the old one keeps such a send until it is known who leads, and passes it on as it came: fields, body and
+signature. The leader's answer is the producer's.
+
+| what happens | the producer gets |
+|---|---|
+| the leader answers | what the leader answers |
+| this member leads before anybody else does | what this member answers |
+| nobody takes it within 2.5 s | SERVICE_NOT_AVAILABLE (14): nothing was stored |
+| the leader has it and does not answer | SYSTEM_ERROR (1): it may be stored, or not |
+
+MaxQ's clients are refused at once, for they ask for the route then. What was passed on is not passed on again: two
+members that take each other for the leader would do so for ever.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from maxq.broker.broker_identity import BrokerAddress
+from maxq.codes import LanguageCode, RequestCode, ResponseCode
+from maxq.errors import MaxQError, RemotingConnectError, RemotingError
+from maxq.protocol.body.route import TopicRouteData
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.client import Connection, RemotingClient
+from maxq.remoting.connection import Processor
+from maxq.remoting.server import RemotingServer
+from maxq.runtime.interfaces import Clock
+from maxq.runtime.refusals import Cause
+
+log: Final = logging.getLogger(__name__)
+
+#: Requests that are passed on.
+SENDS: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+#: Remark of a request that was passed on. Signatures do not cover remarks.
+RELAYED: Final = "relayed"
+
+_PATIENCE_MS: Final = 2_500  # less than the 3 s that Java's producer waits for a send
+_PAUSE_SECONDS: Final = 0.02  # before each question to the name servers
+_MOST_KEPT: Final = 64 * 1024 * 1024  # bytes of all sends that are kept at a time
+_OBJECTS: Final = 4_096  # bytes that a kept send takes besides its body, about
+_NOT_TAKEN: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY)
+
+
+class SendRelay:
+    """One per member; stands before the processors of sends."""
+
+    def __init__(
+        self,
+        *,
+        leads: Callable[[], bool],
+        own: BrokerAddress,
+        client: RemotingClient,
+        topic_route: Callable[[str], Awaitable[TopicRouteData | None]],
+        clock: Clock,
+    ) -> None:
+        """
+        Args:
+            leads: may this member take messages now, as the leader of its group?
+            topic_route: asks the name servers; it may raise MaxQError.
+        """
+        self._leads = leads
+        self._own = own
+        self._client = client
+        self._topic_route = topic_route
+        self._clock = clock
+        self._behind: dict[int, Processor] = {}
+        self._leader = ""  # where it answers clients; empty: not known
+        self._search: asyncio.Task[None] | None = None
+        self._kept_bytes = 0
+
+    def register(self, server: RemotingServer) -> None:
+        """Stand before the processors that are registered now."""
+        for code in SENDS:
+            self._behind[code] = server.processor(code)
+            server.register(code, self)
+
+    def keeps(self, request: RemotingCommand) -> bool:
+        """Is this a send that is kept for the leader, rather than refused?"""
+        return (
+            request.code in self._behind
+            and request.language != LanguageCode.PYTHON
+            and request.remark != RELAYED
+            and not self._leads()
+            and self._kept_bytes + _size(request) <= _MOST_KEPT
+        )
+
+    def leader_changed(self) -> None:
+        """Another member leads, or none: the next send looks for it."""
+        self._leader = ""
+
+    def __call__(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
+        if not self.keeps(request):
+            return self._behind[request.code](connection, request)
+        self._kept_bytes += _size(request)
+        return self._relay(connection, request)
+
+    async def _relay(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        deadline_ms = self._clock.monotonic_ms() + _PATIENCE_MS
+        try:
+            while (left_ms := deadline_ms - self._clock.monotonic_ms()) > 0:
+                if self._leads():
+                    answer = self._behind[request.code](connection, request)
+                    return await answer if inspect.isawaitable(answer) else answer
+                if not self._leader:
+                    await self._find(left_ms)
+                elif (reply := await self._pass_on(self._leader, request, deadline_ms)) is not None:
+                    return reply
+        finally:
+            self._kept_bytes -= _size(request)
+        remark = (
+            f"[{Cause.NOT_MASTER}]this member of a DLedger group does not lead it, and nobody who leads took the "
+            f"message within {_PATIENCE_MS} ms; send it again"
+        )
+        return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+
+    async def _pass_on(self, leader: str, request: RemotingCommand, deadline_ms: int) -> RemotingCommand | None:
+        """The answer for the producer; None: `leader` has not taken it. The request is not signed by this broker: who
+        may send is judged by the producer's own signature, there as here."""
+        copy = replace(request, remark=RELAYED, flag=0)
+        try:
+            link = await self._client.connect(leader, max(1, deadline_ms - self._clock.monotonic_ms()))
+            answer = await link.invoke(copy, max(1, deadline_ms - self._clock.monotonic_ms()))
+        except RemotingConnectError as error:
+            self._forget(leader, str(error))
+            return None
+        except RemotingError as error:
+            self._forget(leader, str(error))
+            remark = f"the message was passed on to {leader}, which led the group, and may be stored, or not: {error}"
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"{remark}; send it again")
+        if answer.code in _NOT_TAKEN:
+            self._forget(leader, answer.remark or "")
+            return None
+        return answer
+
+    def _forget(self, leader: str, why: str) -> None:
+        if self._leader == leader:
+            log.info("%s does not take the sends that are passed on: %s", leader, why)
+            self._leader = ""
+
+    async def _find(self, most_ms: int) -> None:
+        """Returns when the search that is under way has ended, or after `most_ms`."""
+        if self._search is None or self._search.done():
+            self._search = asyncio.get_running_loop().create_task(self._look(), name="SendRelay")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(most_ms / 1000):
+                await asyncio.shield(self._search)
+
+    async def _look(self) -> None:
+        """Ask the name servers until they name a master that is another broker, or this one leads; gives up when no
+        send that began it is kept any more."""
+        end_ms = self._clock.monotonic_ms() + _PATIENCE_MS
+        while not self._leads() and self._clock.monotonic_ms() < end_ms:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            try:
+                route = await self._topic_route(self._own.broker_name)  # each broker has a topic of its name
+            except MaxQError as error:
+                log.debug("the name servers were not asked who leads: %s", error)
+                continue
+            address = "" if route is None else self._master_in(route)
+            if address not in ("", self._own.address):
+                log.info("sends that reach this member, which does not lead, are passed on to %s", address)
+                self._leader = address
+                return
+
+    def _master_in(self, route: TopicRouteData) -> str:
+        masters = (data.master_address for data in route.broker_datas if data.broker_name == self._own.broker_name)
+        return next(filter(None, masters), "")
+
+    async def stop(self) -> None:
+        """Look no further."""
+        if self._search is not None:
+            self._search.cancel()
+            await asyncio.gather(self._search, return_exceptions=True)
+
+
+def _size(request: RemotingCommand) -> int:
+    return request.body_length + _OBJECTS
