@@ -23,6 +23,12 @@ REPEATED: Final[dict[int, tuple[str, ...]]] = {
     Code.CONSUMER_SEND_MSG_BACK: ("group",),
 }
 
+#: Header fields by which each request that is remembered was judged.
+_FIELDS: Final[dict[int, tuple[str, ...]]] = {
+    **{code: ("topic",) if code == Code.SEND_MESSAGE else ("b",) for code in SENDS},
+    **REPEATED,
+}
+
 _MOST_REMEMBERED: Final = 10_000  # of one session
 
 
@@ -59,6 +65,9 @@ class Signed(Protocol):
 class Session:
     """What one connection has been found to be allowed, until the rules change.
 
+    Names stand behind each other with a zero byte between them, so a request that has one inside a name is never
+    remembered: it could be taken for another with other names.
+
     Attributes:
         source_ip: where it comes from.
         sends: access key, zero byte, topic → the key such sends are signed with; None: they need no signature.
@@ -81,16 +90,21 @@ class Session:
     def learn(self, command: RemotingCommand, key: SigningKey | None) -> None:
         """This request was let through, signed with `key` if that was asked for."""
         code, ext = command.code, command.ext
-        access_key = ext.get("AccessKey", "")
+        fields = _FIELDS.get(code)
+        if fields is None:
+            return
+        names = [ext.get(name, "").encode("utf-8", "replace") for name in ("AccessKey", *fields)]
+        if any(b"\0" in name for name in names):
+            return
         if code in SENDS:
-            topic = ext.get("topic" if code == Code.SEND_MESSAGE else "b", "")
-            _remember(self.sends, f"{access_key}\0{topic}".encode("utf-8", "replace"), key)
-        elif code in REPEATED:
-            fields = [ext.get(name, "").encode("utf-8", "replace") for name in REPEATED[code]]
-            _remember(self.repeated, _name(code, access_key.encode("utf-8", "replace"), fields), key)
+            _remember(self.sends, b"\0".join(names), key)
+        else:
+            _remember(self.repeated, _name(code, names[0], names[1:]), key)
 
     def learn_read(self, access_key: str, topic: str) -> None:
         """Whoever signs with this key may read messages of `topic`."""
+        if "\0" in access_key or "\0" in topic:
+            return
         if len(self.read) >= _MOST_REMEMBERED:
             self.read.clear()
         self.read.add(f"{access_key}\0{topic}".encode("utf-8", "replace"))

@@ -5,8 +5,12 @@ topic of a record that it turns out to mean in the log. `in_rocketmq` is False w
 user whose signature is right may do that there. `strict` judges those rows, too. A code without a row is refused,
 except to users whom no rule binds; every code that a broker or a name server serves has one.
 
-The topics in which brokers keep what they work on (delayed, half and staged messages, check points of pops) hold
-messages of all: to send to them or to read them is an update of the cluster, whatever a policy says of their names.
+The topics in which brokers keep what they work on (delayed, half and staged messages, check points of pops, half
+messages that were given up) hold messages of all: to send to them or to read them is an update of the cluster, whatever
+a policy says of their names.
+
+A message can name light queues that it is put into as well (INNER_MULTI_DISPATCH): to send it needs what a send to each
+of them needs. RocketMQ does not look at these names.
 
 Source:
     auth/authorization/builder/DefaultAuthorizationContextBuilder.java (as of 5.5.0: retry topics are judged by the
@@ -14,16 +18,19 @@ Source:
     changes-5.5.md §11.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from maxq.auth.policy import Action, Need
-from maxq.auth.resource import cluster, group, is_retry_topic, topic
+from maxq.auth.resource import RETRY_PREFIX, cluster, group, is_retry_topic, topic
 from maxq.codes import RequestCode as Code
 from maxq.errors import RemoteProtocolError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.heartbeat import HeartbeatData
 from maxq.protocol.body.offsets import LockBatchRequestBody
+from maxq.protocol.message_const import PROPERTY_INNER_MULTI_DISPATCH
+from maxq.protocol.message_properties import decode_properties
 
 _PUB: Final = (Action.PUB,)
 _SUB: Final = (Action.SUB,)
@@ -37,7 +44,8 @@ _SUB_OR_UPDATE: Final = (Action.SUB, Action.UPDATE)
 #: Behind the cluster's name: where replies are stored, which are pushed to the client that asked.
 _REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 _BROKERS_OWN_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_TRANS_", "RMQ_SYS_ROCKSDB_TRANS_")
-_DELAY_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"  # RocketMQ's name of the topic of delayed messages
+_BROKERS_OWN: Final = frozenset({"SCHEDULE_TOPIC_XXXX", "TRANS_CHECK_MAX_TIME_TOPIC"})  # RocketMQ's names
+_NAMES_LIGHT_QUEUES: Final = re.compile(PROPERTY_INNER_MULTI_DISPATCH.encode() + rb"\x01([^\x02]*)")
 
 
 class _Asked(NamedTuple):
@@ -127,24 +135,58 @@ def _topic_and_group(actions: tuple[Action, ...]) -> _Rule:
     return lambda asked: _needs(asked, [asked.ext.get("topic", "")], [asked.ext.get("consumerGroup", "")], actions)
 
 
+def _popped(asked: _Asked) -> list[Need]:
+    """The topic that was popped and the group that popped it; a retry topic of that group for a topic, in either
+    spelling, stands for both. The older one may be another group's retry topic: the processors know."""
+    name, of = asked.ext.get("topic", ""), asked.ext.get("consumerGroup", "")
+    own = f"{RETRY_PREFIX}{of}"
+    if of and name.startswith((f"{own}+", f"{own}_")):
+        name = name[len(own) + 1 :]
+    return _needs(asked, [name] if name else [], [of] if of else [], _SUB)
+
+
 def _static_topic(asked: _Asked) -> list[Need]:
     """The topic, also where the request leaves it out: the body says more of it."""
     return _needs(asked, [asked.ext.get("topic", "")], [], _CREATE)
 
 
-def _send(field: str) -> _Rule:
-    """Rule: the request sends to the topic that its header field `field` names, and needs what a send there needs."""
-    return lambda asked: [_need_to_send(asked, asked.ext.get(field, ""))]
+def _send(field: str, properties: str) -> _Rule:
+    """Rule: the request sends to the topic that its header field `field` names, and needs what a send there needs.
 
-
-def _reply(field: str) -> _Rule:
-    """A send, except to the topic in which the cluster's replies wait for who asked."""
+    Args:
+        properties: the header field with the properties of the message.
+    """
 
     def rule(asked: _Asked) -> list[Need]:
-        name = asked.ext.get(field, "")
-        return [] if name == asked.cluster + _REPLY_TOPIC_SUFFIX else [_need_to_send(asked, name)]
+        return [_need_to_send(asked, asked.ext.get(field, "")), *_light_queues(asked, asked.ext.get(properties, ""))]
 
     return rule
+
+
+def _reply(field: str, properties: str) -> _Rule:
+    """A send, except to the topic in which the cluster's replies wait for who asked."""
+    send = _send(field, properties)
+
+    def rule(asked: _Asked) -> list[Need]:
+        needs = send(asked)
+        return needs[1:] if asked.ext.get(field, "") == asked.cluster + _REPLY_TOPIC_SUFFIX else needs
+
+    return rule
+
+
+def _stage(asked: _Asked) -> list[Need]:
+    """The topic, also where the request leaves it out, and the light queues that messages of the body name."""
+    named = set(_NAMES_LIGHT_QUEUES.findall(asked.body))
+    queues = sorted({name for names in named for name in names.decode("utf-8", "replace").split(",")})
+    return _needs(asked, [asked.ext.get("topic", ""), *filter(None, queues)], [], _PUB)
+
+
+def _light_queues(asked: _Asked, properties: str) -> list[Need]:
+    """The queues that a message with these properties is put into besides that of its topic."""
+    if PROPERTY_INNER_MULTI_DISPATCH not in properties:
+        return []
+    names = decode_properties(properties).get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
+    return [_need_to_send(asked, name) for name in dict.fromkeys(names) if name]
 
 
 def _route(asked: _Asked) -> list[Need]:
@@ -206,7 +248,7 @@ def _needs(asked: _Asked, topics: Iterable[str], groups: Iterable[str], actions:
 
 
 def _need_of_topic(asked: _Asked, name: str, actions: tuple[Action, ...]) -> Need:
-    is_brokers_own = name == _DELAY_TOPIC or name.startswith(_BROKERS_OWN_PREFIXES)
+    is_brokers_own = name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)
     if is_brokers_own and (Action.PUB in actions or Action.SUB in actions):
         return Need(cluster(asked.cluster), _UPDATE)
     return Need(topic(name), actions)
@@ -222,11 +264,11 @@ _APPLICATION: Final = ("application",)
 #: The one place that says what a request may touch; see the module.
 NEEDS: Final[Mapping[int, Row]] = {
     # clients: sending
-    Code.SEND_MESSAGE: Row(_send("topic")),
-    Code.SEND_MESSAGE_V2: Row(_send("b")),
-    Code.SEND_BATCH_MESSAGE: Row(_send("b")),
-    Code.SEND_REPLY_MESSAGE: Row(_reply("topic"), in_rocketmq=False),
-    Code.SEND_REPLY_MESSAGE_V2: Row(_reply("b"), in_rocketmq=False),
+    Code.SEND_MESSAGE: Row(_send("topic", "properties")),
+    Code.SEND_MESSAGE_V2: Row(_send("b", "i")),
+    Code.SEND_BATCH_MESSAGE: Row(_send("b", "i")),
+    Code.SEND_REPLY_MESSAGE: Row(_reply("topic", "properties"), in_rocketmq=False),
+    Code.SEND_REPLY_MESSAGE_V2: Row(_reply("b", "i"), in_rocketmq=False),
     Code.RECALL_MESSAGE: Row(_fields(_PUB, _TOPIC)),
     Code.END_TRANSACTION: Row(_fields(_PUB, _TOPIC), _PUB),
     Code.HEART_BEAT: Row(_heartbeat, _PUB),
@@ -246,8 +288,8 @@ NEEDS: Final[Mapping[int, Row]] = {
     Code.POP_MESSAGE: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
     Code.PEEK_MESSAGE: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
     Code.NOTIFICATION: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
-    Code.ACK_MESSAGE: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
-    Code.CHANGE_MESSAGE_INVISIBLETIME: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
+    Code.ACK_MESSAGE: Row(_popped),
+    Code.CHANGE_MESSAGE_INVISIBLETIME: Row(_popped),
     Code.BATCH_ACK_MESSAGE: Row(_batch_ack, in_rocketmq=False),
     Code.POP_ROLLBACK: Row(_cluster(_UPDATE), in_rocketmq=False),
     Code.POLLING_INFO: Row(_fields(_GET, _TOPIC, _CONSUMER)),
@@ -382,7 +424,7 @@ NEEDS: Final[Mapping[int, Row]] = {
     Code.GET_BROKER_CLUSTER_ACL_INFO: Row(_cluster(_UPDATE)),
     Code.GET_BROKER_CLUSTER_ACL_CONFIG: Row(_cluster(_UPDATE)),
     # MaxQ's own: the application of a batch that commits together counts as a topic
-    Code.MAXQ_STAGE_MESSAGES: Row(_fields(_PUB, _TOPIC)),
+    Code.MAXQ_STAGE_MESSAGES: Row(_stage),
     Code.MAXQ_STAGED_DECISION: Row(_fields(_PUB, _APPLICATION)),
     Code.MAXQ_DECIDE_STAGED: Row(_fields(_PUB, _APPLICATION)),
     Code.MAXQ_DELIVER_STAGED: Row(_fields(_PUB, _APPLICATION)),

@@ -150,11 +150,12 @@ def _narrowness(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
 
 
 def is_in_range(address: str, wanted: str) -> bool:
-    """Is the address the one wanted, or in the network wanted (`10.0.0.0/8`)? False for what is no address."""
-    if "/" not in wanted:
-        return address == wanted
+    """Is the address the one wanted, however that is written, or in the network wanted (`10.0.0.0/8`)? False for what
+    is no address. An IPv4 address within IPv6 (`::ffff:10.0.0.1`) is that IPv4 address."""
     try:
-        return ipaddress.ip_address(address) in ipaddress.ip_network(wanted, strict=False)
+        peer = ipaddress.ip_address(address)
+        plain = getattr(peer, "ipv4_mapped", None) or peer
+        return plain in ipaddress.ip_network(wanted, strict=False)
     except ValueError:
         return False
 

@@ -25,7 +25,7 @@ def split_assignments(pairs: Iterable[str], *, option: str = "--set") -> dict[st
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"{option} {pair!r} is not KEY=VALUE")
+            raise ConfigError(f"{option} {pair!r:.24} is not KEY=VALUE")  # a secret may stand further behind
         found[key.strip()] = value.strip()
     return found
 

@@ -4,6 +4,7 @@ The servers are imported by the command that runs them: a name server needs no s
 """
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -137,6 +138,12 @@ def broker(
     end_with_input: Annotated[
         bool, typer.Option("--end-with-input", help="Also end when standard input does: for supervisors.")
     ] = False,
+    settings_from_input: Annotated[
+        bool,
+        typer.Option(
+            "--settings-from-input", help="Read properties, a JSON object in one line, from standard input first."
+        ),
+    ] = False,
     verbose: VerboseOption = False,
 ) -> None:
     """A broker, or with --workers several of them on this machine."""
@@ -148,7 +155,9 @@ def broker(
     )
     if namesrv is not None:
         settings, _ = settings.overlay({"namesrvAddr": namesrv}, source="-n")
-    settings, more = settings.overlay(split_assignments(set_ or ()), source="--set")
+    given = read_settings(sys.stdin.fileno()) if settings_from_input else {}
+    given |= split_assignments(set_ or ())
+    settings, more = settings.overlay(given, source="--set")
     warn((*warnings, *more))
     settings = broker_on(settings, system_host())
     if print_settings:
@@ -157,7 +166,7 @@ def broker(
     if workers is not None:
         from maxq.cli.workers import run_workers
 
-        raise typer.Exit(run_workers(settings, workers, conf, namesrv, set_ or (), ready_file))
+        raise typer.Exit(run_workers(settings, workers, conf, namesrv, given, ready_file))
     from maxq.broker.controller import BrokerController
     from maxq.standalone import naming_port
 
@@ -298,6 +307,24 @@ def warn(sentences: Iterable[str]) -> None:
 
 def _seams() -> dict[str, Any]:
     return {"disk": SystemDisk(), "clock": SystemClock(), "rng": SystemRng()}
+
+
+def read_settings(descriptor: int) -> dict[str, str]:
+    """The properties that a supervisor writes into a pipe, as a JSON object in one line.
+
+    Raises:
+        ConfigError: it wrote something else. Secrets may stand there, so none of it is told.
+    """
+    line = bytearray()
+    while not line.endswith(b"\n") and (piece := os.read(descriptor, 65_536)):
+        line += piece
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ConfigError('--settings-from-input: standard input begins with a line such as {"brokerName": "b"}')
+    return found
 
 
 def _file_properties(conf: Path | None, path_setting: str) -> dict[str, str]:

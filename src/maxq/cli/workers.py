@@ -3,11 +3,14 @@
 One process is one event loop and one core; this is how a machine's cores are used. Worker i has the broker name with
 `-i` behind it, its ports 10 · i above, and its own folder below the store's.
 
-Each worker's standard input is a pipe of which we hold the other end and never write. Should we be killed, the kernel
-closes it, and the workers shut down in good order (`--end-with-input`).
+Each worker's standard input is a pipe of which we hold the other end. What `--set` gave us we write into it, as one
+line of JSON (`--settings-from-input`): there may be secrets in it, and everybody on the machine sees the arguments of a
+process. After that we write nothing. Should we be killed, the kernel closes the pipe, and the workers shut down in good
+order (`--end-with-input`).
 """
 
 import asyncio
+import json
 import signal
 import sys
 import time
@@ -63,20 +66,18 @@ def run_workers(
     count: int,
     conf: Path | None,
     namesrv: str | None,
-    assignments: Sequence[str],
+    given: Mapping[str, str],
     ready_file: Path | None,
 ) -> int:
-    """Run `count` brokers until SIGINT or SIGTERM; returns the exit code."""
+    """Run `count` brokers until SIGINT or SIGTERM; returns the exit code. `given`: what --set says."""
     command = [sys.executable, "-m", "maxq", "broker"]
     command += ["-c", str(conf)] if conf else []
     command += ["-n", namesrv] if namesrv else []
-    for assignment in assignments:
-        command += ["--set", assignment]
     workers = derive_workers(settings, count)
     for worker in workers:
         own = worker.settings
         _say(f"{worker}: port {own['listenPort']}, store {own['storePathRootDir']}, log {own['storePathCommitLog']}")
-    return asyncio.run(_Supervisor(workers, command, ready_file).run())
+    return asyncio.run(_Supervisor(workers, command, given, ready_file).run())
 
 
 def _say(sentence: str) -> None:
@@ -86,9 +87,12 @@ def _say(sentence: str) -> None:
 class _Supervisor:
     """Keeps the processes running; ends them all when asked to, or when one says that its settings are wrong."""
 
-    def __init__(self, workers: Sequence[Worker], command: Sequence[str], ready_file: Path | None) -> None:
+    def __init__(
+        self, workers: Sequence[Worker], command: Sequence[str], given: Mapping[str, str], ready_file: Path | None
+    ) -> None:
         self._workers = workers
         self._command = command
+        self._given = json.dumps(dict(given)).encode() + b"\n"
         self._ready_file = ready_file
         self._stop = asyncio.Event()
         self._exit_code = 0
@@ -128,9 +132,13 @@ class _Supervisor:
         if self._ready_file is not None:
             own += ["--ready-file", str(self._worker_ready_file(self._ready_file, worker))]
         # A session of its own: Ctrl-C reaches us alone, and we end the workers in good order.
-        return await asyncio.create_subprocess_exec(
-            *self._command, *own, "--end-with-input", stdin=asyncio.subprocess.PIPE, start_new_session=True
-        )
+        process = await asyncio.create_subprocess_exec(
+            *self._command, *own, "--settings-from-input", "--end-with-input",
+            stdin=asyncio.subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdin is not None, "it is a pipe"
+        process.stdin.write(self._given)  # one that has ended already does not read it, and is started again
+        return process
 
     async def _until_it_ends(self, process: asyncio.subprocess.Process) -> int:
         ended = asyncio.create_task(process.wait())

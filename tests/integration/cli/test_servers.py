@@ -236,10 +236,14 @@ def test_workers_of_a_killed_supervisor_end_cleanly(tmp_path: Path) -> None:
         command = [
             "broker", "-n", mq.namesrv_address, "--workers", "2", "--ready-file", str(ready), "--set", "brokerName=w",
             "--set", f"listenPort={port}", "--set", "brokerIP1=127.0.0.1", "--set", f"storePathRootDir={tmp_path}/s",
+            "--set", 'initAuthenticationUser={"username":"root","password":"not for ps"}',
         ]  # fmt: skip
         with running(*command, log=log) as process:
             wait_until(ready.exists, "both workers are ready")
             workers = [_pid_of_worker(process.pid, name) for name in ("w-0", "w-1")]
+            for pid in workers:
+                for shown in ("cmdline", "environ"):
+                    assert b"not for ps" not in Path(f"/proc/{pid}/{shown}").read_bytes()
             assert maxq("produce", "T", text="kept\n" * 20, namesrv=mq.namesrv_address).code == 0
             process.kill()
             process.wait()

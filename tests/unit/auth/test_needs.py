@@ -10,10 +10,12 @@ from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData
 from maxq.protocol.body.offsets import LockBatchRequestBody
 from maxq.protocol.body.subscription import SubscriptionData
+from maxq.protocol.message import Message, encode_batch
 from maxq.protocol.message_queue import MessageQueue
 
 TG = {"topic": "T", "consumerGroup": "G"}
 RETRY = {"topic": "%RETRY%G", "consumerGroup": "G"}
+LIGHT = "KEYS\x01k\x02INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02"
 
 
 def words(code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, strict: bool = True) -> list[str]:
@@ -59,6 +61,11 @@ def words(code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, st
             {"topic": "T", "filterGroups": "G,H"},
             ["Group:G Get", "Group:H Get", "Topic:T Get"],
         ),
+        (Code.ACK_MESSAGE, {**TG, "topic": "%RETRY%G_T"}, ["Group:G Sub", "Topic:T Sub"]),
+        (Code.CHANGE_MESSAGE_INVISIBLETIME, {**TG, "topic": "%RETRY%G+T"}, ["Group:G Sub", "Topic:T Sub"]),
+        (Code.ACK_MESSAGE, {**TG, "topic": "%RETRY%G_%RETRY%H"}, ["Group:G Sub", "Group:H Sub"]),
+        (Code.ACK_MESSAGE, {**TG, "topic": "%RETRY%H_T"}, ["Group:G Sub", "Group:H_T Sub"]),
+        (Code.ACK_MESSAGE, {"topic": "%RETRY%G_T"}, ["Group:G_T Sub"]),
         (Code.UPDATE_AND_CREATE_TOPIC, TG, ["Topic:T Create"]),
         (Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G"}, ["Group:G Delete"]),
         (Code.AUTH_CREATE_USER, {"username": "u"}, ["Cluster:C Update"]),
@@ -74,6 +81,15 @@ def words(code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, st
         (Code.POP_MESSAGE, {**TG, "topic": "rmq_sys_wheel_timer"}, ["Cluster:C Update", "Group:G Sub"]),
         (Code.GET_MAX_OFFSET, {"topic": "rmq_sys_wheel_timer"}, ["Topic:rmq_sys_wheel_timer Get"]),
         (Code.SEND_MESSAGE_V2, {"b": "RMQ_SYS_TRACE_TOPIC"}, ["Topic:RMQ_SYS_TRACE_TOPIC Pub"]),
+        (Code.PULL_MESSAGE, {**TG, "topic": "TRANS_CHECK_MAX_TIME_TOPIC"}, ["Cluster:C Update", "Group:G Sub"]),
+        # the light queues that a message is put into as well
+        (
+            Code.SEND_MESSAGE,
+            {"topic": "T", "properties": LIGHT},
+            ["Topic:%LMQ%a Pub", "Topic:%LMQ%b Pub", "Topic:T Pub"],
+        ),
+        (Code.SEND_MESSAGE_V2, {"b": "T", "i": LIGHT}, ["Topic:%LMQ%a Pub", "Topic:%LMQ%b Pub", "Topic:T Pub"]),
+        (Code.SEND_REPLY_MESSAGE_V2, {"b": "C_REPLY_TOPIC", "i": LIGHT}, ["Topic:%LMQ%a Pub", "Topic:%LMQ%b Pub"]),
         (
             Code.CLONE_GROUP_OFFSET,
             {"topic": "T", "srcGroup": "G", "destGroup": "H"},
@@ -96,6 +112,10 @@ def test_what_bodies_name() -> None:
     assert words(Code.LOCK_BATCH_MQ, {}, lock.encode()) == ["Group:G Sub", "Topic:T Sub"]
     acks = b'{"acks":[{"c":"G","t":"T"},{"c":"G","t":"%RETRY%G"}]}'
     assert words(Code.BATCH_ACK_MESSAGE, {}, acks) == ["Group:G Sub", "Topic:T Sub"]
+    staged = encode_batch([Message("", b"x", {"INNER_MULTI_DISPATCH": names}) for names in ("%LMQ%a", "%LMQ%b,%LMQ%a")])
+    assert words(Code.MAXQ_STAGE_MESSAGES, {"topic": "T"}, staged) == [
+        "Topic:%LMQ%a Pub", "Topic:%LMQ%b Pub", "Topic:T Pub",
+    ]  # fmt: skip
     for code in (Code.HEART_BEAT, Code.LOCK_BATCH_MQ, Code.BATCH_ACK_MESSAGE):
         with pytest.raises(RemoteProtocolError):
             words(code, {}, b"[1")
@@ -123,7 +143,7 @@ OPEN = {
 #: Fields that are not there name nothing; their processors refuse such requests.
 BY_FIELDS_ONLY = {
     12, 17, 29, 30, 31, 32, 33, 35, 36, 37, 38, 202, 203, 207, 208, 215, 222, 223, 300, 303, 307, 308, 309, 314, 321,
-    323, 343, 345, 351, 352, 353, 354, 370, 30070, 30071, 30072, 30073, 30074,
+    323, 343, 345, 351, 352, 353, 354, 370, 30071, 30072, 30073, 30074,
     200050, 200051, 200052, 200053, 200054, 200055,
 }  # fmt: skip
 
@@ -152,6 +172,7 @@ ACCOUNT = PlainAccount(
         (320, {"b": "D"}, "No default permission for topic:D"),
         (310, {"b": "U"}, "No default permission for topic:U"),
         (310, {"b": "RMQ_SYS_TRACE_TOPIC"}, None),
+        (310, {"b": "RMQ_SYS_TRACE_TOPIC", "i": LIGHT}, "No default permission for topic:%LMQ%a"),
         (11, {"topic": "B", "consumerGroup": "G"}, None),
         (11, {"topic": "T", "consumerGroup": "G"}, "No default permission for topic:T"),
         (11, {"topic": "B", "consumerGroup": "H"}, "No default permission for group:H"),

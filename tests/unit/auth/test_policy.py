@@ -97,6 +97,17 @@ def test_an_entry_counts_where_it_says() -> None:
     assert not is_in_range("10.0.0.1", "10.0.0.0/99")
 
 
+def test_an_address_is_known_however_it_is_written() -> None:
+    """A Deny for an address would else be passed by another spelling of it."""
+    for written, wanted in (
+        ("::ffff:192.168.1.7", "192.168.1.7"), ("::ffff:10.2.3.4", "10.0.0.0/8"), ("fe80::1%eth0", "fe80::1"),
+        ("2001:db8::7", "2001:0db8:0:0::0007"),
+    ):  # fmt: skip
+        assert is_in_range(written, wanted)
+        rules = acl(entry("Topic:*", ALLOW), entry("Topic:a", DENY, ips=(wanted,)))
+        assert not allows(rules, topic("a"), ip=written)
+
+
 def test_entries_take_the_place_of_those_for_the_same_resource() -> None:
     rules = acl(entry("Topic:a", ALLOW), entry("Topic:b", ALLOW)).updated([Policy(CUSTOM, (entry("Topic:a", DENY),))])
     custom = rules.policy(CUSTOM)

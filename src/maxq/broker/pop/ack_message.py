@@ -77,7 +77,9 @@ class AckMessageProcessor(RequestProcessor):
         """One message."""
         await self._ready()
         header = AckMessageRequestHeader.decode(request.ext)
-        self._checks.message(connection, header.topic, header.queue_id, header.offset, may_be_end=True)
+        self._checks.message(
+            connection, header.topic, header.consumer_group, header.queue_id, header.offset, may_be_end=True
+        )
         handle = parse_extra_info(header.extra_info)
         if handle.is_order:
             end = self._ack_in_order(
@@ -104,6 +106,7 @@ class AckMessageProcessor(RequestProcessor):
 
     async def _ack_several(self, connection: Connection, broker_name: str, batch: BatchAck) -> int:
         topic = real_topic(batch.topic, batch.group, batch.retry)
+        self._checks.retry_topic(topic, batch.group)
         low = self._store.min_offset(topic, batch.queue_id)
         high = self._store.max_offset(topic, batch.queue_id)
         if low < 0:
@@ -176,7 +179,9 @@ class AckMessageProcessor(RequestProcessor):
         """A new check point for one message, and an ack of the old one."""
         await self._ready()
         header = ChangeInvisibleTimeRequestHeader.decode(request.ext)
-        self._checks.message(connection, header.topic, header.queue_id, header.offset, may_be_end=False)
+        self._checks.message(
+            connection, header.topic, header.consumer_group, header.queue_id, header.offset, may_be_end=False
+        )
         handle = parse_extra_info(header.extra_info)
         if handle.is_order:
             return await self._change_in_order(request, header, handle)

@@ -15,6 +15,7 @@ from maxq.broker.pop.pop_message import CLOCKS_DIFFER_MS, PopFilters
 from maxq.broker.pop.pop_reader import PopReader
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
@@ -43,6 +44,7 @@ class NotificationProcessor(RequestProcessor):
         settings: BrokerSettings,
         store: MessageStore,
         topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
         checks: PopChecks,
         filters: PopFilters,
         reader: PopReader,
@@ -57,6 +59,7 @@ class NotificationProcessor(RequestProcessor):
         self._settings = settings
         self._store = store
         self._topics = topics
+        self._groups = groups
         self._checks = checks
         self._filters = filters
         self._reader = reader
@@ -136,10 +139,15 @@ class NotificationProcessor(RequestProcessor):
         return any(code in codes for _, _, code in self._store.queue_units(topic, queue_id, offset, _UNITS))
 
     def _retry_topics(self, topic: str, group: str) -> list[TopicConfig]:
+        """Those that a pop reads."""
         broker = self._settings.broker
-        names = [retry_topic_v2(topic, group)] if broker.enable_retry_topic_v2 else []
-        if not broker.enable_retry_topic_v2 or broker.retrieve_message_from_pop_retry_topic_v1:
-            names.append(retry_topic_v1(topic, group))
+        newer, older = retry_topic_v2(topic, group), retry_topic_v1(topic, group)
+        if self._groups.has_retry_topic(older):
+            names = [newer]
+        else:
+            names = [newer] if broker.enable_retry_topic_v2 else []
+            if not broker.enable_retry_topic_v2 or broker.retrieve_message_from_pop_retry_topic_v1:
+                names.append(older)
         return [config for name in names if (config := self._topics.select_topic_config(name)) is not None]
 
     # --- peek --------------------------------------------------------------------------------------------------------

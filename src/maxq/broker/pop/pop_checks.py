@@ -6,11 +6,13 @@ from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.processors.refusal import FAQ
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.topic.topic_validator import RETRY_PREFIX
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
+from maxq.protocol.pop_extra_info import retry_topic_v1
 from maxq.remoting.server import Connection
 from maxq.store.message_store import MessageStore
 
@@ -81,8 +83,21 @@ class PopChecks:
             )
         return config
 
-    def message(self, connection: Connection, topic: str, queue_id: int, offset: int, *, may_be_end: bool) -> None:
-        """Is there such a message? `may_be_end`: the offset behind the last one counts, too."""
+    def retry_topic(self, topic: str, group: str) -> None:
+        """Is `topic`, if it is a retry topic of `group` in the older spelling, no other group's?"""
+        if topic.startswith(retry_topic_v1("", group)) and self._groups.has_retry_topic(topic):
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"{topic} is the retry topic of the group {topic.removeprefix(RETRY_PREFIX)}, not of {group}: name the "
+                "topic that was popped",
+            )
+
+    def message(
+        self, connection: Connection, topic: str, group: str, queue_id: int, offset: int, *, may_be_end: bool
+    ) -> None:
+        """Is there such a message, of which the group may tell something? `may_be_end`: the offset behind the last one
+        counts, too."""
+        self.retry_topic(topic, group)
         config = self.topic(topic)
         if not 0 <= queue_id < config.read_queue_nums:
             raise RequestRefusedError(

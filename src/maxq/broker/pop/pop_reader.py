@@ -21,6 +21,7 @@ from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.processors.send_message import BATCH_CQ
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import RETRY_PREFIX, is_lmq, is_retry_topic
 from maxq.config.settings import BrokerSettings
@@ -118,6 +119,7 @@ class PopReader:
         settings: BrokerSettings,
         store: MessageStore,
         topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         buffer: CheckPointBuffer,
         orders: OrderService,
@@ -129,6 +131,7 @@ class PopReader:
         self._settings = settings
         self._store = store
         self._topics = topics
+        self._groups = groups
         self._offsets = offsets
         self._buffer = buffer
         self._orders = orders
@@ -173,16 +176,19 @@ class PopReader:
         return broker.pop_from_retry_probability_for_priority if by_priority else broker.pop_from_retry_probability
 
     def _retry_topic(self, ask: PopAsk, chance: int) -> TopicConfig | None:
-        """The one this request reads: with enableRetryTopicV2 every second one takes that of the older spelling."""
+        """The one this request reads: with enableRetryTopicV2 every second one takes that of the older spelling, which
+        never is another group's."""
         broker = self._settings.broker
         topic, group = ask.topic.topic_name, ask.group.group_name
-        older = not broker.enable_retry_topic_v2 or (
-            broker.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0
-        )
-        name = retry_topic_v1(topic, group) if older else retry_topic_v2(topic, group)
+        name, newer = retry_topic_v1(topic, group), retry_topic_v2(topic, group)
+        may_be_newer = broker.enable_retry_topic_v2
+        if self._groups.has_retry_topic(name):
+            name, may_be_newer = newer, False
+        elif may_be_newer and not (broker.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0):
+            name = newer
         config = self._topics.select_topic_config(name)
-        if config is None and broker.enable_retry_topic_v2 and older:
-            name = retry_topic_v2(topic, group)
+        if config is None and may_be_newer:
+            name = newer
             config = self._topics.select_topic_config(name)
         return self._left_by_another(name, ask.topic) if config is None else config
 

@@ -168,8 +168,9 @@ class Reviver:
         parts = self._parts
         topic = point.topic
         if not is_retry_topic(topic):
-            spell = retry_topic_v2 if parts.settings.broker.enable_retry_topic_v2 else retry_topic_v1
-            topic = spell(point.topic, point.group)
+            topic = retry_topic_v1(point.topic, point.group)
+            if parts.settings.broker.enable_retry_topic_v2 or parts.groups.has_retry_topic(topic):
+                topic = retry_topic_v2(point.topic, point.group)
         if parts.topics.select_topic_config(topic) is not None:
             return topic
         queues = 1

@@ -23,6 +23,7 @@ from maxq.broker.processors.support import (
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.names import TOPIC_PUT_NUMS
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.compaction_topics import COMPACTION
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import pop_retry_topics, validate_topic
@@ -58,6 +59,7 @@ class AdminTopicProcessor(RequestProcessor):
         settings: BrokerSettings,
         store: MessageStore,
         topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
         mappings: TopicQueueMappingManager,
         offsets: ConsumerOffsetManager,
         stats: BrokerStatsManager,
@@ -66,6 +68,7 @@ class AdminTopicProcessor(RequestProcessor):
         self._settings = settings
         self._store = store
         self._topics = topics
+        self._groups = groups
         self._offsets = offsets
         self._stats = stats
         self._mappings = mappings
@@ -187,7 +190,8 @@ class AdminTopicProcessor(RequestProcessor):
             return []
         groups = sorted(self._offsets.which_group_by_topic(topic))
         candidates = [name for group in groups for name in pop_retry_topics(topic, group)]
-        return [name for name in candidates if name in self._topics.topic_config_table]
+        known = self._topics.topic_config_table
+        return [name for name in candidates if name in known and not self._groups.has_retry_topic(name)]
 
     async def clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """316. Queues of topics that no longer exist go."""

@@ -106,6 +106,7 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             settings=settings,
             store=store,
             topics=topics,
+            groups=groups,
             mappings=parts.mappings,
             offsets=offsets,
             stats=stats,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from maxq.broker.attributes import SUBSCRIPTION_GROUP_ATTRIBUTES, alter_attributes
 from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
 from maxq.broker.row_json import RowJson
-from maxq.broker.topic.topic_validator import is_lmq, is_system_group, validate_group
+from maxq.broker.topic.topic_validator import RETRY_PREFIX, is_lmq, is_system_group, validate_group
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
@@ -94,6 +94,11 @@ class SubscriptionGroupManager(PersistentManager):
     def contains_subscription_group(self, group: str) -> bool:
         """Is the group known? Does not create it."""
         return group in self.subscription_group_table or self._is_lmq(group)
+
+    def has_retry_topic(self, name: str) -> bool:
+        """Is this the retry topic of a group of its own? The older spelling of a pop group's retry topic,
+        `%RETRY%group_topic`, can be that of the group `group_topic` as well, and then is that group's."""
+        return name.removeprefix(RETRY_PREFIX) in self.subscription_group_table
 
     def _is_lmq(self, group: str) -> bool:
         return self._settings.store.enable_lmq and is_lmq(group)
