@@ -355,7 +355,7 @@ def two_sides(spark: SparkSession, **views: str) -> Sides:
         for name in (topic, f"{topic}_metadata"):
             frame = asked.table(name)
             rows = frame.toArrow()  # collected rows would be dictionaries where there are maps, in another order
-            plain.createDataFrame(rows, frame.schema).createOrReplaceTempView(name)
+            plain.createDataFrame(rows, frame.schema).coalesce(1).createOrReplaceTempView(name)  # a task a use
             times |= {str(row.storeTimestamp) for row in plain.table(name).select("storeTimestamp").collect()}
     ordered = sorted(times)
     some = tuple(ordered[len(ordered) * place // _TIMES] for place in range(_TIMES))

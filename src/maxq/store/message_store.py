@@ -483,6 +483,11 @@ class MessageStore:
         a copy of this log (deletions.py). 0: it was never deleted, or not since Java wrote the store."""
         return self.deletions.at(topic)
 
+    def known_incarnation(self, topic: str) -> int | None:
+        """The same; None where the log of this copy begins behind deletions that it has not learned of yet."""
+        found = self.deletions.at(topic)
+        return None if not found and self.deletions.unknown_before else found
+
     def is_gone(self, topic: str, physical_offset: int) -> bool:
         """Was the topic deleted after the record at `physical_offset` was stored?"""
         return self.deletions.is_gone(topic, physical_offset)

@@ -114,7 +114,7 @@ def read_options(one_pass: Iterable[OffsetRange]) -> dict[str, object]:
     """assign, startingOffsets and endingOffsets of one pass, as values for JSON."""
     ranges = list(one_pass)
     assigned: dict[str, dict[str, list[int]]] = {}
-    for queue, _, _ in ranges:
+    for queue in (one.queue for one in ranges):
         assigned.setdefault(queue.topic, {}).setdefault(queue.broker_name, []).append(queue.queue_id)
     return {
         "assign": assigned,

@@ -17,6 +17,7 @@ from maxq.client.loop_thread import LoopThread
 from maxq.errors import NoRouteError
 from maxq.machine import new_event_loop, system_seams
 from maxq.pipeline.options.read_options import ConnectionOptions
+from maxq.pipeline.records.record_batches import microsecond
 from maxq.pipeline.wire.wire_client import tls_config
 from maxq.protocol.body.offsets import TopicOffset
 from maxq.protocol.body.static_topic import MOCK_BROKER_PREFIX
@@ -209,7 +210,7 @@ async def _offsets(connection: ConnectionOptions) -> list[tuple[object, ...]]:
     return [
         (
             queue.topic, queue.broker_name, queue.queue_id, at.min_offset, at.max_offset,
-            at.last_update_timestamp * 1000 if at.last_update_timestamp > 0 else None,
+            microsecond(at.last_update_timestamp) if at.last_update_timestamp > 0 else None,
         )
         for queue, at in offsets.items()
     ]  # fmt: skip

@@ -65,10 +65,16 @@ def scan_rows(
     return rows[: count * rc.SCAN_WIDTH].reshape(count, rc.SCAN_WIDTH), position, reason
 
 
-def microseconds(column: Rows) -> Rows:
-    """Milliseconds of a table as Spark's timestamps have them. A client may say any time of birth: what lies behind the
-    last or before the first timestamp that there is becomes that one."""
-    return np.clip(column, -_MOST_MS, _MOST_MS) * 1000
+def microseconds(milliseconds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Times in ms since 1970 as Spark's timestamps have them. A client may say any time of birth, and a damaged file
+    has any time: what lies behind the last or before the first timestamp that there is becomes that one."""
+    found: NDArray[np.int64] = np.clip(milliseconds, -_MOST_MS, _MOST_MS) * 1000
+    return found
+
+
+def microsecond(milliseconds: int) -> int:
+    """The same of one time."""
+    return max(-_MOST_MS, min(milliseconds, _MOST_MS)) * 1000
 
 
 def is_narrow(columns: Iterable[str]) -> bool:

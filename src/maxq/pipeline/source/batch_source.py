@@ -7,7 +7,15 @@ from maxq.errors import PipelineError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import OffsetRange, Offsets
-from maxq.pipeline.source.positions import at_times, check_named, resolve, selected_queues
+from maxq.pipeline.source.positions import (
+    ask_until_answered,
+    at_times,
+    check_named,
+    incarnation_of,
+    name_of,
+    resolve,
+    selected_queues,
+)
 from maxq.pipeline.source.scan import ScanPartition, partitions
 from maxq.pipeline.wire.pulls import Hint
 from maxq.pipeline.wire.wire_client import WireClient
@@ -53,21 +61,42 @@ def plan_batch(options: ReadOptions, conditions: Conditions) -> list[ScanPartiti
         check_named(options.starting, options.selection, there, "startingOffsets", losses)
         check_named(options.ending, options.selection, there, "endingOffsets", losses)
         queues = [queue for queue in there if conditions.takes(queue)]
+        topics = ask_until_answered(client, client.max_offsets, queues)
         start = resolve(client, options.starting, queues, "startingOffsets", losses)
         end = resolve(client, options.ending, queues, "endingOffsets", losses)
+        _check_order(options, queues, start, end, losses)
         losses.tell()
-        if options.ending.kind == options.starting.kind == "offsets":
-            for queue in queues:
-                if end[queue] < start[queue]:
-                    raise PipelineError(
-                        f"{queue}: endingOffsets {end[queue]} lie before startingOffsets {start[queue]}"
-                    )
         for first in _marks(client, queues, conditions.first_offset, conditions.first_time):
             start = {queue: max(offset, first[queue]) for queue, offset in start.items()}
         for last in _marks(client, queues, conditions.end_offset, conditions.end_time):
             end = {queue: min(offset, last[queue]) for queue, offset in end.items()}
-        ranges = [OffsetRange(queue, start[queue], end[queue]) for queue in sorted(queues) if end[queue] > start[queue]]
+        ranges = [
+            OffsetRange(queue, start[queue], end[queue], incarnation_of(queue, topics[queue]))
+            for queue in sorted(queues)
+            if end[queue] > start[queue]
+        ]
         return partitions(client, ranges, options)
+
+
+def _check_order(
+    options: ReadOptions, queues: list[MessageQueue], start: Offsets, end: Offsets, losses: Losses
+) -> None:
+    """Have a look at queues that end before they begin, which would give no rows.
+
+    Raises:
+        DataLossError: see `losses`; the queue itself ends there.
+        PipelineError: the options say so.
+    """
+    both = {options.starting.kind, options.ending.kind}
+    for queue in queues:
+        if end[queue] >= start[queue]:
+            continue
+        if both in ({"offsets"}, {"timestamp"}):
+            ends = f"its end, offset {end[queue]}, lies before its start, {start[queue]}"
+            raise PipelineError(f"{name_of(queue)}: {ends}; change the options that say where to start and to end")
+        if options.ending.kind == "latest":
+            reason = "it was to be read from there on, and ends before: its topic was made again"
+            losses.offsets(name_of(queue), start[queue], None, (0, end[queue]), reason)
 
 
 def _marks(client: WireClient, queues: list[MessageQueue], offset: int | None, time: int | None) -> Iterator[Offsets]:

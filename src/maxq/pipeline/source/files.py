@@ -41,7 +41,11 @@ _QUEUES: Final = 1 << 20  # queue ids are below it
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Offsets first … last - 1 of a queue, whose records begin at physical offsets low … high - 1."""
+    """Offsets first … last - 1 of a queue, whose records begin at physical offsets low … high - 1.
+
+    Attributes:
+        incarnation: see OffsetRange.
+    """
 
     topic: str
     queue_id: int
@@ -49,6 +53,7 @@ class FileRange:
     last: int
     low: int
     high: int
+    incarnation: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ class _Held:
             return None
         queue, base = self.asked.queue, self.asked.first
         ends = int(self.places[first]), int(self.places[last - 1]) + 1
-        return FileRange(queue.topic, queue.queue_id, base + first, base + last, *ends)
+        return FileRange(queue.topic, queue.queue_id, base + first, base + last, *ends, self.asked.incarnation)
 
 
 def plan_files(
@@ -183,10 +188,10 @@ def _left(ranges: Sequence[OffsetRange], partitions: Sequence[FilesPartition]) -
         position = one.first
         for first, last in sorted(taken.get((one.queue.topic, one.queue.queue_id), [])):
             if position < first:
-                left.append(OffsetRange(one.queue, position, first))
+                left.append(one._replace(first=position, last=first))
             position = last
         if position < one.last:
-            left.append(OffsetRange(one.queue, position, one.last))
+            left.append(one._replace(first=position))
     return left
 
 
@@ -292,7 +297,7 @@ class FilesReader:
             if len(chosen):
                 yield from batches.batches(view, chosen)
         self.missing = [
-            QueueRange(one.topic, partition.broker_name, one.queue_id, first, end)
+            QueueRange(one.topic, partition.broker_name, one.queue_id, first, end, one.incarnation)
             for one, first, end in wanted.not_seen()
         ]
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from maxq.errors import ConfigError
 from maxq.pipeline.options.read_options import INCARNATION, offsets_table
+from maxq.protocol.body.static_topic import MOCK_BROKER_PREFIX
 from maxq.protocol.message_queue import MessageQueue
 
 Offsets = dict[MessageQueue, int]
@@ -28,11 +29,16 @@ SMALL_RANGE: Final = 10_000
 
 
 class OffsetRange(NamedTuple):
-    """Queue offsets first … last - 1 of one queue."""
+    """Queue offsets first … last - 1 of one queue.
+
+    Attributes:
+        incarnation: which topic of this name they are of (see the module); None: nobody knows.
+    """
 
     queue: MessageQueue
     first: int
     last: int
+    incarnation: int | None = None
 
     @property
     def size(self) -> int:
@@ -77,8 +83,13 @@ def from_json(value: Mapping[str, Any]) -> Offsets:
     }
 
 
-def ranges_between(start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int]) -> list[OffsetRange]:
+def ranges_between(
+    start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int], incarnations: Incarnations | None = None
+) -> list[OffsetRange]:
     """What lies between two offsets of a stream, in the order of the queues; empty ranges are left out.
+
+    Without `incarnations` nobody knows which topics they are of; the queues of static topics, which are of several
+    brokers, have none.
 
     A queue that only `end` has was first seen there: whoever plans `end` puts the start of it into `start`. One whose
     end lies below its start was made again meanwhile (`fell` of a plan): it is read from 0.
@@ -89,7 +100,9 @@ def ranges_between(start: Mapping[MessageQueue, int], end: Mapping[MessageQueue,
         if last < first:
             first = 0
         if first < last:
-            found.append(OffsetRange(queue, first, last))
+            is_known = incarnations is not None and not queue.broker_name.startswith(MOCK_BROKER_PREFIX)
+            number = incarnations.get((queue.topic, queue.broker_name), 0) if incarnations and is_known else 0
+            found.append(OffsetRange(queue, first, last, number if is_known else None))
     return found
 
 
@@ -133,7 +146,7 @@ def _cut(one: OffsetRange, pieces: int) -> list[OffsetRange]:
     """`pieces` of about the same length."""
     pieces = max(1, min(pieces, one.size))
     marks = [one.first + one.size * index // pieces for index in range(pieces + 1)]
-    return [OffsetRange(one.queue, first, last) for first, last in pairwise(marks)]
+    return [one._replace(first=first, last=last) for first, last in pairwise(marks)]
 
 
 def group_small(

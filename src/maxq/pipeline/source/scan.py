@@ -39,9 +39,19 @@ def partitions(client: WireClient, ranges: Sequence[OffsetRange], options: ReadO
         mine = [one for one in rest if one.queue.broker_name == broker]
         lows = offsets_of(ask_until_answered(client, client.min_offsets, [one.queue for one in mine]))
         plan = plan_files(path, broker, mine, lows=lows, **limits)
+        if plan.partitions and not _are_still_there(client, mine):
+            continue  # the ConsumeQueues may be of the topic made again: over the wire that is seen
         found += [ScanPartition(files=part) for part in plan.partitions]
         rest = [one for one in rest if one.queue.broker_name != broker] + plan.rest
     return found + wire_partitions(sorted(rest), **limits)
+
+
+def _are_still_there(client: WireClient, ranges: Sequence[OffsetRange]) -> bool:
+    """Is no topic of the ranges another one by now, as far as their masters tell?"""
+    seen = ask_until_answered(client, client.max_offsets, [one.queue for one in ranges])
+    return all(
+        one.incarnation in (None, seen[one.queue].incarnation) or not seen[one.queue].is_master for one in ranges
+    )
 
 
 def stores_of(options: ReadOptions, brokers: Collection[str]) -> dict[str, str]:
@@ -75,11 +85,11 @@ def wire_partitions(
     """
     pieces = split(ranges, min_parts=min_parts, max_records=max_records)
     return [
-        ScanPartition(
-            tuple(
-                QueueRange(one.queue.topic, one.queue.broker_name, one.queue.queue_id, one.first, one.last)
-                for one in task
-            )
-        )
+        ScanPartition(tuple(_of_wire(one) for one in task))
         for task in group_small(pieces, min_parts=min_parts, max_records=max_records)
     ]
+
+
+def _of_wire(one: OffsetRange) -> QueueRange:
+    queue = one.queue
+    return QueueRange(queue.topic, queue.broker_name, queue.queue_id, one.first, one.last, one.incarnation)

@@ -6,6 +6,7 @@ only kept connections and what was logged.
     a queue or broker is not there     its offset stays as it is; the stream goes on with the others, and with this one
                                        when it is back
     a queue appears                    it is read from its oldest message
+    the options do not select it       an error, or with failOnDataLoss=false forgotten: its checkpoint is another's
     its topic was deleted              an error, or with failOnDataLoss=false forgotten; if it was made again its queues
                                        are read from their oldest message
     a queue ends before its offset     the master lost the end of its log, or a Java broker's topic was made again: an
@@ -33,6 +34,7 @@ from maxq.pipeline.source.offsets import (
 from maxq.pipeline.source.positions import (
     ask_until_answered,
     check_named,
+    incarnation_of,
     name_of,
     offsets_of,
     queues_there,
@@ -41,7 +43,6 @@ from maxq.pipeline.source.positions import (
 )
 from maxq.pipeline.source.scan import ScanPartition, partitions
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, Seen, WireClient
-from maxq.protocol.body.static_topic import MOCK_BROKER_PREFIX
 from maxq.protocol.message_queue import MessageQueue
 
 log: Final = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class TopicStream:
                 rocketmq.brokerWait.
         """
         self.commit(start)  # Spark says that a trigger is done when it begins the next: not after the last of a query
-        before = from_json(start)
+        before = self._selected(from_json(start))
         if self._target is not None:
             self._await_topics(before)
         seen = self._ask_ends(before) if self._target is None else self._target
@@ -129,6 +130,19 @@ class TopicStream:
             self._last_trigger_ms = self._client.clock.monotonic_ms()
         return to_json(ends, incarnations)
 
+    def _selected(self, before: Offsets) -> Offsets:
+        """Offsets of the queues that the query's options select. Others are of a query that had other options: what was
+        not read of them is lost."""
+        selection = self._options.selection
+        left: Offsets = {}
+        for queue, offset in before.items():
+            if selection.names(queue.topic) and selection.takes(queue.topic, queue.broker_name, queue.queue_id):
+                left[queue] = offset
+            else:
+                reason = "the checkpoint has it, and the query's options do not select it any more"
+                self._losses.offsets(name_of(queue), offset, None, None, reason)
+        return left
+
     def _await_topics(self, before: Offsets) -> None:
         """Have the end of this query name all topics of the stream: a name server that has started again, or has given
         up their brokers, knows none of them, and the query would end with nothing read."""
@@ -149,7 +163,7 @@ class TopicStream:
         selection, there = self._options.selection, {queue.topic for queue in self._target}
         found: list[MessageQueue] = []
         for queue in sorted(before):
-            if queue.topic in there or not selection.names(queue.topic):
+            if queue.topic in there:
                 continue
             route = self._client.route(queue.topic)
             if route is None:
@@ -272,7 +286,7 @@ class TopicStream:
         if new:
             lows = ask_until_answered(self._client, self._client.min_offsets, new)
             begun |= {queue: one.offset for queue, one in lows.items()}
-        return partitions(self._client, ranges_between(begun, ends), self._options)
+        return partitions(self._client, ranges_between(begun, ends, now), self._options)
 
     def report_latest(self) -> OffsetsJson:
         """The newest ends that were seen, for progress reports."""
@@ -304,9 +318,9 @@ class TopicStream:
 
 
 def _incarnations(seen: Mapping[MessageQueue, Seen]) -> Incarnations:
-    """What masters say. A static topic's queues, which are of several brokers, have none."""
+    """Those that are known."""
     return {
-        (queue.topic, queue.broker_name): one.incarnation
+        (queue.topic, queue.broker_name): number
         for queue, one in seen.items()
-        if one.is_master and not queue.broker_name.startswith(MOCK_BROKER_PREFIX)
+        if (number := incarnation_of(queue, one)) is not None
     }

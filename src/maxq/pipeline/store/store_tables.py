@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from maxq.errors import StoreError, StoreRefusedError
+from maxq.pipeline.records.record_batches import microsecond, microseconds
 from maxq.pipeline.store.log_pieces import LogPiece, PieceReader
 from maxq.runtime.interfaces import Disk
 from maxq.runtime.overlay_disk import OverlayDisk
@@ -163,7 +164,7 @@ def read_table(disk: Disk, task: TableTask) -> Iterator[pa.RecordBatch]:
         data = disk.read(path) if disk.exists(path) else b""
         if len(data) >= _CHECKPOINT.size:
             values = _CHECKPOINT.unpack_from(data)
-            yield from _rows(schema, [[*(1000 * value for value in values[:3]), *values[3:]]])
+            yield from _rows(schema, [[*map(microsecond, values[:3]), *values[3:]]])
     else:
         yield from _timer(disk, files, schema)
 
@@ -238,20 +239,20 @@ def _entries(files: StoreFiles, schema: pa.Schema, file: DataFile) -> Iterator[p
     if geometry is None:
         return
     reader = IndexReader(files, file, geometry)
-    begin = reader.header.begin_timestamp
+    begin = microsecond(reader.header.begin_timestamp) // 1000
     for first in range(1, reader.entry_count + 1, _ROWS):
         count = min(_ROWS, reader.entry_count + 1 - first)
         at = geometry.entry_position(first)
         found = np.frombuffer(bytes(reader.view[at : at + count * _ENTRIES.itemsize]), _ENTRIES)
         hashes = found["hash"].astype(np.int32)
-        times = pa.array((begin + found["seconds"].astype(np.int64) * 1000) * 1000).cast(_TIME)
+        times = microseconds(begin + found["seconds"].astype(np.int64) * 1000)
         yield pa.RecordBatch.from_arrays(
             [
                 pa.repeat(files.name(file.path), count),
                 pa.array(np.arange(first, first + count, dtype=np.int32)),
                 pa.array(hashes),
                 pa.array(found["offset"].astype(np.int64)),
-                times,
+                pa.array(times, _TIME),
                 pa.array((np.abs(hashes.astype(np.int64)) % geometry.slots).astype(np.int32)),
                 pa.array(found["previous"].astype(np.int32)),
             ],
@@ -280,7 +281,7 @@ def _timer(disk: Disk, files: StoreFiles, schema: pa.Schema) -> Iterator[pa.Reco
 
 def _timer_row(found: dict[str, Any]) -> list[Any]:
     return [
-        found["dueMs"] * 1000, found["state"], found.get("topic"), found.get("queueId"), found.get("msgId"),
+        microsecond(found["dueMs"]), found["state"], found.get("topic"), found.get("queueId"), found.get("msgId"),
         found["physicalOffset"], found["size"], found["timerLogPosition"],
-        found["storedMs"] * 1000 if "storedMs" in found else None, found.get("recalls"),
+        microsecond(found["storedMs"]) if "storedMs" in found else None, found.get("recalls"),
     ]  # fmt: skip

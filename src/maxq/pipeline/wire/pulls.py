@@ -112,8 +112,16 @@ class _Nothing(Exception):
         self.high = high
 
 
+class _MadeAgain(Exception):
+    """A broker has another topic of the name than the one that is wanted."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+
 class RangePull:
-    """Pulls one range.
+    """Pulls one range. Of MaxQ's brokers every answer says which topic of its name it is about: nothing of one that was
+    made meanwhile is given.
 
     Args:
         losses: is told which offsets of the range no broker has.
@@ -161,6 +169,9 @@ class RangePull:
                     reason = f"<{address}> has no message at {self.position}, its queue ends at {nothing.high}"
                     if is_master and nothing.high <= self.position and self._waited_ms() > self._grace_ms:
                         self._all_gone(0, nothing.high)
+                except _MadeAgain as made:
+                    self._all_gone(made.low, made.high)
+                    again = True
                 except _Moved as moved:
                     reason = f"<{address}> has offsets {moved.low} to {moved.high}"
                     again = self._on_moved(moved, is_master)
@@ -263,7 +274,7 @@ class RangePull:
             if first in early:
                 command, body = early.pop(first)
                 view = memoryview(body)
-                next_offset, available = self._next_offset(command, first)
+                next_offset, available = self._next_offset(command, first, is_master=is_master)
             else:
                 command, size = connection.receive_head()
                 offset = asked.pop(command.opaque, None)
@@ -272,7 +283,7 @@ class RangePull:
                     if offset is not None and offset > first:
                         early[offset] = command, body
                     continue
-                next_offset, available = self._next_offset(command, first)
+                next_offset, available = self._next_offset(command, first, is_master=is_master)
                 if "maxqCount" in command.ext and next_offset < self._wanted.last:
                     self._send_ahead(connection, asked, early, next_offset, 0, 1)
                 view = connection.receive_body(size)
@@ -335,7 +346,9 @@ class RangePull:
             ext["maxqOmit"] = settings.omit
         return connection.send(RequestCode.PULL_MESSAGE, ext)
 
-    def _next_offset(self, command: RemotingCommand, offset: int) -> tuple[int, tuple[int, int]]:
+    def _next_offset(
+        self, command: RemotingCommand, offset: int, *, is_master: bool
+    ) -> tuple[int, tuple[int, int]]:
         """Where the next pull begins, and which offsets there are. Raises what an answer without that means."""
         ext = command.ext
         if command.code != ResponseCode.SUCCESS and "nextBeginOffset" not in ext:
@@ -344,6 +357,11 @@ class RangePull:
             following, low, high = (int(ext[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
         except (KeyError, ValueError):
             raise RemoteProtocolError(f"a pull's answer has the header {ext!r:.200}") from None
+        wanted, told = self._wanted.incarnation, int(ext.get("maxqIncarnation", "-1"))
+        if wanted is not None and told not in (-1, wanted):
+            if told < wanted and not is_master:
+                raise RemoteProtocolError("a slave has not come to where the topic was deleted and made again")
+            raise _MadeAgain(low, high)
         if command.code == ResponseCode.PULL_OFFSET_MOVED:
             raise _Moved(low, high)
         if command.code in _NO_PROGRESS and following <= offset:

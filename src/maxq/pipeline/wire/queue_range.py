@@ -7,13 +7,19 @@ from maxq.protocol.message_queue import MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """Queue offsets first … last - 1 of one queue."""
+    """Queue offsets first … last - 1 of one queue.
+
+    Attributes:
+        incarnation: which topic of this name they are of, by the number that its broker gives it (`Seen`); None: nobody
+            knows, and whatever topic has the name is read.
+    """
 
     topic: str
     broker_name: str
     queue_id: int
     first: int
     last: int
+    incarnation: int | None = None
 
     @property
     def queue(self) -> MessageQueue:

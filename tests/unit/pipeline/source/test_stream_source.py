@@ -217,6 +217,36 @@ def test_a_topic_made_again_is_an_error_or_read_from_its_start(
     assert again.trigger() == rows(0, count, count + 2)
 
 
+@pytest.mark.parametrize("now", [False, True])
+def test_a_checkpoint_of_another_selection_is_an_error_or_forgotten(
+    server: Standalone, make, fill: Fill, caplog: pytest.LogCaptureFixture, now: bool
+) -> None:  # type: ignore[no-untyped-def]
+    """Another topic, or fewer queues, with the checkpoint of a query: what it had not read would never be read."""
+    one, other = make(f"OneTopic-{now}", 2), make(f"OtherTopic-{now}", 1)
+    for queue in range(2):
+        fill(one, queue, 4)
+    fill(other, 0, 3)
+    query = Query(server, subscribe=one)
+    query.trigger()
+
+    def again(**options: str) -> Query:
+        found = Query(server, query.offset, **options)
+        if now:
+            found.stream.prepare_for_available_now()
+        return found
+
+    with pytest.raises(DataLossError, match=rf"queue {one}/broker-a/0: wanted offset 4.*options do not select it"):
+        again(subscribe=other).trigger()
+    fewer = {"assign": json.dumps({one: {"broker-a": [0]}})}
+    with pytest.raises(DataLossError, match=rf"queue {one}/broker-a/1: wanted offset 4"):
+        again(**fewer).trigger()
+    lenient = again(subscribe=other, failOnDataLoss="false")
+    assert lenient.trigger() == rows(0, 0, 3)
+    assert lenient.offset == {other: {"broker-a": {"0": 3}}}
+    assert "the query's options do not select it any more" in caplog.text
+    assert again(subscribe=f"{one},{other}").trigger() == rows(0, 0, 3)
+
+
 def test_offsets_of_before_know_no_incarnation_and_are_loaded(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
     topic = make("Before", 1)
     fill(topic, 0, 5)

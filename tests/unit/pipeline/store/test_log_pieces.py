@@ -4,6 +4,7 @@ import struct
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from maxq.pipeline.records.record_batches import RecordBatches, scan_rows
@@ -164,6 +165,31 @@ def test_what_can_be_no_unit_is_no_row_of_the_queue_but_is_there_to_be_judged() 
         | {"physicalOffset": offset, "size": size, "tagsCode": 9}
         for number, offset, size in ((3, -5, 7), (5, 5, -7))
     ]
+
+
+def test_times_of_damaged_files_that_no_timestamp_has_become_the_last_or_first_one() -> None:
+    """Arrow refuses numbers that it has no room for, and NumPy's wrap: a time of the year -290308 came of it."""
+    disk = golden_disk("clean")
+    last_us = ((1 << 63) - 1) // 1000 * 1000
+    disk.put(ROOT / "checkpoint", struct.pack(">qqqqqq", 1 << 62, -(1 << 62), 7, 1, 2, 3) + bytes(4048))
+    (row,) = raw_table(disk, "checkpoint")
+    assert [row[f"{name}MsgTimestamp"] for name in ("physic", "logics", "index")] == [last_us, -last_us, 7000]
+    file = open_files(disk).index[0]
+    data = bytearray(disk.read(file.path))
+    data[:8] = struct.pack(">q", (1 << 63) - 1)
+    disk.put(file.path, bytes(data))
+    name = f"index/{file.path.name}"
+    times = [row["storeTimestamp"] for row in raw_table(disk, "index") if row["file"] == name]
+    assert min(times) > last_us - 10 ** 13
+
+
+def raw_table(disk: SimDisk, name: str) -> list[dict[str, Any]]:
+    """`table` with timestamps as numbers: Python's times end with the year 9999."""
+    files = open_files(disk)
+    batches = [batch for task in table_tasks(files, name, [], 3) for batch in read_table(disk, task)]
+    whole = pa.Table.from_batches(batches)
+    numbers = [pa.int64() if pa.types.is_timestamp(kind) else kind for kind in whole.schema.types]
+    return whole.cast(pa.schema(list(zip(whole.schema.names, numbers, strict=True)))).to_pylist()
 
 
 def test_queue_units_are_those_of_the_files() -> None:
