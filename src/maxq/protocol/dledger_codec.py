@@ -61,6 +61,7 @@ _BINARY_MAGIC: Final = 0x4D585031
 _BINARY_START: Final = b"MXP1"
 _PRE_VOTE: Final = "maxqPreVote"
 _TRANSFER: Final = "maxqTransfer"
+_FOUNDING: Final = "maxqFounding"
 _MAXQ: Final = "maxq"
 _STATUS: Final = "maxqStatus"
 
@@ -127,6 +128,8 @@ def _vote_json(request: VoteRequest) -> Json:
         members[_PRE_VOTE] = True
     if request.is_transfer:
         members[_TRANSFER] = True
+    if request.is_founding:
+        members[_FOUNDING] = True
     return members
 
 
@@ -137,6 +140,7 @@ def _vote(members: Json) -> VoteRequest:
         ledger_end_term=read_int(members, "ledgerEndTerm", -1),
         is_pre_vote=members.get(_PRE_VOTE) is True,
         is_transfer=members.get(_TRANSFER) is True,
+        is_founding=members.get(_FOUNDING) is True,
     )
 
 

@@ -206,12 +206,14 @@ class VoteRequest(Message):
     Attributes:
         is_pre_vote: MaxQ only: asks what the answer would be, of a peer that then changes nothing.
         is_transfer: MaxQ only: the leader wants this election, so that it is alive is no reason to refuse.
+        is_founding: MaxQ only: every member of the group has told the candidate that its log is empty.
     """
 
     ledger_end_index: int = -1
     ledger_end_term: int = -1
     is_pre_vote: bool = False
     is_transfer: bool = False
+    is_founding: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,6 +176,14 @@ class SimLedger:
         self.is_led = False
         self.live_commit = self.committed_index
 
+    def replace_disk(self) -> None:
+        """Begin with nothing, as a member whose disk was replaced, or of a new group (MemberState.is_new)."""
+        self._entries.clear()
+        self._base = self._end_position = 0
+        self.begin_index = self.end_index = self.end_term = -1
+        self.durable_index = self._flush_target = self.committed_index = self.live_commit = -1
+        self.amnesiac_until = 0
+
     def _write(self, entry: DLedgerEntry) -> None:
         if entry.index != self.end_index + 1:
             raise LedgerMismatchError(f"{entry.index} does not follow {self.end_index}", index=entry.index)

@@ -44,6 +44,8 @@ class RaftStory:
         self.kinds = {kind for kind in KINDS if rng.below(3) == 0}
         if not self.kinds or rng.below(8) == 0:
             self.kinds = set(KINDS)
+        if SimRng(seed).fork("new disk").below(4) == 0:
+            self.kinds.add("new disk")
         beat = 40 + rng.below(100)
         config = dict(
             _SMALL, heart_beat_time_interval_ms=beat, java_heart_beat_time_interval_ms=beat,
@@ -73,6 +75,8 @@ class RaftStory:
         for member in world.everyone:
             if "drift" in self.kinds:
                 member.rate = 900 + self.rng.below(200)
+            if "new disk" in self.kinds:
+                member.ledger.replace_disk()
             world.start(member)
         self._client()
         self._set_network()
@@ -134,8 +138,11 @@ class RaftStory:
                 if rng.below(3):
                     self._crash(member, 0)
         elif kind == "damage":
-            if sum(member.ledger.amnesiac_until >= 0 for member in world.everyone) < (len(world.everyone) - 1) // 2:
+            if self._may_forget():
                 self._crash(victim, 1 + rng.below(4))
+        elif kind == "new disk":
+            if self._may_forget():
+                self._crash(victim, 0, loses_disk=True)
         elif kind in ("partition", "one way", "ring"):
             self._cut(kind, victim)
         elif kind == "pause":
@@ -150,6 +157,11 @@ class RaftStory:
         else:
             self._set_network()
 
+    def _may_forget(self) -> bool:
+        """May one more member lose what it has? A majority must have everything."""
+        members = self.world.everyone
+        return sum(member.ledger.amnesiac_until >= 0 for member in members) < (len(members) - 1) // 2
+
     def _victim(self) -> Member:
         """Often the leader."""
         world, rng = self.world, self.rng
@@ -158,10 +170,10 @@ class RaftStory:
             return leaders[rng.below(len(leaders))]
         return world.everyone[rng.below(len(world.everyone))]
 
-    def _crash(self, member: Member, loses_synced: int) -> None:
+    def _crash(self, member: Member, loses_synced: int, *, loses_disk: bool = False) -> None:
         if member.node is None:
             return
-        self.world.crash(member, loses_synced, is_seen=self.rng.chance(0.5))
+        self.world.crash(member, loses_synced, is_seen=self.rng.chance(0.5), loses_disk=loses_disk)
         self.world.at(1 + self.rng.below(6 * self.election_ms), self._restart, member, member.run)
 
     def _flap(self, member: Member) -> None:
@@ -298,7 +310,7 @@ class MixedStory(RaftStory):
 
 
 class StoredStory(RaftStory):
-    """The same over the shipped file store on simulated disks: damage and retention have stories of their own."""
+    """The same over the shipped file store on simulated disks: damage, retention and new disks have stories of their own."""
 
     def __init__(self, seed: int) -> None:
         disks = SimRng(seed).fork("disks")
@@ -307,7 +319,7 @@ class StoredStory(RaftStory):
             size=3,
             make_ledger=lambda owner, wrote: cast(SimLedger, StoredLedger(owner, wrote, disks.fork(owner))),
         )
-        self.kinds -= {"damage", "retention"}
+        self.kinds -= {"damage", "retention", "new disk"}
         self.kinds |= {"crash", "cut"}
         self.world.on_stopped = self._start_later
 

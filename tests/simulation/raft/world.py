@@ -172,8 +172,16 @@ class World:
         self.say(f"{member.id} starts at {member.disk_term}, log ends {member.ledger.end_index}")
         self.settle(member)
 
-    def crash(self, member: Member, loses_synced: int = 0, is_seen: bool = True) -> None:
-        """Its power goes. `is_seen`: its connections break at once, else peers must find out."""
+    def crash(
+        self, member: Member, loses_synced: int = 0, is_seen: bool = True, *, loses_disk: bool = False
+    ) -> None:
+        """Its power goes.
+
+        Args:
+            loses_synced: durable entries that a damaged file takes from it.
+            is_seen: its connections break at once, else peers must find out.
+            loses_disk: it starts again with an empty one.
+        """
         member.was_storing = member.storing
         if member.storing is not None and not member.ledger.has_stopped and self.rng.chance(0.5):
             try:
@@ -183,9 +191,12 @@ class World:
                 pass  # in the middle of that; the file says what became of it
         member.storing = None
         member.node = None
-        if loses_synced:
+        if loses_synced or loses_disk:
             member.lost_until = max(member.lost_until, member.ledger.durable_index)
         member.ledger.crash(self.rng, loses_synced)
+        if loses_disk:
+            member.ledger.replace_disk()
+            member.disk_term = HardState()
         member.open.clear()
         member.waiting.clear()
         member.reads.clear()

@@ -117,6 +117,7 @@ def test_what_java_does_not_know_is_absent_unless_it_is_said() -> None:
     for request in (
         VoteRequest(**IDS, is_pre_vote=True),
         VoteRequest(**IDS, is_transfer=True),
+        VoteRequest(**IDS, is_founding=True),
         HeartBeatRequest(**IDS, maxq="d"),
     ):
         assert decode_request(request_code(request), encode_request(request)) == request

@@ -10,6 +10,10 @@ A vote of a later term is taken and given at once, with the term, in one durable
 question (REJECT_TERM_NOT_READY), which is asked again in the same term. Leaders that are alive are protected by the
 probe, not by refusing votes: a Java leader's transfer needs those.
 
+A group is founded when all its members have answered a probe and no log has an entry. A member without anything, which
+may have lost its disk, stands and votes only then; so two members that lost theirs cannot vote away what the third one
+has while it is down. Java members found a group with a majority.
+
 Source:
     openmessaging/dledger DLedgerLeaderElector.java, handleVote, maintainAsCandidate; dledger.md §8; sections 5.2, 5.4.1
     of the Raft paper, 9.6 of Ongaro's thesis.
@@ -30,18 +34,21 @@ _NEVER: Final = 1 << 62
 _WOULD_FOLLOW: Final = frozenset(
     (VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY, VoteResult.REJECT_ALREADY_VOTED)
 )
+#: A group that is not founded after so long says in its log which members it waits for.
+_FOUNDING_ALARM_MS: Final = 10_000
 _LOG_IS_BEHIND: Final = frozenset((VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteResult.REJECT_SMALL_LEDGER_END_INDEX))
 
 
 class _Round:
     """One question to all other members."""
 
-    __slots__ = ("deadline", "is_probe", "is_transfer", "results", "term")
+    __slots__ = ("deadline", "is_founding", "is_probe", "is_transfer", "results", "term")
 
-    def __init__(self, term: int, is_probe: bool, is_transfer: bool, deadline: int) -> None:
+    def __init__(self, term: int, is_probe: bool, is_transfer: bool, is_founding: bool, deadline: int) -> None:
         self.term = term
         self.is_probe = is_probe
         self.is_transfer = is_transfer
+        self.is_founding = is_founding
         self.deadline = deadline
         self.results: dict[str, VoteResult | None] = {}  # None: no answer
 
@@ -58,6 +65,7 @@ class LeaderElector:
         self._ask_again: dict[str, int] = {}  # Java members whose term was not ready → when
         self._next_vote_ms = now + self._soon()
         self._patience_ms = self._config.max_vote_interval_ms  # with votes that count; disks may be slow
+        self._founding_alarm_ms = now + _FOUNDING_ALARM_MS
 
     @property
     def next_tick(self) -> int:
@@ -88,7 +96,7 @@ class LeaderElector:
             if now >= self._round.deadline:
                 self._conclude(self._round, now)
         elif now >= max(self._next_vote_ms, state.elects_from_ms):
-            self._begin(True, False, now)
+            self._begin(is_probe=True, now=now)
 
     def leader_lost(self, now: int) -> None:
         """The leader is silent, or its connection broke: stand soon, not all at once."""
@@ -97,7 +105,7 @@ class LeaderElector:
 
     def stand_at_once(self, now: int) -> None:
         """The leader hands over: no probe (leadership transfer)."""
-        self._enter_term(True, now)
+        self._enter_term(now, is_transfer=True)
 
     def role_changed(self, now: int) -> None:
         """Role, term or leader are others: a round of before is over."""
@@ -139,7 +147,7 @@ class LeaderElector:
     def _judge(self, request: VoteRequest, now: int) -> VoteResult:
         """The decision table of §8.1."""
         state, ledger, candidate = self._state, self._ledger, request.leader_id
-        if state.check(request) is not None or not state.may_vote_for(request.ledger_end_index):
+        if state.check(request) is not None or not state.may_vote_for(request):
             return VoteResult.UNKNOWN
         if candidate is None or candidate not in self._config.peers:
             return VoteResult.REJECT_UNKNOWN_LEADER
@@ -179,27 +187,27 @@ class LeaderElector:
 
     # --- standing ---
 
-    def _begin(self, is_probe: bool, is_transfer: bool, now: int) -> None:
+    def _begin(self, *, is_probe: bool, now: int, is_transfer: bool = False, is_founding: bool = False) -> None:
         timeout = self._config.max_vote_interval_ms + self._rng.below(self._config.max_vote_interval_ms)
-        self._round = _Round(self._state.term, is_probe, is_transfer, now + timeout)
+        self._round = _Round(self._state.term, is_probe, is_transfer, is_founding, now + timeout)
         self._ask_again.clear()
         for peer in self._config.others:
             self._ask(peer, self._round)
         if is_probe:
             self._count(self._round, now)
 
-    def _enter_term(self, is_transfer: bool, now: int) -> None:
+    def _enter_term(self, now: int, *, is_transfer: bool = False, is_founding: bool = False) -> None:
         if not self._state.begin_electing():
             self._next_vote_ms = now + self._back_off()
             return
         self._state.enter_next_term(now)
-        self._begin(False, is_transfer, now)
+        self._begin(is_probe=False, now=now, is_transfer=is_transfer, is_founding=is_founding)
 
     def _ask(self, peer: str, round_: _Round) -> None:
         request = VoteRequest(
             group=self._config.group, remote_id=peer, local_id=self._config.self_id, leader_id=self._config.self_id,
             term=round_.term, ledger_end_index=self._ledger.end_index, ledger_end_term=self._ledger.end_term,
-            is_pre_vote=round_.is_probe, is_transfer=round_.is_transfer,
+            is_pre_vote=round_.is_probe, is_transfer=round_.is_transfer, is_founding=round_.is_founding,
         )  # fmt: skip
         self._state.outbox.send(
             peer, request, lambda request_id, reply, now: self._replied(peer, round_, reply, now)
@@ -224,8 +232,9 @@ class LeaderElector:
         results = round_.results.values()
         quorum = self._config.quorum
         if round_.is_probe:
-            if 1 + sum(result in _WOULD_FOLLOW for result in results) >= quorum:
-                self._enter_term(False, now)
+            if self._is_probe_won(round_, now):
+                is_founding = self._ledger.end_index < 0 and self._followers(round_) == len(self._config.others)
+                self._enter_term(now, is_founding=is_founding)
                 return
         elif self._state.outbox.storing:
             return  # the own vote does not count yet
@@ -235,9 +244,29 @@ class LeaderElector:
         if len(results) == len(self._config.others) and not self._ask_again:
             self._conclude(round_, now)
 
+    def _followers(self, round_: _Round) -> int:
+        """How many others would follow this member."""
+        return sum(result in _WOULD_FOLLOW for result in round_.results.values())
+
+    def _is_probe_won(self, round_: _Round, now: int) -> bool:
+        """Would enough members follow? With an empty log all are waited for, so that the group can be founded: a
+        member without anything would refuse its vote else."""
+        followers, others = self._followers(round_), len(self._config.others)
+        if self._ledger.end_index >= 0:
+            return 1 + followers >= self._config.quorum
+        if followers == others:
+            return True
+        is_over = len(round_.results) == others or now >= round_.deadline
+        return is_over and not self._state.is_new and 1 + followers >= self._config.quorum
+
     def _conclude(self, round_: _Round, now: int) -> None:
-        """Nobody was elected: wait, and let who has the longer log go first."""
+        """End a round in which nobody was elected: wait, and let a member with a longer log stand first."""
+        if round_.is_probe and self._is_probe_won(round_, now):
+            self._enter_term(now)
+            return
         results = round_.results.values()
+        if self._state.is_new and now >= self._founding_alarm_ms:
+            self._tell_who_is_missing(round_, now)
         if not round_.is_probe and now >= round_.deadline:
             self._patience_ms = min(2 * self._patience_ms, self._config.rpc_timeout_ms)
         self._round = None
@@ -247,6 +276,17 @@ class LeaderElector:
             self._next_vote_ms += self._config.max_vote_interval_ms
         if VoteResult.REJECT_ALREADY_HAS_LEADER in results:
             self._next_vote_ms += self._config.heart_beat_time_interval_ms
+
+    def _tell_who_is_missing(self, round_: _Round, now: int) -> None:
+        """Log why there is no leader: members whose log nobody knows."""
+        missing = [peer for peer in self._config.others if round_.results.get(peer) is None]
+        if not missing or any(result in _LOG_IS_BEHIND for result in round_.results.values()):
+            return  # a member with entries will lead, and this one is given them
+        self._founding_alarm_ms = now + 6 * _FOUNDING_ALARM_MS
+        self._state.alarm(
+            f"this member's log is empty, and {', '.join(missing)} did not answer: without them it cannot know whether "
+            "the group is new. Start them; of a member that is gone for good see `maxq dledger bless`"
+        )
 
     def _back_off(self) -> int:
         low, high = self._config.min_vote_interval_ms, self._config.max_vote_interval_ms

@@ -4,6 +4,10 @@ or whose disk takes nothing while others could do without it.
 The leader stops taking appends and tells the transferee, which stands for election as soon as it has what the leader
 has. The leader's own deadline ends a transfer that leads nowhere, whatever has become of its role meanwhile.
 
+Votes of such an election are given although the leader is alive, so the order ends what the leader may promise: a leader
+goes on in its term only if the transferee refused the order (REFUSALS). After any other end it gives the term up, also
+when its own vote was not needed and it has heard nothing of the later term.
+
 Source:
     openmessaging/dledger DLedgerServer.java, handleLeadershipTransfer; DLedgerLeaderElector.java; dledger.md §9.
 """
@@ -20,6 +24,14 @@ from maxq.replication.raft.quorum_ack_checker import QuorumAckChecker
 
 _NEVER: Final = 1 << 62
 _LOOK_INTERVAL_MS: Final = 1000
+#: Answers to an order that was not taken and never will be. (A member of Java's may answer so after it stood, too.)
+REFUSALS: Final = frozenset(
+    (
+        DLedgerResponseCode.UNKNOWN_GROUP, DLedgerResponseCode.UNKNOWN_MEMBER, DLedgerResponseCode.INCONSISTENT_LEADER,
+        DLedgerResponseCode.INCONSISTENT_TERM, DLedgerResponseCode.UNEXPECTED_ARGUMENT,
+        DLedgerResponseCode.ILLEGAL_MEMBER_STATE,
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +47,13 @@ class _HandingOver:
 
 @dataclass(frozen=True, slots=True)
 class _Taking:
-    """The leader wants this member to lead."""
+    """The leader wants this member to lead.
 
-    token: object
+    Attributes:
+        tokens: of the request, and of copies of it that the network made.
+    """
+
+    tokens: list[object]
     request: TransferRequest
     log_deadline: int
     deadline: int
@@ -52,6 +68,7 @@ class LeadershipTransfer:
         self._elector = elector
         self._handing_over: _HandingOver | None = None
         self._taking: _Taking | None = None
+        self._last_taken: tuple[TransferRequest, DLedgerResponseCode] | None = None  # and how it ended
         self._look_ms = now + _LOOK_INTERVAL_MS
         self._beats: HeartBeats | None = None
         self._acks: QuorumAckChecker | None = None
@@ -163,14 +180,15 @@ class LeadershipTransfer:
     def _replied(self, handing: _HandingOver, reply: Reply | None, now: int) -> None:
         if handing is not self._handing_over:
             return
-        if isinstance(reply, TransferReply):
-            self._handed_over(reply.code)
+        code = reply.code if isinstance(reply, TransferReply) else DLedgerResponseCode.NETWORK_ERROR
+        if code in REFUSALS:
+            self._handed_over(code)
         else:
-            self._give_up_term(DLedgerResponseCode.NETWORK_ERROR, now)
+            self._give_up_term(code, now)
 
     def _give_up_term(self, code: DLedgerResponseCode, now: int) -> None:
-        """Nobody knows whether the transferee has the order, and it may act on it at any time: this member leads the
-        term no more, for in a later one the order means nothing."""
+        """End the hand-over and the leadership of its term. The transferee has been elected, or may have the order and
+        act on it at any time; in a later term the order means nothing."""
         handing = self._handing_over
         self._handed_over(code)
         if handing is not None and self._state.is_leader_of(handing.term):
@@ -224,26 +242,34 @@ class LeadershipTransfer:
     # --- the transferee ---
 
     def _take(self, token: object, request: TransferRequest, now: int) -> None:
-        state = self._state
+        state, taking, last = self._state, self._taking, self._last_taken
+        if taking is not None and taking.request == request:
+            taking.tokens.append(token)
+            return
+        if last is not None and last[0] == request:
+            self._answer(token, request, last[1])
+            return
         code = None
         if state.leader_id is None or request.transfer_id != state.leader_id:
             code = DLedgerResponseCode.INCONSISTENT_LEADER
         elif request.term != state.term:
             code = DLedgerResponseCode.INCONSISTENT_TERM
-        elif not state.may_elect or not state.has_room or self._taking is not None or state.role is not Role.FOLLOWER:
-            code = DLedgerResponseCode.TAKE_LEADERSHIP_FAILED
+        elif not state.may_elect or not state.has_room or taking is not None or state.role is not Role.FOLLOWER:
+            code = DLedgerResponseCode.ILLEGAL_MEMBER_STATE
         if code is not None:
             self._answer(token, request, code)
             return
         self._taking = _Taking(
-            token, request, now + self._config.leadership_transfer_wait_timeout_ms, now + self._config.rpc_timeout_ms
+            [token], request, now + self._config.leadership_transfer_wait_timeout_ms, now + self._config.rpc_timeout_ms
         )
         self.log_grew(now)
 
     def _taken(self, code: DLedgerResponseCode) -> None:
         taking, self._taking = self._taking, None
         if taking is not None:
-            self._answer(taking.token, taking.request, code)
+            self._last_taken = (taking.request, code)
+            for token in taking.tokens:
+                self._answer(token, taking.request, code)
 
     def _answer(self, token: object, request: TransferRequest, code: DLedgerResponseCode) -> None:
         self._state.outbox.answer(token, TransferReply(group=request.group, term=request.term, code=code))

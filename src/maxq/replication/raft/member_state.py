@@ -11,7 +11,7 @@ Source:
 from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode, Message
+from maxq.protocol.dledger_messages import DLedgerResponseCode, Message, VoteRequest
 from maxq.replication.raft.config import RaftConfig
 from maxq.replication.raft.ledger import HardState, Ledger
 from maxq.replication.raft.outbox import Outbox
@@ -60,8 +60,8 @@ class MemberState:
 
     @property
     def is_new(self) -> bool:
-        """Has it neither an entry nor ever given a vote? Then the group is new, or this member's disk, and it cannot
-        know which: it elects only with others that have nothing either."""
+        """Has this member neither an entry nor ever given a vote? Then the group is new, or this member's disk was
+        replaced, and it cannot know which. It takes part in an election only if the log of every member is empty."""
         return self.ledger.amnesiac_until == 0 and self.ledger.end_index < 0
 
     @property
@@ -69,9 +69,12 @@ class MemberState:
         """May it vote and stand for election?"""
         return not self.frozen and (not self.is_amnesiac or self.is_new)
 
-    def may_vote_for(self, ledger_end_index: int) -> bool:
-        """May it vote for a candidate whose log ends so?"""
-        return self.may_elect and (not self.is_new or ledger_end_index < 0)
+    def may_vote_for(self, request: VoteRequest) -> bool:
+        """May this member vote for the candidate? A member without anything votes only where every member of the group
+        is known to have an empty log: of those that are away one may have what was acknowledged."""
+        if not self.is_new:
+            return self.may_elect
+        return self.may_elect and request.ledger_end_index < 0 and (request.is_pre_vote or request.is_founding)
 
     def begin_electing(self) -> bool:
         """Before a vote, also the own one: a new member is one of the founders of the group from now on, durably.

@@ -105,7 +105,7 @@ def test_transfer_is_refused_by_the_rules_of_java() -> None:
 
     assert ask("n7") == "UNKNOWN_MEMBER"
     assert ask("n1", term=1) == "INCONSISTENT_TERM"
-    assert ask("n0") == "TAKE_LEADERSHIP_FAILED"
+    assert ask("n0") == "ILLEGAL_MEMBER_STATE"
     for _ in range(1000):
         member.ledger.append_own(2, b"x")
     assert ask("n1") == "FALL_BEHIND_TOO_MUCH"
@@ -125,13 +125,39 @@ def test_preferred_leader_gets_leadership_when_it_is_near() -> None:
     assert member.node.append_refusal(member.now) is DLedgerResponseCode.NOT_LEADER
 
 
-@pytest.mark.parametrize("code", [DLedgerResponseCode.TAKE_LEADERSHIP_FAILED, DLedgerResponseCode.INCONSISTENT_TERM])
-def test_a_leader_whose_transferee_says_no_leads_on(code: DLedgerResponseCode) -> None:
+@pytest.mark.parametrize("code", [DLedgerResponseCode.ILLEGAL_MEMBER_STATE, DLedgerResponseCode.INCONSISTENT_TERM])
+def test_a_leader_whose_transferee_refuses_the_order_leads_on(code: DLedgerResponseCode) -> None:
     member = leader()
     member.ask(TransferRequest(group="g", remote_id="n0", term=2, transfer_id="n0", transferee_id="n1"))
     assert member.sent("n1", TransferRequest)
     member.reply_last(TransferReply(group="g", term=2, code=code))
     assert member.node.append_refusal(member.now) is None
+
+
+@pytest.mark.parametrize("code", [DLedgerResponseCode.SUCCESS, DLedgerResponseCode.TAKE_LEADERSHIP_FAILED])
+def test_a_leader_whose_transferee_stood_for_election_promises_nothing_more(code: DLedgerResponseCode) -> None:
+    """It was elected by the others; or their votes, which they give beside a living leader, may still be on the way."""
+    member = leader()
+    member.ask(TransferRequest(group="g", remote_id="n0", term=2, transfer_id="n0", transferee_id="n1"))
+    assert member.sent("n1", TransferRequest)
+    member.reply_last(TransferReply(group="g", term=2, code=code))
+    assert member.node.role is Role.CANDIDATE
+    assert member.node.promise_refusal(member.now) is DLedgerResponseCode.NOT_LEADER
+
+
+def test_copies_of_an_order_to_lead_are_answered_as_the_order_itself() -> None:
+    """A copy that was answered with a refusal would let the leader go on while the order is acted on."""
+    member = OneMember(1, 2)
+    member.follow("n1", 2)
+    order = TransferRequest(
+        group="g", remote_id="n0", term=2, transfer_id="n1", transferee_id="n0", take_leadership_ledger_index=2
+    )
+    assert member.ask(order) is None, "it waits for entry 2"
+    assert member.ask(order) is None
+    member.at(member.now + 2 * member.config.leadership_transfer_wait_timeout_ms)
+    late = member.ask(order)
+    codes = [reply.code for reply in (member.answer(2), member.answer(3), late) if isinstance(reply, TransferReply)]
+    assert codes == [DLedgerResponseCode.TAKE_LEADERSHIP_FAILED] * 3
 
 
 def test_a_leader_promises_once_a_majority_has_answered_it_and_while_that_is_connected() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from maxq.protocol.dledger_messages import DLedgerResponseCode, VoteReply, VoteRequest, VoteResult
 from maxq.replication.raft.ledger import HardState
-from maxq.replication.raft.outputs import Role, StoreTerm
+from maxq.replication.raft.outputs import Alarm, Role, StoreTerm
 from tests.unit.replication.raft.support import OneMember
 
 
@@ -131,29 +131,67 @@ def test_member_that_lost_its_log_abstains_and_does_not_stand() -> None:
     assert member.sent("n1", VoteRequest) == []
 
 
-def test_member_without_anything_elects_only_who_has_nothing_either() -> None:
-    """Its disk may have been replaced: who has a log may lack what the member once acknowledged."""
+def test_member_without_anything_elects_only_where_all_logs_are_empty() -> None:
+    """Its disk may have been replaced: a member with a log, or one that is away, may have what it acknowledged."""
     member = OneMember()
     member.ledger.amnesiac_until = 0
     for is_pre_vote in (True, False):
         request = vote_request(9, end_index=20, is_pre_vote=is_pre_vote)
         assert vote(member, request) == (VoteResult.UNKNOWN, 0)
     request = vote_request(1, end_index=-1, end_term=-1)
+    assert vote(member, request) == (VoteResult.UNKNOWN, 0), "the third member's log is not known"
+    assert member.ledger.amnesiac_until == 0
+    request = vote_request(1, end_index=-1, end_term=-1, is_founding=True)
     assert vote(member, request) == (VoteResult.ACCEPT, 1)
     assert member.ledger.amnesiac_until == -1, "they have founded the group together"
 
 
-def test_members_without_anything_found_a_group() -> None:
+def test_members_without_anything_found_a_group_when_all_have_answered() -> None:
     member = OneMember()
     member.ledger.amnesiac_until = 0
     member.at(5000)
     (probe, *_) = member.sent("n1", VoteRequest)
-    assert (probe.ledger_end_index, probe.is_pre_vote) == (-1, True)
-    assert member.ledger.amnesiac_until == 0, "nobody has said anything yet"
+    assert (probe.ledger_end_index, probe.is_pre_vote, probe.is_founding) == (-1, True, False)
+    member.reply_last(VoteReply(term=0, vote_result=VoteResult.ACCEPT))
+    assert member.sent("n1", VoteRequest) == [], "the other member has not answered yet"
+    assert member.ledger.amnesiac_until == 0
+    assert len(member.sent("n2", VoteRequest)) == 1
     member.reply_last(VoteReply(term=0, vote_result=VoteResult.ACCEPT))
     (real,) = member.sent("n1", VoteRequest)
-    assert (real.term, real.is_pre_vote) == (1, False)
+    assert (real.term, real.is_pre_vote, real.is_founding) == (1, False, True)
     assert member.ledger.amnesiac_until == -1
+
+
+@pytest.mark.parametrize("answer", [None, VoteResult.REJECT_SMALL_LEDGER_END_INDEX], ids=["is away", "has a log"])
+def test_two_members_without_anything_found_no_group_beside_a_third(answer: VoteResult | None) -> None:
+    """Both may have lost their disks while the third one, which has what they acknowledged, is down."""
+    member = OneMember()
+    member.ledger.amnesiac_until = 0
+    for now in range(50, 30_000, 50):
+        member.at(now)
+        if member.sent("n1", VoteRequest):
+            member.reply_last(VoteReply(term=0, vote_result=VoteResult.ACCEPT))
+        if member.sent("n2", VoteRequest) and answer is not None:
+            member.reply_last(VoteReply(term=0, vote_result=answer))
+    assert (member.node.term, member.ledger.amnesiac_until) == (0, 0)
+    alarms = [alarm.text for alarm in member.all_of(Alarm)]
+    if answer is None:
+        assert len(alarms) == 1
+        assert "n2 did not answer" in alarms[0]
+    else:
+        assert alarms == []
+
+
+def test_founders_that_lost_their_first_leader_elect_another() -> None:
+    """No entry was appended before the leader ended; those that voted for it are no new members any more."""
+    member = OneMember(state=HardState(1, "n2"))
+    for now in range(50, 30_000, 50):
+        member.at(now)
+        if member.sent("n1", VoteRequest):
+            member.reply_last(VoteReply(term=member.node.term, vote_result=VoteResult.ACCEPT))
+        if member.node.role is Role.LEADER:
+            break
+    assert (member.node.role, member.node.term) == (Role.LEADER, 2)
 
 
 @pytest.mark.parametrize(

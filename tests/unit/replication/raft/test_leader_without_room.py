@@ -35,7 +35,7 @@ def live(member: OneMember, *peers: str, until: int, is_refused: bool = False) -
             found = member.sent(peer, TransferRequest)
             orders[peer] += found
             if found and is_refused:
-                member.reply_last(TransferReply(group="g", term=2, code=DLedgerResponseCode.TAKE_LEADERSHIP_FAILED))
+                member.reply_last(TransferReply(group="g", term=2, code=DLedgerResponseCode.ILLEGAL_MEMBER_STATE))
     return orders
 
 
@@ -93,7 +93,7 @@ def test_member_without_room_refuses_to_lead_and_takes_it_when_it_has_room() -> 
 
     member.node.room(False)
     refused = order()
-    assert refused is not None and refused.code is DLedgerResponseCode.TAKE_LEADERSHIP_FAILED
+    assert refused is not None and refused.code is DLedgerResponseCode.ILLEGAL_MEMBER_STATE
     member.node.room(True)
     assert order() is None
     assert member.sent("n1", VoteRequest)[0].term == 3
