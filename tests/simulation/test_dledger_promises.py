@@ -275,6 +275,32 @@ def test_a_topic_and_a_group_outlive_the_leader_that_has_just_acknowledged_them(
     run(scene)
 
 
+def test_offsets_that_an_operator_has_set_outlive_the_leader_that_has_just_acknowledged_it() -> None:
+    async def scene(group: Group) -> None:
+        for number in range(20):
+            await group.send(Message(TOPIC, b"%d" % number))
+        ends = {queue: group.leader.broker.store.max_offset(TOPIC, queue) for queue in range(4)}
+        old = group.leader
+        for queue, end in ends.items():
+            old.broker.offsets.commit_offset("a consumer", "Readers", TOPIC, queue, end)
+            old.broker.offsets.commit_offset("a consumer", "Others", TOPIC, queue, end)
+        readers = SubscriptionGroupConfig("Readers").encode()
+        assert (await group.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, readers)).code == 0
+        await asyncio.sleep(8)  # all members have copied these offsets
+        reset = {"topic": TOPIC, "group": "Readers", "timestamp": "0", "isForce": "true"}
+        assert (await group.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)).code == 0
+        clone = {"srcGroup": "Others", "destGroup": "Copies", "topic": TOPIC, "offline": "true"}
+        assert (await group.ask(RequestCode.CLONE_GROUP_OFFSET, clone)).code == 0
+        old.machine.power_off()
+        others = [server for server in group.brokers if server is not old]
+        await _until(lambda: any(leads(server) for server in others))
+        (new,) = [server.broker for server in others if leads(server)]
+        assert new.offsets.query_offsets("Readers", TOPIC) == dict.fromkeys(ends, 0)
+        assert new.offsets.query_offsets("Copies", TOPIC) == ends
+
+    run(scene, useServerSideResetOffset="true")
+
+
 def test_topics_are_acknowledged_one_after_the_other_where_copying_the_tables_takes_long() -> None:
     async def scene(group: Group) -> None:
         group.world.network.default_link = LinkSettings(delay_ms=(100, 100))

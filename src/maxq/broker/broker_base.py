@@ -120,8 +120,10 @@ class BrokerBase:
         folder = PurePath(settings.store.store_path_root_dir) / "config"
         self.topics = TopicConfigManager(disk, folder / TOPIC_FILE, settings=settings, clock=clock)
         self.groups = SubscriptionGroupManager(disk, folder / GROUP_FILE, settings=settings, clock=clock)
-        self.table_changes = TableChangesProcessor(topics=self.topics, groups=self.groups)
         self.offsets = create_consumer_offset_manager(disk, folder, settings=settings, clock=clock)
+        self.table_changes = TableChangesProcessor(
+            topics=self.topics, groups=self.groups, offsets=self.offsets, clock=clock
+        )
         self.mappings = TopicQueueMappingManager(
             disk, folder / MAPPING_FILE, broker_name=self.address.broker_name, clock=clock
         )

@@ -304,6 +304,30 @@ async def test_a_topic_and_a_group_are_at_the_slave_before_its_next_round(
 # ---- what a slave refuses and tells -------------------------------------------------------------------------------
 
 
+async def test_offsets_that_an_operator_has_set_are_at_the_slave_when_that_is_acknowledged(
+    start_broker: Start, namesrv: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = await start_broker(
+        "master", namesrvAddr=namesrv, brokerRole="SYNC_MASTER", useServerSideResetOffset="true"
+    )  # fmt: skip
+    monkeypatch.setattr(slave_synchronize, "PERIOD", 3600.0)
+    master.create_topic("T")
+    master.controller.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+    slave = await start_slave(start_broker, namesrv)
+    for queue in range(4):
+        master.controller.offsets.commit_offset("a consumer", "G", "T", queue, 0)
+    await synchronized(slave)
+    assert slave.controller.offsets.query_offsets("G", "T") == dict.fromkeys(range(4), 0)
+    reset = RemotingCommand(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "true"}
+    )
+    for queue in range(4):
+        slave.controller.offsets.commit_offset("a consumer", "G", "T", queue, 7)
+    assert (await master.invoke(reset)).code == ResponseCode.SUCCESS
+    assert slave.controller.offsets.query_offsets("G", "T") == dict.fromkeys(range(4), 0)
+    assert b"T@G" in (slave.folder / "config" / "consumerOffset.json").read_bytes()
+
+
 async def test_a_send_to_a_slave_is_refused_with_the_masters_address(
     start_broker: Start, namesrv: str, master: RunningBroker
 ) -> None:

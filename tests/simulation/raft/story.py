@@ -310,7 +310,7 @@ class MixedStory(RaftStory):
 
 
 class StoredStory(RaftStory):
-    """The same over the shipped file store on simulated disks: damage, retention and new disks have stories of their own."""
+    """The same over the shipped file store on simulated disks, without damage, retention and new disks."""
 
     def __init__(self, seed: int) -> None:
         disks = SimRng(seed).fork("disks")

@@ -176,8 +176,10 @@ class BrokerWorld:
         self.groups = SubscriptionGroupManager(
             self.disk, CONFIG_DIR / "subscriptionGroup.json", settings=settings, clock=clock
         )
-        self.table_changes = TableChangesProcessor(topics=self.topics, groups=self.groups)
         self.offsets = create_consumer_offset_manager(self.disk, CONFIG_DIR, settings=settings, clock=clock)
+        self.table_changes = TableChangesProcessor(
+            topics=self.topics, groups=self.groups, offsets=self.offsets, clock=clock
+        )
         self.consumers = ConsumerManager(settings=settings, clock=clock)
         self.producers = ProducerManager(settings=settings, clock=clock)
         self.notifier = ConsumerIdsNotifier(self.consumers, settings=settings)

@@ -1,9 +1,9 @@
 """TableRecords: the tables of a DLedger group as records of its log.
 
-Who is elected has all that was committed, and so it has all topics, groups, static mappings and request modes whose
-making was acknowledged: each change of these tables is a record of `TABLES_TOPIC` (transaction type ROLLBACK, which
-every broker's dispatch leaves out of queues and index), and the change is acknowledged when the record is committed. A
-topic that a message makes is in the log before that message.
+A member that is elected has all that was committed. So it has all topics, groups, static mappings and request modes
+whose making was acknowledged, and the offsets that operators have set (reset, clone): each change of these tables is a
+record of `TABLES_TOPIC` (transaction type ROLLBACK, which every broker's dispatch leaves out of queues and index), and
+the change is acknowledged when the record is committed. A topic that a message makes is in the log before that message.
 
 A leader writes all rows when it begins, and again in each file of the log, so that no cleaning of the log takes the
 last record of a row; between them it writes what changes. Members take the rows when the record is dispatched, after a
@@ -12,8 +12,9 @@ records over; a Java leader writes none, and slaves ask it for its tables as eve
 
 Body: JSON, compressed with zlib. `whole`: are these all rows? `topics`, `groups`: version, rows by name, names that
 are gone. `forbidden`, `mappings`, `modes`: each is a whole table, and is absent if that table has not changed since the
-record before. `deletedTopics`, only in a record of all rows: the content of deletions.json, for members whose log
-begins behind the records that deleted topics.
+record before. `offsets`, where operators have set some since: by `topic@group` the offsets of queues. Offsets that
+consumers commit are not in the log: consumers that live commit again. `deletedTopics`, only in a record of all rows:
+the content of deletions.json, for members whose log begins behind the records that deleted topics.
 """
 
 import json
@@ -23,6 +24,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.offset.offset_table import split_key
 from maxq.broker.periodic import PeriodicTasks
 from maxq.broker.slave.slave_synchronize import SlaveTables
 from maxq.codes import ResponseCode
@@ -61,9 +63,12 @@ class TableRecords:
         self._forbidden: dict[str, dict[str, int]] = {}
         self._mappings: Mapping[str, object] = {}
         self._modes: dict[str, Any] = {}
+        self._set_offsets: dict[str, dict[int, int]] = {}  # by operators, since then
+        self._took_offsets = False  # such offsets from the log, which are not on the disk yet
         store.set_table_listener(self._dispatched, self._persist)
         for table in (tables.topics, tables.groups, tables.mappings, tables.request_modes):
             table.when_changed.append(self._changed)
+        tables.offsets.when_set.append(self._offsets_set)
 
     def start(self) -> None:
         """Take what the log said while it was loaded, and begin."""
@@ -109,6 +114,11 @@ class TableRecords:
         self._is_unsaid = True
         self.write()
 
+    def _offsets_set(self, key: str, offsets: Mapping[int, int]) -> None:
+        """Note them for the next record: that they are asked for one queue at a time makes no record for each."""
+        self._set_offsets.setdefault(key, {}).update(offsets)
+        self._is_unsaid = True
+
     def _encode(self, whole: bool) -> bytes:
         tables = self._tables
         topics, groups = tables.topics, tables.groups
@@ -128,6 +138,8 @@ class TableRecords:
         modes = tables.request_modes.to_json()
         if whole or modes != self._modes:
             said["modes"] = modes
+        if self._set_offsets:
+            said["offsets"] = self._set_offsets
         return zlib.compress(json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(), 1)
 
     def _remember(self) -> None:
@@ -138,6 +150,7 @@ class TableRecords:
         self._forbidden = dict(tables.groups.forbidden_table)
         self._mappings = dict(tables.mappings.table)
         self._modes = tables.request_modes.to_json()
+        self._set_offsets = {}
 
     # --- all members --------------------------------------------------------------------------------------------------
 
@@ -150,11 +163,11 @@ class TableRecords:
         if leading >= 0 and leading == self._term and message.physical_offset >= self._began:
             return
         try:
-            self._take(json.loads(zlib.decompress(message.body)))
+            self._take(json.loads(zlib.decompress(message.body)), message.physical_offset)
         except (ValueError, zlib.error, KeyError, TypeError, AttributeError, MaxQError) as error:
             log.error("the record of tables at physical offset %d cannot be read: %r", message.physical_offset, error)
 
-    def _take(self, said: dict[str, Any]) -> None:
+    def _take(self, said: dict[str, Any], at: int) -> None:
         tables = self._tables
         if "deletedTopics" in said and tables.deletions.unknown_before:
             tables.learn_deletions(said["deletedTopics"])
@@ -179,12 +192,19 @@ class TableRecords:
             tables.groups.take_rows(groups, gone, forbidden, version)
         if "modes" in said:
             tables.request_modes.take_from_master(said["modes"])
+        for key, offsets in said.get("offsets", {}).items():
+            if not self._store.is_gone(split_key(key)[0], at):
+                self._took_offsets = True
+                tables.offsets.take_set(key, {int(queue): int(offset) for queue, offset in offsets.items()})
 
     def _persist(self) -> None:
         """Whatever was taken is on the disk on return. Blocks."""
         tables = self._tables
         for table in (tables.mappings, tables.topics, tables.groups, tables.request_modes):
             table.persist_changes()
+        if self._took_offsets:
+            self._took_offsets = False
+            tables.offsets.persist()
 
 
 def _part(version: DataVersion, table: Mapping[str, _Row], known: Mapping[str, _Row]) -> dict[str, Any]:

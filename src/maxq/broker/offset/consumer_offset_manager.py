@@ -9,7 +9,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ class ConsumerOffsetManager(PeriodicManager):
         deleted_up_to: offsets of topics that were deleted up to this physical offset are forgotten
             (store/deletions.py).
         deletions_since: tells which topics the log says were deleted behind a physical offset.
+        when_set: called with key and offsets by queue id when an operator has set them (reset, clone), not when a
+            consumer commits.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self.deleted_up_to = 0
         self._says_deletions = False  # the file, how far
         self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
+        self.when_set: list[Callable[[str, Mapping[int, int]], None]] = []
         self._commits = 0
         self._is_dirty = True
 
@@ -120,6 +123,11 @@ class ConsumerOffsetManager(PeriodicManager):
         self._reset_offset_table.setdefault(key, {})[queue_id] = offset
         self.offset_table.setdefault(key, {})[queue_id] = offset
         self._on_commit()
+        self._was_set(key, {queue_id: offset})
+
+    def _was_set(self, key: str, offsets: Mapping[int, int]) -> None:
+        for listener in self.when_set:
+            listener(key, offsets)
 
     @property
     def any_reset(self) -> bool:
@@ -196,6 +204,11 @@ class ConsumerOffsetManager(PeriodicManager):
             known.update(changed)
             self._is_dirty = True
 
+    def take_set(self, key: str, offsets: Mapping[int, int]) -> None:
+        """The log of a DLedger group says that an operator has set these offsets of `topic@group`."""
+        self.offset_table.setdefault(key, {}).update(offsets)
+        self._on_commit()
+
     # --- in a group whose slave acts as master ------------------------------------------------------------------------
 
     def take_version(self, version: DataVersion) -> None:
@@ -254,6 +267,7 @@ class ConsumerOffsetManager(PeriodicManager):
         if offsets is not None:
             self.offset_table[f"{topic}@{target_group}"] = dict(offsets)
             self._on_commit()
+            self._was_set(f"{topic}@{target_group}", dict(offsets))
 
     def remove_offset(self, group: str) -> None:
         """Forget the group."""

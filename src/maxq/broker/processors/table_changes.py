@@ -1,17 +1,19 @@
-"""TableChangesProcessor: MAXQ_AWAIT_TABLE_CHANGE (30090), a slave's question whether the tables of topics and groups
-still are what it has.
+"""TableChangesProcessor: MAXQ_AWAIT_TABLE_CHANGE (30090), by which a slave asks whether the tables of topics and groups
+still are what it has, and whether an operator has set consumer offsets (reset, clone).
 
-Request: ext topicVersion and groupVersion, the versions (JSON) of the slave's copies, waitMs, and restMs (or 0).
-Answer: ext changed; true as soon as one of the versions is another one, false after waitMs, at most `MOST_MS`; and
-rested, true. A slave that took large tables just now asks to be left alone for restMs: it is, unless somebody waits for
-what changed (`copied`). Earlier versions do not answer rested, and at once.
+Request: ext topicVersion and groupVersion, the versions (JSON) of the slave's copies; offsetsTaken, the number
+offsetsSet of the last answer after which it copied the consumer offsets (0 before the first); waitMs; restMs (or 0).
+Answer: ext changed; true as soon as one of them is another one, false after waitMs, at most `MOST_MS`; offsetsSet; and
+rested, true. A slave of an earlier version leaves out offsetsTaken: nobody waits until it has offsets.
+A slave that took large tables just now asks to be left alone for restMs: it is, unless somebody waits for what changed
+(`copied`). Masters of earlier versions do not answer rested, and at once.
 
 A question that waits is no slow answer: the latencies of requests do not count it. RocketMQ's slaves ask in intervals,
 and its masters answer this code with REQUEST_CODE_NOT_SUPPORTED.
 
-A slave that asks has what it names on its disk. So the questions say which slaves have a change (`copied`), and whoever
-made a topic is told when those that live have it, too: one that acts as master a moment later knows it. (Members of
-a DLedger group have it by their log: broker/dledger/table_records.py.)
+A slave that asks has what it names on its disk. So the questions say which slaves have a change (`copied`). The answer
+to a request that made a topic, or set offsets, waits until the slaves that live have it, too: a slave that acts as
+master a moment later knows it. (Members of a DLedger group have it by their log: broker/dledger/table_records.py.)
 """
 
 import asyncio
@@ -20,6 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from maxq.broker.acting.offset_authority import is_newer
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -28,34 +31,48 @@ from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.header_fields import HeaderFields
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.interfaces import Clock
 
 #: Longest wait, in ms: a slave that is gone is forgotten by then.
 MOST_MS: Final = 30_000
+#: What a slave has taken that does not say it: all that will ever be set.
+_ALL: Final = 1 << 62
 
 
 class _Versions(NamedTuple):
-    """Of topics and groups."""
+    """Of topics and groups, and how often operators have set offsets."""
 
     topics: DataVersion
     groups: DataVersion
+    offsets: int
 
     def has(self, other: "_Versions") -> bool:
         """Is this as new as `other`? A slave's versions are those of its master."""
-        return not (is_newer(other.topics, self.topics) or is_newer(other.groups, self.groups))
+        is_older = is_newer(other.topics, self.topics) or is_newer(other.groups, self.groups)
+        return not is_older and self.offsets >= other.offsets
 
 
 class TableChangesProcessor(RequestProcessor):
     """See the module."""
 
-    def __init__(self, *, topics: TopicConfigManager, groups: SubscriptionGroupManager) -> None:
+    def __init__(
+        self,
+        *,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        clock: Clock,
+    ) -> None:
         self._topics = topics
         self._groups = groups
+        self._offsets_set = clock.wall_ms()  # more than any that a run of this broker before has counted
         self._changed = asyncio.Event()  # replaced by each change and each who waits for one, for all were woken
         self._waiting = 0  # for copies
         self._asked: dict[Connection, _Versions] = {}  # what the slaves have that ask here
         self._heard = asyncio.Event()  # replaced by each question
         topics.when_changed.append(self._wake)
         groups.when_changed.append(self._wake)
+        offsets.when_set.append(self._note_offsets)
 
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.MAXQ_AWAIT_TABLE_CHANGE: self.await_change}
@@ -67,17 +84,20 @@ class TableChangesProcessor(RequestProcessor):
         groups = DataVersion.decode(fields.required_str("groupVersion"))
         wait_ms = min(max(fields.required_int("waitMs"), 0), MOST_MS)
         rest_ms = min(max(fields.opt_int("restMs") or 0, 0), wait_ms)
-        self._asked[connection] = asked = _Versions(topics, groups)
+        taken = fields.opt_long("offsetsTaken")
+        self._asked[connection] = asked = _Versions(topics, groups, _ALL if taken is None else taken)
         self._heard.set()
         self._heard = asyncio.Event()
         changed = await self._has_changed(asked, wait_ms / 1000, rest_ms / 1000)
-        connection.send(request.reply(ext={"changed": str(changed).lower(), "rested": "true"}))
+        answer = {"changed": str(changed).lower(), "rested": "true", "offsetsSet": str(self._offsets_set)}
+        connection.send(request.reply(ext=answer))
 
     async def _has_changed(self, since: _Versions, wait_s: float, rest_s: float) -> bool:
         time = asyncio.get_running_loop().time
         end, rest_end = time() + wait_s, time() + rest_s
         while True:
-            is_changed = self._versions() != since
+            now = self._versions()
+            is_changed = (now.topics, now.groups) != (since.topics, since.groups) or now.offsets > since.offsets
             if is_changed and (self._waiting or time() >= rest_end):
                 return True
             wake = rest_end if is_changed else end
@@ -88,7 +108,11 @@ class TableChangesProcessor(RequestProcessor):
                     await self._changed.wait()
 
     def _versions(self) -> _Versions:
-        return _Versions(self._topics.data_version.copy(), self._groups.data_version.copy())
+        return _Versions(self._topics.data_version.copy(), self._groups.data_version.copy(), self._offsets_set)
+
+    def _note_offsets(self, key: str, offsets: Mapping[int, int]) -> None:
+        self._offsets_set += 1
+        self._wake()
 
     async def copied(self, wanted_slaves: Callable[[int], int], most_ms: int) -> bool:
         """Have so many slaves the tables of now? False: they have not within `most_ms`.

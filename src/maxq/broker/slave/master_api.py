@@ -10,7 +10,7 @@ Source:
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from maxq.broker.offset.slave_commits import SlaveCommit
 from maxq.codes import RequestCode, ResponseCode
@@ -76,6 +76,23 @@ _GROUPS: Final = _Paging(
 )  # fmt: skip
 
 
+class KnownTables(NamedTuple):
+    """What a slave has of its master's tables: the versions of topics and groups, and `TableChange.offsets_set` of the
+    last answer after which it copied the consumer offsets (0 before the first)."""
+
+    topics: DataVersion
+    groups: DataVersion
+    offsets: int
+
+
+class TableChange(NamedTuple):
+    """Is a table another one, and how often have operators set consumer offsets, counted from any number (0: a master
+    that does not say)?"""
+
+    is_changed: bool
+    offsets_set: int
+
+
 class MasterApi:
     """Requests to a master, `host:port`.
 
@@ -94,16 +111,16 @@ class MasterApi:
         """All subscription groups and what they must not read (201); None if their version is `known`."""
         return await self._table(address, _GROUPS, known)
 
-    async def await_change(self, address: str, topics: DataVersion, groups: DataVersion, rest_s: float) -> bool:
-        """Return when the master's topics or groups are of another version than these, or after `_AWAIT_MS` (30090):
-        are they? RocketMQ's masters do not know the question: BrokerError.
+    async def await_change(self, address: str, known: KnownTables, rest_s: float) -> TableChange:
+        """Return when one of the master's tables is not as `known`, or after `_AWAIT_MS` (30090). RocketMQ's masters do
+        not know the question: BrokerError.
 
         Args:
             rest_s: so many seconds it does not return, unless somebody waits until slaves have what changed.
         """
         ext = {
-            "topicVersion": topics.encode().decode(), "groupVersion": groups.encode().decode(),
-            "waitMs": str(_AWAIT_MS), "restMs": str(int(rest_s * 1000)),
+            "topicVersion": known.topics.encode().decode(), "groupVersion": known.groups.encode().decode(),
+            "offsetsTaken": str(known.offsets), "waitMs": str(_AWAIT_MS), "restMs": str(int(rest_s * 1000)),
         }  # fmt: skip
         request = RemotingCommand(RequestCode.MAXQ_AWAIT_TABLE_CHANGE, ext)
         answer = await self._client.invoke(address, request, _AWAIT_MS + _TIMEOUT_MS)
@@ -112,7 +129,7 @@ class MasterApi:
         fields = HeaderFields(answer.ext)
         if not fields.opt_bool("rested"):
             await asyncio.sleep(rest_s)
-        return fields.required_bool("changed")
+        return TableChange(fields.required_bool("changed"), fields.opt_long("offsetsSet") or 0)
 
     async def consumer_offsets(self, address: str, *, deletions: bool = False) -> dict[str, Any]:
         """All consumer offsets, as `consumerOffset.json` has them (43); of a MaxQ master, if asked for, with the table

@@ -29,7 +29,7 @@ from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.offset.slave_commits import SlaveCommit
 from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.slave.carried_files import CarriedFiles
-from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.slave.master_api import KnownTables, MasterApi
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -121,7 +121,7 @@ class SlaveSynchronize:
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._watch_task: asyncio.Task[None] | None = None
-        self._taking = asyncio.Lock()  # topics and groups: an older answer does not replace a newer one
+        self._taking = asyncio.Lock()  # a table: an older answer does not replace a newer one
         self._compaction = compaction
         self._failing: dict[str, str] = {}  # what cannot be taken just now, and why
         self.rounds = 0  # finished without a failure
@@ -201,18 +201,22 @@ class SlaveSynchronize:
         if not address or address == self._own_address():
             return
         tables = self._tables
-        rest = 0.0
+        rest, offsets_taken = 0.0, 0
         while True:
             pause = _RETRY
             try:
                 await tables.topics.persisted()  # who asks has on its disk what it names
                 await tables.groups.persisted()
-                topics, groups = tables.topics.data_version, tables.groups.data_version
-                has_changed, rest = await self._api.await_change(address, topics, groups, rest), 0.0
-                if not has_changed:
+                known = KnownTables(tables.topics.data_version, tables.groups.data_version, offsets_taken)
+                change, rest = await self._api.await_change(address, known, rest), 0.0
+                if not change.is_changed:
                     continue
                 began_ms = self._clock.monotonic_ms()
-                if await self._take_tables(address):
+                is_taken = await self._take_tables(address)
+                if is_taken and change.offsets_set > offsets_taken:
+                    is_taken = await self._take_offsets(address)
+                if is_taken:
+                    offsets_taken = change.offsets_set
                     took = (self._clock.monotonic_ms() - began_ms) / 1000
                     rest = min(max(_PAUSE, took / _SHARE), PERIOD)
                     continue
@@ -231,6 +235,14 @@ class SlaveSynchronize:
             return False
         is_done = await self._try("topics", address, self._sync_topics)
         return await self._try("subscription groups", address, self._sync_groups) and is_done
+
+    async def _take_offsets(self, address: str) -> bool:
+        """Consumer offsets: are they taken, and on the disk?"""
+        if not self._may_take(address) or not await self._try("consumer offsets", address, self._sync_consumer_offsets):
+            return False
+        self._tables.offsets.request_persist()
+        await self._tables.offsets.persisted()
+        return True
 
     # --- one round ----------------------------------------------------------------------------------------------------
 
@@ -350,14 +362,15 @@ class SlaveSynchronize:
 
     async def _sync_consumer_offsets(self, address: str) -> None:
         offsets, deletions = self._tables.offsets, self._tables.deletions
-        masters = await self._ask(self._api.consumer_offsets(address, deletions=deletions.unknown_before > 0))
-        if "deletedTopics" in masters:
-            self._tables.learn_deletions(masters["deletedTopics"])
-        ahead = offsets.ahead_of_master(masters)
-        if ahead:
-            await self._hand_over(address, ahead)
-            masters = await self._ask(self._api.consumer_offsets(address))
-        offsets.take_from_master(masters)
+        async with self._taking:
+            masters = await self._ask(self._api.consumer_offsets(address, deletions=deletions.unknown_before > 0))
+            if "deletedTopics" in masters:
+                self._tables.learn_deletions(masters["deletedTopics"])
+            ahead = offsets.ahead_of_master(masters)
+            if ahead:
+                await self._hand_over(address, ahead)
+                masters = await self._ask(self._api.consumer_offsets(address))
+            offsets.take_from_master(masters)
 
     async def _hand_over(self, address: str, commits: list[SlaveCommit]) -> None:
         """Clients committed here while they could not reach the master."""

@@ -4,9 +4,9 @@ or whose disk takes nothing while others could do without it.
 The leader stops taking appends and tells the transferee, which stands for election as soon as it has what the leader
 has. The leader's own deadline ends a transfer that leads nowhere, whatever has become of its role meanwhile.
 
-Votes of such an election are given although the leader is alive, so the order ends what the leader may promise: a leader
-goes on in its term only if the transferee refused the order (REFUSALS). After any other end it gives the term up, also
-when its own vote was not needed and it has heard nothing of the later term.
+The other members vote in such an election although the leader is alive, so the order ends what the leader may promise:
+it goes on in its term only if the transferee refused the order (REFUSALS). After any other end it gives the term up,
+also when its own vote was not needed and it has heard nothing of the later term.
 
 Source:
     openmessaging/dledger DLedgerServer.java, handleLeadershipTransfer; DLedgerLeaderElector.java; dledger.md §9.

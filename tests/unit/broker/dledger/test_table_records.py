@@ -30,11 +30,15 @@ class Log:
         self.leading_term = -1
         self.newest_file = 0
         self.refuses = False
+        self.deletions: Deletions | None = None
         self.records: list[MessageExt] = []
         self.listener: Callable[[MessageExt], None] = lambda message: None
 
     def set_table_listener(self, listener: Callable[[MessageExt], None], persist: Callable[[], None]) -> None:
         self.listener, self.persist = listener, persist
+
+    def is_gone(self, topic: str, physical_offset: int) -> bool:
+        return self.deletions is not None and self.deletions.is_gone(topic, physical_offset)
 
     def put_tables(self, body: bytes) -> PutMessageResult:
         if self.refuses:
@@ -121,6 +125,33 @@ async def test_members_take_what_is_committed_and_a_leader_does_not_go_back_to_i
     leader.world.topics.delete_topic_configs(["U"])
     leader.hears(leader)
     assert leader.world.topics.contains_topic("U")
+    for one in (leader, member):
+        await one.records.stop()
+
+
+async def test_members_take_the_offsets_that_operators_set_but_not_those_of_a_topic_that_was_deleted_since() -> None:
+    leader, member = Member(), Member()
+    leader.lead(1)
+    leader.world.offsets.commit_offset("a consumer", "G", "T", 0, 9)
+    leader.records.write()
+    assert len(leader.log.records) == 1, "consumers commit without a record"
+    for queue in range(2):
+        leader.world.offsets.assign_reset_offset("T", "G", queue, 4 + queue)
+    leader.world.offsets.assign_reset_offset("Deleted", "G", 0, 7)
+    leader.world.offsets.clone_offset("G", "H", "T")
+    assert await leader.records.are_safe()
+    assert len(leader.log.records) == 2
+    member.log.deletions = member.deletions
+    member.deletions.put("Deleted", 500)
+    member.hears(leader)
+    offsets = member.world.offsets
+    assert offsets.query_offsets("G", "T") == {0: 4, 1: 5} == offsets.query_offsets("H", "T")
+    assert offsets.query_offsets("G", "Deleted") == {}
+    assert not offsets.any_reset, "consumers were sent there by the leader that was asked"
+    member.log.persist()
+    assert b"T@H" in member.world.disk.read(CONFIG_DIR / "consumerOffset.json")
+    assert "offsets" not in leader.log.said(0) and await leader.records.are_safe()
+    assert len(leader.log.records) == 2
     for one in (leader, member):
         await one.records.stop()
 

@@ -106,6 +106,26 @@ async def test_a_change_is_copied_when_the_slaves_that_are_wanted_have_it() -> N
     assert not await world.table_changes.copied(lambda asking: 1, 1)
 
 
+async def test_offsets_that_an_operator_has_set_are_copied_when_a_slave_says_so() -> None:
+    world, slave = BrokerWorld(), FakeConnection()
+    await world.send(question(world, offsetsTaken="0"), slave)
+    taken = slave.sent.pop().ext["offsetsSet"]
+    waiting = asyncio.create_task(world.send(question(world, offsetsTaken=taken), slave))
+    await asyncio.sleep(0)
+    world.offsets.commit_offset("a consumer", "G", "T", 0, 9)
+    await asyncio.sleep(0)
+    assert not slave.sent, "a consumer commits all the time"
+    world.offsets.assign_reset_offset("T", "G", 0, 4)
+    await waiting
+    assert changed(slave) == "true"
+    copied = asyncio.create_task(world.table_changes.copied(lambda asking: asking, 10_000))
+    await asyncio.sleep(0)
+    assert not copied.done()
+    again = asyncio.create_task(world.send(question(world, offsetsTaken=slave.sent[0].ext["offsetsSet"]), slave))
+    assert await copied
+    again.cancel()
+
+
 async def test_a_later_change_is_not_waited_for() -> None:
     world = BrokerWorld()
     world.add_topic("T")
