@@ -1,16 +1,17 @@
 """The root of the command line: its commands, and what becomes of errors.
 
 Exit codes: 0 done; 1 the work failed, or a check found a fault; 2 the command line or a setting is wrong; 130 after
-Ctrl-C. What went wrong is one line on standard error.
+Ctrl-C; 141 when the reader of the output has gone. The last two are what shells give a program that SIGINT or SIGPIPE
+ended. What went wrong is one line on standard error.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 
 import typer
 
 from maxq import __version__
+from maxq.cli.ends import INTERRUPTED, READER_GONE, drop_unread_output, flush_output
 from maxq.cli.lazy import Entry, LazyGroup
 from maxq.cli.said import said
 from maxq.errors import MaxQError
@@ -46,16 +47,30 @@ group = LazyGroup(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
-    words = list(arguments)
+    try:
+        code = _run(list(arguments))
+        flush_output()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # `maxq consume … | head`
+        drop_unread_output()
+        return READER_GONE
+
+
+def _run(words: list[str]) -> int:
     if words in (["--version"], ["-V"], ["version"]):
         print(f"maxq {__version__}")
         return 0
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     try:
-        result = group.main(words, prog_name="maxq", standalone_mode=False)
-        sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        # Not `group.main`: it makes 1 of a reader that has gone, and 130 of an end of input.
+        with group.make_context("maxq", words) as context:
+            group.invoke(context)
+        return 0
+    except typer.Exit as error:
+        return error.exit_code
     except typer.TyperException as error:  # a wrong command line, whichever way
         message = error.format_message()
         if message.startswith("Usage:"):  # a group without a command: its help
@@ -64,14 +79,11 @@ def run(arguments: Sequence[str]) -> int:
         where = getattr(getattr(error, "ctx", None), "command_path", "maxq")
         return _fail(f"{message.rstrip('.')}; {where} --help explains", error.exit_code, where)
     except typer.Abort:
-        return 130
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # `maxq consume … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return INTERRUPTED
     except MaxQError as error:
         return _fail(said(error), 2 if error.is_wrong_value else 1)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         return _fail(said(error), 1)
 

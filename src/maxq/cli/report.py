@@ -6,11 +6,15 @@ is imported for --table only.
 
 import csv
 import json
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
+
+_NUMBER: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
+_SWITCHES: Final = {"true": True, "false": False}
 
 
 class Style(Enum):
@@ -51,10 +55,29 @@ class Report:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
-def pairs_report(values: Mapping[str, Any]) -> Report:
-    """Names and values; as JSON one object, as text `name: value` lines with mqadmin's width of 32."""
-    text = "".join(f"{name:<32}: {value}\n" for name, value in values.items())
-    return Report({"key": "#Key", "value": "#Value"}, list(values.items()), value=dict(values), text=text)
+def json_values(texts: Mapping[str, str], *, names: Collection[str] = ()) -> dict[str, Any]:
+    """What a server sends as texts, for --json: numbers, true and false as JSON has them.
+
+    Args:
+        names: keys whose values are texts even if they look like numbers, such as brokerName.
+    """
+    return {key: text if key in names else json_value(text) for key, text in texts.items()}
+
+
+def json_value(text: str) -> Any:
+    """A number, True or False if the text is one; else the text."""
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return _SWITCHES.get(text, text)
+    return float(text) if found[2] else int(text)
+
+
+def pairs_report(values: Mapping[str, Any], value: Mapping[str, Any] | None = None) -> Report:
+    """Names and values; as JSON one object (`value`, if it is given), as text `name: value` lines with mqadmin's width
+    of 32."""
+    text = "".join(f"{name:<32}: {one}\n" for name, one in values.items())
+    shown = dict(values if value is None else value)
+    return Report({"key": "#Key", "value": "#Value"}, list(values.items()), value=shown, text=text)
 
 
 def done_report(sentence: str, **facts: Any) -> Report:
@@ -110,5 +133,5 @@ def _cell(value: Any) -> str:
         return f"{value:.2f}"
     if isinstance(value, (list, tuple, set)):
         return ",".join(str(item) for item in value) or "-"
-    text = str(value)
-    return text if text and value is not None else "-"
+    text = "" if value is None else str(value)
+    return text or "-"

@@ -11,13 +11,13 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from maxq.cli.ends import drop_unread_output
 from maxq.cli.folders import folder
 from maxq.cli.long_lived import LongLived
 from maxq.cli.options import split_assignments
@@ -274,9 +274,11 @@ def serve(
 
 
 def _say(line: str) -> None:
-    """Print a line: at a terminal with its clauses one below the other. Whoever read it may be gone."""
-    with suppress(BrokenPipeError):
+    """Print a line, at a terminal with its clauses one below the other. A server goes on without whoever reads it."""
+    try:
         print(line.replace("; ", "\n  ") if sys.stdout.isatty() else line, flush=True)
+    except BrokenPipeError:
+        drop_unread_output()
 
 
 def _watch_input(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:

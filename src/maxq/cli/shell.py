@@ -2,6 +2,7 @@
 
 A line is what would stand behind `maxq`; mqadmin's commands need no `admin` in front. The name server that the shell
 was started with is everybody's. Lines from a pipe are a script: they are all run, and the exit code is 1 if one failed.
+Ctrl-C, and the end of the script's reader, end the script.
 """
 
 import atexit
@@ -18,6 +19,7 @@ import typer
 from maxq.cli.admin import ENTRIES
 from maxq.cli.app import COMMANDS, run
 from maxq.cli.completion import suggestions
+from maxq.cli.ends import INTERRUPTED, READER_GONE
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -52,7 +54,10 @@ def shell(
             continue
         if words[0] in _ENDS:
             break
-        worst = max(worst, _run(words))
+        code = _run(words)
+        if code in (INTERRUPTED, READER_GONE) and not sys.stdin.isatty():
+            raise typer.Exit(code)
+        worst = max(worst, code)
     if not sys.stdin.isatty() and worst:
         raise typer.Exit(1)
 

@@ -4,7 +4,6 @@ All but `recover` never write, and may be run beside a broker that is writing.
 """
 
 import contextlib
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -167,12 +166,11 @@ def _print_json(value: Any) -> None:
 
 @contextlib.contextmanager
 def _errors_to_stderr() -> Iterator[None]:
-    """Refusals end with status 2 and one line; a reader that has seen enough ends us quietly."""
+    """Refusals end with status 2 and one line."""
     try:
         yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
+        raise
     except (MaxQError, OSError) as error:
         print(f"maxq: {error}", file=sys.stderr)
         raise typer.Exit(2) from None

@@ -76,7 +76,7 @@ class FlowControl:
     def _begins(self, queue: MessageQueue, process_queue: ProcessQueue, reason: FlowControlReason) -> None:
         self.times[reason] += 1
         if self.times[reason] % _LOG_EVERY == 1:
-            log.warning(
+            log.info(
                 "%s is not pulled for now (%s, time %d): %d messages, %d bytes, span %d are here unconsumed",
                 queue, reason.value, self.times[reason], process_queue.message_count, process_queue.message_size,
                 process_queue.max_span(),

@@ -158,6 +158,7 @@ class RebalanceImpl:
     async def _take_and_give(self, topic: str, mine: set[MessageQueue]) -> tuple[bool, bool]:
         changed, complete = False, True
         now_ms = self._clock.monotonic_ms()
+        given_up = []
         for queue, process_queue in list(self.process_queues.items()):
             if queue.topic != topic:
                 continue
@@ -166,7 +167,9 @@ class RebalanceImpl:
                 log.error("queue %s was not pulled for %d ms, it is set up anew", queue, idle_ms)
             elif queue in mine and not process_queue.dropped:  # dropped: its listener was still busy last time
                 continue
-            is_given_up = await self._give_up(queue, process_queue)
+            process_queue.dropped = True
+            given_up.append((queue, process_queue))
+        for is_given_up in await asyncio.gather(*(self._give_up(*held) for held in given_up)):
             changed |= is_given_up
             complete &= is_given_up
         missing = sorted(mine - self.process_queues.keys())

@@ -68,8 +68,12 @@ class ServerRequests:
         await checker(message, header, request.ext.get("bname", ""), connection)
 
     async def _consumer_ids_changed(self, connection: object, request: RemotingCommand) -> None:
-        log.info("members of group %s changed", request.ext.get("consumerGroup"))
+        group = request.ext.get("consumerGroup", "")
+        log.info("members of group %s changed", group)
         self._instance.rebalance_immediately()
+        consumer = self._instance.consumer(group)
+        if consumer is not None:  # whoever gets a queue of ours asks in a moment where to go on
+            await consumer.persist_consumer_offset()
 
     async def _reset_offset(self, connection: object, request: RemotingCommand) -> None:
         topic, group = request.ext.get("topic", ""), request.ext.get("group", "")

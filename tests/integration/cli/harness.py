@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from maxq.__main__ import main
@@ -36,24 +37,41 @@ def maxq(*arguments: str, text: str = "", namesrv: str = "", cwd: Path | None = 
     start without that, `maxq_cold` and tests/unit/cli/test_cold_start.py show.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        read_end, write_end = os.pipe()
-        streams = [Connection(read_end, writable=False)]
-        streams += [Connection(os.dup(file.fileno()), readable=False) for file in (out, err)]
-        process = _FORKS.Process(target=_command, args=(arguments, _environment(namesrv), cwd, streams))
-        process.start()
-        for stream in streams:
-            stream.close()
-        writer = threading.Thread(target=_write, args=(write_end, text.encode()))
-        writer.start()
-        process.join(_SECONDS)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-        writer.join()
-        code = process.exitcode
-        process.close()
-        assert code is not None and code >= 0, f"maxq {' '.join(arguments)}: killed by signal {-(code or 0)}"
+        code = run_forked(arguments, out.fileno(), err.fileno(), text=text, namesrv=namesrv, cwd=cwd)
+        assert code >= 0, f"maxq {' '.join(arguments)}: killed by signal {-code}"
         return Outcome(code, _content(out), _content(err))
+
+
+def run_forked(
+    arguments: Sequence[str], out: int, err: int, *, text: str = "", namesrv: str = "", cwd: Path | None = None
+) -> int:
+    """The same with the given streams; returns how the process ended, as subprocess does."""
+    read_end, write_end = os.pipe()
+    process = forked(arguments, (read_end, out, err), _environment(namesrv), cwd)
+    os.close(read_end)
+    writer = threading.Thread(target=_write, args=(write_end, text.encode()))
+    writer.start()
+    process.join(_SECONDS)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+    writer.join()
+    code = process.exitcode
+    process.close()
+    assert code is not None, "it was killed at the latest"
+    return code
+
+
+def forked(
+    arguments: Sequence[str], streams: Sequence[int], environment: Mapping[str, str], cwd: Path | None = None
+) -> ForkServerProcess:
+    """Start `maxq …` with these three streams, which stay the caller's to close."""
+    sent = [Connection(os.dup(stream)) for stream in streams]
+    process = _FORKS.Process(target=_command, args=(arguments, environment, cwd, sent))
+    process.start()
+    for stream in sent:
+        stream.close()
+    return process
 
 
 def maxq_cold(*arguments: str, namesrv: str = "") -> Outcome:

@@ -158,10 +158,10 @@ def test_message_sent_by_hand_is_read_by_hand(admin: Admin) -> None:
 
 def test_broker_settings_are_shown_and_live_ones_changed(admin: Admin) -> None:
     admin.text("updateBrokerConfig", "-b", admin.broker, "-k", "fileReservedTime", "-v", "71")
-    assert admin.json("getBrokerConfig", "-b", admin.broker)["fileReservedTime"] == "71"  # type: ignore[index]
+    assert admin.json("getBrokerConfig", "-b", admin.broker)["fileReservedTime"] == 71  # type: ignore[index]
     refused = admin.run("updateBrokerConfig", "-b", admin.broker, "-k", "listenPort", "-v", "1")
     assert refused.code == 1 and "listenPort" in refused.err
-    assert admin.json("brokerStatus", "-b", admin.broker)["brokerActive"] == "true"  # type: ignore[index]
+    assert admin.json("brokerStatus", "-b", admin.broker)["brokerActive"] is True  # type: ignore[index]
 
 
 def test_name_server_commands(admin: Admin) -> None:

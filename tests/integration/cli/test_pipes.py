@@ -12,6 +12,7 @@ from typing import IO
 
 import pytest
 
+from maxq.cli.ends import READER_GONE
 from tests.integration.cli.harness import maxq
 from tests.integration.cli.test_messages_commands import lines
 
@@ -78,7 +79,7 @@ def test_what_nobody_has_taken_out_of_the_pipe_is_not_committed(namesrv: str, mo
         assert consuming.stdout is not None
         first = os.read(consuming.stdout.fileno(), 64 * 1024).decode()
         consuming.stdout.close()
-        assert consuming.wait(30) == 0, "its reader has enough"
+        assert consuming.wait(30) == READER_GONE, "its reader has enough"
         assert consuming.stderr is not None and consuming.stderr.read() == b""
     assert first.count("\n") == 1
     found = set()
@@ -111,7 +112,7 @@ def test_a_copy_loses_nothing_however_it_ends(namesrv: str, end: str) -> None:
             wait_for_lines(copy, f"{group}_seen", 300, namesrv)
         if end == "kill produce":
             producing.kill()
-            assert consuming.wait(30) == 0
+            assert consuming.wait(30) == READER_GONE
         elif end == "kill consume":
             consuming.kill()
             producing.wait(30)

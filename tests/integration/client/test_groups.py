@@ -56,6 +56,44 @@ async def test_members_split_the_queues_and_split_again_when_one_comes_or_goes(n
                 assert got[1].messages, "the second member takes part"
 
 
+async def test_a_second_member_gets_nothing_that_the_first_has_done(namesrv: str, name: Name) -> None:
+    topic, group, first, second = name("T"), name("G"), Collector(), Collector()
+    async with async_producer(name("P"), namesrv, default_topic_queue_nums=8) as producer:
+        await producer.send_many([Message(topic, b"%d" % n) for n in range(400)])
+        async with member(namesrv, group, topic, first) as one:
+            await first.wait_for(400)
+            async with member(namesrv, group, topic, second) as two:
+                await eventually(lambda: len(held(one, topic)) == len(held(two, topic)) == 4, "four each")
+                await producer.send_many([Message(topic, b"%d" % n) for n in range(400, 480)])
+                bodies = {b"%d" % n for n in range(480)}
+                await eventually(lambda: {*first.bodies, *second.bodies} == bodies, "every message")
+    assert first.counts() + second.counts() == Counter(bodies)
+
+
+async def test_queues_change_hands_while_messages_are_sent_and_hardly_one_goes_to_both_owners(
+    namesrv: str, name: Name
+) -> None:
+    """What apache/rocketmq-e2e's LoadBalancingTest does: two members join two others while messages are sent."""
+    topic, group, got = name("T"), name("G"), [Collector() for _ in range(4)]
+    async with async_producer(name("P"), namesrv, default_topic_queue_nums=8) as producer:
+        await producer.send(Message(topic, b"makes the topic"))
+        members = [member(namesrv, group, topic, collector) for collector in got]
+        for one in members[:2]:
+            await one.start()
+        await eventually(lambda: [len(held(one, topic)) for one in members[:2]] == [4, 4], "four each")
+        joining = asyncio.gather(*(one.start() for one in members[2:]))
+        for number in range(240):
+            await producer.send(Message(topic, b"%d" % number))
+        await joining
+        bodies = {b"makes the topic", *(b"%d" % number for number in range(240))}
+        await eventually(lambda: {body for collector in got for body in collector.bodies} == bodies, "every message")
+        for one in members:
+            await one.shutdown()
+    counts = Counter(body for collector in got for body in collector.bodies)
+    twice = [body for body, count in counts.items() if count > 1]
+    assert len(twice) <= 5, "a message that arrives before the old owner has heard of the new one goes to both"
+
+
 async def test_a_new_member_goes_on_where_the_last_one_committed(namesrv: str, name: Name) -> None:
     topic, group, first, second = name("T"), name("G"), Collector(), Collector()
     async with async_producer(name("P"), namesrv) as producer:

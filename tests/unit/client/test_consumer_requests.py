@@ -29,6 +29,20 @@ def test_a_change_of_members_rebalances_at_once() -> None:
     simulate(story)
 
 
+def test_what_is_done_is_committed_when_the_members_change_for_the_next_owner_asks_at_once() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 4)
+        got = Got()
+        async with make(cluster, got) as consumer:
+            await until(lambda: len(got.bodies) == 4, "all four")
+            assert cluster.broker.committed.get(("G", Q0)) != 4, "the timer has not come yet"
+            note = RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "G"})
+            cluster.broker.members["G"][consumer.client_id].send_oneway(note)
+            await until(lambda: cluster.broker.committed.get(("G", Q0)) == 4, "committed", 1)
+
+    simulate(story)
+
+
 def test_the_broker_can_reset_offsets_in_a_running_consumer() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 4)

@@ -10,7 +10,7 @@ from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.values import is_true
 from maxq.cli.options import server_address
 from maxq.cli.progress import tracked
-from maxq.cli.report import Report, pairs_report
+from maxq.cli.report import Report, json_value, json_values, pairs_report
 from maxq.cli.times import format_time
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ClientError, ConfigError
@@ -43,6 +43,8 @@ _MORE_COLUMNS = {
     "outTotalToday": "#OutTotalToday",
 }
 _HOUR_MS = 3_600_000
+#: Settings whose values are names, whatever they look like.
+_NAMES = frozenset({"brokerName", "brokerClusterName", "dLegerGroup", "dLegerSelfId"})
 
 
 @command(app, "clusterList", repeats=True)
@@ -72,31 +74,52 @@ async def cluster_list(
                 f"the broker at {other} is called {name} with id {number}, too: messages go to one or the other. Stop "
                 "one of the two, and give it another brokerName or brokerId"
             )
-    rows = [
-        _totals(cluster, name, state) if more else _state(cluster, name, number, address, state)
-        for cluster, name, number, address in places
-        if (state := found.answers.get(address)) is not None
-    ]
-    return Report(_MORE_COLUMNS if more else _CLUSTER_COLUMNS, rows, failures=found.failures)
+    states = [(place, state) for place in places if (state := found.answers.get(place[3])) is not None]
+    if more:
+        rows = [_totals(cluster, name, state) for (cluster, name, _, _), state in states]
+        return Report(_MORE_COLUMNS, rows, failures=found.failures)
+    objects = [_state(*place, state) for place, state in states]
+    return Report(_CLUSTER_COLUMNS, [_row(one) for one in objects], value=objects, failures=found.failures)
 
 
-def _state(cluster: str, name: str, number: int, address: str, state: dict[str, str]) -> tuple[Any, ...]:
-    def first(key: str) -> str:
-        return (state.get(key, "").split() or ["0"])[0]
+def _state(cluster: str, name: str, number: int, address: str, state: dict[str, str]) -> dict[str, Any]:
+    """What --json prints of a broker."""
 
-    put = f"{float(first('putTps')):.2f}({state.get('sendThreadPoolQueueSize', '0')},"
-    put += f"{state.get('sendThreadPoolQueueHeadWaitTimeMills', '0')}ms)"
-    out = f"{float(first('getTransferredTps')):.2f}({state.get('pullThreadPoolQueueSize', '0')},"
-    out += f"{state.get('pullThreadPoolQueueHeadWaitTimeMills', '0')}ms)"
-    earliest = int(state.get("earliestMessageTimeStamp", "-1"))
-    now = int(state.get("currentTimeMillis", "0") or 0)
-    hours = (now - earliest) / _HOUR_MS if earliest > 0 and now > earliest else 0.0
-    space = state.get("commitLogDiskRatio", "")
-    timer = f"{state.get('timerReadBehind', '0')}-{state.get('timerOffsetBehind', '0')}"
-    wait = state.get("pageCacheLockTimeMills", "0")
-    version = state.get("brokerVersionDesc", "")
-    active = state.get("brokerActive", "true")
-    return (cluster, name, number, address, version, put, out, timer, wait, f"{hours:.2f}", space, active)
+    def first(key: str) -> float:
+        return float((state.get(key, "").split() or ["0"])[0])
+
+    def count(key: str) -> int:
+        return int(state.get(key, "0") or 0)
+
+    earliest, now = int(state.get("earliestMessageTimeStamp", "-1")), count("currentTimeMillis")
+    return {
+        "cluster": cluster,
+        "brokerName": name,
+        "brokerId": number,
+        "address": address,
+        "version": state.get("brokerVersionDesc", ""),
+        "inTps": first("putTps"),
+        "inQueueSize": count("sendThreadPoolQueueSize"),
+        "inQueueWaitMs": count("sendThreadPoolQueueHeadWaitTimeMills"),
+        "outTps": first("getTransferredTps"),
+        "outQueueSize": count("pullThreadPoolQueueSize"),
+        "outQueueWaitMs": count("pullThreadPoolQueueHeadWaitTimeMills"),
+        "timerReadBehind": count("timerReadBehind"),
+        "timerOffsetBehind": count("timerOffsetBehind"),
+        "pageCacheWait": count("pageCacheLockTimeMills"),
+        "hour": (now - earliest) / _HOUR_MS if earliest > 0 and now > earliest else 0.0,
+        "space": json_value(state.get("commitLogDiskRatio", "")),
+        "activated": json_value(state.get("brokerActive", "true")),
+    }
+
+
+def _row(state: dict[str, Any]) -> tuple[Any, ...]:
+    """The same as mqadmin's columns have it."""
+    put = f"{state['inTps']:.2f}({state['inQueueSize']},{state['inQueueWaitMs']}ms)"
+    out = f"{state['outTps']:.2f}({state['outQueueSize']},{state['outQueueWaitMs']}ms)"
+    timer = f"{state['timerReadBehind']}-{state['timerOffsetBehind']}"
+    shown = {**state, "inTps": put, "outTps": out, "timer": timer}
+    return tuple(shown[column] for column in _CLUSTER_COLUMNS)
 
 
 def _totals(cluster: str, name: str, state: dict[str, str]) -> tuple[Any, ...]:
@@ -115,13 +138,15 @@ async def broker_status(admin: Admin, broker: BrokerAddr = None, cluster: Cluste
     """State and statistics of brokers."""
     targets = await addresses(admin, broker, cluster, masters=False)
     if broker is not None:
-        return pairs_report(dict(sorted((await admin.brokers.runtime_info(broker)).items())))
+        info = dict(sorted((await admin.brokers.runtime_info(broker)).items()))
+        return pairs_report(info, json_values(info))
     asked = await ask_each(targets, admin.brokers.runtime_info)
     found = {target: dict(sorted(state.items())) for target, state in asked.answers.items()}
     rows = [(target, key, value) for target, state in found.items() for key, value in state.items()]
     text = "".join(f"{target:<24}{key:<32}: {value}\n" for target, key, value in rows)
     columns = {"address": "#Address", "key": "#Key", "value": "#Value"}
-    return Report(columns, rows, value=found, text=text, failures=asked.failures)
+    value = {target: json_values(state) for target, state in found.items()}
+    return Report(columns, rows, value=value, text=text, failures=asked.failures)
 
 
 @command(app, "getBrokerConfig")
@@ -138,7 +163,8 @@ async def get_broker_config(admin: Admin, broker: BrokerAddr = None, cluster: Cl
         + "".join(f"{key:<50}=  {value}\n" for key, value in config.items())
         for address, config in found.items()
     )
-    value = found[broker] if broker else found
+    values = {address: json_values(config, names=_NAMES) for address, config in found.items()}
+    value = values[broker] if broker else values
     columns = {"address": "#Address", "key": "#Key", "value": "#Value"}
     return Report(columns, rows, value=value, text=text, failures=asked.failures)
 
@@ -232,8 +258,11 @@ async def stats_all(
             out_tps, out_day = await _rates(admin, brokers, "GROUP_GET_NUMS", f"{topic}@{group}")
             rows.append((topic, group, await _backlog(admin, group, topic), in_tps, out_tps, in_day, out_day))
         if not rows or rows[-1][0] != topic:
-            rows.append((topic, "", 0, in_tps, "", in_day, "NO_CONSUMER"))
-    return Report(_STATS_COLUMNS, rows)
+            rows.append((topic, "", 0, in_tps, None, in_day, None))
+    columns = list(_STATS_COLUMNS)
+    objects = [dict(zip(columns, row, strict=True)) for row in rows]
+    shown = [row if row[-1] is not None else (*row[:-1], "NO_CONSUMER") for row in rows]
+    return Report(_STATS_COLUMNS, shown, value=objects)
 
 
 async def _backlog(admin: Admin, group: str, topic: str) -> int:
@@ -277,9 +306,7 @@ async def clean_expired_cq(admin: Admin, broker: BrokerAddr = None, cluster: Clu
     return await _on_each(admin, broker, cluster, admin.brokers.clean_expired_consume_queue)
 
 
-@command(
-    app, "cleanUnusedTopic", asks="Delete the queues of topics that are gone (broker {broker}, cluster {cluster})?"
-)
+@command(app, "cleanUnusedTopic", asks="Delete the queues of topics that are gone on {where}?")
 async def clean_unused_topic(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
     """Delete queues of topics that are gone; without -b or -c on all brokers."""
     return await _on_each(admin, broker, cluster, admin.brokers.clean_unused_topic)
@@ -288,7 +315,7 @@ async def clean_unused_topic(admin: Admin, broker: BrokerAddr = None, cluster: C
 @command(
     app,
     "deleteExpiredCommitLog",
-    asks="Delete log files older than fileReservedTime (broker {broker}, cluster {cluster})?",
+    asks="Delete log files older than fileReservedTime on {where}?",
 )
 async def delete_expired_commit_log(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
     """Delete log files older than they must be kept; without -b or -c on all brokers."""

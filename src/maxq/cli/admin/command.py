@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
@@ -62,7 +62,7 @@ def command(
         summary: for the list of commands, where a line has no room for the docstring's first sentence.
         repeats: it has mqadmin's `-i SECONDS`: ask and print again and again.
         asks: it changes much: the question that is asked first, unless --yes is given. `{name}` stands for the value
-            of the function's parameter of that name.
+            of the function's parameter of that name, `{where}` for the broker or the cluster that was given.
     """
 
     def register(function: Function[P]) -> Function[P]:
@@ -76,7 +76,7 @@ def command(
                 raise typer.BadParameter("--json, --table and --csv exclude each other")
             style = wanted[0] if wanted else Style.TEXT
             if asks is not None:
-                confirm(asks.format_map(values), yes=values.pop(_YES))
+                confirm(asks.format_map({**values, "where": _where(values)}), yes=values.pop(_YES))
             asyncio.run(_ask(function, namesrv, values, values.pop(_INTERVAL, None), style))
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
@@ -97,6 +97,12 @@ def command(
         return function
 
     return register
+
+
+def _where(values: Mapping[str, Any]) -> str:
+    if values.get("broker"):
+        return f"broker {values['broker']}"
+    return f"all brokers of cluster {values['cluster']}" if values.get("cluster") else "all brokers"
 
 
 async def _ask(

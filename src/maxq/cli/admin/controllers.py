@@ -6,7 +6,7 @@ import typer
 
 from maxq.cli.admin.command import command
 from maxq.cli.admin.fan_out import ask_each
-from maxq.cli.report import Report, done_report
+from maxq.cli.report import Report, done_report, json_values
 from maxq.client.admin.admin import Admin
 from maxq.errors import ConfigError
 
@@ -48,7 +48,8 @@ async def get_controller_config(admin: Admin, controller: Controller) -> Report:
     )
     rows = [(address, key, value) for address, config in found.answers.items() for key, value in config.items()]
     columns = {"address": "#Address", **_COLUMNS}
-    return Report(columns, rows, value=found.answers, text=text, failures=found.failures)
+    value = {address: json_values(config) for address, config in found.answers.items()}
+    return Report(columns, rows, value=value, text=text, failures=found.failures)
 
 
 @command(app, "updateControllerConfig")

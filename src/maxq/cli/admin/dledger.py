@@ -27,6 +27,8 @@ COLUMNS = {
     "behind": "#Behind",
 }
 _FIELDS = ("role", "term", "leaderId", "ledgerBeginIndex", "ledgerEndIndex", "durableIndex", "committedIndex")
+_TEXTS = ("role", "leaderId")
+_END = 3 + _FIELDS.index("ledgerEndIndex")
 
 To = Annotated[str, typer.Option("--to", metavar="ID", help="The member that should lead.")]
 
@@ -67,11 +69,17 @@ async def member_rows(group: str, peers: dict[str, str]) -> tuple[list[tuple[Any
                 failures[f"{member} {address}"] = str(error)
                 continue
             status = reply.status or {"leaderId": reply.leader_id or ""}  # Java's tells only who leads
-            rows.append((group, member, address, *(status.get(name, "") for name in _FIELDS)))
+            rows.append((group, member, address, *(_fact(name, status.get(name, "")) for name in _FIELDS)))
     finally:
         await client.close()
-    end = max((int(row[7]) for row in rows if row[7]), default=0)
-    return [(*row, end - int(row[7]) if row[7] else "") for row in rows], failures
+    end = max((row[_END] for row in rows if row[_END] is not None), default=0)
+    return [(*row, None if row[_END] is None else end - row[_END]) for row in rows], failures
+
+
+def _fact(name: str, text: str) -> str | int | None:
+    if name in _TEXTS:
+        return text
+    return int(text) if text else None
 
 
 async def transfer(group: str, peers: dict[str, str], to: str) -> None:

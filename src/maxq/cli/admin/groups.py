@@ -104,7 +104,7 @@ async def update_sub_group_list(
     )
 
 
-@command(app, "deleteSubGroup", asks="Delete consumer group {group} (broker {broker}, cluster {cluster})?")
+@command(app, "deleteSubGroup", asks="Delete consumer group {group} on {where}?")
 async def delete_sub_group(
     admin: Admin,
     group: Group,

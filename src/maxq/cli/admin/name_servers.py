@@ -7,7 +7,7 @@ import typer
 
 from maxq.cli.admin.command import command
 from maxq.cli.admin.fan_out import Outcomes, ask_each
-from maxq.cli.report import Report
+from maxq.cli.report import Report, json_values
 from maxq.client.admin.admin import Admin
 
 app = typer.Typer(rich_markup_mode=None)
@@ -30,7 +30,8 @@ async def get_namesrv_config(admin: Admin) -> Report:
         for address, config in found.items()
     )
     columns = {"address": "#Address", "key": "#Key", "value": "#Value"}
-    return Report(columns, rows, value=found, text=text, failures=asked.failures)
+    value = {address: json_values(config) for address, config in found.items()}
+    return Report(columns, rows, value=value, text=text, failures=asked.failures)
 
 
 def _sentence(done: Outcomes[Any], text: str, **facts: Any) -> Report:

@@ -3,7 +3,7 @@
 import asyncio
 import datetime
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated
 
@@ -74,19 +74,25 @@ async def send_msg_status(
     return Report(columns, rows, text=text)
 
 
+def _average(times: Sequence[float]) -> float:
+    """Of all but the first, which connects; of the first if there is no other."""
+    counted = times[1:] or times
+    return sum(counted) / len(counted)
+
+
 @command(app, "checkMsgSendRT")
 async def check_msg_send_rt(admin: Admin, topic: Topic, amount: Amount = 100, size: Size = 128) -> Report:
     """Send messages to the queues of a topic in turn, and show how long each took."""
-    rows: list[tuple[str, int | str, bool, float]] = []
+    rows: list[tuple[str, int | None, bool, float]] = []
     async with _producer(admin) as producer:
         for _ in tracked(range(amount), f"Sending to {topic}"):
             took, outcome = await _timed(producer, topic, size)
             if isinstance(outcome, MaxQError):
-                rows.append(("", "", False, took))
+                rows.append(("", None, False, took))
             else:
                 place = outcome.message_queue
                 rows.append((place.broker_name, place.queue_id, True, took))
-    average = sum(row[3] for row in rows[1:]) / max(1, len(rows) - 1)  # the first one connects
+    average = _average([row[3] for row in rows])
     columns = {"brokerName": "#Broker Name", "queueId": "#QID", "sent": "#Send Result", "rtMs": "#RT"}
     failed = sum(not row[2] for row in rows)
     failures = {topic: f"{failed} of {amount} messages could not be sent"} if failed else {}
@@ -115,8 +121,7 @@ async def cluster_rt(
         for name, broker in tracked(places, "Sending to brokers"):
             outcomes = [await _timed(producer, broker, size) for _ in range(amount)]
             failed = sum(isinstance(outcome, MaxQError) for _, outcome in outcomes)
-            average = sum(took for took, _ in outcomes[1:]) / max(1, amount - 1)
-            rows.append((name, broker, average, amount - failed, failed))
+            rows.append((name, broker, _average([took for took, _ in outcomes]), amount - failed, failed))
             await asyncio.sleep(0)
     columns = {"cluster": "#Cluster Name", "brokerName": "#Broker Name", "rtMs": "#RT"}
     columns |= {"successCount": "#successCount", "failCount": "#failCount"}

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from maxq.broker.client.consumer_ids_notifier import BATCH_INTERVAL_MS, NOTIFY_INTERVAL_MS
+from maxq.broker.client.consumer_ids_notifier import BATCH_INTERVAL_MS, FRAME_INTERVAL_MS
 from maxq.broker.client.housekeeping import ClientHousekeepingService
 from maxq.codes import RequestCode
 from maxq.testing.sim_clock import SimClock
@@ -135,12 +135,25 @@ def test_a_storm_of_new_members_is_told_a_bounded_number_of_times_and_the_last_c
             await world.heartbeat(fake, f"c{number}")
             await asyncio.sleep(0.005)
         before = told(fakes[-1:])
-        await asyncio.sleep(2 * NOTIFY_INTERVAL_MS / 1000)
-        assert told(fakes) <= len(fakes) * (500 // NOTIFY_INTERVAL_MS + 2)
+        await asyncio.sleep(2 * len(fakes) * FRAME_INTERVAL_MS / 1000)
+        assert told(fakes) <= 500 / FRAME_INTERVAL_MS + 2 * len(fakes)
         assert told(fakes[-1:]) > before, "the last one that came must hear of itself"
         quiet = told(fakes)
         await asyncio.sleep(10)
         assert told(fakes) == quiet
+        world.notifier.close()
+
+    in_virtual_time(story)
+
+
+def test_members_of_a_small_group_hear_of_a_second_newcomer_before_it_has_asked_for_its_queues() -> None:
+    async def story(sim: SimWorld) -> None:
+        world = BrokerWorld()
+        fakes = [FakeConnection(f"10.0.0.{n}:1") for n in range(4)]
+        for number, fake in enumerate(fakes):
+            await world.heartbeat(fake, f"c{number}")
+            await asyncio.sleep(0.002)
+            assert told(fakes[:1]) == number + 1, "as long as the old owner knows nothing, both read the queue"
         world.notifier.close()
 
     in_virtual_time(story)
