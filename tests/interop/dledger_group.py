@@ -128,6 +128,15 @@ class DLedgerGroup:
             time.sleep(_POLL)
         return leader
 
+    def hand_over(self, to: str) -> None:
+        """This member leads afterwards. One that lags is not elected, so it is tried again."""
+        end = time.monotonic() + ELECTION_SECONDS
+        while self.leader() != to:
+            with contextlib.suppress(MaxQError):
+                self.ask(lambda client: client.transfer(to))
+            assert time.monotonic() < end, f"{to} does not become leader"
+            time.sleep(_POLL)
+
     # -- logs --
 
     def log(self, member: str) -> EntryLog:

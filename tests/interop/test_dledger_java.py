@@ -11,6 +11,7 @@ from tests.interop.conftest import or_skip
 from tests.interop.dledger_group import DLedgerGroup
 from tests.interop.java_driver import DriverError, JavaDriver
 from tests.interop.peers import OLDER_ROCKETMQ_VERSION, ROCKETMQ_VERSION, rocketmq_jars
+from tests.interop.servers import wait_until
 
 pytestmark = pytest.mark.interop
 COUNT = 60
@@ -90,6 +91,31 @@ def test_a_leader_of_either_kind_is_killed_and_nothing_is_lost(
     story.send()
     story.read()
     group.equal_logs()
+
+
+@pytest.mark.parametrize(("version", "kinds"), [(ROCKETMQ_VERSION, KINDS[0])], scope="module")
+def test_no_send_of_javas_producer_fails_when_a_leader_of_ours_hands_over(
+    group: DLedgerGroup, driver: JavaDriver
+) -> None:
+    """It asks for the route every 30 s only; the old leader passes on what it sends, to one of ours and to Java's."""
+    topic = "Steady"
+    first = group.make_leader("maxq")
+    second = next(member for member, kind in group.kinds.items() if kind == "maxq" and member != first)
+    java = next(member for member, kind in group.kinds.items() if kind == "java")
+    driver.send(group.namesrv, topic, 1)
+    with driver.client("producer", group=f"PG_{topic}", namesrv=group.namesrv) as producer:
+        driver.call("steadyStart", name=producer, topic=topic, threads=3, intervalMs=10)
+        for to in (second, java):
+            group.hand_over(to)
+            before = driver.call("steadyCount", name=producer)
+            wait_until(
+                lambda before=before: driver.call("steadyCount", name=producer) > before + 100,
+                SEND_SECONDS, f"{to} takes what the old leader passes on",
+            )  # fmt: skip
+        sent = driver.call("steadyStop", name=producer)
+    assert sent["failures"] == []
+    rows = driver.consume(group.namesrv, topic, len(sent["acknowledged"]) + 1)
+    assert set(sent["acknowledged"]) <= {row["body"] for row in rows}
 
 
 @pytest.mark.parametrize(("version", "kinds"), GROUPS, scope="module")

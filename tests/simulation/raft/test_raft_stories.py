@@ -5,9 +5,11 @@
 
 import pytest
 
+from maxq.replication.raft.outputs import Role
 from tests.simulation.raft.campaign import first_noticed, regressions, tell
 from tests.simulation.raft.history import Operation, register_problem
 from tests.simulation.raft.mutations import MUTATIONS
+from tests.simulation.raft.story import MixedStory
 
 SEEDS = 200
 MIXED_SEEDS = 40
@@ -44,6 +46,27 @@ def test_seed_that_failed_once_holds(seed: int, kind: str) -> None:
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_planted_bug_is_noticed(name: str) -> None:
     assert first_noticed(name, MUTATION_SEEDS) >= 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_leader_of_ours_hands_over_to_a_member_of_javas(seed: int) -> None:
+    """Java's candidate gives up at the first answer that says there is a leader; the other follower answers first, for
+    the leader stores the term before it gives its vote."""
+    world = MixedStory(seed).world
+    world.flush_ms = 10
+    java, *ours = world.everyone
+    for member in ours:
+        member.is_java = False
+        world.start(member)
+    assert world.run_until(20_000, lambda: any(member.role is Role.LEADER for member in ours))
+    java.is_java = True
+    world.start(java)
+    world.run_until(world.now + 2_000)
+    (leader,) = [member for member in ours if member.role is Role.LEADER]
+    term = leader.term
+    world.transfer(leader, java)
+    assert world.run_until(world.now + 2_000, lambda: java.role is Role.LEADER), "\n".join(world.trace[-20:])
+    assert java.term == term + 1
 
 
 def test_same_seed_tells_the_same_story() -> None:

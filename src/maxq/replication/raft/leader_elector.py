@@ -164,7 +164,10 @@ class LeaderElector:
         if request.is_pre_vote:
             return VoteResult.ACCEPT if now >= state.elects_from_ms else VoteResult.UNKNOWN
         if not request.is_transfer and state.role is Role.FOLLOWER and state.leader_id != candidate:
-            return VoteResult.REJECT_ALREADY_HAS_LEADER  # it may still promise what this member answered it for
+            # The leader may still promise what this member answered it for. In a later term it abstains: Java's
+            # candidate does not mark that a leader hands over to it, and gives a round up at the first "has a leader",
+            # though that leader votes for it.
+            return VoteResult.UNKNOWN if request.term > state.term else VoteResult.REJECT_ALREADY_HAS_LEADER
         if not request.is_transfer and now < state.elects_from_ms:
             return VoteResult.UNKNOWN
         if not state.begin_electing():
