@@ -359,6 +359,8 @@ class PromiseTraffic:
             one.began = began
             history.answered(one, True)
         kept = [message for message in messages if self._chance.uniform(0, 1) < 0.9]
+        if self._chance.uniform(0, 1) < 0.4:
+            await asyncio.sleep(self._chance.uniform(0, self._safe_ms / 2000))  # brokers may change meanwhile
         if kept and self._chance.uniform(0, 1) < 0.5:
             asked = [history.ask(Kind.ACK, message.body.decode(), name, "group") for message in kept]
             await consumer.ack_all(kept)

@@ -91,6 +91,9 @@ class History:
         now: seconds of the clock of all.
         knows_roles: every change of a role is told (`changed`).
         has_one_master: one broker alone changes topics and groups, whoever else speaks for the group meanwhile.
+
+    Attributes:
+        on_granted: called with each request that was granted or done, when its answer is heard.
     """
 
     now: Callable[[], float]
@@ -98,6 +101,7 @@ class History:
     has_one_master: bool = False
     told: list[Told] = field(default_factory=list)
     changes: dict[str, list["Change"]] = field(default_factory=dict)  # by broker, in the order of time
+    on_granted: Callable[[Told], object] = field(default=lambda one: None)
 
     def ask(self, kind: Kind, key: str, client: str, broker: str, value: int = 0) -> Told:
         """A request is sent."""
@@ -110,6 +114,8 @@ class History:
         one.ended, one.ok = self.now(), ok
         if value is not None:
             one.value = value
+        if ok:
+            self.on_granted(one)
 
     def changed(self, broker: str, *, leads: bool = False, keeps_offsets: bool = False) -> None:
         """This broker was killed, ended or started, or its role changed: what it had in memory alone may be gone."""

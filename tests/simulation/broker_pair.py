@@ -1,11 +1,14 @@
 """Two machines with a broker each, a SYNC_MASTER and its slave, or one alone, a name server that always answers, and
 what goes wrong with the brokers.
 
-A broker is killed, or its machine loses its power, within one of its next disk operations; or its disk fails for a
-while, any call of any kind of file (disk_faults.py), and a broker that says it has failed is ended. It comes back on
-the same machine, perhaps on a disk that still fails, or after a loss of power; or the slave takes its place, and the
-old master becomes its slave, with an empty disk. One thing goes wrong at a time, and only while both have the same: of
-two that fail together nothing is promised.
+A broker is killed, or its machine loses its power, within one of its next disk operations; or the master does, at the
+moment that a client hears an answer of it; or a disk fails for a while, any call of any kind of file (disk_faults.py),
+and a broker that says it has failed is ended. It comes back on the same machine, perhaps on a disk that still fails, or
+after a loss of power; or the slave takes its place, and the old master becomes its slave, with an empty disk. One thing
+goes wrong at a time, and only while both have the same: of two that fail together nothing is promised.
+
+Some disks take tenths of a second for a sync, and some links between the two brokers take as long. An answer that comes
+before the disk or the slave has what it promises is then heard before they have it.
 """
 
 import asyncio
@@ -15,11 +18,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from maxq.broker.controller import BrokerController
+from maxq.codes import RequestCode
 from maxq.config import BrokerSettings
 from maxq.config.host import broker_on
 from maxq.errors import MaxQError
 from maxq.machine import system_host
 from maxq.testing.sim_machine import MachineDiedError, SimMachine
+from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
 from tests.simulation.disk_faults import FaultMix, nothing_fails
@@ -38,12 +43,14 @@ class Member:
 
     Attributes:
         failed: what its broker has said to have failed.
+        slowness: factor on the time that calls to its disk take.
     """
 
     def __init__(self, world: SimWorld, address: str, rng: SimRng, settings: Mapping[str, str]) -> None:
         self.machine = SimMachine(world.loop, address, rng, kill_keeps_cache=True)
         self.is_master = False
         self.failed: list[str] = []
+        self.slowness = 1
         self._settings = settings
         self._rng = rng
         self.running: BrokerController | None = None
@@ -54,6 +61,7 @@ class Member:
         self.failed = []
         self.running = None
         self.machine.boot()
+        self.machine.process.slowness = self.slowness
         if faults is not None:
             self.machine.disk.faults = faults
         try:
@@ -123,10 +131,22 @@ class BrokerPair:
         self._history = history
         self._is_sync = settings["flushDiskType"] == "SYNC_FLUSH"
         self._fails = fails
+        self._moments = rng.fork("moments")
+        self._heard: set[int] = set()  # codes of requests that were answered
+        self._awaited = -1  # code of the request after whose answer the master dies
+        self._dies_now = asyncio.Event()
         self._namesrv = NameServer(world, NAMESRV, rng.fork("ns"), -1)
         self.members = [
             Member(world, address, rng.fork(address), settings) for address in (ADDRESSES[:1] if alone else ADDRESSES)
         ]
+        slow = rng.fork("slow")
+        slowness = slow.choice((1, 1, 30, 300))
+        for member in self.members:
+            member.slowness = slowness
+        if not alone and slow.chance(0.4):
+            world.network.set_link(*ADDRESSES, LinkSettings(delay_ms=(20, 300)))
+            history.append("the link of the brokers is slow")
+        history.append(f"calls to disks take {slowness} times as long")
 
     @property
     def master(self) -> Member:
@@ -136,6 +156,12 @@ class BrokerPair:
     def address(self) -> str:
         """Of whoever is master now."""
         return f"{self.master.machine.address}:10911"
+
+    def heard(self, code: int) -> None:
+        """A client has heard the master say that a request with this code was done."""
+        self._heard.add(code)
+        if code == self._awaited:
+            self._dies_now.set()
 
     async def start(self) -> None:
         """Both, for the first time."""
@@ -161,6 +187,9 @@ class BrokerPair:
         """One thing goes wrong, from its beginning to its end."""
         await self._be_equal()
         rng = self._rng
+        if self._heard and self._moments.chance(0.35):
+            await self._dies_after_answer()
+            return
         member = rng.choice(self.members)
         assert not member.failed, f"failed on a disk that works: {member.failed}"
         if self._fails and rng.chance(0.6):
@@ -186,6 +215,25 @@ class BrokerPair:
         ending = "change" if change else "no change"
         self._note(f"{'power' if power else 'kill'}, master: {is_master}, {ending}, {machine.disk.lost_at}")
         await asyncio.sleep(self._rng.choice((0.0, 0.5, 6.0)))
+        await self._come_back(member, power=power, change=change)
+
+    async def _dies_after_answer(self) -> None:
+        """What the answer says must outlive the master, though nothing has come to it since."""
+        member, moments = self.master, self._moments
+        code = self._awaited = moments.choice(sorted(self._heard))
+        power = moments.chance(0.5) and self._may_lose_power()
+        change = self._may_change(member, power=power)
+        self._dies_now.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._dies_now.wait(), _DEADLINE_S)
+        if power:
+            member.machine.power_off()
+        else:
+            member.machine.kill()
+        what = f"{'power' if power else 'kill'} of the master after an answer to {RequestCode(code).name}"
+        self._marks[what] += 1
+        self._note(f"{what}, {'change' if change else 'no change'}")
+        await asyncio.sleep(moments.choice((0.0, 0.5, 6.0)))
         await self._come_back(member, power=power, change=change)
 
     def _may_change(self, member: Member, *, power: bool) -> bool:

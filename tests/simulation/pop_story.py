@@ -254,7 +254,9 @@ class PopStory:
         except MaxQError:
             self.marks["no answer"] += 1
             return None
-        if answer.code != ResponseCode.SUCCESS:
+        if answer.code == ResponseCode.SUCCESS:
+            self._pair.heard(code)
+        else:
             self.marks[f"answer {ResponseCode(answer.code).name} to {RequestCode(code).name}"] += 1
         return answer
 

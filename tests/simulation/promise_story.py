@@ -1,5 +1,6 @@
 """One seed, one story of brokers that are asked for promises of every kind: locks, offsets, topics, groups, sends, pops
-and acks, at all of them, whoever leads; while they are killed, paused, cut off, restarted, and hand over.
+and acks, at all of them, whoever leads; while they are killed, paused, cut off, restarted, and hand over. Who leads may
+also end the moment that a client hears of a promise, after it was cut off from the other brokers.
 
 `PromiseStory` is told of a DLedger group; `PairPromiseStory` of one broker, of a master with its slave, or of a slave
 that acts as master. What clients were told is one history (tests/promise_history.py); at the end, when all is quiet,
@@ -7,6 +8,7 @@ every promise in it must have been kept.
 """
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,7 +25,7 @@ from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.promise_clients import PromiseClients, PromiseTraffic
-from tests.promise_history import History
+from tests.promise_history import History, Kind, Told
 from tests.simulation.dledger_faults import Faults
 from tests.simulation.dledger_servers import BROKERS, Server, small_wheel
 from tests.simulation.sim_server import CLIENT, NAMESRV, NAMESRV_ADDRESS, SimServer
@@ -32,6 +34,9 @@ TOPIC: Final = "Promised"
 INVISIBLE_MS: Final = 20_000
 SAFE_MS: Final = 5_000
 _REST_S: Final = 200.0
+#: Who leads ends when one of these is granted, by choice.
+_AWAITED: Final = (Kind.ACK, Kind.ACK, Kind.ACK, Kind.SEND, Kind.GIVEN, Kind.COMMIT, Kind.MAKE)
+_AWAITED_S: Final = 4.0
 
 
 class _Story(ABC):
@@ -46,6 +51,7 @@ class _Story(ABC):
         self.seed = seed
         self.marks: Counter[str] = Counter()
         self.history: list[str] = []
+        self._promises: History
 
     def run(self) -> None:
         """Tell it. AssertionError and whatever the code under test raises are failures."""
@@ -67,7 +73,7 @@ class _Story(ABC):
     async def _main(self, world: SimWorld) -> None:
         rng = SimRng(self.seed).fork("promises")
         world.network.default_link = LinkSettings(delay_ms=(0.1, 5), loss=0.002)
-        promises = History(world.loop.time, knows_roles=True, has_one_master=self.HAS_ONE_MASTER)
+        promises = self._promises = History(world.loop.time, knows_roles=True, has_one_master=self.HAS_ONE_MASTER)
         servers = self._servers(world, rng, promises)
         for server in servers:
             await server.start()
@@ -87,6 +93,34 @@ class _Story(ABC):
         assert not broken, f"{len(broken)} promises were broken: " + "; ".join(broken[:6])
         for server in reversed(servers):
             await server.stop()
+
+    async def _end_after_promise(
+        self, world: SimWorld, server: SimServer, others: Sequence[SimServer], rng: SimRng, *, power: bool
+    ) -> None:
+        """The broker hears no other one any more, and ends when a client hears that something was granted. It comes
+        back after a while."""
+        kind, heard = rng.choice(_AWAITED), asyncio.Event()
+
+        def listen(one: Told) -> None:
+            if one.kind is kind:
+                heard.set()
+
+        how = "power" if power else "kill"
+        self.marks[f"fault: {how} after {kind.value}"] += 1
+        self.history.append(f"{world.loop.time() - 1000:9.3f} {server.name} is alone, and {how} after {kind.value}")
+        for other in others:
+            world.network.partition(server.machine.address, other.machine.address)
+        self._promises.on_granted = listen
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(heard.wait(), _AWAITED_S)
+        self._promises.on_granted = lambda one: None
+        if power:
+            server.machine.power_off()
+        else:
+            server.machine.kill()
+        world.network.heal()
+        await asyncio.sleep(rng.choice((0.2, 3.0, 20.0)) * rng.uniform(0.5, 1.5))
+        await server.start()
 
     async def _clients(
         self, machine: SimMachine, promises: History, brokers: Sequence[SimServer], rng: SimRng
@@ -129,8 +163,14 @@ class PromiseStory(_Story):
     async def _live(self, world: SimWorld, servers: Sequence[SimServer], rng: SimRng) -> None:
         members = [server for server in servers if isinstance(server, Member)]
         faults = Faults(world, list(members), rng, self.marks, self.history, may_jump=False)
+        moments = rng.fork("moments")
         for _ in range(rng.between(3, 8)):
-            await faults.one()
+            leader = next((member for member in members if member.is_leader), None)
+            if leader is not None and moments.chance(0.3):
+                others = [member for member in members if member is not leader and member.number >= 0]
+                await self._end_after_promise(world, leader, others, moments, power=moments.chance(0.5))
+            else:
+                await faults.one()
             await asyncio.sleep(rng.choice((0.05, 1.0, 8.0)) * rng.uniform(0.5, 1.5))
         await faults.rest()
 
@@ -230,18 +270,25 @@ class PairPromiseStory(_Story):
             }  # fmt: skip
         alone = self._place == "alone"
         roles = ("ASYNC_MASTER",) if alone else ("SYNC_MASTER", "SLAVE")
+        slowness = rng.fork("slow").choice((1, 1, 30, 100))
+        self.history.append(f"calls to disks take {slowness} times as long")
         servers = [PairServer(world, NAMESRV, rng.fork("ns"), -1, promises, {})]
         for number, role in enumerate(roles):
             address = BROKERS[number]
-            servers.append(
-                PairServer(world, address, rng.fork(address), number, promises, {**more, "brokerRole": role})
-            )
+            server = PairServer(world, address, rng.fork(address), number, promises, {**more, "brokerRole": role})
+            server.slowness = slowness
+            servers.append(server)
         return servers
 
     async def _live(self, world: SimWorld, servers: Sequence[SimServer], rng: SimRng) -> None:
         running = [server for server in servers if isinstance(server, PairServer)]
+        moments, master = rng.fork("moments"), running[1]
         for _ in range(rng.between(3, 8)):
-            await self._fault(world, running, rng)
+            if master.speaks and moments.chance(0.3):
+                power = self._flush == "SYNC_FLUSH" and moments.chance(0.7)
+                await self._end_after_promise(world, master, running[2:], moments, power=power)
+            else:
+                await self._fault(world, running, rng)
             await asyncio.sleep(rng.choice((0.05, 1.0, 8.0)) * rng.uniform(0.5, 1.5))
 
     async def _fault(self, world: SimWorld, servers: list[PairServer], rng: SimRng) -> None:

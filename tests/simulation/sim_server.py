@@ -26,11 +26,16 @@ _NOTICED_S: Final = 2.0  # a failed sync ends a broker within that
 
 
 class SimServer(ABC):
-    """A machine and what runs on it; number -1 is the name server."""
+    """A machine and what runs on it; number -1 is the name server.
+
+    Attributes:
+        slowness: factor on the time that calls to its disk take.
+    """
 
     def __init__(self, world: SimWorld, address: str, rng: SimRng, number: int) -> None:
         self.machine = SimMachine(world.loop, address, rng)
         self.number = number
+        self.slowness = 1
         self._rng = rng
         self.running: BrokerController | NamesrvController | None = None
 
@@ -49,8 +54,12 @@ class SimServer(ABC):
 
     async def start(self) -> None:
         """Boot and serve; dies again if that is ordered."""
-        self.machine.boot()
+        self._boot()
         await self.serve()
+
+    def _boot(self) -> None:
+        self.machine.boot()
+        self.machine.process.slowness = self.slowness
 
     async def serve(self) -> None:
         """Serve on a machine that has booted."""
@@ -109,7 +118,7 @@ class FallibleServer(SimServer):
     async def start(self, before: Callable[[], None] = lambda: None) -> None:
         """Boot and serve; dies again if that is ordered. `before`: called when the disk is there. What the disk refuses
         is raised, and then no process is left."""
-        self.machine.boot()
+        self._boot()
         before()
         self.failed = []
         try:

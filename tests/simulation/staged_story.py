@@ -156,6 +156,7 @@ class StagedStory:
             try:
                 answer = await client.invoke(self._pair.address, RemotingCommand(code, ext, body), TIMEOUT_MS)
                 if answer.code == ResponseCode.SUCCESS:
+                    self._pair.heard(code)
                     return answer
                 self.marks[f"answer {ResponseCode(answer.code).name}"] += 1
                 assert answer.code != ResponseCode.INVALID_PARAMETER, answer.remark

@@ -2,7 +2,8 @@
 starts again, and each transaction ends once, as its producer wants it.
 
 A producer decides when it sends. It commits or rolls back at once, later, or when it is asked; the answer to a check
-may get lost. The rules:
+may get lost. In some stories there are half messages without room for the number of their checks, so that they cannot
+be written again. The rules:
 
 * nothing is in its topic twice, whatever happened, and nothing that its producer rolls back;
 * what was durable as a half message, and is to be committed, is in its topic at the end: if a loss of power takes a
@@ -29,6 +30,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.protocol import message_const as const
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from maxq.protocol.message import MessageExt
+from maxq.protocol.message_properties import encode_properties
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.runtime.blocking import run_blocking
@@ -55,6 +57,7 @@ GIVE_UP_MS: Final = 300_000
 _ALL: Final = 1 << 62
 _NEVER: Final = _ALL + 1
 _KEY: Final = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+_PROPERTIES_MOST: Final = 32_767
 _HOST: Final = b"\x7f\0\0\1\0\0\x12\x34"
 
 
@@ -136,13 +139,16 @@ class TransactionNode:
         await run_blocking(self.offsets.persist)
         await self.store.shutdown()
 
-    def send(self, key: str, body: bytes) -> PutMessageResult:
-        """A half message, as a send goes."""
+    def send(self, key: str, body: bytes, *, is_full: bool = False) -> PutMessageResult:
+        """A half message, as a send goes; `is_full`: its properties have no room for more."""
         properties = {const.PROPERTY_TRANSACTION_PREPARED: "true", const.PROPERTY_PRODUCER_GROUP: GROUP, _KEY: key}
         now = self.world.clock.wall_ms()
         message = MessageExtBrokerInner(TOPIC, 0, body, properties, born_timestamp=now, born_host=_HOST)
         message.sys_flag = MessageSysFlag.TRANSACTION_PREPARED
         assert turn_away(message), "it opens a transaction"
+        if is_full:
+            room = _PROPERTIES_MOST - len(encode_properties(message.properties)) - len("filler\1\2")
+            message.properties["filler"] = "x" * room
         return self.store.put_message(message)
 
     def end(self, opened: Opened, *, plainly: bool, waits: bool) -> None:
@@ -220,6 +226,8 @@ class TransactionStory:
         self._kept_to = _ALL
         self._is_last = False
         self._answers = self.rng.fork("answers")
+        sizes = self.rng.fork("sizes")
+        self._sizes = sizes if sizes.chance(0.3) else None
 
     @staticmethod
     def _settings(rng: SimRng) -> BrokerSettings:
@@ -347,7 +355,8 @@ class TransactionStory:
         self._number += 1
         key = f"K{self._number}"
         opened = self.opened[key] = Opened(key, commits=rng.chance(0.6))
-        result = node.send(key, b"x" * rng.choice((1, 200, 1_000, rng.below(4_000) + 1)))
+        is_full = self._sizes is not None and self._sizes.chance(0.05)
+        result = node.send(key, b"x" * rng.choice((1, 200, 1_000, rng.below(4_000) + 1)), is_full=is_full)
         if not result.ok:
             del self.opened[key]
             return None
