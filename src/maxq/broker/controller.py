@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from maxq.access.access_control import AccessControl
 from maxq.broker.broker_identity import resolve
 from maxq.broker.broker_parts import BrokerParts
+from maxq.broker.filter.filter_expressions import load_sql92
 from maxq.broker.persistent_manager import PersistentManager
 from maxq.broker.role import SLAVE, check_role
 from maxq.broker.schedule import BrokerSchedule
@@ -105,6 +106,7 @@ class BrokerController(BrokerParts):
             await self._close()
             raise
         self._running = True
+        load_sql92()
         self.hold_service.start()
         self.schedule = BrokerSchedule(self.scheduled_parts())
         self.schedule.start()

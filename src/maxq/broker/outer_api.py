@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from functools import partial
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.row_json import RowJson
@@ -24,6 +25,7 @@ from maxq.protocol.header.namesrv import (
 from maxq.protocol.message import crc31
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
+from maxq.runtime.blocking import run_blocking
 
 _CALL_TIMEOUT_MS = 3_000
 
@@ -75,9 +77,9 @@ class BrokerOuterApi:
         wrapper.topic_queue_mapping_info_map = dict(mappings or {})
         if compressed:
             wrapper.topic_config_table = dict(topics)
-            body = RegisterBrokerBody(wrapper).encode_body(compressed=True)
+            body = await run_blocking(partial(RegisterBrokerBody(wrapper).encode_body, compressed=True))
         else:
-            body = self._topic_json.put_into(RegisterBrokerBody(wrapper).encode(), topics)
+            body = await self._topic_json.put_into(RegisterBrokerBody(wrapper).encode(), topics)
         header = RegisterBrokerRequestHeader(
             broker_name=broker.broker_name,
             broker_addr=broker.address,

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from maxq.protocol import json_dialect
-from maxq.protocol.json_body import JsonBody
+from maxq.protocol.json_body import JsonBody, filled
+from maxq.runtime.turns import Turns
 
 Row = TypeVar("Row", bound=JsonBody)
 
@@ -17,19 +18,23 @@ class RowJson(Generic[Row]):
 
     def __init__(self, member: str) -> None:
         """`member`: what the table is called in bodies."""
-        self._empty = f'"{member}":{{}}'.encode()
+        self._member = member
         self._kept: dict[str, tuple[Row, bytes]] = {}
 
-    def put_into(self, body: bytes, rows: Mapping[str, Row]) -> bytes:
-        """A body whose table is empty, with `rows` in it."""
-        before, empty, after = body.partition(self._empty)
-        assert empty, "the table is a member of this name, and nothing before it may say so too"
+    async def put_into(self, body: bytes, rows: Mapping[str, Row]) -> bytes:
+        """A body whose table is empty, with `rows` in it; they must not change meanwhile. Rows that are not known yet
+        are written in turns of the loop."""
         kept = self._kept
+        turns = Turns()
         texts = []
         for name, row in rows.items():
             known = kept.get(name)
-            texts.append(known[1] if known is not None and known[0] is row else self._write(name, row))
-        return b"".join((before, self._empty[:-1], b",".join(texts), b"}", after))
+            if known is not None and known[0] is row:
+                texts.append(known[1])
+            else:
+                texts.append(self._write(name, row))
+                await turns.rest()
+        return filled(body, self._member, texts)
 
     def forget(self, names: Iterable[str]) -> None:
         """Rows that are no more."""

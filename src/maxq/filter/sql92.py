@@ -97,6 +97,11 @@ def compile_sql92(expression: str) -> Predicate:
     return outcome
 
 
+def load() -> None:
+    """Make the parser, which takes some 40 ms; the first expression would do it otherwise."""
+    _compiler()
+
+
 def forget_outcomes() -> None:
     """Compile all expressions anew; for those who measure it."""
     _outcome.cache_clear()
@@ -262,7 +267,7 @@ class _Meaning(Transformer[Token, Operand]):
 
 
 class _Compiler:
-    """The parser, made when the first expression comes."""
+    """The parser, made by `load` or when the first expression comes."""
 
     def __init__(self) -> None:
         self._meaning = _Meaning()

@@ -9,11 +9,13 @@ Source:
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, fields
 from enum import IntEnum
 from types import NoneType
 from typing import Any, ClassVar, Final, Self, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
+
+import orjson
 
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
@@ -96,6 +98,19 @@ class JsonBody:
     def encode_pretty(self) -> bytes:
         """JSON as Java's config files have it."""
         return json_dialect.dumps_pretty(self.to_json())
+
+
+def filled(body: bytes, member: str, rows: Iterable[bytes], brackets: bytes = b"{}") -> bytes:
+    """A body whose `member` is empty, a map or with `brackets` b"[]" a list, with `rows` in it, each of them encoded.
+    Long members are encoded like this, so that others are served between two rows."""
+    before, empty, after = body.partition(f'"{member}":'.encode() + brackets)
+    assert empty, "the body has an empty member of this name, and nothing before it may say so too"
+    return b"".join((before, empty[:-1], b",".join(rows), empty[-1:], after))
+
+
+def queue_row(queue: MessageQueue, value: bytes) -> bytes:
+    """A row of a map whose keys are queues, for `filled`."""
+    return orjson.dumps(queue.to_json()) + b":" + value
 
 
 def to_plain(value: Any) -> Any:

@@ -6,23 +6,23 @@ from maxq.protocol.body.topic_config import TopicConfig, TopicConfigSerializeWra
 EMPTY = TopicConfigSerializeWrapper().encode()
 
 
-def written(rows: RowJson[TopicConfig], table: dict[str, TopicConfig]) -> bytes:
-    body = rows.put_into(EMPTY, table)
+async def written(rows: RowJson[TopicConfig], table: dict[str, TopicConfig]) -> bytes:
+    body = await rows.put_into(EMPTY, table)
     assert body == TopicConfigSerializeWrapper(table).encode()
     return body
 
 
-def test_a_body_has_the_rows_of_now_whatever_was_written_before() -> None:
+async def test_a_body_has_the_rows_of_now_whatever_was_written_before() -> None:
     rows = RowJson[TopicConfig]("topicConfigTable")
     table = {name: TopicConfig(name) for name in ("T", 'odd"ä', "U")}
-    first = written(rows, table)
-    assert written(rows, dict(table)) == first
+    first = await written(rows, table)
+    assert await written(rows, dict(table)) == first
     written(rows, table | {"T": TopicConfig("T", 1, 1)})
     written(rows, {"U": table["U"]})
     written(rows, {})
 
 
-def test_a_row_is_written_once_until_it_is_replaced_or_forgotten() -> None:
+async def test_a_row_is_written_once_until_it_is_replaced_or_forgotten() -> None:
     class Counted(TopicConfig):
         def to_json(self) -> dict[str, object]:
             nonlocal count
@@ -32,8 +32,8 @@ def test_a_row_is_written_once_until_it_is_replaced_or_forgotten() -> None:
     count = 0
     rows, table = RowJson[TopicConfig]("topicConfigTable"), {"T": TopicConfig("T"), "U": Counted("U")}
     for _ in range(3):
-        rows.put_into(EMPTY, table)
+        await rows.put_into(EMPTY, table)
     assert count == 1
     rows.forget(["U", "unknown"])
-    rows.put_into(EMPTY, table)
+    await rows.put_into(EMPTY, table)
     assert count == 2

@@ -23,5 +23,5 @@ def test_the_list_of_all_groups_has_the_general_form() -> None:
     groups = {"G": [_stats(1), _stats(2)], 'H"': [], "I": [_stats(0)]}
     whole = ConsumeStatsList([{group: stats} for group, stats in groups.items()], "127.0.0.1:1", 9, 3)
     head = ConsumeStatsList([], "127.0.0.1:1", 9, 3)
-    rows = [head.encode_row(group, stats) for group, stats in groups.items()]
+    rows = [head.encode_row(group, [one.encode() for one in stats]) for group, stats in groups.items()]
     assert head.encode_with(rows) == JsonBody.encode(whole)

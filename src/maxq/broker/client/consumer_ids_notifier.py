@@ -18,9 +18,12 @@ from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand
+from maxq.remoting.connection import Connection
+from maxq.runtime.turns import Turns
 
 FRAME_INTERVAL_MS: Final = 0.2
 BATCH_INTERVAL_MS: Final = 15_000
+_TOLD_AT_ONCE: Final = 100  # members
 
 
 class ConsumerIdsNotifier:
@@ -31,6 +34,7 @@ class ConsumerIdsNotifier:
         self._settings = settings
         self._timers: dict[str, asyncio.TimerHandle] = {}  # groups told lately, or waiting for their batch
         self._changed: set[str] = set()  # … that changed since
+        self._telling: set[asyncio.Task[None]] = set()
         self._is_closed = False
         consumers.add_change_listener(self._on_change)
 
@@ -41,6 +45,8 @@ class ConsumerIdsNotifier:
             timer.cancel()
         self._timers.clear()
         self._changed.clear()
+        for task in self._telling:
+            task.cancel()
 
     def _on_change(self, info: ConsumerGroupInfo) -> None:
         broker = self._settings.broker
@@ -74,7 +80,19 @@ class ConsumerIdsNotifier:
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, flag=ONEWAY_FLAG
         ).encode()  # one frame for all: nobody answers it, so its opaque says nothing
         members = list(info.channel_info_table)
-        for connection in members:
-            if not connection.is_closed:
+        if len(members) <= _TOLD_AT_ONCE:
+            for connection in members:
                 connection.write([request])
+        else:
+            task = asyncio.get_running_loop().create_task(_tell_in_turns(members, request))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
         return len(members)
+
+
+async def _tell_in_turns(members: list[Connection], request: bytes) -> None:
+    """Each costs a system call, and a group may have thousands."""
+    turns = Turns()
+    for connection in members:
+        connection.write([request])
+        await turns.rest()

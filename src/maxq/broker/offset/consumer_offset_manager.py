@@ -23,6 +23,7 @@ from maxq.broker.topic.topic_validator import SYSTEM_GROUP_PREFIX
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.data_version import DataVersion
 from maxq.runtime.interfaces import Clock, Disk
+from maxq.runtime.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self._pull_offset_table: OffsetTable = {}
         self._reset_offset_table: OffsetTable = {}
         self.slave_commits = SlaveCommits(disk, path.with_name(SLAVE_COMMITS_NAME))
-        self._keys = KeyIndex()
+        self._keys, self._pull_keys = KeyIndex(), KeyIndex()
         self.deleted_up_to = 0
         self._says_deletions = False  # the file, how far
         self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
@@ -70,7 +71,7 @@ class ConsumerOffsetManager(PeriodicManager):
         key = f"{topic}@{group}"
         table = self.offset_table.get(key)
         if table is None:
-            table = self.offset_table[key] = {}
+            table = self._new_table(key)
         stored = table.get(queue_id)
         table[queue_id] = offset
         if stored is not None and offset < stored:
@@ -79,6 +80,16 @@ class ConsumerOffsetManager(PeriodicManager):
                 "storeOffset=%d", client_host, key, queue_id, offset, stored,
             )  # fmt: skip
         self._on_commit()
+
+    def _table(self, key: str) -> dict[int, int]:
+        """The offsets by queue id of a key; an empty one of those that had none."""
+        table = self.offset_table.get(key)
+        return self._new_table(key) if table is None else table
+
+    def _new_table(self, key: str) -> dict[int, int]:
+        table = self.offset_table[key] = {}
+        self._keys.add(key)
+        return table
 
     def _on_commit(self) -> None:
         self._is_dirty = True
@@ -92,6 +103,7 @@ class ConsumerOffsetManager(PeriodicManager):
         table = self._pull_offset_table.get(key)
         if table is None:
             table = self._pull_offset_table[key] = {}
+            self._pull_keys.add(key)
         table[queue_id] = offset
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
@@ -121,7 +133,7 @@ class ConsumerOffsetManager(PeriodicManager):
         """Let the group go on at `offset`. Also committed, for groups that are offline."""
         key = f"{topic}@{group}"
         self._reset_offset_table.setdefault(key, {})[queue_id] = offset
-        self.offset_table.setdefault(key, {})[queue_id] = offset
+        self._table(key)[queue_id] = offset
         self._on_commit()
         self._was_set(key, {queue_id: offset})
 
@@ -202,6 +214,8 @@ class ConsumerOffsetManager(PeriodicManager):
         changed = {key: table for key, table in taken.items() if known.get(key) != table}
         if changed:
             known.update(changed)
+            for key in changed:
+                self._keys.add(key)
             self._is_dirty = True
 
     def take_set(self, key: str, offsets: Mapping[int, int]) -> None:
@@ -230,61 +244,59 @@ class ConsumerOffsetManager(PeriodicManager):
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = True
-        return sum(_move_on(self.offset_table.setdefault(key, {}), table) for key, table in taken.items())
+        return sum(_move_on(self._table(key), table) for key, table in taken.items())
 
     # --- groups and topics --------------------------------------------------------------------------------------------
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
         """Topics of which the group committed an offset."""
-        return set(self._keys.of(self.offset_table).topics.get(group, ()))
-
-    def topics_by_group(self) -> dict[str, list[str]]:
-        """The same of all groups at once."""
-        return group_topic_map(list(self.offset_table))
+        return set(self._keys.topics.get(group, ()))
 
     def which_group_by_topic(self, topic: str) -> set[str]:
         """Groups that committed an offset of the topic."""
-        return set(self._keys.of(self.offset_table).groups.get(topic, ()))
+        return set(self._keys.groups.get(topic, ()))
 
-    def query_min_offset_in_all_group(
+    async def query_min_offset_in_all_group(
         self, topic: str, filter_groups: Iterable[str], min_offset: Callable[[str, int], int]
     ) -> dict[int, int]:
         """By queue id the smallest committed offset of all groups but `filter_groups`.
 
         Offsets of what the store no longer has (below `min_offset(topic, queue_id)`) do not count.
         """
-        skipped = set(filter_groups)
+        turns = Turns()
         smallest: dict[int, int] = {}
-        for group in self.which_group_by_topic(topic) - skipped:
+        for group in self.which_group_by_topic(topic).difference(filter_groups):
             for queue_id, offset in self.query_offsets(group, topic).items():
                 if offset >= min_offset(topic, queue_id):
                     smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
+            await turns.rest()
         return smallest
 
     def clone_offset(self, source_group: str, target_group: str, topic: str) -> None:
         """Let `target_group` stand where `source_group` stands; nothing if that never committed."""
         offsets = self.offset_table.get(f"{topic}@{source_group}")
         if offsets is not None:
-            self.offset_table[f"{topic}@{target_group}"] = dict(offsets)
+            key = f"{topic}@{target_group}"
+            self.offset_table[key] = dict(offsets)
+            self._keys.add(key)
             self._on_commit()
             self._was_set(f"{topic}@{target_group}", dict(offsets))
 
     def remove_offset(self, group: str) -> None:
         """Forget the group."""
-        self._remove_where(lambda topic, other: other == group)
+        self._remove(lambda keys: keys.of_group(group))
 
     def clean_offset_by_topic(self, topic: str) -> None:
         """Forget the topic."""
-        self._remove_where(lambda other, group: other == topic)
+        self._remove(lambda keys: keys.of_topic(topic))
 
     def take_deletion(self, topics: Collection[str], incarnation: int) -> None:
         """These topics were deleted at physical offset `incarnation`: their offsets mean nothing any more."""
         if incarnation <= self.deleted_up_to:  # done before; what is here is the new topics'
             return
         gone = frozenset(topics)
-        if gone:
-            self._remove_where(lambda topic, group: topic in gone)
         for topic in gone:
+            self.clean_offset_by_topic(topic)
             self.slave_commits.forget_topic(topic)
         self.deleted_up_to = incarnation
 
@@ -318,11 +330,13 @@ class ConsumerOffsetManager(PeriodicManager):
         gone = set() if up_to is None else set(self.deletions_since(up_to))
         return {key: table for key, table in read_offset_table(value).items() if split_key(key)[0] not in gone}
 
-    def _remove_where(self, matches: Callable[[str, str], bool]) -> None:
-        self._keys.forget()
-        for table in (self.offset_table, self._pull_offset_table, self._reset_offset_table):
-            for key in [key for key in table if matches(*split_key(key))]:
+    def _remove(self, named: Callable[[KeyIndex], Iterable[str]]) -> None:
+        """Forget keys, found by the index of each table: a walk over all keys would take long."""
+        for table, index in ((self.offset_table, self._keys), (self._pull_offset_table, self._pull_keys)):
+            for key in named(index):
                 del table[key]
+                index.remove(key)
+                self._reset_offset_table.pop(key, None)
         self._on_commit()
 
     # --- the file -----------------------------------------------------------------------------------------------------
@@ -348,20 +362,27 @@ class ConsumerOffsetManager(PeriodicManager):
         """As Java writes it, the tables of queues and the lists of topics in a line each."""
         return offset_file(self.to_json())
 
+    def head(self) -> dict[str, Any]:
+        """What `to_json` says, its tables empty: who sends them puts them in row by row."""
+        return {"dataVersion": self.data_version.to_json(), "groupTopicMap": {}, "offsetTable": {}} | self._deletions()
+
+    def _deletions(self) -> dict[str, Any]:
+        return {"deletions": {"upTo": self.deleted_up_to}} if self.deleted_up_to else {}
+
     def to_json(self) -> dict[str, Any]:
         offsets = {key: dict(table) for key, table in list(self.offset_table.items())}
         return {
             "dataVersion": self.data_version.to_json(),
             "groupTopicMap": group_topic_map(offsets),
             "offsetTable": offsets,
-            **({"deletions": {"upTo": self.deleted_up_to}} if self.deleted_up_to else {}),
+            **self._deletions(),
         }
 
     def from_json(self, value: dict[str, Any]) -> None:
         self.offset_table = read_offset_table(value)
+        self._keys = KeyIndex(self.offset_table)
         up_to = _deleted_up_to(value)
         self._says_deletions, self.deleted_up_to = up_to is not None, up_to or 0
-        self._keys.forget()
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = False

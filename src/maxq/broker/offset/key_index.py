@@ -1,40 +1,43 @@
 """KeyIndex: of which topics each group has offsets, and which groups of each topic, without a walk over all keys for
 each question (`consumerProgress` asks for every group)."""
 
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Iterable
 
 from maxq.broker.offset.offset_table import split_key
 
 
 class KeyIndex:
-    """What the keys `topic@group` of a table say. Keys that came since the last question are the last ones of the
-    table, as dictionaries keep their order; `forget` when some have gone.
+    """What the keys `topic@group` of a table say. Whoever changes the table tells it which keys came and went.
 
     Attributes:
-        topics: by group.
-        groups: by topic.
+        topics: by group; a dictionary without values, which keeps the order in which they came.
+        groups: by topic, likewise.
     """
 
-    def __init__(self) -> None:
-        self.topics: dict[str, list[str]] = {}
-        self.groups: dict[str, list[str]] = {}
-        self._known = 0
-        self._table: Mapping[str, object] | None = None
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self.topics: dict[str, dict[str, None]] = {}
+        self.groups: dict[str, dict[str, None]] = {}
+        for key in keys:
+            self.add(key)
 
-    def forget(self) -> None:
-        """Begin anew with the next question."""
-        self.topics, self.groups, self._known = {}, {}, 0
+    def add(self, key: str) -> None:
+        """The table has this key; perhaps it had it before."""
+        topic, group = split_key(key)
+        self.topics.setdefault(group, {})[topic] = None
+        self.groups.setdefault(topic, {})[group] = None
 
-    def of(self, table: Mapping[str, object]) -> "KeyIndex":
-        """This index, with everything that is in the table now."""
-        if table is not self._table or len(table) < self._known:
-            self.forget()
-            self._table = table
-        if len(table) != self._known:
-            for key in islice(table, self._known, None):
-                topic, group = split_key(key)
-                self.topics.setdefault(group, []).append(topic)
-                self.groups.setdefault(topic, []).append(group)
-            self._known = len(table)
-        return self
+    def remove(self, key: str) -> None:
+        """This key has been taken out of the table."""
+        topic, group = split_key(key)
+        for names, name, other in ((self.topics, group, topic), (self.groups, topic, group)):
+            del names[name][other]
+            if not names[name]:
+                del names[name]
+
+    def of_topic(self, topic: str) -> list[str]:
+        """The keys of a topic."""
+        return [f"{topic}@{group}" for group in self.groups.get(topic, ())]
+
+    def of_group(self, group: str) -> list[str]:
+        """The keys of a group."""
+        return [f"{topic}@{group}" for topic in self.topics.get(group, ())]

@@ -73,14 +73,20 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         return moved + len(ahead)
 
     def remove_offset(self, group: str) -> None:
-        for key in [key for key in self.lmq_offset_table if split_key(key)[1] == group]:
-            del self.lmq_offset_table[key]
+        self._remove_flat([key for key in self.lmq_offset_table if split_key(key)[1] == group])
         super().remove_offset(group)
 
     def clean_offset_by_topic(self, topic: str) -> None:
-        for key in [key for key in self.lmq_offset_table if split_key(key)[0] == topic]:
-            del self.lmq_offset_table[key]
+        self._remove_flat([key for key in self.lmq_offset_table if split_key(key)[0] == topic])
         super().clean_offset_by_topic(topic)
+
+    def _remove_flat(self, keys: list[str]) -> None:
+        for key in keys:
+            del self.lmq_offset_table[key]
+            self._reset_offset_table.pop(key, None)
+
+    def head(self) -> dict[str, Any]:
+        return {**super().head(), "lmqOffsetTable": dict(self.lmq_offset_table)}
 
     def to_json(self) -> dict[str, Any]:
         value = super().to_json()

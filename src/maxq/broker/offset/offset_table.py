@@ -26,6 +26,12 @@ def group_topic_map(keys: Iterable[str]) -> dict[str, list[str]]:
     return result
 
 
+def offset_row(key: str, offsets: Mapping[int, int]) -> bytes:
+    """A row of the member `offsetTable` in compact JSON."""
+    numbers = ",".join([f'"{queue_id}":{offset}' for queue_id, offset in offsets.items()])
+    return f"{encode_basestring(key)}:{{{numbers}}}".encode(errors="replace")
+
+
 def offset_file(value: Mapping[str, Any]) -> bytes:
     """The text of consumerOffset.json: the version, and tables whose rows are numbers by queue id, a number, or names.
 

@@ -5,7 +5,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from maxq.access.guard import Guard
@@ -20,6 +20,7 @@ from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import MQVersion, RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemotingError, RemotingTimeoutError, RequestRefusedError
+from maxq.protocol import json_dialect
 from maxq.protocol.body.heartbeat import (
     Connection as ConnectionBody,
 )
@@ -33,10 +34,12 @@ from maxq.protocol.body.route import GroupList
 from maxq.protocol.body.subscription import QuerySubscriptionResponseBody
 from maxq.protocol.body.topic_config import TopicList
 from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.json_body import filled
 from maxq.protocol.message import decode_record
 from maxq.protocol.message_id import decode_message_id
 from maxq.protocol.remoting_command import RemotingCommand, language_name
 from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.turns import Turns
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -85,45 +88,38 @@ class AdminClientProcessor(RequestProcessor):
 
     # --- who is connected ---------------------------------------------------------------------------------------------
 
-    def get_consumer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_consumer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """203."""
         group = HeaderFields(request.ext).required_str("consumerGroup")
         info = self._consumers.get_consumer_group_info(group)
         if info is None:
             raise RequestRefusedError(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
         body = ConsumerConnection(
-            connection_set=[_connection_body(channel) for channel in info.channel_info_table.values()],
             subscription_table=dict(info.subscription_table),
             consume_type=info.consume_type,
             message_model=info.message_model,
             consume_from_where=info.consume_from_where,
         )
-        return body_reply(request, body)
+        return await _connections_reply(request, body.encode(), info.channel_info_table.values())
 
-    def get_producer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_producer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """204."""
         group = HeaderFields(request.ext).required_str("producerGroup")
         members = self._producers.group_channel_table.get(group)
         if members is None:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
-        return body_reply(request, ProducerConnection([_connection_body(channel) for channel in members.values()]))
+        return await _connections_reply(request, ProducerConnection().encode(), members.values())
 
-    def get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """328."""
-        table = {
-            group: [
-                ProducerInfo(
-                    client_id=channel.client_id,
-                    remote_ip=channel.connection.remote_address,
-                    language=language_name(channel.language),
-                    version=channel.version,
-                    last_update_timestamp=channel.last_update_timestamp,
-                )
-                for channel in members.values()
-            ]
-            for group, members in self._producers.group_channel_table.items()
-        }
-        return body_reply(request, ProducerTableInfo(table))
+        turns, rows = Turns(), []
+        for group, members in list(self._producers.group_channel_table.items()):
+            infos = []
+            for channel in list(members.values()):
+                infos.append(_producer_info(channel).encode())
+                await turns.rest()
+            rows.append(b"%b:[%b]" % (json_dialect.dumps(group), b",".join(infos)))
+        return request.reply(body=filled(ProducerTableInfo().encode(), "data", rows))
 
     # --- who consumes what --------------------------------------------------------------------------------------------
 
@@ -208,6 +204,27 @@ class AdminClientProcessor(RequestProcessor):
                 ResponseCode.SYSTEM_ERROR, f"invoke consumer <{group}> <{client_id}> Exception: {error}"
             ) from error
         return forwarded_reply(request, answer)
+
+
+async def _connections_reply(
+    request: RemotingCommand, body: bytes, channels: Iterable[ClientChannelInfo]
+) -> RemotingCommand:
+    """`body` with all of them in its connectionSet, of a group that may have thousands."""
+    turns, rows = Turns(), []
+    for channel in list(channels):
+        rows.append(_connection_body(channel).encode())
+        await turns.rest()
+    return request.reply(body=filled(body, "connectionSet", rows, b"[]"))
+
+
+def _producer_info(channel: ClientChannelInfo) -> ProducerInfo:
+    return ProducerInfo(
+        client_id=channel.client_id,
+        remote_ip=channel.connection.remote_address,
+        language=language_name(channel.language),
+        version=channel.version,
+        last_update_timestamp=channel.last_update_timestamp,
+    )
 
 
 def _connection_body(channel: ClientChannelInfo) -> ConnectionBody:

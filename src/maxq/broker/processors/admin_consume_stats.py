@@ -4,18 +4,18 @@ Source:
     broker/processor/AdminBrokerProcessor.java; broker-api.md §7.4.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.processors.support import RequestProcessor, body_reply, topic_not_exist
+from maxq.broker.processors.support import RequestProcessor, topic_not_exist
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.offsets import (
     ConsumeStats,
     ConsumeStatsList,
@@ -24,15 +24,26 @@ from maxq.protocol.body.offsets import (
     QueueTimeSpan,
 )
 from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.json_body import filled
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.turns import Turns
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
-_GROUPS_PER_TURN = 50
+
+@dataclass(slots=True)
+class _TopicStats:
+    """How far one group has come in one topic: encoded rows by queue, messages consumed in a second, messages behind,
+    and messages pulled but not consumed yet."""
+
+    rows: list[bytes]
+    tps: float
+    diff: int = 0
+    inflight: int = 0
 
 
 class AdminConsumeStatsProcessor(RequestProcessor):
@@ -72,21 +83,23 @@ class AdminConsumeStatsProcessor(RequestProcessor):
 
     # --- 208 ----------------------------------------------------------------------------------------------------------
 
-    def get_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """One group, by read queue: of the topics listed, of one topic, or of all that it committed offsets of."""
         fields = HeaderFields(request.ext)
         group = fields.required_str("consumerGroup")
-        listed = [topic for topic in (fields.opt_str("topicList") or "").split(";") if topic.strip()]
-        total = ConsumeStats()
+        listed = dict.fromkeys(topic for topic in (fields.opt_str("topicList") or "").split(";") if topic.strip())
+        turns = Turns()
+        rows: list[bytes] = []
+        tps = 0.0
         for topic in listed or self._topics_of(group, (fields.opt_str("topic") or "").strip()):
             config = self._topics.select_topic_config(topic)
             if config is None:
                 log.warning("consume stats of %s: topic %s does not exist", group, topic)
                 continue
-            stats = self._stats_of(group, topic, range(config.read_queue_nums))
-            total.offset_table.update(stats.offset_table)
-            total.consume_tps += stats.consume_tps
-        return body_reply(request, total)
+            stats = await self._stats_of(group, topic, range(config.read_queue_nums), turns)
+            rows += stats.rows
+            tps += stats.tps
+        return request.reply(body=filled(ConsumeStats({}, tps).encode(), "offsetTable", rows))
 
     def _topics_of(self, group: str, topic: str) -> list[str]:
         topics = [topic] if topic else sorted(self._offsets.which_topic_by_consumer(group))
@@ -97,13 +110,16 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         is_offline = self._consumers.subscription_count(group) == 0
         return is_offline or self._consumers.find_subscription_data(group, topic) is not None
 
-    def _stats_of(self, group: str, topic: str, queue_ids: Iterable[int]) -> ConsumeStats:
+    async def _stats_of(self, group: str, topic: str, queue_ids: Iterable[int], turns: Turns) -> "_TopicStats":
         broker_name = self._settings.broker.broker_name
-        table = {
-            MessageQueue(topic, broker_name, queue_id): self._offsets_of(group, topic, queue_id)
-            for queue_id in queue_ids
-        }
-        return ConsumeStats(table, self._stats.tps_group_get_nums(group, topic))
+        stats = _TopicStats([], self._stats.tps_group_get_nums(group, topic))
+        for queue_id in queue_ids:
+            offsets = self._offsets_of(group, topic, queue_id)
+            stats.rows.append(ConsumeStats.encode_row(MessageQueue(topic, broker_name, queue_id), offsets))
+            stats.diff += offsets.broker_offset - offsets.consumer_offset
+            stats.inflight += offsets.pull_offset - offsets.consumer_offset
+            await turns.rest()
+        return stats
 
     def _offsets_of(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         consumer_offset = self._offsets.query_offset(group, topic, queue_id)
@@ -120,40 +136,45 @@ class AdminConsumeStatsProcessor(RequestProcessor):
     # --- 317 ----------------------------------------------------------------------------------------------------------
 
     async def get_broker_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """All groups, by topic and write queue. With very many the loop turns in between."""
+        """All groups, by topic and write queue."""
         is_order = HeaderFields(request.ext).required_bool("isOrder")
-        topics = self._offsets.topics_by_group()
         total = ConsumeStatsList(broker_addr=self._broker_address())
         rows: list[bytes] = []
-        for position, group in enumerate(list(self._groups.subscription_group_table)):
-            found = self._group_stats(group, sorted(topics.get(group, ())), is_order)
-            total.total_diff += sum(stats.total_diff for stats in found)
-            total.total_inflight_diff += sum(stats.inflight_total_diff for stats in found)
-            rows.append(total.encode_row(group, found))
-            if position % _GROUPS_PER_TURN == _GROUPS_PER_TURN - 1:
-                await asyncio.sleep(0)
+        turns = Turns()
+        for group in list(self._groups.subscription_group_table):
+            topics = sorted(self._offsets.which_topic_by_consumer(group))
+            found = await self._group_stats(group, topics, is_order, turns)
+            total.total_diff += sum(stats.diff for stats in found)
+            total.total_inflight_diff += sum(stats.inflight for stats in found)
+            encoded = [filled(ConsumeStats({}, stats.tps).encode(), "offsetTable", stats.rows) for stats in found]
+            rows.append(total.encode_row(group, encoded))
+            await turns.rest()
         return request.reply(body=total.encode_with(rows))
 
-    def _group_stats(self, group: str, topics: list[str], is_order: bool) -> list[ConsumeStats]:
-        found: list[ConsumeStats] = []
+    async def _group_stats(self, group: str, topics: list[str], is_order: bool, turns: Turns) -> list["_TopicStats"]:
+        found = []
         for topic in topics:
             config = self._topics.select_topic_config(topic)
             if config is None or (is_order and not config.order) or not self._is_subscribed(group, topic):
                 continue
-            found.append(self._stats_of(group, topic, range(config.write_queue_nums)))
+            found.append(await self._stats_of(group, topic, range(config.write_queue_nums), turns))
         return found
 
     # --- 303 ----------------------------------------------------------------------------------------------------------
 
-    def query_consume_time_span(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def query_consume_time_span(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Times instead of offsets, by write queue."""
         fields = HeaderFields(request.ext)
         topic, group = fields.required_str("topic"), fields.required_str("group")
         config = self._topics.select_topic_config(topic)
         if config is None:
             raise topic_not_exist(topic)
-        spans = [self._time_span(group, topic, queue_id) for queue_id in range(config.write_queue_nums)]
-        return body_reply(request, QueryConsumeTimeSpanBody(spans))
+        turns = Turns()
+        rows = []
+        for queue_id in range(config.write_queue_nums):
+            rows.append(self._time_span(group, topic, queue_id).encode())
+            await turns.rest()
+        return request.reply(body=filled(QueryConsumeTimeSpanBody().encode(), "consumeTimeSpanSet", rows, b"[]"))
 
     def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
         store = self._store

@@ -25,6 +25,7 @@ from maxq.protocol.body.subscription import (
 from maxq.protocol.header_fields import HeaderFields
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,9 @@ class AdminGroupProcessor(RequestProcessor):
     async def _update(
         self, configs: list[SubscriptionGroupConfig], connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
+        turns = Turns()
         for config in configs:
+            await turns.rest()
             refuse_if(validate_group(config.group_name))
             what, most = f"retryQueueNums of group {config.group_name}", self._settings.broker.max_queues_of_topic
             refuse_queue_nums(what, config.retry_queue_nums, most)
@@ -109,7 +112,7 @@ class AdminGroupProcessor(RequestProcessor):
         readable = not self._groups.is_forbidden(group, topic, INDEX_PERM_READ)
         return body_reply(request, GroupForbidden(topic=topic, group=group, readable=readable))
 
-    def get_all_groups(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_all_groups(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """201. Whole, or a page of it for slaves."""
         table = self._groups.subscription_group_table
         page = page_of(
@@ -124,7 +127,7 @@ class AdminGroupProcessor(RequestProcessor):
             group: topics for group, topics in self._groups.forbidden_table.items() if topics and group in page
         }
         wrapper = SubscriptionGroupWrapper(forbidden_table=forbidden, data_version=self._groups.data_version)
-        body = self._groups.row_json.put_into(wrapper.encode(), page)
+        body = await self._groups.row_json.put_into(wrapper.encode(), page)
         return request.reply(ResponseCode.SUCCESS, None, {"totalGroupNum": str(len(table))}, body)
 
     def get_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

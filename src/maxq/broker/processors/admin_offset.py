@@ -10,6 +10,7 @@ from typing import Final
 
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.offset.offset_table import offset_row, split_key
 from maxq.broker.processors.support import RequestProcessor, body_reply
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
@@ -17,8 +18,10 @@ from maxq.protocol import json_dialect
 from maxq.protocol.body.offsets import QueryCorrectionOffsetBody
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.json_body import filled
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.turns import Turns
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -92,22 +95,37 @@ class AdminOffsetProcessor(RequestProcessor):
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
-    def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """43. A MaxQ slave hears which deletions of topics the table knows, and, if it asks, all of them
         (store/deletions.py)."""
-        table = self._offsets.to_json()
+        body = self._offsets.head()
         if "deletions" in request.ext:
-            table["deletions"] = {"upTo": self._offsets.deleted_up_to}
+            body["deletions"] = {"upTo": self._offsets.deleted_up_to}
         if HeaderFields(request.ext).opt_bool("deletions"):
-            table["deletedTopics"] = self._store.deletions.to_json()
-        return request.reply(body=json_dialect.dumps(table))
+            body["deletedTopics"] = self._store.deletions.to_json()
+        turns = Turns()
+        rows: list[bytes] = []
+        topics: dict[str, list[str]] = {}
+        for key, offsets in list(self._offsets.offset_table.items()):
+            topic, group = split_key(key)
+            topics.setdefault(group, []).append(topic)
+            rows.append(offset_row(key, offsets))
+            await turns.rest()
+        lists = []
+        for group, names in topics.items():
+            lists.append(json_dialect.dumps({group: names})[1:-1])
+            await turns.rest()
+        encoded = filled(json_dialect.dumps(body), "groupTopicMap", lists)
+        return request.reply(body=filled(encoded, "offsetTable", rows))
 
-    def query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """308. By queue the smallest offset of all groups; Long.MAX_VALUE where `compareGroup` is behind even that."""
         fields = HeaderFields(request.ext)
         topic, compare_group = fields.required_str("topic"), fields.required_str("compareGroup")
         filter_groups = [group for group in (fields.opt_str("filterGroups") or "").split(",") if group]
-        smallest = self._offsets.query_min_offset_in_all_group(topic, filter_groups, self._store.min_offset)
+        smallest = await self._offsets.query_min_offset_in_all_group(
+            topic, filter_groups, self._store.min_offset
+        )
         for queue_id, offset in self._offsets.query_offsets(compare_group, topic).items():
             if smallest.get(queue_id, -1) > offset:
                 smallest[queue_id] = LONG_MAX
@@ -119,6 +137,7 @@ class AdminOffsetProcessor(RequestProcessor):
         source, target = fields.required_str("srcGroup"), fields.required_str("destGroup")
         topic = (fields.opt_str("topic") or "").strip()
         is_offline = fields.opt_bool("offline")
+        turns = Turns()
         for name in [topic] if topic else sorted(self._offsets.which_topic_by_consumer(source)):
             if not self._topics.contains_topic(name):
                 log.warning("clone offsets of %s: topic %s does not exist", source, name)
@@ -126,6 +145,7 @@ class AdminOffsetProcessor(RequestProcessor):
                 log.warning("clone offsets of %s: it is online and does not subscribe to %s", source, name)
             else:
                 self._offsets.clone_offset(source, target, name)
+            await turns.rest()
         self._offsets.request_persist()
         await self._offsets.persisted()
         return request.reply()

@@ -20,8 +20,10 @@ from maxq.protocol.body.broker_stats import ConsumeQueueData, QueryConsumeQueueR
 from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.header_fields import HeaderFields, parse_long
+from maxq.protocol.json_body import filled
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.turns import Turns
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -80,7 +82,7 @@ class AdminStoreProcessor(RequestProcessor):
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def query_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def query_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """321. Units of one queue from `index` on, and whether a group's subscription takes them."""
         fields = HeaderFields(request.ext)
         topic, queue_id = fields.required_str("topic"), fields.required_int("queueId")
@@ -100,18 +102,14 @@ class AdminStoreProcessor(RequestProcessor):
         if not low <= index < high:
             remark = f"Index {index} of {queue_id}@{topic} is not exist!"
             return request.reply(ResponseCode.SUCCESS, remark, body=body.encode())
-        body.queue_data = [
-            ConsumeQueueData(
-                physical_offset,
-                size,
-                tags_code,
-                eval=self._matches(group, body.subscription_data, physical_offset, size, tags_code),
-            )
-            for physical_offset, size, tags_code in self._store.queue_units(
-                topic, queue_id, index, max(0, min(count, MAX_UNITS))
-            )
-        ]
-        return body_reply(request, body)
+        turns, rows = Turns(), []
+        units = self._store.queue_units(topic, queue_id, index, max(0, min(count, MAX_UNITS)))
+        for physical_offset, size, tags_code in units:
+            is_wanted = self._matches(group, body.subscription_data, physical_offset, size, tags_code)
+            rows.append(ConsumeQueueData(physical_offset, size, tags_code, eval=is_wanted).encode())
+            await turns.rest()
+        body.queue_data = []
+        return request.reply(body=filled(body.encode(), "queueData", rows, b"[]"))
 
     def _matches(
         self,

@@ -40,9 +40,11 @@ from maxq.protocol.body.topic_config import (
 )
 from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.json_body import filled, queue_row
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.turns import Turns
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -110,8 +112,10 @@ class AdminTopicProcessor(RequestProcessor):
     async def update_and_create_topic_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """18. All or none."""
         configs = CreateTopicListRequestBody.decode(request.body_bytes).topic_config_list
+        turns = Turns()
         for config in configs:
             self._validate(config)
+            await turns.rest()
         return await self._update(configs, connection, request)
 
     async def _update(
@@ -203,7 +207,7 @@ class AdminTopicProcessor(RequestProcessor):
 
     # --- show ---------------------------------------------------------------------------------------------------------
 
-    def get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """21. Whole, or a page of it for slaves."""
         table = self._topics.topic_config_table
         page = page_of(
@@ -221,7 +225,7 @@ class AdminTopicProcessor(RequestProcessor):
             },
             mapping_data_version=self._mappings.data_version,
         )
-        body = self._topics.row_json.put_into(wrapper.encode(), page)
+        body = await self._topics.row_json.put_into(wrapper.encode(), page)
         return request.reply(ResponseCode.SUCCESS, None, {"totalTopicNum": str(len(table))}, body)
 
     def get_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -240,19 +244,22 @@ class AdminTopicProcessor(RequestProcessor):
         """305."""
         return body_reply(request, TopicList(sorted(self._topics.system_topics())))
 
-    def get_topic_stats_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    async def get_topic_stats_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """202."""
         topic = HeaderFields(request.ext).required_str("topic")
         config = self._topics.select_topic_config(topic)
         if config is None:
             raise topic_not_exist(topic)
         broker_name = self._settings.broker.broker_name
-        table = {
-            MessageQueue(topic, broker_name, queue_id): self._topic_offset(topic, queue_id)
-            for queue_id in range(max(config.read_queue_nums, config.write_queue_nums))
-        }
+        turns = Turns()
+        rows = []
+        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+            row = self._topic_offset(topic, queue_id).encode()
+            rows.append(queue_row(MessageQueue(topic, broker_name, queue_id), row))
+            await turns.rest()
         puts = self._stats.view(TOPIC_PUT_NUMS, topic)
-        return body_reply(request, TopicStatsTable(table, 0.0 if puts is None else puts.minute.tps))
+        stats = TopicStatsTable({}, 0.0 if puts is None else puts.minute.tps)
+        return request.reply(body=filled(stats.encode(), "offsetTable", rows))
 
     def _topic_offset(self, topic: str, queue_id: int) -> TopicOffset:
         max_offset = max(self._store.max_offset(topic, queue_id), 0)

@@ -27,6 +27,7 @@ from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header_fields import HeaderFields
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.turns import Turns
 from maxq.store.message_store import MessageStore
 
 
@@ -54,14 +55,18 @@ class PurgeTopicProcessor(RequestProcessor):
         fields = HeaderFields(request.ext)
         config = self._config(fields.required_str("topic"))
         is_dry = bool(fields.opt_bool("dryRun"))
-        bounds = self._bounds(config, fields)
-        queues = [self._row(config.topic_name, queue_id, bound) for queue_id, bound in bounds.items()]
+        turns = Turns()
+        bounds = await self._bounds(config, fields, turns)
+        queues = []
+        for queue_id, bound in bounds.items():
+            queues.append(self._row(config.topic_name, queue_id, bound))
+            await turns.rest()
         body = {
             "topic": config.topic_name,
             "dryRun": is_dry,
             "messages": sum(row["messages"] for row in queues),
             "queues": queues,
-            "groups": self._groups(config.topic_name, bounds),
+            "groups": await self._groups(config.topic_name, bounds, turns),
         }
         if not is_dry and body["messages"]:
             self._keep(config, bounds)
@@ -82,7 +87,7 @@ class PurgeTopicProcessor(RequestProcessor):
             raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, remark)
         return config
 
-    def _bounds(self, config: TopicConfig, fields: HeaderFields) -> dict[int, int]:
+    async def _bounds(self, config: TopicConfig, fields: HeaderFields, turns: Turns) -> dict[int, int]:
         """New smallest offset by queue id."""
         queue_nums = max(config.read_queue_nums, config.write_queue_nums)
         wanted = fields.opt_int("queueId")
@@ -102,6 +107,7 @@ class PurgeTopicProcessor(RequestProcessor):
             elif before_offset is not None:
                 bound = before_offset
             bounds[queue_id] = max(low, min(bound, high))
+            await turns.rest()
         return bounds
 
     def _range(self, topic: str, queue_id: int) -> tuple[int, int]:
@@ -117,12 +123,13 @@ class PurgeTopicProcessor(RequestProcessor):
             "messages": bound - low,
         }
 
-    def _groups(self, topic: str, bounds: dict[int, int]) -> list[dict[str, Any]]:
+    async def _groups(self, topic: str, bounds: dict[int, int], turns: Turns) -> list[dict[str, Any]]:
         rows = []
         for group in sorted(self._offsets.which_group_by_topic(topic)):
             consumed = self._offsets.query_offsets(group, topic)
             unread = sum(max(0, bounds[queue_id] - at) for queue_id, at in consumed.items() if queue_id in bounds)
             rows.append({"group": group, "unread": unread})
+            await turns.rest()
         return rows
 
     def _keep(self, config: TopicConfig, bounds: dict[int, int]) -> None:

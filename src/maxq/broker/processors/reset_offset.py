@@ -16,7 +16,7 @@ from typing import Final
 from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.processors.support import RequestProcessor, body_reply, refuse_if
+from maxq.broker.processors.support import RequestProcessor, refuse_if
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import LanguageCode, MQVersion, RequestCode, ResponseCode
@@ -27,14 +27,17 @@ from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.json_body import filled, queue_row
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.turns import Turns
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
 CLIENT_STATUS_TIMEOUT_MS: Final = 5_000
+_ASKED_AT_ONCE: Final = 100  # members of a group
 
 
 class ResetOffsetProcessor(RequestProcessor):
@@ -77,15 +80,16 @@ class ResetOffsetProcessor(RequestProcessor):
         if config is None:
             raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
         if self._settings.broker.use_server_side_reset_offset:
-            table = self._reset_here(group, config, timestamp, fields)
+            table = await self._reset_here(group, config, timestamp, fields)
             self._offsets.request_persist()
             await self._offsets.persisted()
         else:
-            table = self._reset_at_clients(group, config, timestamp, is_force=fields.opt_bool("isForce"))
-        body = ResetOffsetBody({self._queue(topic, queue_id): offset for queue_id, offset in table.items()})
-        return request.reply(body=_encode_for(request.language, body))
+            table = await self._reset_at_clients(group, config, timestamp, is_force=fields.opt_bool("isForce"))
+        return request.reply(body=await self._encoded(request.language, topic, table))
 
-    def _reset_here(self, group: str, config: TopicConfig, timestamp: int, fields: HeaderFields) -> dict[int, int]:
+    async def _reset_here(
+        self, group: str, config: TopicConfig, timestamp: int, fields: HeaderFields
+    ) -> dict[int, int]:
         topic = config.topic_name
         if self._settings.store.broker_role == "SLAVE":
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
@@ -93,7 +97,10 @@ class ResetOffsetProcessor(RequestProcessor):
             raise RequestRefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("offset")
         if queue_id is None or queue_id < 0:
-            table = {q: self._offset_at(topic, q, timestamp) for q in range(config.read_queue_nums)}
+            turns, table = Turns(), {}
+            for queue in range(config.read_queue_nums):
+                table[queue] = self._offset_at(topic, queue, timestamp)
+                await turns.rest()
         elif queue_id >= config.read_queue_nums:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER,
@@ -121,9 +128,12 @@ class ResetOffsetProcessor(RequestProcessor):
             return max(self._store.max_offset(topic, queue_id), 0)
         return max(self._store.offset_by_time(topic, queue_id, timestamp, BoundaryType.LOWER), 0)
 
-    def _reset_at_clients(self, group: str, config: TopicConfig, timestamp: int, *, is_force: bool) -> dict[int, int]:
+    async def _reset_at_clients(
+        self, group: str, config: TopicConfig, timestamp: int, *, is_force: bool
+    ) -> dict[int, int]:
         topic = config.topic_name
         table: dict[int, int] = {}
+        turns = Turns()
         for queue_id in range(config.write_queue_nums):
             committed = self._offsets.query_offset(group, topic, queue_id)
             if committed == -1:
@@ -133,10 +143,11 @@ class ResetOffsetProcessor(RequestProcessor):
                 )
             target = self._offset_at(topic, queue_id, timestamp)
             table[queue_id] = target if is_force or target < committed else committed
-        self._tell_clients(group, topic, timestamp, table)
+            await turns.rest()
+        await self._tell_clients(group, topic, timestamp, table)
         return table
 
-    def _tell_clients(self, group: str, topic: str, timestamp: int, table: dict[int, int]) -> None:
+    async def _tell_clients(self, group: str, topic: str, timestamp: int, table: dict[int, int]) -> None:
         members = self._members(group)
         if not members:
             raise RequestRefusedError(
@@ -144,11 +155,28 @@ class ResetOffsetProcessor(RequestProcessor):
                 f"Consumer not online, so can not reset offset, Group: {group} Topic: {topic} Timestamp: {timestamp}",
             )
         _refuse_old_clients(members)
-        body = ResetOffsetBody({self._queue(topic, queue_id): offset for queue_id, offset in table.items()})
         ext = {"topic": topic, "group": group, "timestamp": str(timestamp), "isForce": "false", "queueId": "-1"}
+        bodies: dict[int, bytes] = {}
+        turns = Turns()
         for member in members:
-            told = _encode_for(member.language, body)
-            member.connection.send_oneway(RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, dict(ext), told))
+            told = bodies.get(member.language)
+            if told is None:
+                told = bodies[member.language] = await self._encoded(member.language, topic, table)
+            if not member.connection.is_closed:  # by now
+                command = RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, dict(ext), told)
+                member.connection.send_oneway(command)
+            await turns.rest()
+
+    async def _encoded(self, language: int, topic: str, table: dict[int, int]) -> bytes:
+        """C++ clients read the table as a list, all others Java's map with objects as keys."""
+        if language == LanguageCode.CPP:
+            body = ResetOffsetBody({self._queue(topic, queue_id): offset for queue_id, offset in table.items()})
+            return json_dialect.dumps(body.to_json_for_cpp())
+        turns, rows = Turns(), []
+        for queue_id, offset in table.items():
+            rows.append(queue_row(self._queue(topic, queue_id), b"%d" % offset))
+            await turns.rest()
+        return filled(ResetOffsetBody().encode(), "offsetTable", rows)
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(topic, self._settings.broker.broker_name, queue_id)
@@ -169,18 +197,25 @@ class ResetOffsetProcessor(RequestProcessor):
             refuse_if(f"No Any Consumer online in the consumer group: [{group}]", ResponseCode.SYSTEM_ERROR)
         _refuse_old_clients(members)
         asked = [member for member in members if client_id in ("", member.client_id)]
-        answers = await asyncio.gather(*(self._ask_status(member, topic, group) for member in asked))
-        table = {member.client_id: status for member, status in zip(asked, answers, strict=True) if status is not None}
-        return body_reply(request, GetConsumerStatusBody(consumer_table=table))
+        turns, rows = Turns(), []
+        for start in range(0, len(asked), _ASKED_AT_ONCE):
+            some = asked[start : start + _ASKED_AT_ONCE]
+            for row in await asyncio.gather(*(self._ask_status(member, topic, group) for member in some)):
+                if row is not None:
+                    rows.append(row)
+                await turns.rest()
+        return request.reply(body=filled(GetConsumerStatusBody().encode(), "consumerTable", rows))
 
-    async def _ask_status(self, member: ClientChannelInfo, topic: str, group: str) -> dict[MessageQueue, int] | None:
+    async def _ask_status(self, member: ClientChannelInfo, topic: str, group: str) -> bytes | None:
+        """A row of the answer: the member's client id and its offsets."""
         ask = RemotingCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, {"topic": topic, "group": group})
         try:
             answer = await member.connection.invoke(ask, CLIENT_STATUS_TIMEOUT_MS)
             if answer.code != ResponseCode.SUCCESS:
                 log.warning("consumer status of %s: code %d, %s", member, answer.code, answer.remark)
                 return None
-            return GetConsumerStatusBody.decode(answer.body_bytes).message_queue_table
+            table = GetConsumerStatusBody.decode(answer.body_bytes).message_queue_table
+            return json_dialect.dumps({member.client_id: table})[1:-1]
         except MaxQError as error:
             log.warning("consumer status of %s: %s", member, error)
             return None
@@ -193,8 +228,3 @@ def _refuse_old_clients(members: list[ClientChannelInfo]) -> None:
                 f"the client {member} does not support this feature. version={member.version}",
                 ResponseCode.SYSTEM_ERROR,
             )
-
-
-def _encode_for(language: int, body: ResetOffsetBody) -> bytes:
-    """C++ clients read the table as a list, all others Java's map with objects as keys."""
-    return json_dialect.dumps(body.to_json_for_cpp()) if language == LanguageCode.CPP else body.encode()

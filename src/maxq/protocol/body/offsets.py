@@ -143,19 +143,20 @@ class ConsumeStats(JsonBody):
         """Messages behind, over all queues."""
         return sum(wrapper.broker_offset - wrapper.consumer_offset for wrapper in self.offset_table.values())
 
+    @staticmethod
+    def encode_row(queue: MessageQueue, offsets: OffsetWrapper) -> bytes:
+        """One row of the table, for `filled`: the same bytes as by the general way, which takes 100 µs for a queue."""
+        return b'%b:{"brokerOffset":%d,"consumerOffset":%d,"lastTimestamp":%d,"pullOffset":%d}' % (
+            orjson.dumps(queue.to_json()),
+            offsets.broker_offset,
+            offsets.consumer_offset,
+            offsets.last_timestamp,
+            offsets.pull_offset,
+        )
+
     def encode(self) -> bytes:
-        """The same bytes as by the general way, which takes 100 µs for a queue: tools ask for thousands of groups."""
-        rows = [
-            b'%b:{"brokerOffset":%d,"consumerOffset":%d,"lastTimestamp":%d,"pullOffset":%d}'
-            % (
-                orjson.dumps(queue.to_json()),
-                offsets.broker_offset,
-                offsets.consumer_offset,
-                offsets.last_timestamp,
-                offsets.pull_offset,
-            )
-            for queue, offsets in self.offset_table.items()
-        ]
+        """The same bytes as by the general way."""
+        rows = [self.encode_row(queue, offsets) for queue, offsets in self.offset_table.items()]
         return b'{"consumeTps":%b,"offsetTable":{%b}}' % (orjson.dumps(self.consume_tps), b",".join(rows))
 
     @property
@@ -174,9 +175,9 @@ class ConsumeStatsList(JsonBody):
     total_inflight_diff: int = 0
 
     @staticmethod
-    def encode_row(group: str, stats: list[ConsumeStats]) -> bytes:
-        """One item of the list, for `encode_with`."""
-        return b"{%b:[%b]}" % (orjson.dumps(group), b",".join([one.encode() for one in stats]))
+    def encode_row(group: str, stats: list[bytes]) -> bytes:
+        """One item of the list, for `encode_with`; `stats`: encoded ConsumeStats of the group."""
+        return b"{%b:[%b]}" % (orjson.dumps(group), b",".join(stats))
 
     def encode_with(self, rows: list[bytes]) -> bytes:
         """This object with items that are encoded already: with 20 000 groups, that is done in turns."""

@@ -40,6 +40,9 @@ _PIECE: Final = 1 << 20  # bytes looked at together by `taken`
 _SLOTS_PER_PAGE: Final = OS_PAGE_SIZE // SLOT_SIZE  # the file is whole pages
 _PAGES: Final = SLOTS // _SLOTS_PER_PAGE
 _NO_SLOTS: Final = bytes(OS_PAGE_SIZE)
+#: Pages that are looked at together where nothing is likely: most of a lap.
+_TOGETHER: Final = 16
+_NOTHING: Final = bytes(_TOGETHER * OS_PAGE_SIZE)
 _NEVER: Final = 1 << 62
 
 
@@ -117,17 +120,23 @@ class TimerWheel:
         if at:
             return following
         empty = 0
-        while empty < _PAGES and self._is_empty((page + empty) % _PAGES):
-            empty += 1
+        while empty < _PAGES:
+            count = self._empty_from((page + empty) % _PAGES)
+            if not count:
+                break
+            empty += count
+        empty = min(empty, _PAGES)
         return following + empty * _SLOTS_PER_PAGE * self.precision_ms
 
     def earliest(self, from_ms: int) -> int:
         """When the first slot is due at or behind `from_ms` that holds something; the largest number if none does."""
         least, found = from_ms // self.precision_ms, _NEVER
-        for page in range(_PAGES):
-            data = self._changed.get(page) or self._frozen.get(page)
-            if data is None and self._is_empty(page):
+        page = -1
+        while (page := page + 1) < _PAGES:
+            if empty := self._empty_from(page):
+                page += empty - 1
                 continue
+            data = self._changed.get(page) or self._frozen.get(page)
             at = page * OS_PAGE_SIZE
             numbers = array("q", bytes(self._view[at : at + OS_PAGE_SIZE] if data is None else data))
             if byteorder == "little":
@@ -136,11 +145,17 @@ class TimerWheel:
             found = min([found, *(number for number, last in slots if number >= least and last >= 0)])
         return found * self.precision_ms
 
-    def _is_empty(self, page: int) -> bool:
+    def _empty_from(self, page: int) -> int:
+        """How many pages hold nothing, from this one on: 0, 1, or as many as are looked at together, up to the end."""
+        together = range(page, min(page + _TOGETHER, _PAGES))
+        if page % _TOGETHER == 0 and not any(one in self._changed or one in self._frozen for one in together):
+            view = self._view[page * OS_PAGE_SIZE : together.stop * OS_PAGE_SIZE]
+            if view.tobytes() == _NOTHING[: len(view)]:
+                return len(together)
         if page in self._changed or page in self._frozen:
-            return False
+            return 0
         start = page * OS_PAGE_SIZE
-        return self._view[start : start + OS_PAGE_SIZE].tobytes() == _NO_SLOTS
+        return int(self._view[start : start + OS_PAGE_SIZE].tobytes() == _NO_SLOTS)
 
     def put(self, slot: Slot) -> None:
         """Write one slot, over whatever is there."""

@@ -92,11 +92,11 @@ def test_removing_a_group_or_topic_takes_all_its_offsets_and_no_others() -> None
     assert offsets.query_pull_offset("G2", "T", 0) == -1
 
 
-def test_the_smallest_offset_of_all_groups_leaves_out_filtered_groups_and_what_the_store_lost() -> None:
+async def test_the_smallest_offset_of_all_groups_leaves_out_filtered_groups_and_what_the_store_lost() -> None:
     offsets = BrokerWorld().offsets
     for group, offset in (("A", 30), ("B", 20), ("C", 10), ("D", 1)):
         offsets.commit_offset("c:1", group, "T", 0, offset)
-    assert offsets.query_min_offset_in_all_group("T", ["C"], lambda topic, queue_id: 5) == {0: 20}
+    assert await offsets.query_min_offset_in_all_group("T", ["C"], lambda topic, queue_id: 5) == {0: 20}
     assert offsets.query_offset("C", "T", 0) == 10, "asking with a filter must not remove the filtered groups"
 
 

@@ -3,23 +3,17 @@
 from maxq.broker.offset.key_index import KeyIndex
 
 
-def test_keys_that_came_since_are_found() -> None:
-    index, table = KeyIndex(), {"T@G": {}, "T@H": {}}
-    assert index.of(table).groups == {"T": ["G", "H"]}
-    table["U@G"] = {}
-    assert index.of(table).topics == {"G": ["T", "U"], "H": ["T"]}
+def test_keys_that_came_are_found_by_topic_and_group_in_their_order() -> None:
+    index = KeyIndex(["T@G", "T@H"])
+    index.add("U@G")
+    index.add("T@G")
+    assert list(index.topics["G"]) == ["T", "U"] and list(index.groups["T"]) == ["G", "H"]
+    assert index.of_topic("T") == ["T@G", "T@H"] and index.of_group("G") == ["T@G", "U@G"]
 
 
 def test_keys_that_went_are_not_found() -> None:
-    index, table = KeyIndex(), {"T@G": {}, "T@H": {}}
-    index.of(table)
-    del table["T@G"]
-    index.forget()
-    table["V@H"] = {}
-    assert index.of(table).topics == {"H": ["T", "V"]}
-
-
-def test_another_table_has_another_index() -> None:
-    index = KeyIndex()
-    assert index.of({"T@G": {}}).topics == {"G": ["T"]}
-    assert index.of({"U@H": {}}).topics == {"H": ["U"]}
+    index = KeyIndex(["T@G", "T@H"])
+    index.remove("T@G")
+    index.add("V@H")
+    assert list(index.topics) == ["H"] and index.of_group("H") == ["T@H", "V@H"]
+    assert index.of_topic("U") == index.of_group("G") == []

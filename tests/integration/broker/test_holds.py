@@ -1,0 +1,160 @@
+"""Requests about all that a broker has: its loop serves others in between, however much that is.
+
+The tables are filled directly, with more than enough rows for one walk over them to take several times as long as
+anybody may be kept waiting; requests come over the network.
+"""
+
+import asyncio
+import gc
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from maxq.broker.client.client_channel_info import ClientChannelInfo
+from maxq.broker.offset.key_index import KeyIndex
+from maxq.codes import RequestCode as Code
+from maxq.protocol.body.heartbeat import ConsumerData
+from maxq.protocol.body.subscription import SubscriptionGroupConfig, build_subscription_data
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.remoting_command import RemotingCommand
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import RunningBroker, until
+
+TOPICS, GROUPS, QUEUES, MEMBERS = 3_000, 5_000, 1_024, 5_000
+MOST_MS = 50
+
+
+class FarMember:
+    """A connection of a client whose bytes go nowhere."""
+
+    is_closed = False
+    close_reason = ""
+
+    def __init__(self, number: int) -> None:
+        self.remote_address = f"10.0.{number >> 8}.{number & 255}:1000"
+        self.written = 0
+
+    def write(self, buffers: list[bytes]) -> None:
+        for _ in range(3_000):  # as long as a system call takes
+            pass
+        self.written += 1
+
+    def send_oneway(self, command: RemotingCommand) -> None:
+        self.write([command.encode()])
+
+
+@pytest.fixture
+async def big(start_broker: Start) -> AsyncIterator[RunningBroker]:
+    """A broker with 3,000 topics, one of which has 1,024 queues, and 5,000 groups; one group stands in all topics and
+    five in all queues of the wide one."""
+    broker = await start_broker()
+    parts = broker.controller
+    parts.topics.topic_config_table.update({f"t-{i}": TopicConfig(f"t-{i}", 8, 8) for i in range(TOPICS)})
+    broker.create_topic("wide", QUEUES)
+    parts.groups.subscription_group_table.update({f"g-{i}": SubscriptionGroupConfig(f"g-{i}") for i in range(GROUPS)})
+    table = parts.offsets.offset_table
+    table.update({f"t-{i}@g-0": dict.fromkeys(range(8), 0) for i in range(TOPICS)})
+    table.update({f"wide@g-{i}": dict.fromkeys(range(QUEUES), 0) for i in range(5)})
+    table.update({f"t-{i % TOPICS}@g-{i}": {0: 0} for i in range(1, GROUPS)})
+    parts.offsets._keys = KeyIndex(table)
+    gc.collect()
+    gc.freeze()  # as servers do with their tables (cli/long_lived.py)
+    yield broker
+    gc.unfreeze()
+
+
+async def longest_ms(broker: RunningBroker, work: Callable[[], Awaitable[RemotingCommand]]) -> dict[Any, float]:
+    """What held the loop of the broker while `work` went on, by cause, in ms of processor time; it succeeds."""
+    holds = broker.controller.server.holds
+    holds.by_cause.clear()
+    answer = await work()
+    assert answer.code == 0, answer.remark
+    found = {cause: hold.longest_ns / 1e6 for cause, hold in holds.by_cause.items()}
+    holds.by_cause.clear()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "ext"),
+    [
+        (Code.GET_CONSUME_STATS, {"consumerGroup": "g-0"}),
+        (Code.GET_CONSUME_STATS, {"consumerGroup": "g-0", "topicList": ";".join(["wide"] * 1_000)}),
+        (Code.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}),
+        (Code.GET_ALL_TOPIC_CONFIG, {}),
+        (Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}),
+        (Code.GET_ALL_CONSUMER_OFFSET, {}),
+        (Code.QUERY_CORRECTION_OFFSET, {"topic": "wide", "compareGroup": "g-1"}),
+        (Code.MAXQ_PURGE_TOPIC, {"topic": "wide", "dryRun": "true"}),
+        (Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "g-0", "cleanOffset": "true"}),
+        (Code.DELETE_TOPIC_IN_BROKER, {"topic": "wide"}),
+    ],
+)
+async def test_what_asks_for_all_rows_of_a_table_keeps_nobody_waiting(
+    big: RunningBroker, code: Code, ext: dict[str, str]
+) -> None:
+    big.controller.server.holds.limit_ns = MOST_MS * 1_000_000
+    assert await longest_ms(big, lambda: big.invoke(RemotingCommand(code, dict(ext)))) == {}
+
+
+async def test_thousands_of_members_are_listed_and_told_in_turns(start_broker: Start) -> None:
+    broker = await start_broker()
+    broker.create_topic("T")
+    members = join(broker, MEMBERS)
+    holds = broker.controller.server.holds
+    holds.limit_ns = MOST_MS * 1_000_000
+    for code in (Code.GET_CONSUMER_CONNECTION_LIST, Code.GET_CONSUMER_LIST_BY_GROUP):
+        ask = RemotingCommand(code, {"consumerGroup": "G"})
+        assert await longest_ms(broker, lambda ask=ask: broker.invoke(ask)) == {}  # type: ignore[misc]
+    ask = RemotingCommand(Code.GET_ALL_PRODUCER_INFO)
+    assert await longest_ms(broker, lambda: broker.invoke(ask)) == {}
+    assert await longest_ms(broker, lambda: broker.heartbeat("G", {"T": "*"}, client_id="new")) == {}
+    await until(lambda: all(member.written for member in members))
+    reset = {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "true"}
+    for queue_id in range(4):
+        broker.controller.offsets.commit_offset("c", "G", "T", queue_id, 0)
+    await broker.invoke(RemotingCommand(Code.UPDATE_BROKER_CONFIG, body=b"useServerSideResetOffset=false"))
+    ask = RemotingCommand(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset)
+    assert await longest_ms(broker, lambda: broker.invoke(ask)) == {}
+
+
+def join(broker: RunningBroker, count: int) -> list[FarMember]:
+    """So many members of group G, who produce, too."""
+    data = ConsumerData("G", subscription_data_set=[build_subscription_data("T", "*", "TAG", sub_version=1)])
+    members = [FarMember(number) for number in range(count)]
+    clock = broker.controller.consumers._clock
+    for number, member in enumerate(members):
+        channel = ClientChannelInfo(
+            member, f"client-{number}", 0, 513, clock.monotonic_ms(), clock.wall_ms(), ""  # type: ignore[arg-type]
+        )  # fmt: skip
+        broker.controller.consumers.register_consumer(data, channel, data.subscription_data_set, notify=False)
+        broker.controller.producers.register_producer("PG", channel)
+    return members
+
+
+async def test_the_first_expression_finds_the_parser_of_sql92_made(start_broker: Start) -> None:
+    """In a process of its own: another test of this one may have used it."""
+    code = (
+        "import asyncio, sys, tempfile, pathlib\n"
+        "from tests.integration.broker.harness import RunningBroker\n"
+        "from maxq.broker.filter.filter_expressions import load_sql92\n"
+        "async def main():\n"
+        "    broker = RunningBroker(pathlib.Path(tempfile.mkdtemp()), {'enablePropertyFilter': 'true'})\n"
+        "    await broker.start()\n"
+        "    await asyncio.to_thread(load_sql92().join)\n"
+        "    broker.create_topic('T')\n"
+        "    broker.controller.server.holds.limit_ns = 30_000_000\n"
+        "    await broker.heartbeat('G', {'T': 'a > 1'}, expression_type='SQL92')\n"
+        "    await broker.stop()\n"
+        "assert 'lark' not in sys.modules\n"
+        "asyncio.run(main())\n"
+    )
+    await ended_well(code)
+
+
+async def ended_well(code: str) -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stderr=asyncio.subprocess.PIPE)
+    _, said = await process.communicate()
+    assert process.returncode == 0, said.decode()
+
