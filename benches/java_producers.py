@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' way to the jars is ours
 
 from tests.interop.dledger_group import GROUP, DLedgerGroup
-from tests.interop.java_driver import JavaDriver
+from tests.interop.java_driver import DriverError, JavaDriver
 from tests.interop.peers import compiled_drivers, rocketmq_jars
 
 from maxq.client.dledger_client import DLedgerClient
@@ -31,6 +31,7 @@ from maxq.errors import MaxQError
 from maxq.runtime.system import SystemClock, SystemRng
 
 SETTLED_SECONDS = 3.0
+WARM_SECONDS = 60.0
 ROUTE_SECONDS = 35.0  # the producer asks for the route every 30 s
 
 
@@ -76,10 +77,23 @@ def change(group: DLedgerGroup, how: str) -> None:
     group.start_member(leader)
 
 
+def warm(driver: JavaDriver, producer: str, topic: str) -> None:
+    """The topic is made, and the producer knows where it is."""
+    end = time.monotonic() + WARM_SECONDS
+    while True:
+        try:
+            driver.call("send", name=producer, topic=topic, count=20, mode="sync", text="warm")
+        except DriverError:
+            if time.monotonic() > end:
+                raise
+        else:
+            return
+
+
 def measure(driver: JavaDriver, group: DLedgerGroup, how: str, args: argparse.Namespace) -> dict[str, Any]:
     topic = f"Steady_{how}"
     with driver.client("producer", group=f"PG_{topic}", namesrv=group.namesrv, timeoutMs=3000) as producer:
-        driver.call("send", name=producer, topic=topic, count=20, mode="sync", text="warm")
+        warm(driver, producer, topic)
         driver.call("steadyStart", name=producer, topic=topic, threads=args.threads, intervalMs=args.interval)
         time.sleep(SETTLED_SECONDS)
         began_ms = time.time() * 1000
