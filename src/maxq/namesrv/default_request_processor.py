@@ -50,6 +50,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.turns import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -172,7 +173,10 @@ class DefaultRequestProcessor:
             return self._registered(request, result)
         if header.compressed or len(body) > _DECODED_AT_ONCE:
             return self._register_later(connection, request, header, digest)
-        return self._enter(request, _registration(header, request, body, connection, digest))
+        registration = _registration(header, request, body, connection, digest)
+        return self._entered(
+            request, self._routes.register_broker(registration, now_ms=self._clock.monotonic_ms())
+        )
 
     async def _register_later(
         self, connection: Connection, request: RemotingCommand, header: RegisterBrokerRequestHeader, digest: bytes
@@ -189,10 +193,16 @@ class DefaultRequestProcessor:
                 del self._decoding[broker]
         if connection.is_closed or not is_newest:
             return request.reply(ResponseCode.SYSTEM_ERROR, "the broker said something newer before this was read")
-        return self._enter(request, registration)
+        turns = Turns()
+        steps = self._routes.registering(registration, now_ms=self._clock.monotonic_ms())
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return self._entered(request, end.value)
+            await turns.rest()
 
-    def _enter(self, request: RemotingCommand, registration: BrokerRegistration) -> RemotingCommand:
-        result = self._routes.register_broker(registration, now_ms=self._clock.monotonic_ms())
+    def _entered(self, request: RemotingCommand, result: RegisterBrokerResult | None) -> RemotingCommand:
         if result is None:
             return request.reply(ResponseCode.SYSTEM_ERROR, "register broker failed")
         return self._registered(request, result)

@@ -20,7 +20,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 
 from maxq.config import NamesrvSettings
@@ -47,6 +47,8 @@ _log = logging.getLogger(__name__)
 
 SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
+_TOPICS_OF_A_STEP = 1_000
+
 FLAG_UNIT = 1  # topicSysFlag: the topic belongs to a unit (TopicSysFlag.java)
 FLAG_UNIT_SUB = 2  # topicSysFlag: consumers of a unit subscribe to it
 
@@ -69,7 +71,20 @@ class RouteInfoManager:
     # --- brokers come -------------------------------------------------------------------------------------------
 
     def register_broker(self, new: BrokerRegistration, *, now_ms: int) -> RegisterBrokerResult | None:
-        """Take one registration into all tables.
+        """`registering`, to its end."""
+        steps = self.registering(new, now_ms=now_ms)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: RegisterBrokerResult | None = end.value
+                return result
+
+    def registering(
+        self, new: BrokerRegistration, *, now_ms: int
+    ) -> Generator[None, None, RegisterBrokerResult | None]:
+        """Take one registration into all tables. It yields after each _TOPICS_OF_A_STEP topics, when the tables are
+        sound and others may be served; if the broker is forgotten or registers anew meanwhile it ends there.
 
         Args:
             now_ms: monotonic clock.
@@ -96,14 +111,22 @@ class RouteInfoManager:
         self._note_displaced(new, addrs.get(new.broker_id))
         addrs[new.broker_id] = new.broker_addr
         group = self._enter_group(new, addrs)
-        if new.broker_id == MASTER_ID or self._is_prime_slave(new, group):
-            self._take_topics(new, group, first=first)
+        changed = first or self.data_version(new.cluster_name, new.broker_addr) != new.data_version
         live = self._enter_live(new, now_ms)
+        is_alone = True
+        if new.broker_id == MASTER_ID or self._is_prime_slave(new, group):
+            live.data_version = DataVersion()  # until all is entered
+            is_alone = yield from self._take_topics(new, group, live, changed=changed)
+            if self._live.get(BrokerAddrInfo(new.cluster_name, new.broker_addr)) is not live:
+                return RegisterBrokerResult()
+            live.data_version = new.data_version
         notice = None
         if new.broker_id < previous_min and self._settings.namesrv.notify_min_broker_id_changed:
             notice = _min_broker_id_change(addrs, offline=None, ha=new.ha_server_addr)
         ha_server_addr, master_addr = self._master_of(new, group)
-        live.revision, live.result = self._revision, RegisterBrokerResult(ha_server_addr, master_addr)
+        live.result = RegisterBrokerResult(ha_server_addr, master_addr)
+        if is_alone:
+            live.revision = self._revision
         return live.result._replace(notice=notice)
 
     def register_again(
@@ -192,20 +215,31 @@ class RouteInfoManager:
         """The smallest id of a group without master; only brokers that know of acting masters count."""
         return new.enable_acting_master is not None and new.broker_id == min(group.broker_addrs)
 
-    def _take_topics(self, new: BrokerRegistration, group: BrokerData, *, first: bool) -> None:
+    def _take_topics(
+        self, new: BrokerRegistration, group: BrokerData, live: BrokerLiveInfo, *, changed: bool
+    ) -> Generator[None, None, bool]:
+        """Enter the topics, unless the broker is forgotten or registers anew meanwhile. Returns whether nobody else
+        changed the tables."""
+        key, is_alone = BrokerAddrInfo(new.cluster_name, new.broker_addr), True
         known = self._announced.setdefault(new.broker_name, {})
         if self._settings.namesrv.delete_topic_with_broker_registration and not new.mappings:
             for topic in [topic for topic in known if topic not in new.topics]:
                 self._remove_queue(topic, new.broker_name)
-        changed = first or self.data_version(new.cluster_name, new.broker_addr) != new.data_version
         read_only = new.broker_id != MASTER_ID and group.enable_acting_master
-        for config in new.topics.values():
+        for position, config in enumerate(new.topics.values()):
+            if position and position % _TOPICS_OF_A_STEP == 0:
+                revision = self._revision
+                yield
+                is_alone &= revision == self._revision
+                if self._live.get(key) is not live:
+                    return False
             queue = _queue_data(new.broker_name, config, read_only=read_only)
             if changed or known.get(config.topic_name) != queue:
                 self._announce(config.topic_name, queue)
         if changed:
             for topic, mapping in new.mappings.items():
                 self._mappings.setdefault(topic, {})[mapping.bname or new.broker_name] = mapping
+        return is_alone
 
     def _enter_live(self, new: BrokerRegistration, now_ms: int) -> BrokerLiveInfo:
         key = BrokerAddrInfo(new.cluster_name, new.broker_addr)

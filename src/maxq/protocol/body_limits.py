@@ -2,8 +2,10 @@
 
 A body of JSON costs by its objects, some 6 µs each with what is done for it, and by its bytes; one that only fastjson
 reads costs 1 µs a byte. While it is worked off nobody else is answered, so each code that carries a list has a bound
-far above what clients send. Codes that are not in the table carry messages, or nothing that is parsed: their bodies are
-bounded by the frame.
+far above what clients send. `BY_FRAME` names the codes whose bodies are messages, are passed on as they are, or have
+limits where they are taken: they are bounded by the frame. All other codes of RocketMQ and MaxQ have no body, and a
+small one is passed over. Codes that are none of these are those of DLedger's ports, whose bodies are log entries, or
+nobody's.
 """
 
 from typing import Final, NamedTuple
@@ -12,7 +14,7 @@ import orjson
 
 from maxq.codes import RequestCode as Code
 
-__all__ = ["MAX_DIALECT_BODY", "VALUES", "BodyLimit", "body_limits", "refusal_of_body"]
+__all__ = ["BY_FRAME", "MAX_DIALECT_BODY", "VALUES", "BodyLimit", "body_limits", "refusal_of_body"]
 
 #: Bytes of a body in fastjson's dialect, whose parser is Python, and reads it for the judge and for the processor.
 MAX_DIALECT_BODY: Final = 16_384
@@ -32,6 +34,18 @@ class BodyLimit(NamedTuple):
 _SMALL: Final = BodyLimit(65_536, 1_000, "it carries one thing: leave out what is not part of it")
 _LIST: Final = BodyLimit(_MIB, 2_000, "send it in parts")
 _SETTINGS: Final = BodyLimit(32_768, 0, "send it in parts")
+_NONE: Final = BodyLimit(65_536, 1_000, "this request has no body: leave it out")
+#: A topic of 1,024 queues, each of which has moved a few times.
+_MAPPING: Final = BodyLimit(_MIB, 5_000, "give the topic fewer queues")
+_RUNS: Final = BodyLimit(_MIB, 10_000, "write in fewer partitions")
+#: Codes whose bodies are bounded by the frame, see the module.
+BY_FRAME: Final = frozenset(
+    {
+        Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.SEND_REPLY_MESSAGE,
+        Code.SEND_REPLY_MESSAGE_V2, Code.MAXQ_STAGE_MESSAGES, Code.CONSUME_MESSAGE_DIRECTLY,
+        Code.GET_CONSUMER_RUNNING_INFO, Code.REGISTER_BROKER,
+    }
+)  # fmt: skip
 _LIMITS: Final[dict[int, BodyLimit]] = {
     Code.HEART_BEAT: BodyLimit(_MIB, 3_000, "spread groups and subscriptions over more clients"),
     Code.CHECK_CLIENT_CONFIG: _SMALL,
@@ -47,6 +61,9 @@ _LIMITS: Final[dict[int, BodyLimit]] = {
     Code.UPDATE_NAMESRV_CONFIG: _SETTINGS,
     Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _SETTINGS,
     Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _SETTINGS,
+    Code.UPDATE_AND_CREATE_STATIC_TOPIC: _MAPPING,
+    Code.MAXQ_DECIDE_STAGED: _RUNS,
+    Code.MAXQ_DELIVER_STAGED: _RUNS,
     Code.QUERY_DATA_VERSION: _SMALL,
     Code.REGISTER_TOPIC_IN_NAMESRV: _LIST,
     Code.AUTH_CREATE_USER: _SMALL,
@@ -54,10 +71,13 @@ _LIMITS: Final[dict[int, BodyLimit]] = {
     Code.AUTH_CREATE_ACL: _SMALL,
     Code.AUTH_UPDATE_ACL: _SMALL,
 }
+for _code in Code:
+    if _code not in BY_FRAME:
+        _LIMITS.setdefault(_code, _NONE)
 
 
 def body_limits() -> dict[int, BodyLimit]:
-    """The limits of request bodies, by request code; a code that is not in it has the limit of a frame only."""
+    """The limits of request bodies, by request code; a code that is not in it is bounded by the frame."""
     return dict(_LIMITS)
 
 

@@ -2,6 +2,7 @@
 
 from maxq.auth.needs import NEEDS
 from maxq.codes import RequestCode as Code
+from maxq.protocol.body_limits import BY_FRAME, body_limits
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import RemotingServer
@@ -94,6 +95,13 @@ def test_what_is_served_is_what_the_table_knows(broker: GuardedBroker, namesrv: 
     """A code that has no row in needs.py is refused, and a row that nobody serves says nothing."""
     both = served(broker.controller.server) | served(namesrv.controller._server)
     assert sorted(both | OF_ACL_1) == sorted(NEEDS)
+
+
+def test_the_body_of_what_is_served_has_a_limit(broker: GuardedBroker, namesrv: GuardedNamesrv) -> None:
+    """A code that carries a body of any size says so by its place in the table."""
+    both = served(broker.controller.server) | served(namesrv.controller._server) | OF_ACL_1
+    assert both <= set(body_limits()) | BY_FRAME
+    assert not BY_FRAME & set(body_limits())
 
 
 async def test_who_names_nothing_gets_nothing(broker: GuardedBroker) -> None:

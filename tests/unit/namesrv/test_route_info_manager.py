@@ -462,3 +462,27 @@ def test_a_master_that_another_replaced_and_that_is_its_slave_then_is_no_second_
         routes.register_broker(registration(addr=master), now_ms=now_ms)
         routes.register_broker(registration(addr=slave, broker_id=1 + now_ms % 2), now_ms=now_ms)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_long_registration_is_taken_in_steps_and_nothing_is_left_of_a_broker_that_goes_meanwhile() -> None:
+    routes = manager()
+    long = registration([f"T{number}" for number in range(5_000)])
+    steps = routes.registering(long, now_ms=0)
+    next(steps)
+    assert 0 < len(routes.all_topics().topic_list) < 5_000
+    assert routes.data_version(long.cluster_name, long.broker_addr) != long.data_version
+    routes.unregister_broker(long.cluster_name, long.broker_addr, long.broker_name)
+    assert list(steps) == [] and routes.all_topics().topic_list == [] and not routes.has_brokers
+    assert routes.register_broker(long, now_ms=0) is not None
+    assert len(routes.all_topics().topic_list) == 5_000
+    assert routes.data_version(long.cluster_name, long.broker_addr) == long.data_version
+
+
+def test_a_registration_that_is_newer_ends_one_that_is_being_taken() -> None:
+    routes = manager()
+    old = registration([f"T{number}" for number in range(3_000)])
+    steps = routes.registering(old, now_ms=0)
+    next(steps)
+    routes.register_broker(registration([topic("U"), "V"]), now_ms=1)
+    assert list(steps) == []
+    assert len(routes.all_topics().topic_list) == 1_002

@@ -32,6 +32,19 @@ def test_fastjsons_dialect_has_a_limit_of_its_own() -> None:
     assert f"up to {MAX_DIALECT_BODY} bytes" in said
 
 
+def test_a_request_without_a_body_takes_a_small_one_at_most() -> None:
+    for code in (RequestCode.GET_BROKER_CONFIG, RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.POP_MESSAGE):
+        assert refusal_of_body(code, bytes(1_000)) is None
+        assert "this request has no body" in (refusal_of_body(code, bytes(100_000)) or "")
+
+
+def test_a_mapping_of_a_static_topic_is_bounded() -> None:
+    code = RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC
+    items = [{"bname": f"broker-{number}", "gen": number, "queueId": 0} for number in range(3_000)]
+    assert refusal_of_body(code, json.dumps({"hostedQueues": {"0": items}}).encode()) is None
+    assert refusal_of_body(code, bytes(2 << 20)) is not None
+
+
 def test_messages_are_bounded_by_the_frame_alone() -> None:
     for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.REGISTER_BROKER):
         assert refusal_of_body(code, bytes(16_000_000)) is None
