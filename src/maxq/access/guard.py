@@ -45,6 +45,18 @@ class Guard:
         refused = self._judge.judge_also(command, session, need_of_record(command.code, sent_to))
         return None if refused is None else self._refuse(connection, command, refused, session)
 
+    @property
+    def rules(self) -> object:
+        """Another object after each change of the rules."""
+        return self._judge.rules
+
+    def again(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """For a request that was let through and waits since, when the rules have changed: the refusal, or None: it may
+        go on. Its signature was right when it came."""
+        session = self.session(connection)
+        refused = self._judge.judge_again(command, session)
+        return None if refused is None else self._refuse(connection, command, refused, session)
+
     def client_may(self, connection: Connection, sent_to: str) -> bool:
         """May the client behind `connection` see a half message which was sent to this topic? Judged by who signed its
         last heart-beat."""

@@ -148,6 +148,10 @@ class Judge(Protocol):
         """None: let it through."""
         ...
 
+    def judge_again(self, command: RemotingCommand, session: Session) -> Refused | None:
+        """May a request that was let through still? Its signature is not looked at. None: yes."""
+        ...
+
     def judge_also(self, command: RemotingCommand, session: Session, need: Need) -> Refused | None:
         """What a request that was let through turned out to be about: may it? None: yes."""
         ...

@@ -43,6 +43,12 @@ class PlainJudge:
         return account is not None and account.admin
 
     def judge(self, command: RemotingCommand, session: Session) -> Refused | None:
+        return self._judge(command, session, signature_counts=True)
+
+    def judge_again(self, command: RemotingCommand, session: Session) -> Refused | None:
+        return self._judge(command, session, signature_counts=False)
+
+    def _judge(self, command: RemotingCommand, session: Session, *, signature_counts: bool) -> Refused | None:
         acl = self._acl()
         if acl.is_white(session.source_ip):
             _learn(command, session, None)
@@ -57,7 +63,7 @@ class PlainJudge:
             _learn(command, session, None)
             return None
         key = self._signing_key(access_key, account.secret_key)
-        if not _is_signed(command, key):
+        if signature_counts and not _is_signed(command, key):
             return Refused(Cause.WRONG_SIGNATURE, access_key, f"Check signature failed for accessKey={access_key}")
         try:
             needs = plain_needs_of(

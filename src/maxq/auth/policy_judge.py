@@ -82,7 +82,17 @@ class PolicyJudge:
             session.learn(command, None if self._rules.stateful else key)
         return None
 
-    def _authenticate(self, command: RemotingCommand, access_key: str, session: Session) -> SigningKey | Refused:
+    def judge_again(self, command: RemotingCommand, session: Session) -> Refused | None:
+        access_key = command.ext.get(ACCESS_KEY, "")
+        if command.code not in self._rules.authentication_whitelist:
+            user = self._user(access_key)
+            if isinstance(user, Refused):
+                return user
+        if self._rules.authorization and command.code not in self._rules.authorization_whitelist:
+            return self._authorize(command, access_key, session.source_ip)
+        return None
+
+    def _user(self, access_key: str) -> User | Refused:
         if not access_key:
             return Refused(Cause.NO_CREDENTIALS, "", "username cannot be null. Sign requests with an access key.")
         user = self._tables.users.get(access_key)
@@ -90,6 +100,12 @@ class PolicyJudge:
             return Refused(Cause.UNKNOWN_USER, access_key, f"User:{access_key} is not found.")
         if user.is_disabled:
             return Refused(Cause.DISABLED_USER, access_key, f"User:{access_key} is disabled.")
+        return user
+
+    def _authenticate(self, command: RemotingCommand, access_key: str, session: Session) -> SigningKey | Refused:
+        user = self._user(access_key)
+        if isinstance(user, Refused):
+            return user
         key = self._signing_key(user)
         if self._rules.stateful and access_key in session.verified:
             return key

@@ -164,7 +164,7 @@ class BrokerBase:
         self.store.set_bit_map_source(self.filters.bit_map)
         self.acknowledgement = acknowledgement_of(settings, self.store)
         self.hold_service = PullRequestHoldService(
-            self.store, clock=clock, long_polling=lambda: settings.broker.long_polling_enable
+            self.store, clock=clock, long_polling=lambda: settings.broker.long_polling_enable, guard=self.access.guard
         )
         self.store.set_arrival_listener(self.hold_service.messages_arrived)
         self.store.set_batch_topics(self._is_batch_topic)

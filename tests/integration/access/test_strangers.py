@@ -208,6 +208,28 @@ async def test_a_query_by_key_shows_messages_of_its_topic_and_key(world: World) 
     assert await found("secretBB", "BB") == []
 
 
+# --- timer messages ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_timer_message_is_recalled_by_who_may_send_to_its_topic(world: World) -> None:
+    """A marker names a message by its unique key, or by topic and key: its own topic."""
+    due_ms = SystemClock().wall_ms() + 2_000
+
+    async def timed(topic: str, who: Credentials, **more: str) -> None:
+        request = world.broker.send_request(topic, b"timed", TIMER_DELIVER_MS=str(due_ms), **more)  # type: ignore[arg-type]
+        answer = await world.broker.invoke(signed(request, who))
+        assert answer.code == 0, answer.remark
+
+    await timed(SECRET, OWNER, UNIQ_KEY="U1")
+    for name in ("U2", "U3", "U4"):
+        await timed(HER_TOPIC, MALLORY, UNIQ_KEY=name)
+    for number, key in enumerate(("U1", f"{SECRET}+U1", "U2", f"{HER_TOPIC}+U3")):
+        await timed(HER_TOPIC, MALLORY, UNIQ_KEY=f"M{number}", TIMER_DEL_UNIQKEY=key)
+    await until(lambda: world.end(HER_TOPIC) > 0)
+    await until(lambda: world.end(SECRET) == 1)
+    assert world.end(HER_TOPIC) == 1  # U4
+
+
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ from dataclasses import field
 from functools import partial
 from typing import Protocol
 
+from maxq.access.guard import Guard
 from maxq.broker.pull_answers_cy import PullPlan
 from maxq.codes import ResponseCode
 from maxq.lazy_dataclass import dataclass
@@ -76,6 +77,7 @@ class HeldPull:
     frame: bytes = field(default=b"")  # without its length
     plan: PullPlan | None = field(default=None)
     opaque: int = field(default=0)
+    rules: object = field(default=None)  # of access control, under which it may wait
 
     def asked(self) -> tuple[RemotingCommand, PullMessageRequestHeader]:
         """Request and header."""
@@ -92,7 +94,11 @@ Replay = Callable[[HeldPull, bool], bool]
 class PullRequestHoldService:
     """The parked pulls of one broker."""
 
-    def __init__(self, store: WatchedStore, *, clock: Clock, long_polling: Callable[[], bool]) -> None:
+    def __init__(
+        self, store: WatchedStore, *, clock: Clock, long_polling: Callable[[], bool], guard: Guard | None = None
+    ) -> None:
+        """`guard`: is asked again about what waits when rules have changed; None: there is no access control."""
+        self._guard = guard
         self._store = store
         self._clock = clock
         self._long_polling = long_polling
@@ -125,6 +131,8 @@ class PullRequestHoldService:
 
     def hold(self, held: HeldPull) -> None:
         """Park a pull."""
+        if self._guard is not None:
+            held.rules = self._guard.rules
         parked = self._by_queue.get(held.key)
         if parked is None:
             parked = self._by_queue[held.key] = {}
@@ -191,7 +199,7 @@ class PullRequestHoldService:
             if held.answered:
                 continue
             try:
-                done = held.connection.is_closed or self._replay(held, last)
+                done = held.connection.is_closed or self._refuses(held) or self._replay(held, last)
             except Exception as error:  # one pull's failure is not the others', nor the append's that woke them
                 log.exception("a parked pull of %s queue %d failed", *held.key)
                 request, _ = held.asked()
@@ -199,6 +207,18 @@ class PullRequestHoldService:
                 done = True
             if done:
                 self._forget(held)
+
+    def _refuses(self, held: HeldPull) -> bool:
+        """Have rules changed, and may it not wait any more? It is told then."""
+        guard = self._guard
+        if guard is None or held.rules is guard.rules:
+            return False
+        refused = guard.again(held.connection, held.asked()[0])
+        if refused is not None:
+            held.connection.send(refused)
+            return True
+        held.rules = guard.rules
+        return False
 
     def _forget(self, held: HeldPull) -> None:
         held.answered = True

@@ -20,6 +20,7 @@ from dataclasses import field
 from enum import Enum, auto
 from typing import Final, Protocol
 
+from maxq.access.guard import Guard
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
@@ -76,15 +77,27 @@ class PopRequest:
     again: "Callable[[PopRequest, bool], bool]"
     in_order: bool = False
     timer: asyncio.TimerHandle | None = field(default=None)
+    rules: object = field(default=None)  # of access control, under which it may wait
 
 
 class PopLongPollingService:
     """Of one kind of requests (pops, or notifications) of one broker."""
 
     def __init__(
-        self, store: WatchedStore, *, settings: BrokerSettings, clock: Clock, queue_count: Callable[[str], int]
+        self,
+        store: WatchedStore,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        queue_count: Callable[[str], int],
+        guard: Guard | None = None,
     ) -> None:
-        """`queue_count` of a topic that clients read; 0 if there is no such topic."""
+        """
+        Args:
+            queue_count: of a topic that clients read; 0 if there is no such topic.
+            guard: is asked again about what waits when rules have changed; None: there is no access control.
+        """
+        self._guard = guard
         self._store = store
         self._settings = settings
         self._clock = clock
@@ -114,6 +127,8 @@ class PopLongPollingService:
         wait_ms = min(born_time + poll_time - self._clock.wall_ms(), poll_time) - _EARLY_MS
         if wait_ms <= 0:
             return PollingResult.POLLING_TIMEOUT
+        if self._guard is not None:
+            request.rules = self._guard.rules
         self._parked.setdefault(request.key, {})[request] = None
         topic, group, queue_id = request.key
         groups = self._groups.setdefault(topic, {})
@@ -196,7 +211,7 @@ class PopLongPollingService:
             self._forget(request)
             return True
         try:
-            done = request.again(request, last)
+            done = self._refuses(request) or request.again(request, last)
         except Exception as error:  # one request's failure is not the others'
             log.exception("a waiting pop of %s failed", request.key)
             request.connection.send(
@@ -206,6 +221,18 @@ class PopLongPollingService:
         if done and self._is_parked(request):
             self._forget(request)
         return done
+
+    def _refuses(self, request: PopRequest) -> bool:
+        """Have rules changed, and may it not wait any more? It is told then."""
+        guard = self._guard
+        if guard is None or request.rules is guard.rules:
+            return False
+        refused = guard.again(request.connection, request.request)
+        if refused is not None:
+            request.connection.send(refused)
+            return True
+        request.rules = guard.rules
+        return False
 
     def _expire(self, request: PopRequest) -> None:
         request.timer = None

@@ -133,8 +133,9 @@ class PopMessages:
         parts.member.services.register("pop consumption", self.service)
 
     def _polling(self) -> PopLongPollingService:
+        parts = self._parts
         return PopLongPollingService(
-            self._parts.store, settings=self._parts.settings, clock=self._parts.clock, queue_count=self._queue_count
+            parts.store, settings=parts.settings, clock=parts.clock, queue_count=self._queue_count, guard=parts.guard
         )
 
     def _build_services(self) -> None:

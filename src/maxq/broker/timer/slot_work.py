@@ -1,7 +1,8 @@
 """SlotWork: the messages of one slot on their way out, and which of them were recalled.
 
 Markers come first, so that no message is delivered that one of them recalls. A marker names a message by its unique
-key, or by `topic+unique key`, as older brokers write it; both are known here, whichever this broker writes.
+key, or by `topic+unique key`, as older brokers write it; both are known here, whichever this broker writes. The topic
+is that which the marker was sent to: nobody recalls messages of topics that he may not send to.
 
 Source:
     store/timer/TimerMessageStore.java dequeue, TimerDequeueGetMessageService.
@@ -41,7 +42,9 @@ class SlotWork:
         """`record` recalls a message of this slot."""
         key = record.delete_key or ""
         self._markers.append((record.real_topic, key))
-        self._wanted |= {key, delete_key(record.real_topic, key)}
+        self._wanted.add(delete_key(record.real_topic, key))
+        if key.startswith(delete_key(record.real_topic, "")):
+            self._wanted.add(key)
 
     def is_recalled(self, record: TimerRecord) -> bool:
         """Is it to be left out?"""
