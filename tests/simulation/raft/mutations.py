@@ -14,7 +14,6 @@ from maxq.replication.raft.entry_dispatcher import EntryDispatcher
 from maxq.replication.raft.entry_handler import EntryHandler
 from maxq.replication.raft.heart_beats import HeartBeats
 from maxq.replication.raft.leader_elector import LeaderElector
-from maxq.replication.raft.leadership_transfer import LeadershipTransfer
 from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.member_state import MemberState
 from maxq.replication.raft.node import RaftNode, _Leading
@@ -173,19 +172,6 @@ def _acknowledge_other_terms(self: EntryHandler) -> None:
 _leader_changed = EntryHandler.leader_changed
 
 
-def _lead_on(self: LeadershipTransfer, handing: Any, reply: Any, now: int) -> None:
-    if handing is self._handing_over:
-        self._handed_over(DLedgerResponseCode.SUCCESS)
-
-
-def _vote_as_founder(self: MemberState, request: VoteRequest) -> bool:
-    return self.may_elect and (not self.is_new or request.ledger_end_index < 0)
-
-
-def _found_with_a_quorum(self: LeaderElector, round_: Any, now: int) -> bool:
-    return 1 + self._followers(round_) >= self._config.quorum
-
-
 MUTATIONS: Final[dict[str, Patches]] = {
     "a member votes twice in a term": ((LeaderElector, "_judge_same_term", _vote_again),),
     "a vote without a look at the log": ((LeaderElector, "_judge", _vote_blindly),),
@@ -194,12 +180,7 @@ MUTATIONS: Final[dict[str, Patches]] = {
     ),
     "a vote is given before it is stored": ((Outbox, "_say", _speak_at_once),),
     "who has forgotten its log votes": ((MemberState, "may_elect", property(lambda self: not self.frozen)),),
-    "two members with new disks found a group beside a third": (
-        (MemberState, "may_vote_for", _vote_as_founder),
-        (LeaderElector, "_is_probe_won", _found_with_a_quorum),
-    ),
     "a member with a new disk votes": ((MemberState, "may_vote_for", lambda self, request: self.may_elect),),
-    "a leader goes on after an order to take over": ((LeadershipTransfer, "_replied", _lead_on),),
     "a term is led again after a restart": (
         ((MemberState, "enter_next_term", _lead_again), (LeaderElector, "_judge_same_term", _vote_the_same_again))
     ),

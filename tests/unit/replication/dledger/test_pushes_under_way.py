@@ -26,6 +26,7 @@ class Member:
             PurePath("/store"), name, disk=disk, clock=clock, data_file_size=1 << 20, index_file_size=32_000
         )
         self.store.load()
+        self.store.remembered()  # the group was founded before: two of three elect a leader
         config = dledger_config("g", name, PEERS)
         self.server = DLedgerServer(config, self.store, clock=clock, rng=world.rng.fork(f"rng {name}"))
 
