@@ -8,6 +8,7 @@ Source:
 """
 
 import struct
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
@@ -65,6 +66,12 @@ def offset_message_id(host: bytes, physical_offset: int) -> str:
         physical_offset: bytes from the start of the CommitLog.
     """
     return host.hex().upper() + format(physical_offset & 0xFFFFFFFFFFFFFFFF, "016X")
+
+
+def offset_message_ids(host: bytes, physical_offsets: Iterable[int]) -> str:
+    """`offset_message_id` of each of these places, separated by commas: the answer to a batch."""
+    prefix = host.hex().upper()
+    return ",".join([f"{prefix}{place:016X}" for place in physical_offsets])
 
 
 def decode_message_id(message_id: str) -> tuple[bytes, int]:

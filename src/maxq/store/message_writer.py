@@ -1,20 +1,38 @@
 """Into the log: the general path, for one message and for batches (CommitLog.asyncPutMessage,
 DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder). The quick one is plain_writer.py."""
 
+from array import array
 from collections.abc import Callable, Collection
+from itertools import accumulate
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.dledger_messages import ENTRY_BODY_MAX
-from maxq.protocol.message import decode_batch
+from maxq.protocol.message import BATCH_MOST_BY_ITSELF, batch_sizes, decode_batch
 from maxq.protocol.message_const import (
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
 )
-from maxq.protocol.message_id import offset_message_id
+from maxq.protocol.message_id import offset_message_id, offset_message_ids
 from maxq.protocol.message_properties import encode_properties
 from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.protocol.send_rows import (
+    F_BATCH,
+    R_BODY,
+    R_BODY_SIZE,
+    R_BORN_TIMESTAMP,
+    R_COUNT,
+    R_FLAGS,
+    R_PHYSICAL_OFFSET,
+    R_QUEUE_ID,
+    R_QUEUE_OFFSET,
+    R_RECONSUME_TIMES,
+    R_SIZE,
+    R_SYS_FLAG,
+    R_TOPIC_SIZE,
+    ROW_WIDTH,
+)
 from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.consume_queue_store import (
     FOLDER_NAME_MAX,
@@ -25,6 +43,7 @@ from maxq.store.consume_queue_store import (
 )
 from maxq.store.deletions import DELETED_TOPIC, MOST_NAMES, TABLES_TOPIC, encode_names
 from maxq.store.flush import CommitLogFlusher
+from maxq.store.log_rows_cy import append_rows
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_cy import crc31
 from maxq.store.store_context import StoreContext
@@ -208,29 +227,36 @@ class MessageWriter:
                 "a batch cannot go to a retry topic and cannot be part of a transaction; send single messages"
             )
         try:
-            parts = decode_batch(message.body, message.topic)
+            sizes = batch_sizes(message.body)
         except RemoteProtocolError as error:
             return _illegal(f"the batch body is malformed: {error}")
-        if not parts:
+        if not sizes:
             return _illegal("the batch holds no message")
+        size = sum(sizes) + len(sizes) * (95 + 24 - 22 + len(message.topic.encode()) + _PROP_CRC_SIZE)
+        if size + END_FILE_MIN_BLANK_LENGTH > self._context.config.mapped_file_size_commit_log:
+            return _illegal(
+                f"the batch takes up to {size} bytes of log, a CommitLog file has "
+                f"{self._context.config.mapped_file_size_commit_log} (mappedFileSizeCommitLog); send fewer "
+                "messages at a time"
+            )
+        result = self._put_batch_whole(message, sizes)
+        if result is not None:
+            return result
+        if len(sizes) > BATCH_MOST_BY_ITSELF and not self._commit_log.tail.head:  # of a DLedger log one batch lies in two files
+            return _illegal(
+                f"the batch has {len(sizes)} messages and must be stored one by one (enabledAppendPropCRC, messages "
+                f"without a body, or places in light queues): the limit is then {BATCH_MOST_BY_ITSELF}; send smaller "
+                "batches"
+            )
+        parts = decode_batch(message.body, message.topic)
         # each message's own properties only, as RocketMQ 5.5 stores them: those of the request would hide its UNIQ_KEY
         encoded = [encode_properties(_without_places(part.properties)).encode() for part in parts]
-        size = sum(
-            95 + 24 + len(message.topic.encode()) + len(part.body) + len(properties) + _PROP_CRC_SIZE
-            for part, properties in zip(parts, encoded, strict=True)
-        )
         if any(len(properties) + _PROP_CRC_SIZE > MAX_PROPERTIES for properties in encoded):
             return PutMessageResult(
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
                 remark=f"the properties of a message of the batch have more than "
                 f"{MAX_PROPERTIES - _PROP_CRC_SIZE} bytes; "
                 "send fewer or shorter properties",
-            )
-        if size + END_FILE_MIN_BLANK_LENGTH > self._context.config.mapped_file_size_commit_log:
-            return _illegal(
-                f"the batch takes up to {size} bytes of log, a CommitLog file has "
-                f"{self._context.config.mapped_file_size_commit_log} (mappedFileSizeCommitLog); send fewer "
-                "messages at a time"
             )
         tail = self._commit_log.tail
         # a batch goes into one file, but for a DLedger log: see _would_part
@@ -239,6 +265,50 @@ class MessageWriter:
             if failed is not None:
                 return failed
         return self._put_parts(message, [(part.body, part.flag) for part in parts], encoded)
+
+    def _put_batch_whole(self, message: MessageExtBrokerInner, sizes: list[int]) -> PutMessageResult | None:
+        """The batch as the compiled path stores it, all at once; None if that path leaves it to this one. It stores
+        nothing of it then."""
+        context, log = self._context, self._commit_log
+        tail, body, topic = log.tail, message.body, message.topic.encode()
+        if context.config.enabled_append_prop_crc or PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode() in body:
+            return None
+        self._queues.open(message.topic, message.queue_id)
+        topic_tail = self._queues.topic_tail(message.topic)
+        row = array("q", bytes(8 * ROW_WIDTH))
+        row[R_FLAGS], row[R_TOPIC_SIZE], row[R_QUEUE_ID] = F_BATCH, len(topic), message.queue_id
+        row[R_SYS_FLAG], row[R_BORN_TIMESTAMP] = message.sys_flag, message.born_timestamp
+        row[R_BODY], row[R_BODY_SIZE] = len(topic), len(body)
+        row[R_RECONSUME_TIMES] = message.reconsume_times
+        store_host = message.store_host or context.identity.store_host
+        began, now = context.clock.monotonic_ms(), context.clock.wall_ms()
+        was_plain, topic_tail.plain = topic_tail.plain, True  # whoever calls has judged what others must be judged by
+        try:
+            while True:
+                done = append_rows(
+                    tail, bytearray(topic + body), bytearray(1), row, 0, 1, self._queues.topics, message.born_host,
+                    store_host, now, b"", len(body),
+                )  # fmt: skip
+                is_whole_and_empty = tail.wrote_position == 0 and tail.file_size == log.files.file_size
+                if done or not tail.full or tail.head or is_whole_and_empty:
+                    break
+                if (failed := self._gate.make_room()) is not None:
+                    return failed
+        finally:
+            topic_tail.plain = was_plain
+        if not done:
+            return None
+        self._gate.took(began)
+        self._flusher.appended_timestamp = now
+        self._on_appended()
+        first, count = row[R_PHYSICAL_OFFSET], row[R_COUNT]
+        fixed = row[R_SIZE] - len(body)  # a record has so many bytes more than its part of the body, all together
+        places = accumulate((size + fixed // count for size in sizes[:-1]), initial=first)
+        end = log.max_offset
+        return PutMessageResult(
+            PutMessageStatus.PUT_OK, first, end, row[R_SIZE] - tail.head * count, row[R_QUEUE_OFFSET], now,
+            offset_message_ids(store_host, places), count,
+        )  # fmt: skip
 
     def _put_parts(
         self, message: MessageExtBrokerInner, parts: list[tuple[bytes, int]], encoded: list[bytes]

@@ -18,7 +18,9 @@ from maxq.codes import RequestCode as Code
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig, build_subscription_data
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.message import BATCH_MOST, BATCH_MOST_BY_ITSELF, Message, encode_batch
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.store.log_rows_cy import is_compiled
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 
@@ -131,6 +133,40 @@ def join(broker: RunningBroker, count: int) -> list[FarMember]:
         broker.controller.consumers.register_consumer(data, channel, data.subscription_data_set, notify=False)
         broker.controller.producers.register_producer("PG", channel)
     return members
+
+
+async def test_the_first_batch_for_a_queue_is_stored_as_later_ones_are(broker: RunningBroker) -> None:
+    """The queue is not open yet, so the batch takes the general way; what it then stores and answers is the same."""
+    broker.create_topic("T", queues=2)
+    parts = [Message("T", b"x" * (number % 7 + 1), {"KEYS": f"k{number}"}, number) for number in range(2_000)]
+    body = encode_batch(parts)
+    first, second = [await broker.send("T", body, code=Code.SEND_BATCH_MESSAGE, batch=True) for _ in range(2)]
+    found = await broker.pull_messages("T", max_nums=4_000)
+    while len(found) < 4_000:
+        found += await broker.pull_messages("T", len(found), max_nums=4_000)
+    wanted = [(part.body, part.properties["KEYS"], part.flag) for part in parts]
+    assert [(one.body, one.properties["KEYS"], one.flag) for one in found] == wanted * 2
+    assert first.ext["msgId"].split(",") + second.ext["msgId"].split(",") == [one.offset_msg_id for one in found]
+    assert (first.ext["queueOffset"], second.ext["queueOffset"]) == ("0", "2000")
+
+
+@pytest.mark.skipif(not is_compiled(), reason="the uncompiled form takes 30 µs a message")
+async def test_the_largest_batch_for_a_new_queue_keeps_nobody_waiting(start_broker: Start) -> None:
+    broker = await start_broker(mappedFileSizeCommitLog=16 << 20)
+    broker.create_topic("T", queues=1)
+    body = encode_batch([Message("T", b"x")] * BATCH_MOST)
+    ask = broker.send_request("T", body, code=Code.SEND_BATCH_MESSAGE, batch=True)
+    assert await longest_ms(broker, lambda: broker.invoke(ask)) == {}
+
+
+async def test_a_batch_whose_messages_are_checked_one_by_one_is_short(broker: RunningBroker) -> None:
+    broker.create_topic("T", queues=1)
+    for count, code in ((BATCH_MOST_BY_ITSELF, 0), (BATCH_MOST_BY_ITSELF + 1, 13)):
+        body = encode_batch([Message("T", b"not TRAN_MSG")] * count)
+        broker.controller.store.plain_writer._queues.topic_tail("T").plain = False
+        answer = await broker.send("T", body, code=Code.SEND_BATCH_MESSAGE, batch=True)
+        assert answer.code == code, answer.remark
+    assert "checked by itself, because it says TRAN_MSG somewhere: the limit is then 3000" in (answer.remark or "")
 
 
 async def test_the_first_expression_finds_the_parser_of_sql92_made(start_broker: Start) -> None:

@@ -28,6 +28,10 @@ _TIMER_PROPERTIES = (
     const.PROPERTY_TIMER_DELIVER_MS,
     const.PROPERTY_TIMER_DEL_UNIQKEY,
 )
+#: Properties of the messages of a batch that `transaction` and `delay_in_batch` look at.
+_CHECKED_IN_BATCHES = (
+    const.PROPERTY_TRANSACTION_PREPARED, const.PROPERTY_DELAY_TIME_LEVEL, *_TIMER_PROPERTIES
+)  # fmt: skip
 
 
 class SendChecks:
@@ -116,6 +120,17 @@ class SendChecks:
                 f"sysFlag {sys_flag:#x} says that the message is part of a transaction, but TRAN_MSG is not true: it "
                 "would be stored and never delivered",
             )
+        return None
+
+    def why_one_by_one(self, config: TopicConfig, body: bytes) -> str | None:
+        """Why the messages of a batch body must be checked one by one; None: no check can object to any of them."""
+        if self._settings.broker.enable_topic_message_type_check:
+            return "enableTopicMessageTypeCheck is true"
+        if is_compacted(config):
+            return f"{config.topic_name} keeps one message for each key ({CLEANUP_POLICY}={COMPACTION})"
+        for name in _CHECKED_IN_BATCHES:
+            if name.encode() in body:
+                return f"it says {name} somewhere"
         return None
 
     @staticmethod

@@ -34,7 +34,7 @@ from maxq.protocol import message_const as const
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
-from maxq.protocol.message import BATCH_MOST, decode_batch, is_batch_too_long
+from maxq.protocol.message import BATCH_MOST, BATCH_MOST_BY_ITSELF, batch_sizes, decode_batch
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.protocol.recall_handle import RecallHandle
 from maxq.protocol.remoting_command import RemotingCommand
@@ -211,17 +211,27 @@ class SendMessageProcessor:
                 f"message topic length too long {len(config.topic_name.encode())}, the limit is {TOPIC_MAX_LENGTH}; "
                 "send its messages one by one",
             )
-        if is_batch_too_long(body):
+        try:
+            count = len(batch_sizes(body))
+        except RemoteProtocolError as error:
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}; {_ENCODE_BATCH}")
+        if count > BATCH_MOST:
             return Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"the batch of {len(body)} bytes has more than {BATCH_MOST} messages; send smaller batches",
             )
-        try:
-            messages = decode_batch(body, config.topic_name)
-        except RemoteProtocolError as error:
-            return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}; {_ENCODE_BATCH}")
-        if not messages:
+        if not count:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is illegal: it holds no message; send at least one")
+        why = self._checks.why_one_by_one(config, body)
+        if why is None:
+            return None
+        if count > BATCH_MOST_BY_ITSELF:
+            return Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the batch has {count} messages and each is checked by itself, because {why}: the limit is then "
+                f"{BATCH_MOST_BY_ITSELF}; send smaller batches",
+            )
+        messages = decode_batch(body, config.topic_name)
         for message in messages:
             refusal = self._checks.properties(config, message.properties, 0)
             refusal = refusal or self._checks.transaction(message.properties, 0, is_batch=True)
@@ -232,7 +242,7 @@ class SendMessageProcessor:
 
     def _make_inner_batch(self, message: MessageExtBrokerInner) -> None:
         """A topic of batch queues keeps a batch as one record; consumers take it apart."""
-        count = len(decode_batch(message.body, message.topic))
+        count = len(batch_sizes(message.body))
         message.sys_flag |= MessageSysFlag.NEED_UNWRAP | MessageSysFlag.INNER_BATCH
         message.properties[const.PROPERTY_INNER_NUM] = str(count)
 
