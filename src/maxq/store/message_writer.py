@@ -242,7 +242,8 @@ class MessageWriter:
         result = self._put_batch_whole(message, sizes)
         if result is not None:
             return result
-        if len(sizes) > BATCH_MOST_BY_ITSELF and not self._commit_log.tail.head:  # of a DLedger log one batch lies in two files
+        # of a DLedger log the one batch that lies in two files comes here, too
+        if len(sizes) > BATCH_MOST_BY_ITSELF and not self._commit_log.tail.head:
             return _illegal(
                 f"the batch has {len(sizes)} messages and must be stored one by one (enabledAppendPropCRC, messages "
                 f"without a body, or places in light queues): the limit is then {BATCH_MOST_BY_ITSELF}; send smaller "
