@@ -17,12 +17,13 @@ import typer
 
 from maxq.cli.credentials import AccessKey, SecretKey, Tls, use_credentials
 from maxq.cli.message_json import message_object, message_of
+from maxq.cli.near_names import near_names
 from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, opened_input, split_assignments
 from maxq.cli.pipes import InOrder, LineReader, LineWriter
 from maxq.cli.said import said
 from maxq.cli.times import parse_time
 from maxq.client.admin.admin import Admin
-from maxq.client.client_config import LitePullConsumerConfig, ProducerConfig, SimpleConsumerConfig
+from maxq.client.client_config import ClientConfig, LitePullConsumerConfig, ProducerConfig, SimpleConsumerConfig
 from maxq.client.lite_pull_consumer import LitePullConsumer
 from maxq.client.message_feed import MessageFeed
 from maxq.client.producer import Producer
@@ -320,8 +321,7 @@ async def _consume(
     maximum: int | None,
     idle: float | None,
 ) -> None:
-    async with Admin(config, system_seams(config.namesrv_addr)) as admin:
-        await admin.topics.route(topic)  # a topic that nobody knows is an error, not a long wait
+    await _check_topic(config, topic)
     consumer = LitePullConsumer(config, system_seams(config.namesrv_addr))
     await consumer.subscribe(topic, expression)
     async with consumer:
@@ -349,6 +349,12 @@ async def _consume(
             await _commit(consumer, out, done)
 
 
+async def _check_topic(config: ClientConfig, topic: str) -> None:
+    """A topic that nobody knows is an error, not a long wait."""
+    async with Admin(config, system_seams(config.namesrv_addr)) as admin, near_names(admin, [topic]):
+        await admin.topics.route(topic)
+
+
 async def _commit_loop(consumer: LitePullConsumer, out: LineWriter[_Place], done: dict[MessageQueue, int]) -> None:
     while True:
         await asyncio.sleep(_COMMIT_SECONDS)
@@ -372,8 +378,7 @@ async def _commit(consumer: LitePullConsumer, out: LineWriter[_Place], done: dic
 async def _pop(
     config: SimpleConsumerConfig, topic: str, expression: str, as_json: bool, maximum: int | None, idle: float | None
 ) -> None:
-    async with Admin(config, system_seams(config.namesrv_addr)) as admin:
-        await admin.topics.route(topic)
+    await _check_topic(config, topic)
     consumer = SimpleConsumer(config, system_seams(config.namesrv_addr))
     await consumer.subscribe(topic, expression)
     printed, quiet_since = 0, time.monotonic()
@@ -442,6 +447,7 @@ async def _tail(
     config: LitePullConsumerConfig, topic: str, expression: str, as_json: bool, maximum: int | None
 ) -> None:
     wanted = {tag.strip() for tag in expression.split("||")} - {"", "*"}
+    await _check_topic(config, topic)
     async with LitePullConsumer(config, system_seams(config.namesrv_addr)) as consumer:
         queues = await consumer.fetch_message_queues(topic)
         await consumer.assign(queues)

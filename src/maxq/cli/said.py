@@ -31,18 +31,19 @@ _OF_NAME_SERVERS: Final = frozenset(
 
 
 def said(error: BaseException) -> str:
-    """What went wrong, in one line."""
+    """What went wrong, in one line, with the notes that were added to the error."""
+    remedies = list(getattr(error, "__notes__", ()))
     if isinstance(error, BrokerError):
         remark = error.remark.partition(_JAVA_FAQ)[0].strip()
         place = f" from {error.address}" if error.address else ""
         text = f"{remark or 'refused without a reason'} (code {error.code}{place})"
         if remedy := _remedy(error.code, remark):
-            text += f"; {remedy}"
+            remedies.append(remedy)
     elif isinstance(error, RemotingConnectError):
         text = f"{error}; does that server run? (-n or NAMESRV_ADDR says where the name servers are)"
     else:
         text = str(error) or type(error).__name__
-    return " ".join(text.split())
+    return " ".join("; ".join([text, *remedies]).split())
 
 
 def _remedy(code: int, remark: str) -> str:

@@ -1,14 +1,19 @@
 """What the command line does for people who guess."""
 
+from typing import cast
+
 import pytest
 import typer
 
 from maxq import __version__
 from maxq.cli.app import run
 from maxq.cli.message_json import message_of
+from maxq.cli.near_names import near_names
 from maxq.cli.options import name_servers
 from maxq.cli.said import said
-from maxq.errors import BrokerError, ConfigError, NoRouteError
+from maxq.client.admin.admin import Admin
+from maxq.errors import BrokerError, ClientError, ConfigError, NoRouteError
+from maxq.protocol.body.route import BrokerData, ClusterInfo
 
 
 @pytest.mark.parametrize("words", [["--version"], ["-V"], ["version"]])
@@ -64,3 +69,36 @@ def test_an_answer_that_explains_itself_is_left_as_it_is() -> None:
 def test_a_key_with_a_blank_is_a_wrong_line() -> None:
     with pytest.raises(ConfigError, match="line 4: the key 'a b' has a blank"):
         message_of({"body": "x", "keys": ["a b"]}, "T", "line 4")
+
+
+class _Names:
+    """The part of Admin that tells names."""
+
+    def __init__(self) -> None:
+        self.topics = self
+
+    async def names(self) -> list[str]:
+        return ["Orders", "Payments", "%RETRY%readers"]
+
+    async def cluster_info(self) -> ClusterInfo:
+        brokers = {"broker-a": BrokerData("Main", "broker-a", {0: "h:10911"})}
+        return ClusterInfo(broker_addr_table=brokers, cluster_addr_table={"Main": ["broker-a"]})
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("ordres", "Orders"), ("reader", "readers"), ("brokera", "broker-a"), ("main", "Main"), ("Invoices", None)],
+)
+async def test_a_name_that_no_server_knows_brings_the_most_similar_one(word: str, meant: str | None) -> None:
+    with pytest.raises(ClientError) as raised:
+        async with near_names(cast(Admin, _Names()), [word, 5, None, "Orders"]):
+            raise ClientError(f"nobody knows {word}")
+    assert said(raised.value) == f"nobody knows {word}" + (f"; did you mean {meant}?" if meant else "")
+
+
+async def test_a_name_that_is_there_and_an_error_that_names_none_bring_nothing() -> None:
+    for error in (ClientError("topic Orders is full"), ClientError("no"), ConfigError("ordres is no number")):
+        with pytest.raises(type(error)) as raised:
+            async with near_names(cast(Admin, _Names()), ["Orders", "ordres"]):
+                raise error
+        assert said(raised.value) == str(error)

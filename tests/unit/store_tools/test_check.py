@@ -42,6 +42,20 @@ def test_clean_store_is_checked_whole() -> None:
     ]
 
 
+def test_the_bar_counts_what_files_hold_and_not_what_was_allocated_ahead() -> None:
+    disk = golden_disk("clean")
+    size = 1 << 20
+    end = LogWalk(open_files(disk)).files.log[-1]
+    for ahead in (1, 2):
+        disk.put(ROOT / "commitlog" / f"{end.from_offset + ahead * end.size:020d}", bytes(end.size))
+    calls: list[tuple[str, int, int]] = []
+    walk = LogWalk(open_files(disk), lambda *call: calls.append(call))
+    for _ in walk.batches():
+        pass
+    assert {total for _, _, total in calls} == {calls[-1][1]}, "one total, which is reached"
+    assert walk.end_offset <= calls[-1][2] < walk.end_offset + size // 16 + 1
+
+
 def test_damage_and_torn_tail_are_faults() -> None:
     flip = check(golden_disk("crashed-flip"))
     assert [(fault.file, fault.position) for fault in flip.faults] == [("commitlog/00000000000000262144", 246631)]

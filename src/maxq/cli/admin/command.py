@@ -11,6 +11,7 @@ import typer
 from maxq.cli.admin.values import refuse_unusable
 from maxq.cli.confirm import Yes, confirm
 from maxq.cli.credentials import AccessKey, SecretKey, Tls, use_credentials
+from maxq.cli.near_names import near_names
 from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, server_address
 from maxq.cli.report import Report, Style, show
 from maxq.client.admin.admin import Admin
@@ -115,7 +116,8 @@ async def _ask(
     config = ClientConfig(namesrv_addr=namesrv, mq_client_api_timeout=_TIMEOUT_MS)
     async with Admin(config, system_seams(namesrv)) as admin:
         while True:
-            report = await function(admin, **values)
+            async with near_names(admin, values.values()):
+                report = await function(admin, **values)
             show(report, style)
             if report.failures:
                 sys.stdout.flush()

@@ -4,6 +4,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from maxq.errors import StoreError
 from maxq.store.tools.expectation import Expectation
@@ -20,8 +21,7 @@ from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
 _REBUILD = "a restart makes files that are missing; for the rest stop the broker and run `maxq store recover --rebuild`"
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """An entry and where it is."""
 
     file: DataFile
@@ -270,10 +270,9 @@ class IndexCheck:
     def _check_slots(self, reader: IndexReader, name: str, newest_of_slot: "array[int]", newest: bool) -> None:
         if sys.byteorder == "little":
             newest_of_slot.byteswap()
-        stored = reader.slots()
-        if stored == memoryview(newest_of_slot).cast("B"):
+        stored, wanted = reader.slots().tobytes(), newest_of_slot.tobytes()
+        if stored == wanted:
             return
-        wanted = newest_of_slot.tobytes()
         for position in range(0, len(wanted), SLOT_SIZE):
             if stored[position : position + SLOT_SIZE] != wanted[position : position + SLOT_SIZE]:
                 value = int.from_bytes(stored[position : position + SLOT_SIZE], "big", signed=True)

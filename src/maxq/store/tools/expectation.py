@@ -7,9 +7,8 @@ Source:
     IndexService.buildIndex; store-format.md §7, §8.3; changes-5.5.md §7 (tag entries).
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from maxq.protocol import message_const as const
 from maxq.protocol.java_hash import java_hash
@@ -26,8 +25,7 @@ _TRANSACTION_MASK: Final = 0xC
 _MIN_INT: Final = -(1 << 31)
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedUnit:
+class ExpectedUnit(NamedTuple):
     """One entry of a ConsumeQueue."""
 
     topic: str
@@ -36,8 +34,7 @@ class ExpectedUnit:
     tags_code: int
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(NamedTuple):
     """What dispatch makes of one record.
 
     Attributes:

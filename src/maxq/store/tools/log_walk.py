@@ -20,6 +20,7 @@ from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
 Progress = Callable[[str, int, int], None]
 
 _ROWS: Final = 2048
+_PAGE: Final = 64 << 10  # larger than most messages
 _DLEDGER_HEAD: Final = struct.Struct(">iiqqqiiii")
 _BLANK_MAGIC: Final = b"\xcb\xd4\x31\x94"
 REASONS: Final = {
@@ -77,10 +78,10 @@ class LogWalk:
         self.blanks = 0
         self.max_store_timestamp = 0
         self._progress = progress
-        self._total = sum(file.size for file in files.log)
         self._rows = array("q", bytes(8 * rc.SCAN_WIDTH * _ROWS))
         self._single = array("q", bytes(8 * rc.SCAN_WIDTH))
         self._regions: dict[int, MappedRegion] = {}
+        self._total = self._used_bytes()
 
     def batches(self) -> Iterator[Batch]:
         """Every good record, in log order. The rows are reused: take what is needed before the next one."""
@@ -109,6 +110,18 @@ class LogWalk:
         position = physical_offset - file.from_offset
         count, _, _ = rc.scan(view, position, len(view), file.from_offset, rows)
         return Batch(file, view, rows, 1) if count else None
+
+    def _used_bytes(self) -> int:
+        """About how many bytes of the files hold something: files are made at their full size, some ahead of time."""
+        total = sum(file.size for file in self.files.log)
+        for file in reversed(self.files.log):
+            view = self._view(file)
+            used = _used_bytes(view) if view is not None else 0
+            self._release(file)
+            total -= file.size - used
+            if used:
+                break
+        return total
 
     def close(self) -> None:
         """Give the mappings back."""
@@ -251,3 +264,15 @@ def _find_blank(view: memoryview, start: int) -> int:
                 return begin + at
             at = chunk.find(_BLANK_MAGIC, at + 1)
     return len(view)
+
+
+def _used_bytes(view: memoryview) -> int:
+    """Where the zeros at the end of a file begin, to a page; a page of zeros within a message may be taken for them."""
+    low, high = 0, -(-len(view) // _PAGE)  # pages before `low` hold something, those from `high` on do not
+    while low < high:
+        middle = (low + high) // 2
+        if any(bytes(view[middle * _PAGE : (middle + 1) * _PAGE])):
+            low = middle + 1
+        else:
+            high = middle
+    return min(low * _PAGE, len(view))

@@ -1,0 +1,51 @@
+"""Did you mean …? for names of topics, consumer groups, brokers and clusters that servers do not know."""
+
+import asyncio
+import difflib
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from maxq.client.admin.admin import Admin
+from maxq.client.namespace import RETRY_PREFIX
+from maxq.errors import MaxQError, RemotingError
+
+_SECONDS: Final = 2  # that an error may come later for being explained
+_CUTOFF: Final = 0.75  # difflib's measure of likeness, from 0 to 1
+
+
+@asynccontextmanager
+async def near_names(admin: Admin, words: Iterable[object]) -> AsyncIterator[None]:
+    """An error of the block that names one of `words`, which no server knows, gets the most similar name that there is
+    as a note."""
+    try:
+        yield
+    except RemotingError:
+        raise
+    except MaxQError as error:
+        text = str(error)
+        unknown = [word for word in words if isinstance(word, str) and word and word in text]
+        if unknown and not error.is_wrong_value:
+            known = await _known(admin)
+            for word in unknown:
+                if word not in known and (near := nearest(word, known)):
+                    error.add_note(f"did you mean {near}?")
+        raise
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The name that is most like `word`, in capital letters or not; None if none is."""
+    by_folded = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), list(by_folded), n=1, cutoff=_CUTOFF)
+    return by_folded[found[0]] if found else None
+
+
+async def _known(admin: Admin) -> set[str]:
+    """Names of topics, groups, brokers and clusters; none if the name server does not tell in time."""
+    try:
+        async with asyncio.timeout(_SECONDS):
+            topics, clusters = await asyncio.gather(admin.topics.names(), admin.cluster_info())
+    except (MaxQError, TimeoutError):
+        return set()
+    groups = {topic.removeprefix(RETRY_PREFIX) for topic in topics}
+    return {*topics, *groups, *clusters.broker_addr_table, *clusters.cluster_addr_table}
