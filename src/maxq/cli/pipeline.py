@@ -11,5 +11,6 @@ COMMANDS = {
     "trace": Entry("maxq.cli.pipeline_trace", "Message traces: latencies, undelivered and slow messages."),
     "stats": Entry("maxq.cli.pipeline_stats", "Rates, sizes, hot keys and queues, lag, disk."),
     "dlq": Entry("maxq.cli.pipeline_dlq", "Dead letters as a table: causes, export, redrive."),
+    "deliver": Entry("maxq.cli.pipeline_deliver", "The last batch of an application that will not come back."),
 }
 group = LazyGroup("pipeline", SUMMARY, COMMANDS)

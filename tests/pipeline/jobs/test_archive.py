@@ -12,7 +12,7 @@ from maxq.api import Admin, Message, MessageQueue, Producer
 from maxq.errors import PipelineError
 from maxq.pipeline.archive.coverage import BEHIND, DAMAGED_FILE, GAP, MISSING_FILE
 from maxq.pipeline.archive.folder import ArchiveFolder
-from maxq.pipeline.jobs.archive import ArchiveConfig, archive_once, archive_stream, read_archive
+from maxq.pipeline.jobs.archive import ArchiveConfig, archive_once, archive_stream, read_archive, write_batch
 from maxq.pipeline.jobs.archive_compact import CompactConfig, archive_compact
 from maxq.pipeline.jobs.archive_table import TableConfig, archive_table
 from maxq.pipeline.jobs.archive_verify import VerifyConfig, archive_repair, archive_verify
@@ -109,10 +109,28 @@ def test_a_topic_that_was_made_again_with_more_messages_is_refused(
     for work in (lambda: archive_once(spark, archive), lambda: archive_stream(spark, archive)):
         with pytest.raises(PipelineError, match=r"Anew/broker-a/0 was archived up to offset 9, and then its topic"):
             work()
+    batch = spark.read.format("rocketmq").options(**archive.options).load()
+    with pytest.raises(PipelineError, match=r"Anew/broker-a/0 was archived up to offset 9, and then its topic"):
+        write_batch(batch, archive)  # of a stream with failOnDataLoss=false: its first offsets are there
     other = config(standalone, tmp_path / "other", "Anew")
     assert archive_once(spark, other).rows == 25
     send(producer, "Anew", 0, 25, 5)
     assert archive_once(spark, other).rows == 5
+
+
+def test_a_topic_that_was_made_again_in_a_store_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Its first messages were left out, for their offsets were there, and the others put behind the old ones."""
+    with maxq.Standalone(store=tmp_path / "store") as server, Producer("tests", server.namesrv_address) as producer:
+        make(server, "Anew")
+        send(producer, "Anew", 0, 0, 10)
+        assert archive_once(spark, config(server, tmp_path / "archive", "Anew")).rows == 10
+        with Admin(server.namesrv_address) as admin:
+            admin.topics.delete("Anew", "DefaultCluster")
+        make(server, "Anew")
+        send(producer, "Anew", 0, 0, 25)
+    store = ArchiveConfig(str(tmp_path / "archive"), store=(str(tmp_path / "store"),), broker_name="broker-a")
+    with pytest.raises(PipelineError, match=r"Anew/broker-a/0 was archived up to offset 9, and then its topic"):
+        archive_once(spark, store)
 
 
 def test_a_stream_and_a_back_fill_join_without_a_duplicate(

@@ -37,6 +37,7 @@ from maxq.pipeline.options.predicate import condition, predicate_option
 from maxq.pipeline.options.read_options import FORMAT, ReadOptions
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
 from maxq.pipeline.source.positions import name_of
+from maxq.pipeline.store.store_folder import open_store
 from maxq.pipeline.store.store_source import FORMAT as STORE_FORMAT
 from maxq.pipeline.store.store_source import store_options
 from maxq.pipeline.transforms.archive import DATE, archive_rows, not_covered
@@ -158,23 +159,29 @@ def archive_once(spark: SparkSession, config: ArchiveConfig) -> ArchiveResult:
 def new_messages(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> DataFrame | None:
     """The messages that are there and that the manifest does not have; None if there are none (over the wire)."""
     if config.store:
+        check_not_deleted(spark, config.path, _deleted_in_stores(config, manifest.coverage()), manifest)
         return not_covered(store_messages(spark, config), manifest.coverage())
     options = ReadOptions.parse(config.options, streaming=False)
     bounds, coverage = broker_ranges(options), manifest.coverage()
     if options.ending.kind == "latest":
         check_same_topics(bounds, coverage)
-    check_not_deleted(spark, config.path, options, bounds, manifest)
+    check_not_deleted(spark, config.path, incarnations(options, bounds), manifest)
     left = missing(bounds, coverage)
     frames = [ranges_frame(spark, config, read_options(one)) for one in passes(left)]
     return reduce(DataFrame.unionByName, frames) if frames else None
 
 
 def check_not_deleted(
-    spark: SparkSession, path: str, options: ReadOptions, queues: Iterable[MessageQueue], manifest: Manifest
+    spark: SparkSession, path: str, deleted: Mapping[MessageQueue, int], manifest: Manifest
 ) -> None:
-    """Raises PipelineError if what was archived last of a queue was deleted since, with its topic: it is another queue
-    of the same name, however long it is."""
-    deleted = incarnations(options, queues) if "physicalOffset" in (manifest.columns or ("physicalOffset",)) else {}
+    """Have a look at queues whose topics were deleted at the physical offset `deleted`.
+
+    Raises:
+        PipelineError: what was archived last of one of them lies before: it is another queue of the same name, however
+            long it is.
+    """
+    if "physicalOffset" not in manifest.columns:
+        return
     last: dict[MessageQueue, tuple[int, FileEntry]] = {}
     for entry in manifest.files:
         for part in entry.queues:
@@ -192,6 +199,23 @@ def check_not_deleted(
                 f"{name_of(queue)} was archived up to offset {last[queue][0]}, and then its topic was deleted: what is "
                 "there now is another one. Archive it into another folder"
             )
+
+
+def _deleted_in_stores(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    """Where in the log of its store the topic of each queue was deleted last; queues of other topics are left out."""
+    found = {}
+    for path in config.store:
+        files = open_store(path)
+        name, table = config.broker_name or files.root.name, files.deletions()
+        mine = [queue for queue in queues if queue.broker_name == name]
+        found |= {queue: table[queue.topic] for queue in mine if queue.topic in table}
+    return found
+
+
+def _batch_options(config: ArchiveConfig) -> ReadOptions:
+    """The options of `config` but for those that only streams have."""
+    given = {name: value for name, value in config.options.items() if not name.lower().startswith(_STREAM_ONLY)}
+    return ReadOptions.parse(given, streaming=False)
 
 
 def ranges_frame(spark: SparkSession, config: ArchiveConfig, ranges: Mapping[str, object], **more: str) -> DataFrame:
@@ -258,6 +282,7 @@ def write_batch(batch: DataFrame, config: ArchiveConfig) -> ArchiveResult:
     """
     folder = ArchiveFolder(config.path)
     with folder.run() as run:
+        _check_stream(batch.sparkSession, config, folder.manifest())
         for _ in range(_ATTEMPTS):
             try:
                 return write_files(not_covered(batch, folder.manifest().coverage()), run, config)
@@ -266,13 +291,19 @@ def write_batch(batch: DataFrame, config: ArchiveConfig) -> ArchiveResult:
     raise PipelineError(f"other runs archive the same messages into {folder.root}: let one end")
 
 
+def _check_stream(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> None:
+    """With failOnDataLoss=false a stream reads on where a topic was made again: into another archive only."""
+    options = _batch_options(config)
+    queues = [queue for queue in manifest.coverage() if options.selection.names(queue.topic)]
+    check_not_deleted(spark, config.path, incarnations(options, queues), manifest)
+
+
 def _stream_start(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> dict[str, Any]:
     """topic → broker → queue → the first offset that is wanted and not archived."""
-    given = {name: value for name, value in config.options.items() if not name.lower().startswith(_STREAM_ONLY)}
-    options = ReadOptions.parse(given, streaming=False)
+    options = _batch_options(config)
     bounds, coverage = broker_ranges(options), manifest.coverage()
     check_same_topics(bounds, coverage)
-    check_not_deleted(spark, config.path, options, bounds, manifest)
+    check_not_deleted(spark, config.path, incarnations(options, bounds), manifest)
     left = missing(bounds, coverage)
     found: dict[str, Any] = {}
     for queue, (_, end) in bounds.items():

@@ -82,8 +82,7 @@ def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult]
         staged = {broker for result in results for broker in result.staged}
         coordinator = find_coordinator(brokers, options, name, staged)
         if coordinator.last_batch is not None and coordinator.last_batch < name.batch_id:
-            before = name._replace(batch_id=coordinator.last_batch)
-            _deliver_all(brokers, before, decide(brokers, coordinator, before, {"brokers": {}}))
+            _deliver_last(brokers, coordinator, name.application)
         ours = decision_of(results, run)
         decision = decide(brokers, coordinator, name, ours)
         _deliver_all(brokers, name, decision)
@@ -94,6 +93,40 @@ def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult]
             "is written once. Give each batch its number in the option batchId (in foreachBatch the batch id), or this "
             "job another applicationId"
         )
+
+
+def deliver_last(options: WriteOptions, application: str) -> dict[str, Any]:
+    """Make the messages of an application's last decided batch visible, if they are not: its driver died before it came
+    to that, and will not run again. Changes nothing where they are.
+
+    Returns:
+        As JSON: application, batch, coordinator, and of the run that was decided rows, beganMs, query and queryRun.
+
+    Raises:
+        PipelineError: no broker knows of a batch; brokers do not answer in time, are none of MaxQ's, or have lost what
+            was staged.
+    """
+    with WireClient(options.connection) as client:
+        brokers = Brokers(client, options)
+        coordinator = find_coordinator(brokers, options, BatchName(application, 0, comes_again=False))
+        if coordinator.last_batch is None:
+            raise PipelineError(
+                f"no broker has decided a batch of application {application}: nothing of it is to be delivered. A "
+                "stream without the option applicationId is known by the id of its query, which its checkpoint's file "
+                "metadata has"
+            )
+        decision = _deliver_last(brokers, coordinator, application)
+    told = {name: value for name, value in decision.get("run", {}).items() if name != "digest"}
+    return {"application": application, "batch": coordinator.last_batch, "coordinator": coordinator.broker, **told}
+
+
+def _deliver_last(brokers: "Brokers", coordinator: "Coordinator", application: str) -> dict[str, Any]:
+    """Of the batch that was decided last; the decision."""
+    assert coordinator.last_batch is not None, "asked by the caller"
+    name = BatchName(application, coordinator.last_batch)
+    decision = decide(brokers, coordinator, name, {"brokers": {}})
+    _deliver_all(brokers, name, decision)
+    return decision
 
 
 def _deliver_all(brokers: "Brokers", name: BatchName, decision: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from maxq.pipeline.source.positions import (
     name_of,
     resolve,
     selected_queues,
+    tell_of_slaves,
 )
 from maxq.pipeline.source.scan import ScanPartition, partitions
 from maxq.pipeline.wire.pulls import Hint
@@ -62,6 +63,7 @@ def plan_batch(options: ReadOptions, conditions: Conditions) -> list[ScanPartiti
         check_named(options.ending, options.selection, there, "endingOffsets", losses)
         queues = [queue for queue in there if conditions.takes(queue)]
         topics = ask_until_answered(client, client.max_offsets, queues)
+        tell_of_slaves(topics)
         start = resolve(client, options.starting, queues, "startingOffsets", losses)
         end = resolve(client, options.ending, queues, "endingOffsets", losses)
         _check_order(options, queues, start, end, losses)

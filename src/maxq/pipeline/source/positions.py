@@ -223,6 +223,18 @@ def _told(position: Position, wanted: list[MessageQueue], option: str) -> Offset
     return found
 
 
+def tell_of_slaves(seen: Mapping[MessageQueue, Seen]) -> None:
+    """Log where slaves told the ends of queues that a read goes up to: what they have not copied yet is not read."""
+    away = sorted(queue for queue, one in seen.items() if not one.is_master)
+    if away:
+        log.warning(
+            "the masters of %d queues, such as %s, are away: slaves say where they end, and what these have not copied "
+            "is left to a later read",
+            len(away),
+            name_of(away[0]),
+        )
+
+
 def incarnation_of(queue: MessageQueue, seen: Seen) -> int | None:
     """Which topic of its name a queue is of. None: a slave, which may lag, was asked; or it is a static topic's, whose
     queues are of several brokers."""

@@ -40,6 +40,7 @@ from maxq.pipeline.source.positions import (
     queues_there,
     resolve,
     selected_queues,
+    tell_of_slaves,
 )
 from maxq.pipeline.source.scan import ScanPartition, partitions
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, Seen, WireClient
@@ -90,6 +91,7 @@ class TopicStream:
         """
         queues = queues_there(self._client, self._options.selection)
         self._target = ask_until_answered(self._client, self._client.max_offsets, queues)
+        tell_of_slaves(self._target)
         self._seen = offsets_of(self._target)
 
     def latest_offset(self, start: Mapping[str, Any], *, limited: bool) -> OffsetsJson:

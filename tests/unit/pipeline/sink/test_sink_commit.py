@@ -1,11 +1,13 @@
 """Exactly once, without Spark: staged messages are seen after the commit, once, whatever is done twice."""
 
 import itertools
+import json
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from maxq.cli.app import run
 from maxq.errors import PipelineError
 from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink import sink_commit
@@ -225,3 +227,24 @@ def test_a_decision_of_an_earlier_version_is_that_of_a_query_started_again_but_o
     found, rows = {"brokers": {"a": {"runs": [["x", 0, 0, 1]]}}}, [TaskResult(1, "y", {"a": [(0, 1)]}, digest=7)]
     assert sink_commit.is_repetition(found, decision_of(rows, started()))
     assert not sink_commit.is_repetition(found, decision_of(rows, JOB))
+
+
+def test_the_last_batch_of_an_application_that_does_not_come_back_is_delivered_by_command(
+    server: Standalone, topic: str, application: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its driver died between the decision and the delivery, and nobody starts it again."""
+    arguments = ["pipeline", "deliver", application, "-n", server.namesrv_address, "--json"]
+    assert run([*arguments, "-o", "rocketmq.brokerWait=2s"]) != 0
+    assert f"no broker has decided a batch of application {application}" in capsys.readouterr().err
+    options = options_of(server)
+    with WireClient(options.connection) as client:
+        brokers = sink_commit.Brokers(client, options)
+        decided = decision_of([stage(server, topic, bodies(30))], started())
+        coordinator = sink_commit.find_coordinator(brokers, options, BatchName(application, 0))
+        sink_commit.decide(brokers, coordinator, BatchName(application, 0), decided)
+    assert seen(server, topic) == []
+    for _ in range(2):  # it may be repeated
+        assert run(arguments) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["application"], told["batch"], told["rows"]) == (application, 0, 30)
+        assert len(seen(server, topic)) == 30
