@@ -203,7 +203,7 @@ def check_not_deleted(
 
 def _deleted_in_stores(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
     """Where in the log of its store the topic of each queue was deleted last; queues of other topics are left out."""
-    found = {}
+    found: dict[MessageQueue, int] = {}
     for path in config.store:
         files = open_store(path)
         name, table = config.broker_name or files.root.name, files.deletions()
