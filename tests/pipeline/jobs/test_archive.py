@@ -145,7 +145,7 @@ def test_a_stream_and_a_back_fill_join_without_a_duplicate(
 
     def run() -> None:
         query = archive_stream(spark, live)
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(600)
 
     run()  # begins with what nobody archived, passes over what is there, and goes on
     assert places(spark, tmp_path) == expected(30, 12)

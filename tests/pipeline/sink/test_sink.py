@@ -96,7 +96,7 @@ def test_foreach_batch_names_its_batches_and_repeats_them_after_a_restart(
             spark.readStream.text(str(rows)).writeStream.foreachBatch(write).trigger(availableNow=True)
             .option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         )  # fmt: skip
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(600)
 
     (rows / "1").write_text("a\nb\n")
     with pytest.raises(Exception, match="the program ends"):

@@ -105,7 +105,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
         ).load()  # fmt: skip
         writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(600)
         (behind,) = offsets_behind(query.lastProgress)
         assert (behind["maxOffsetsBehindLatest"], set(behind["topics"])) == (0, {"Stream"})
 

@@ -43,6 +43,7 @@ _BLANK_SIZE: Final = 8
 #: process that may have to wait for its turn.
 _WRITER_LOOKS: Final = 1_000
 _WRITER_WAIT_S: Final = 0.001
+_NO_LOG: Final = "the store has no file of the log; link one that storePathCommitLog keeps elsewhere as commitlog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +290,8 @@ def tell_what_is_lost(
     files: StoreFiles, name: str, losses: Losses, topics: Collection[str] | None = None, *, with_queues: bool = True
 ) -> None:
     """Tell `losses` what a store's files show to be gone: stretches of the log without a file, and messages of which
-    the ConsumeQueues of a store without a running broker have units behind the end of its log.
+    the ConsumeQueues of a store without a running broker have units behind the end of its log; all of them if it has
+    no log.
 
     Args:
         name: of the broker.
@@ -306,32 +308,39 @@ def tell_what_is_lost(
                 f"{files.root}: physical offsets {end} to {after.from_offset} (excluded) of the log",
                 "there is no file of the log that has them, or its size is wrong",
             )
-    if not with_queues or files.is_live or files.dledger or not files.log:
+    if not with_queues or files.dledger or (files.is_live and files.log):
         return
-    newest = files.log[-1]
-    region = files.disk.map(newest.path, newest.size, read_only=True)
+    newest = files.log[-1] if files.log else None
+    region = files.disk.map(newest.path, newest.size, read_only=True) if newest else None
+    reason = "the log ends before the records that the units of the ConsumeQueue point to" if newest else _NO_LOG
     try:
         for (topic, queue_id), sequence in files.queues.items():
             if (topics is None or topic in topics) and sequence:
                 first, end = _behind_the_log(files, sequence, newest, region)
                 if first < end:
-                    reason = "the log ends before the records that the units of the ConsumeQueue point to"
                     losses.offsets(f"{topic}/{name}/{queue_id}", first, end, None, reason)
     finally:
-        region.close()
+        if region is not None:
+            region.close()
 
 
 def _behind_the_log(
-    files: StoreFiles, sequence: list[DataFile], newest: DataFile, region: MappedRegion
+    files: StoreFiles, sequence: list[DataFile], newest: DataFile | None, region: MappedRegion | None
 ) -> tuple[int, int]:
-    """The queue offset from which on units point behind the log's end, and the one behind the last unit."""
+    """The queue offset from which on units point behind the log's end, and the one behind the last unit.
+
+    Args:
+        newest, region: the last file of the log, and its bytes; None: there is none.
+    """
 
     def is_gone(index: int) -> bool:
         """Does the log end before this unit's record? Damage in front of good records is not meant."""
         unit = queue.unit(index)
         assert unit is not None, "the files have a unit here"
+        if newest is None or region is None or unit.is_pre_blank:
+            return not unit.is_pre_blank
         at = unit.physical_offset - newest.from_offset
-        if unit.is_pre_blank or at < 0:
+        if at < 0:
             return False
         reach = min(newest.size, at + unit.size + MAX_RECORD)
         return at >= newest.size or rc.find_record(region.view, at, reach, newest.from_offset) < 0

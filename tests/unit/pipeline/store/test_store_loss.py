@@ -1,5 +1,6 @@
 """`rocketmq-store`: what a store's log should hold and does not is an error that names it, or is counted."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,6 +136,20 @@ def test_a_log_that_ends_before_its_queues_is_an_error(store: Path, how: str) ->
     with pytest.raises(DataLossError, match=r"queue T/b/0: wanted offset (\d+)") as raised:
         read(store, "T")
     assert raised.value.wanted == len(found) and raised.value.end == COUNT
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_store_without_a_log_is_an_error_if_its_queues_have_messages(store: Path, live: bool) -> None:
+    """As one whose log is kept elsewhere (storePathCommitLog): it was read as empty."""
+    folder = store / "commitlog"
+    with contextlib.ExitStack() as stack:
+        if live:
+            stack.enter_context(Standalone(store, settings=SETTINGS))
+        folder.rename(store / "elsewhere")
+        stack.callback((store / "elsewhere").rename, folder)
+        with pytest.raises(DataLossError, match=r"queue [TU]/b/0: .*the store has no file of the log"):
+            read(store)
+        assert read(store, failOnDataLoss="false") == []
 
 
 @pytest.fixture
