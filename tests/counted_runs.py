@@ -76,7 +76,7 @@ class Count:
 
 def _commit(counted: Path) -> str:
     """The commit of this tree, with `+` if it has changes besides what is counted in the file `counted`."""
-    changes = ("status", "--porcelain", "--untracked-files=no", "--", ":/", f":!{counted}")
+    changes = ("status", "--porcelain", "--untracked-files=no", "--", ":/", f":!{counted.name}")
     commit, changed = (
         subprocess.run(("git", *command), cwd=counted.parent, check=True, capture_output=True, text=True).stdout.strip()
         for command in (("rev-parse", "--short", "HEAD"), changes)

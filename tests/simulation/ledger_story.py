@@ -30,6 +30,7 @@ _BASE = PurePath("base")
 _FOLDER = _BASE / "dledger-n0"
 _FILE_SIZE = 4096
 _LIVES = 6
+_NO_ZEROS = bytes(1 + byte % 255 for byte in range(256))
 
 
 class LedgerStory:
@@ -114,7 +115,7 @@ class LedgerStory:
 
     def _body(self) -> bytes:
         size = self.rng.choice((0, 7, 60, 300, 1200, 3900))
-        return bytes(1 + byte % 255 for byte in self.rng.bytes(self.rng.between(0, size)))
+        return self.rng.bytes(self.rng.between(0, size)).translate(_NO_ZEROS)
 
     def _term(self) -> int:
         return max(self.terms[-1].term, self.log.entries[-1].term if self.log.entries else 0)

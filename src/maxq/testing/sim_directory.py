@@ -11,7 +11,7 @@ from maxq.testing.sim_file import SimFile
 from maxq.testing.sim_rng import SimRng
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Change:
     """A change of the directory that is not durable yet."""
 
@@ -90,17 +90,19 @@ class SimDirectory:
     def _commit(self, wanted: Callable[[_Change], bool]) -> None:
         # A journaling file system commits with it everything that happened before; POSIX promises only what concerned
         # the same paths.
-        changes = [change for change in self._journal if wanted(change)]
-        last = max((self._journal.index(change) for change in changes), default=-1)
-        paths = {path for change in changes for path in (change.path, change.target) if path}
+        journal = self._journal
+        changes = [(place, change) for place, change in enumerate(journal) if wanted(change)]
+        if not changes:
+            return
+        end = changes[-1][0] + 1
+        paths = {path for _, change in changes for path in (change.path, change.target) if path}
         kept = []
-        for place, change in enumerate(self._journal):
-            concerned = self.in_order or change.path in paths or change.target in paths
-            if place <= last and concerned:
+        for change in journal[:end]:
+            if self.in_order or change.path in paths or change.target in paths:
                 _apply(self.durable, change)
             else:
                 kept.append(change)
-        self._journal = kept
+        self._journal = kept + journal[end:]
 
     def after_crash(self, rng: SimRng) -> dict[str, SimFile]:
         """The names that a loss of power leaves, by chance; lengths that came through with them are durable."""

@@ -208,7 +208,7 @@ class SimDisk:
         """A file that was always there, durable; for setting up scenes."""
         inode = SimFile(bytearray(data), bytearray(data), self.clock.wall_ms())
         self._directory.put(_key(path), inode)
-        self._add_folders(PurePath(path).parent)
+        self._add_folders(parent(_key(path)))
 
     # -- Disk --
 
@@ -325,7 +325,7 @@ class SimDisk:
         if _key(path) not in self._folders:
             self._check_writable(_key(path))
             self._fail("make_dirs", _key(path))
-            self._add_folders(path)
+            self._add_folders(_key(path))
 
     @_alone
     def exists(self, path: PurePath) -> bool:
@@ -337,7 +337,7 @@ class SimDisk:
         self.check_alive()
         key = _key(path)
         if key in self._folders:
-            return FileInfo(PurePath(key).name, 0, 0, True)
+            return FileInfo(_name(key), 0, 0, True)
         return self._info(key)
 
     @_alone
@@ -347,7 +347,7 @@ class SimDisk:
         self._fail("list", folder)
         files = [self._info(key) for key in self._files if parent(key) == folder]
         below = [key for key in self._folders if key != folder and parent(key) == folder]
-        folders = [FileInfo(PurePath(key).name, 0, 0, True) for key in below]
+        folders = [FileInfo(_name(key), 0, 0, True) for key in below]
         return sorted(files + folders, key=lambda entry: entry.name)
 
     @_alone
@@ -501,17 +501,19 @@ class SimDisk:
 
     def _info(self, key: str) -> FileInfo:
         inode = self._inode(key)
-        return FileInfo(PurePath(key).name, len(inode.live), inode.modified_ms, False)
+        return FileInfo(_name(key), len(inode.live), inode.modified_ms, False)
 
     # -- live changes --
 
-    def _add_folders(self, path: PurePath) -> None:
-        for folder in (path, *path.parents):
-            self._folders.add(_key(folder))
+    def _add_folders(self, folder: str) -> None:
+        """This one and all above it."""
+        while folder not in self._folders:
+            self._folders.add(folder)
+            folder = parent(folder)
 
     def _create(self, key: str, size: int, *, sparse: bool = False) -> SimFile:
         self._check_space(key, 0 if sparse else size)
-        self._add_folders(PurePath(key).parent)
+        self._add_folders(parent(key))
         inode = SimFile(bytearray(size), bytearray(), self.clock.wall_ms())
         inode.allocated = set() if sparse else None
         self._directory.create(key, inode)
@@ -558,4 +560,8 @@ class SimDisk:
 
 
 def _key(path: str | PurePath) -> str:
-    return str(PurePath(path))
+    return str(path if isinstance(path, PurePath) else PurePath(path))
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]

@@ -1,9 +1,9 @@
 """An asyncio event loop in virtual time.
 
 The loop is asyncio's own `BaseEventLoop`: ready queue, timers, tasks and futures behave as in production. Two things
-differ. Its selector does not wait: when nothing is ready it moves the virtual clock to the next timer, so that two
-virtual minutes take milliseconds. And its network is in memory (`sim_network.py`): `create_server`,
-`create_connection`, and with them `asyncio.start_server` and `asyncio.open_connection`, never touch a socket.
+differ. It does not wait: when nothing is ready it moves the virtual clock to the next timer, so that two virtual
+minutes take milliseconds. And its network is in memory (`sim_network.py`): `create_server`, `create_connection`, and
+with them `asyncio.start_server` and `asyncio.open_connection`, never touch a socket.
 
 `run_in_executor` runs the blocking call on the loop's own thread at a drawn moment between the call and its
 completion, as a thread would have: what the caller writes meanwhile may or may not be covered by an `fdatasync`.
@@ -14,13 +14,15 @@ Everything drawn comes from one seed: one seed, one story.
 import asyncio
 import contextvars
 import socket
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar, TypeVarTuple
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss
 from maxq.testing.sim_network import SimNetwork, SimServer
-from maxq.testing.sim_process import Gate, SimProcess, current_process
+from maxq.testing.sim_process import SimProcess, current_process
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.sim_transport import SimTransport
 
@@ -28,6 +30,8 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _OUTSIDE = contextvars.Context()  # of no process
+_MOST_SECONDS: Final = 24 * 3600  # that pass in one step of the loop
+_MANY_TIMERS: Final = 100  # from so many on, those that were cancelled are taken out when they are more than half
 
 
 class SimDeadlockError(RuntimeError):
@@ -38,15 +42,49 @@ class SimTimeLimitError(RuntimeError):
     """The simulation went on for longer, or in more steps, than it was given."""
 
 
-class _VirtualSelector:
-    """Takes the place of `select`: instead of waiting, time passes."""
+class _Callback(asyncio.Handle):
+    """A callback of a process, or of none."""
 
-    def __init__(self, loop: "SimLoop") -> None:
+    __slots__ = ("process",)
+
+    def __init__(
+        self, loop: "SimLoop", callback: Callable[..., object], args: Sequence[Any], context: contextvars.Context
+    ) -> None:
         self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self.process = context.get(current_process)
 
-    def select(self, timeout: float | None) -> list[Any]:
-        self._loop.pass_time(timeout)
-        return []
+
+class _Timer(asyncio.TimerHandle):
+    """A callback that comes at its time."""
+
+    __slots__ = ("process",)
+
+    def __init__(
+        self, when: float, loop: "SimLoop", callback: Callable[..., object], args: Sequence[Any],
+        context: contextvars.Context,
+    ) -> None:  # fmt: skip
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+        self._scheduled = True
+        self.process = context.get(current_process)
+
+
+class _Due(float):
+    """When a timer is due. A heap of floats needs no Python code to compare two of them."""
+
+    __slots__ = ("timer",)
+
+    timer: _Timer
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -61,6 +99,11 @@ class SimLoop(asyncio.BaseEventLoop):
             time pass).
     """
 
+    _ready: deque[_Callback | _Timer]
+    _scheduled: list[_Due]
+    _stopping: bool
+    _timer_cancelled_count: int
+
     def __init__(
         self,
         *,
@@ -71,7 +114,6 @@ class SimLoop(asyncio.BaseEventLoop):
         step_limit: int = 5_000_000,
     ) -> None:
         super().__init__()
-        self._selector = _VirtualSelector(self)
         self._clock_resolution = 1e-6
         self.clock = clock
         self.network = SimNetwork(self, rng.fork("network"))
@@ -91,22 +133,64 @@ class SimLoop(asyncio.BaseEventLoop):
         """Virtual monotonic seconds."""
         return self.clock.monotonic_ns() / 1e9
 
-    def pass_time(self, timeout: float | None) -> None:
-        """Called once per iteration: `timeout` seconds until the next timer, 0 when something is ready."""
+    def _run_once(self) -> None:
+        """One step, as `BaseEventLoop` does it: let time pass until something is due, and run what is ready."""
+        self._forget_cancelled()
         self._steps_left -= 1
         if self._steps_left < 0:
             raise SimTimeLimitError("step limit reached: does a task spin without letting time pass?")
-        if timeout is None:
-            raise SimDeadlockError("nothing is ready and no timer is set")
-        if timeout > 0:
-            self.clock.advance_ns(-int(-timeout * 1e9 // 1))
+        ready, scheduled = self._ready, self._scheduled
+        if not ready and not self._stopping:
+            if not scheduled:
+                raise SimDeadlockError("nothing is ready and no timer is set")
+            self._pass_time(min(scheduled[0] - self.time(), _MOST_SECONDS))
+        end_time = self.time() + self._clock_resolution
+        while scheduled and scheduled[0] < end_time:
+            timer = heappop(scheduled).timer
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                self._run_handle(handle)
+
+    def _forget_cancelled(self) -> None:
+        scheduled = self._scheduled
+        if len(scheduled) > _MANY_TIMERS and self._timer_cancelled_count * 2 > len(scheduled):
+            for due in scheduled:
+                due.timer._scheduled = not due.timer._cancelled
+            scheduled[:] = [due for due in scheduled if not due.timer._cancelled]
+            heapify(scheduled)
+            self._timer_cancelled_count = 0
+            return
+        while scheduled and scheduled[0].timer._cancelled:
+            self._timer_cancelled_count -= 1
+            heappop(scheduled).timer._scheduled = False
+
+    def _pass_time(self, seconds: float) -> None:
+        if seconds > 0:
+            self.clock.advance_ns(-int(-seconds * 1e9 // 1))
             if self.clock.monotonic_ns() > self._end_ns:
                 raise SimTimeLimitError(f"virtual time limit reached at {self.time():.3f} s")
 
-    # -- what BaseEventLoop leaves to its subclasses --
+    def _run_handle(self, handle: _Callback | _Timer) -> None:
+        """A process that does not run keeps what comes due, and one that loses its power ends alone."""
+        process = handle.process
+        if process is not None and not process.is_running:
+            process.held.append(handle)
+            return
+        try:
+            handle._context.run(handle._callback, *handle._args)
+        except PowerLoss:
+            if process is None:
+                raise
+            handle._context.run(process.lose_power)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.call_exception_handler({"message": "a callback failed", "exception": error, "handle": handle})
 
-    def _process_events(self, event_list: list[Any]) -> None:
-        pass
+    # -- what BaseEventLoop leaves to its subclasses --
 
     def _write_to_self(self) -> None:
         pass  # there is no other thread to be woken from
@@ -116,29 +200,29 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]  # the stub's type variables add nothing here
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        context = contextvars.copy_context() if context is None else context
-        process = context.get(current_process)
-        if process is None:
-            return super().call_soon(callback, *args, context=context)
-        gate = Gate(process, callback, args, context)
-        gate.handle = super().call_soon(gate, context=context)
-        return gate.handle
+        self._check_closed()
+        return self._call_soon(callback, args, context)
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: Sequence[Any], context: contextvars.Context | None
+    ) -> asyncio.Handle:
+        handle = _Callback(self, callback, args, contextvars.copy_context() if context is None else context)
+        self._ready.append(handle)
+        return handle
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        context = contextvars.copy_context() if context is None else context
-        process = context.get(current_process)
-        if process is None:
-            return super().call_at(when, callback, *args, context=context)
-        gate = Gate(process, callback, args, context)
-        gate.handle = timer = super().call_at(when, gate, context=context)
+        self._check_closed()
+        timer = _Timer(when, self, callback, args, contextvars.copy_context() if context is None else context)
+        due = _Due(when)
+        due.timer = timer
+        heappush(self._scheduled, due)
         return timer
 
-    def reschedule(self, gates: Sequence[Gate]) -> None:
+    def reschedule(self, held: Sequence[asyncio.Handle]) -> None:
         """What a process held back while it stood still comes now, in order."""
-        for gate in gates:
-            super().call_soon(gate, context=gate.context)
+        self._ready.extend(held)  # type: ignore[arg-type]  # all are this loop's
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, T], **options: Any

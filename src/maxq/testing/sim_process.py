@@ -1,9 +1,9 @@
 """One process of a simulated machine: everything it has scheduled on the shared loop can be held or stopped for good.
 
 Several machines share one `SimLoop`. What belongs to which is told by a context variable that tasks, callbacks and
-timers inherit. The loop wraps each callback of a process in a `Gate`, and the gate asks before it opens: a **paused**
-process runs nothing (SIGSTOP, a long collection, a virtual machine that is moved); a **dead** one never runs again; a
-`PowerLoss` that comes out of it ends this process only.
+timers inherit, and the loop asks the process before it runs a callback: a **paused** process runs nothing (SIGSTOP, a
+long collection, a virtual machine that is moved); a **dead** one never runs again; a `PowerLoss` that comes out of it
+ends this process only.
 """
 
 import asyncio
@@ -11,40 +11,7 @@ import contextvars
 from collections.abc import Callable
 from typing import Any
 
-from maxq.testing.sim_disk import PowerLoss
-
 current_process: contextvars.ContextVar["SimProcess | None"] = contextvars.ContextVar("maxq_sim_process", default=None)
-
-
-class Gate:
-    """A callback of a process, which runs only while the process does."""
-
-    __slots__ = ("args", "callback", "context", "handle", "process")
-
-    def __init__(
-        self,
-        process: "SimProcess",
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: contextvars.Context,
-    ) -> None:
-        self.process = process
-        self.callback = callback
-        self.args = args
-        self.context = context
-        self.handle: asyncio.Handle | None = None
-
-    def __call__(self) -> None:
-        process = self.process
-        if self.handle is not None and self.handle.cancelled():
-            return
-        if not process.is_running:
-            process.held.append(self)
-            return
-        try:
-            self.callback(*self.args)
-        except PowerLoss:
-            process.lose_power()
 
 
 class SimProcess:
@@ -52,6 +19,7 @@ class SimProcess:
 
     Attributes:
         name: for messages.
+        is_running: it is neither paused nor dead.
         slowness: factor on the time that its blocking calls (fsync) take.
         held: callbacks that came due while it did not run, in order.
         tasks: all its tasks that have not ended. A dead process keeps them, for a task that is collected runs its
@@ -61,33 +29,30 @@ class SimProcess:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str, on_power_loss: Callable[[], None]) -> None:
         self.name = name
+        self.is_running = True
         self.slowness = 1.0
-        self.held: list[Gate] = []
+        self.held: list[asyncio.Handle] = []
         self.tasks: set[asyncio.Task[Any]] = set()
         self.ended: asyncio.Future[None] = loop.create_future()
         self._on_power_loss = on_power_loss
-        self._paused = False
 
     @property
     def is_dead(self) -> bool:
         return self.ended.done()
 
-    @property
-    def is_running(self) -> bool:
-        return not self._paused and not self.ended.done()
-
     def pause(self) -> None:
         """Nothing of it runs until `resume`."""
-        self._paused = True
+        self.is_running = False
 
-    def resume(self) -> list[Gate]:
+    def resume(self) -> list[asyncio.Handle]:
         """It runs again. Returns what has to be scheduled now."""
-        self._paused = False
+        self.is_running = not self.is_dead
         held, self.held = self.held, []
         return held
 
     def die(self) -> None:
         """Nothing of it ever runs again."""
+        self.is_running = False
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -96,10 +61,9 @@ class SimProcess:
         if not self.ended.done():
             self._on_power_loss()
 
-    def bury(self) -> list[Gate]:
+    def bury(self) -> list[asyncio.Handle]:
         """The simulation is over: what is left of it may be cancelled like everything else. Returns what has to be
         scheduled now."""
-        self._paused = False
         self.ended = self.ended.get_loop().create_future()
         self._on_power_loss = _nothing
         return self.resume()
