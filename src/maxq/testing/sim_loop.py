@@ -200,7 +200,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]  # the stub's type variables add nothing here
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        self._check_closed()
+        self._check_closed()  # type: ignore[attr-defined]
         return self._call_soon(callback, args, context)
 
     def _call_soon(
@@ -213,7 +213,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        self._check_closed()
+        self._check_closed()  # type: ignore[attr-defined]
         timer = _Timer(when, self, callback, args, contextvars.copy_context() if context is None else context)
         due = _Due(when)
         due.timer = timer

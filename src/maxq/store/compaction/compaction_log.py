@@ -18,7 +18,7 @@ from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import MessageExt, decode_record
 from maxq.protocol.message_const import PROPERTY_KEYS
 from maxq.store.compaction.replacement import QueueFolders, Replacement, committed, folder_of
-from maxq.store.compaction.segment import UNIT_SIZE, CompactUnit, Segment
+from maxq.store.compaction.segment import UNIT_SIZE, CompactUnit, Segment, physical_offset_of
 from maxq.store.mapped_file_queue import is_offset_name
 from maxq.store.store_context import StoreContext
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
@@ -152,6 +152,15 @@ class CompactionLog:
             if segment.last_offset >= offset:
                 segment.cut(offset)
         self._keep_all(self._segments)
+
+    def cut_copies_from(self, physical_offset: int) -> None:
+        """Forget what was copied from the log at or behind this place, and what came after it. Blocks."""
+        for segment in self._segments:
+            for unit in segment.units(0) if segment.end_in_commit_log > physical_offset else ():
+                record = segment.record(unit)
+                if record is not None and physical_offset_of(record) >= physical_offset:
+                    self.cut(unit.offset)
+                    return
 
     def first_lost(self, original: Callable[[int], memoryview | None], low: int) -> int | None:
         """Message offset, at or behind `low`, of the first message since the last compaction that is not what the log

@@ -115,7 +115,9 @@ class CompactionStore:
             found = CompactionLog(self._context, folders, self._positions.get(f"{topic}_{queue_id}", -1))
             found.load(clean_exit=self._clean_exit)
             queue = self._queues.find(topic, queue_id)
-            if queue is not None:
+            if queue is None:  # the log has none of its messages
+                found.cut_copies_from(self._commit_log.min_offset)
+            else:
                 found.cut(queue.max_offset)
                 self._cut_lost(found, queue)
             self._logs[topic, queue_id] = found

@@ -208,7 +208,7 @@ class Segment:
     def end_in_commit_log(self) -> int:
         """Behind the last message, in the log it was copied from; 0 without one, or if it is damaged."""
         record = self.record(self._unit(self.count - 1)) if self.count else None
-        return 0 if record is None else int(_OFFSET.unpack_from(record, _PHYSICAL_OFFSET_AT)[0]) + len(record)
+        return 0 if record is None else physical_offset_of(record) + len(record)
 
     def flush(self) -> None:
         """Make all of it durable. Blocks; may run in another thread than the appends.
@@ -232,3 +232,8 @@ class Segment:
         """Give up the mappings; slices that readers hold stay valid."""
         self._log.close()
         self._units.close()
+
+
+def physical_offset_of(record: memoryview) -> int:
+    """Where a message lies in the log that it was copied from."""
+    return int(_OFFSET.unpack_from(record, _PHYSICAL_OFFSET_AT)[0])

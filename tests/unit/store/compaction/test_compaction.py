@@ -255,6 +255,21 @@ def test_messages_the_log_has_lost_are_forgotten(tmp_path: Path) -> None:
     store.close()
 
 
+def test_copies_of_a_queue_that_the_log_has_lost_whole_are_forgotten(tmp_path: Path) -> None:
+    store = compacting(tmp_path)
+    fill(store, rounds=2)
+    kept(store)
+    crash(store)
+    for name in ("commitlog", "consumequeue", "checkpoint", "index"):  # nothing of them was durable
+        path = tmp_path / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    again = compacting(tmp_path)
+    assert kept(again) == []
+    sent = fill(again, rounds=1)
+    assert kept(again) == sent
+    again.close()
+
+
 async def test_tags_and_property_tests_filter(tmp_path: Path) -> None:
     store = compacting(tmp_path)
     for number in range(6):
