@@ -20,15 +20,14 @@ Source:
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from maxq.auth.policy import Action, Need
 from maxq.auth.resource import RETRY_PREFIX, cluster, group, is_retry_topic, topic
 from maxq.codes import RequestCode as Code
-from maxq.errors import RemoteProtocolError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.heartbeat import HeartbeatData
 from maxq.protocol.body.offsets import LockBatchRequestBody
+from maxq.protocol.body.pop import decode_batch_acks
 from maxq.protocol.message_const import PROPERTY_INNER_MULTI_DISPATCH
 from maxq.protocol.message_properties import decode_properties
 
@@ -225,12 +224,9 @@ def _lock(asked: _Asked) -> list[Need]:
 
 
 def _batch_ack(asked: _Asked) -> list[Need]:
-    """Its rows name group and topic by one letter each."""
-    value: Any = json_dialect.loads(asked.body)
-    acks = value.get("acks") if isinstance(value, dict) else None
-    if not isinstance(acks, list) or not all(isinstance(ack, dict) for ack in acks):
-        raise RemoteProtocolError("a batch of acks has a list of objects named acks")
-    return _needs(asked, [str(ack.get("t", "")) for ack in acks], [str(ack.get("c", "")) for ack in acks], _SUB)
+    """Its rows name group and topic; they are read as whoever acknowledges them reads them."""
+    _, acks = decode_batch_acks(asked.body)
+    return _needs(asked, [ack.topic for ack in acks], [ack.group for ack in acks], _SUB)
 
 
 def _need_to_send(asked: _Asked, name: str) -> Need:

@@ -55,8 +55,8 @@ class Connection(asyncio.BufferedProtocol):
         "_detecting", "_direct", "_endpoint", "_in_pass", "_left_unsent", "_loop", "_out", "_out_size", "_own_filled",
         "_paused", "_pending", "_plain_arrivals", "_remote_host", "_resting", "_socket", "_ticks_unread", "_tls",
         "_transport", "active", "arrivals", "attributes", "close_reason", "excluded_codes", "has_unfinished",
-        "idle_ticks", "is_closed", "is_known", "local_address", "opened_ms", "own_buffer", "partial", "ready",
-        "remote_address",
+        "idle_ticks", "is_closed", "is_introduced", "is_known", "local_address", "opened_ms", "own_buffer", "partial",
+        "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._detecting = detect
+        self.is_introduced = False  # a load balancer has said whom it speaks for; what comes now is the client's
         self._tls = tls
         self.partial = b""
         self.own_buffer: bytearray | None = None
@@ -595,7 +596,7 @@ class Connection(asyncio.BufferedProtocol):
         buffer = self._endpoint.receive_buffer
         position = 0
         try:
-            if looks_like_proxy_header(buffer[: min(16, end)]):
+            if not self.is_introduced and looks_like_proxy_header(buffer[: min(16, end)]):
                 header = parse_proxy_header(bytes(memoryview(buffer)[:end]))
                 if header is None:
                     self.partial = bytes(memoryview(buffer)[:end])
@@ -635,6 +636,7 @@ class Connection(asyncio.BufferedProtocol):
                 f"a PROXY line from {address}, which proxyProtocolTrusted does not list; list it there if it is a load "
                 "balancer of yours"
             )
+        self.is_introduced = True
         self.attributes.update(header.attributes())
         if header.source is not None:
             self.remote_address = address_text(header.source)

@@ -9,6 +9,7 @@ from maxq.codes import RequestCode as Code
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData
 from maxq.protocol.body.offsets import LockBatchRequestBody
+from maxq.protocol.body.pop import decode_batch_acks
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.message import Message, encode_batch
 from maxq.protocol.message_queue import MessageQueue
@@ -112,6 +113,11 @@ def test_what_bodies_name() -> None:
     assert words(Code.LOCK_BATCH_MQ, {}, lock.encode()) == ["Group:G Sub", "Topic:T Sub"]
     acks = b'{"acks":[{"c":"G","t":"T"},{"c":"G","t":"%RETRY%G"}]}'
     assert words(Code.BATCH_ACK_MESSAGE, {}, acks) == ["Group:G Sub", "Topic:T Sub"]
+    other_names = b'{"acks":[{"c":"G","t":null,"topic":"T"},{"consumerGroup":"H","topic":"U"}]}'
+    named = [(ack.group, ack.topic) for ack in decode_batch_acks(other_names)[1]]  # what is acknowledged is judged
+    assert words(Code.BATCH_ACK_MESSAGE, {}, other_names) == sorted(
+        {f"Group:{group} Sub" for group, _ in named} | {f"Topic:{topic} Sub" for _, topic in named}
+    )
     staged = encode_batch([Message("", b"x", {"INNER_MULTI_DISPATCH": names}) for names in ("%LMQ%a", "%LMQ%b,%LMQ%a")])
     assert words(Code.MAXQ_STAGE_MESSAGES, {"topic": "T"}, staged) == [
         "Topic:%LMQ%a Pub", "Topic:%LMQ%b Pub", "Topic:T Pub",

@@ -1,5 +1,6 @@
 """The PROXY protocol: parser, and connections that begin with it."""
 
+import asyncio
 import struct
 from collections.abc import Callable
 
@@ -102,6 +103,21 @@ async def test_a_connection_behind_a_balancer_shows_the_real_client(header: byte
         assert (answer.remark, answer.ext["born"]) == ("192.0.2.1:56324", "c00002010000dc04")
         (connection,) = server.connections
         assert connection.attributes["proxy_protocol_server_port"] == "10911"
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("first", [b"PROXY UNKNOWN\r\n", b"PROXY TCP4 10.0.0.9 10.0.0.1 56324 10911\r\n", v2(TCP4)])
+async def test_a_second_line_is_the_client_s_and_ends_the_connection(first: bytes, together: bool) -> None:
+    """What follows the balancer's own line comes from whom it speaks for, even one within a network that is listed."""
+    forged = b"PROXY TCP4 192.0.2.77 10.0.0.1 56324 10911\r\n" + RemotingCommand(ECHO).encode()
+    async with serving(proxy_protocol_trusted="0.0.0.0/0") as server, connected(server.port) as peer:
+        peer.send(first + forged if together else first)
+        if not together:
+            await peer.writer.drain()
+            while not any(connection.is_introduced for connection in server.connections):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            peer.send(forged)
+        assert await asyncio.wait_for(peer.reader.read(), 20) == b""
 
 
 @pytest.mark.parametrize("trusted", ["", "10.0.0.0/8,::1", "127.0.0.2"])

@@ -91,7 +91,7 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         turns = Turns()
         rows: list[bytes] = []
         tps = 0.0
-        for topic in listed or self._topics_of(group, (fields.opt_str("topic") or "").strip()):
+        for topic in listed or self._topics_of(group, fields.opt_str("topic") or ""):
             config = self._topics.select_topic_config(topic)
             if config is None:
                 log.warning("consume stats of %s: topic %s does not exist", group, topic)
@@ -102,7 +102,7 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         return request.reply(body=filled(ConsumeStats({}, tps).encode(), "offsetTable", rows))
 
     def _topics_of(self, group: str, topic: str) -> list[str]:
-        topics = [topic] if topic else sorted(self._offsets.which_topic_by_consumer(group))
+        topics = [topic] if topic.strip() else sorted(self._offsets.which_topic_by_consumer(group))
         return [name for name in topics if self._is_subscribed(group, name)]
 
     def _is_subscribed(self, group: str, topic: str) -> bool:

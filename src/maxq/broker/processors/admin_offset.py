@@ -135,10 +135,10 @@ class AdminOffsetProcessor(RequestProcessor):
         """314. Let a group stand where another stands: in one topic, or in all that the other consumed."""
         fields = HeaderFields(request.ext)
         source, target = fields.required_str("srcGroup"), fields.required_str("destGroup")
-        topic = (fields.opt_str("topic") or "").strip()
+        topic = fields.opt_str("topic") or ""  # as it was judged: a name with blanks around it is another name
         is_offline = fields.opt_bool("offline")
         turns = Turns()
-        for name in [topic] if topic else sorted(self._offsets.which_topic_by_consumer(source)):
+        for name in [topic] if topic.strip() else sorted(self._offsets.which_topic_by_consumer(source)):
             if not self._topics.contains_topic(name):
                 log.warning("clone offsets of %s: topic %s does not exist", source, name)
             elif not is_offline and self._is_not_subscribed(source, name):
