@@ -92,6 +92,8 @@ class PlainJudge:
     def _signing_key(self, access_key: str, secret: str) -> SigningKey:
         kept = self._keys.get(access_key)
         if kept is None or kept[0] != secret:
+            known = self._acl().accounts
+            self._keys = {name: kept for name, kept in self._keys.items() if name in known}
             kept = self._keys[access_key] = (secret, SigningKey(secret.encode("utf-8", "replace")))
         return kept[1]
 

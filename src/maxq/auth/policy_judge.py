@@ -118,6 +118,7 @@ class PolicyJudge:
     def _signing_key(self, user: User) -> SigningKey:
         kept = self._keys.get(user.username)
         if kept is None or kept[0] != user.password:
+            self._keys = {name: kept for name, kept in self._keys.items() if name in self._tables.users}
             kept = self._keys[user.username] = (user.password, SigningKey(user.password.encode("utf-8", "replace")))
         return kept[1]
 

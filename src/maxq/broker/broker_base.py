@@ -18,6 +18,7 @@ from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.housekeeping import ClientHousekeepingService
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.deleted_names import DeletedNames
 from maxq.broker.dledger.dledger_broker import acknowledgement_of, dledger_broker_of
 from maxq.broker.dledger.table_records import TableRecords
 from maxq.broker.fast_failure import FastFailure
@@ -142,6 +143,14 @@ class BrokerBase:
             clock=clock,
             is_system_topic=self.topics.is_system_topic,
             detail=lambda: settings.broker.enable_detail_stat,
+        )
+        DeletedNames(
+            settings,
+            self.topics,
+            self.groups,
+            request_modes=self.request_modes,
+            silent=self.consumers.silent,
+            stats=self.stats,
         )
         self.fast_failure = FastFailure(settings, clock=clock)
         self.stages = StageTimes(clock)

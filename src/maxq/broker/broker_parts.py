@@ -116,7 +116,7 @@ class BrokerParts(BrokerBase):
             topics=self.topics,
             groups=self.groups,
             offsets=self.offsets,
-            subscriptions=PullSubscriptions(settings, self.consumers, self.groups, self.filters),
+            subscriptions=PullSubscriptions(settings, self.consumers, self.groups, self.filters, self.topics),
             hold_service=self.hold_service,
             stats=self.stats,
             fast_failure=self.fast_failure,

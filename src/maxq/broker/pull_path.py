@@ -14,6 +14,8 @@ What is in memory and filtered by tags at most is read and sent without an objec
 store's general way reads what is filtered by properties or lies further back.
 """
 
+from collections.abc import Iterable
+
 from maxq.access.guard import Guard
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
@@ -38,6 +40,7 @@ from maxq.remoting.arrivals import Arrivals
 from maxq.remoting.server import Connection
 from maxq.remoting.socket_io_cy import untaken
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.kept import Kept
 from maxq.store.message_reader import tags_codes
 from maxq.store.message_store import MessageStore
 from maxq.store.property_filter import PropertyFilter
@@ -49,6 +52,8 @@ _SUSPEND = 2
 _SUBSCRIPTION = 4
 _MAX_BYTES = 128 << 20  # of a pull that names no limit
 _MAX_PLANS = 50_000
+_SHORT_KEY = 512  # bytes; of longer ones, whose expressions are long, the rest is bounded in sum
+_LONG_KEYS = 1 << 20
 _SHORT_POLLING_FLOOR_MS = 1
 _CAME_NOW = -1  # it did not wait
 
@@ -94,7 +99,10 @@ class PullPath:
         self._scanner = PullScanner()
         if guard is not None:
             self._scanner.expect_signatures()
-        self._plans: dict[bytes, PullPlan] = {}
+        self._plans: Kept[bytes, PullPlan] = Kept(_MAX_PLANS, _LONG_KEYS, lambda key: max(0, len(key) - _SHORT_KEY))
+        self._groups = groups
+        topics.add_change_listener(self._topics_changed)
+        groups.add_change_listener(self._groups_changed)
         self._answers = PullAnswers(
             settings=settings,
             store=store,
@@ -116,6 +124,14 @@ class PullPath:
     def forget_all(self) -> None:
         """What was learned may be wrong now (a topic has become static)."""
         self._plans.clear()
+
+    def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        if gone := frozenset(deleted):
+            self._plans.forget(lambda _, plan: plan.topic_name in gone)
+
+    def _groups_changed(self, names: Iterable[str]) -> None:
+        if gone := frozenset(names) - self._groups.subscription_group_table.keys():
+            self._plans.forget(lambda _, plan: plan.group_name in gone)
 
     def learn(
         self,
@@ -139,10 +155,8 @@ class PullPath:
             or (self._rules.is_slave and not broker.slave_read_enable)  # it is acting master, for now
         ):
             return
-        if len(self._plans) >= _MAX_PLANS:
-            self._plans.clear()
         codes = tags_codes(subscription)
-        self._plans[plan_key(header)] = PullPlan(
+        plan = PullPlan(
             broker=broker,
             store=self._settings.store,
             group_name=header.consumer_group,
@@ -161,6 +175,7 @@ class PullPath:
             codes=None if codes is None else frozenset(codes),
             head=(_HEAD % (topic.topic_sys_flag, group.group_sys_flag, CURRENT_VERSION)).encode(),
         )
+        self._plans.keep(plan_key(header), plan)
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """Take the leading pulls of buffer[start:end] for which there is a plan; the position behind the last one."""

@@ -93,6 +93,12 @@ class BrokerTable:
                 self.addresses[name] = kept
             else:
                 del self.addresses[name]
+        known = set().union(*alive.values())
+        self.versions = {address: version for address, version in self.versions.items() if address in known}
+        self._suspects = {
+            address: suspect for address, suspect in self._suspects.items()
+            if address in known or self.is_suspect(address)
+        }  # fmt: skip
 
     def all(self) -> list[tuple[str, int, str]]:
         """(name, id, address) of every broker, sorted."""

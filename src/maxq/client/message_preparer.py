@@ -22,6 +22,7 @@ from maxq.protocol.message_id import UniqIdGenerator
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.runtime.interfaces import Clock
 
+_MOST_TOPICS: Final = 10_000
 _SURELY_SHORT: Final = 8_000  # characters; the limit is in bytes
 _OF_THE_BATCH: Final[tuple[str, ...]] = (const.PROPERTY_WAIT_STORE_MSG_OK, const.PROPERTY_INSTANCE_ID)
 _TIMED: Final = frozenset(
@@ -91,6 +92,8 @@ class MessagePreparer:
         wire = self._legal_topics.get(topic)
         if wire is None:
             check_send_topic(topic)
+            if len(self._legal_topics) >= _MOST_TOPICS:
+                self._legal_topics.clear()
             wire = self._legal_topics[topic] = wrap(self._config.namespace, topic)
         return wire
 

@@ -79,6 +79,7 @@ class PopAPI:
         reply = await self._call(
             queue, RequestCode.POP_MESSAGE, ext, timeout_ms=poll_ms + _ANSWERED_LATE_MS, expect=_POPPED
         )
+        self._began_at.pop(queue, None)
         result = decode_pop_answer(reply, queue.topic, queue.broker_name, order=order)
         assert result is not None, "the codes were checked"
         for message in result.messages:

@@ -15,14 +15,19 @@ QueueFilter = Callable[[MessageQueue], bool]
 
 
 class TopicPublishInfo:
-    """The queues of one topic that take messages, and whose turn it is."""
+    """The queues of one topic that take messages, and whose turn it is.
 
-    __slots__ = ("index", "queues")
+    Attributes:
+        is_used: it was asked for since TopicRoutes looked last.
+    """
+
+    __slots__ = ("index", "is_used", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue], *, first: int) -> None:
         """`first` is a number: the round robin starts behind it."""
         self.queues = tuple(queues)
         self.index = first
+        self.is_used = True
 
     def select_one(self, queue_filter: QueueFilter | None = None) -> MessageQueue | None:
         """The next queue in turn that passes the filter; None if none does."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from typing import Final
 
 from maxq.client.broker_table import BrokerTable
 from maxq.client.client_api import MQClientAPI
@@ -22,6 +23,9 @@ from maxq.runtime.interfaces import Rng
 
 log = logging.getLogger(__name__)
 
+#: A route that was not used for so many rounds of `update_all`, 30 s each by default, is forgotten.
+UNUSED_ROUNDS: Final = 20
+
 
 class TopicRoutes:
     """Routes of one client, as the name server told them last. Questions asked at the same time are asked once.
@@ -39,11 +43,15 @@ class TopicRoutes:
         self._leaders: dict[str, dict[MessageQueue, str]] = {}  # of static topics: who leads each global queue
         self._templates: dict[str, tuple[str, int]] = {}  # topics that are sent to by the route of another one
         self._publish: dict[str, TopicPublishInfo] = {}
+        self._unused: dict[str, int] = {}  # by topic: how often in a row `update_all` found that nobody had used it
         self._lookups: SharedLookups[bool] = SharedLookups()
         self._publish_lookups: SharedLookups[TopicPublishInfo] = SharedLookups()
 
     async def update_all(self, topics: Iterable[str]) -> None:
-        """Ask the name server for these topics and those that are sent to."""
+        """Ask the name server for these topics and those that are sent to. Topics that were not used for
+        UNUSED_ROUNDS calls are forgotten: a program may send to any number of topics in its life."""
+        topics = set(topics)
+        self._forget_unused(topics)
         for topic in sorted({*self._publish, *topics}):
             try:
                 await self.update_route(topic)
@@ -52,6 +60,19 @@ class TopicRoutes:
             except (RemotingError, BrokerError) as error:
                 # A route that cannot be had keeps the old one: brokers may well be there without the name server.
                 log.warning("no route for %s: %s", topic, error)
+
+    def _forget_unused(self, wanted: set[str]) -> None:
+        for topic in list(self.table):
+            info = self._publish.get(topic)
+            if topic in wanted or (info is not None and info.is_used):
+                self._unused.pop(topic, None)
+                if info is not None:
+                    info.is_used = False
+                continue
+            self._unused[topic] = rounds = self._unused.get(topic, 0) + 1
+            if rounds >= UNUSED_ROUNDS:
+                for table in (self.table, self._leaders, self._templates, self._publish, self._unused):
+                    table.pop(topic, None)
 
     async def update_route(self, topic: str) -> bool:
         """Ask the name server for one topic. One that is sent to by the route of its template, and still does not
@@ -112,12 +133,16 @@ class TopicRoutes:
         old = self._publish.get(topic)
         first = self._rng.below(1 << 16) if old is None else old.index  # the round goes on
         info = TopicPublishInfo(publish_queues(topic, route), first=first)
+        info.is_used = old is None or old.is_used
         self._publish[topic] = info
         return info
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
         """Publish queues of a topic if they are at hand; the fast path of sends."""
-        return self._publish.get(topic)
+        info = self._publish.get(topic)
+        if info is not None:
+            info.is_used = True
+        return info
 
     async def publish_info(self, topic: str, create_topic_key: str | None, queue_nums: int) -> TopicPublishInfo:
         """Publish queues of a topic; asks the name server when they are not known yet.
@@ -131,7 +156,7 @@ class TopicRoutes:
             NoMasterError: those that may take its messages have no master just now.
             ClientError: nobody may send to the topic.
         """
-        info = self._publish.get(topic)
+        info = self.known_publish_info(topic)
         if info is None or not info.queues:
             info = await self._publish_lookups.share(
                 topic, lambda: self._find_publish_info(topic, create_topic_key, queue_nums)

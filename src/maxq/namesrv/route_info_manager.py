@@ -238,7 +238,8 @@ class RouteInfoManager:
                 self._announce(config.topic_name, queue)
         if changed:
             for topic, mapping in new.mappings.items():
-                self._mappings.setdefault(topic, {})[mapping.bname or new.broker_name] = mapping
+                if (mapping.bname or new.broker_name) == new.broker_name:  # what is another's, that one announces
+                    self._mappings.setdefault(topic, {})[new.broker_name] = mapping
         return is_alone
 
     def _enter_live(self, new: BrokerRegistration, now_ms: int) -> BrokerLiveInfo:
@@ -275,15 +276,10 @@ class RouteInfoManager:
         Returns:
             Whom to tell of the group's new smallest id, if the setting asks for it.
         """
-        self._revision += 1
-        key = BrokerAddrInfo(cluster_name, broker_addr)
-        known = self._live.pop(key, None) is not None
-        for place in [place for place, addr in self._displaced.items() if addr == broker_addr]:
-            del self._displaced[place]
-        self._filters.pop(key, None)
         group = self._groups.get(broker_name)
         if group is None or broker_addr not in group.broker_addrs.values():
             return None
+        known = self._forget_live(BrokerAddrInfo(cluster_name, broker_addr))
         _log.info("broker %s at %s unregistered%s", broker_name, broker_addr, "" if known else " (was not alive)")
         previous_min = min(group.broker_addrs)
         group.broker_addrs = {i: addr for i, addr in group.broker_addrs.items() if addr != broker_addr}
@@ -317,17 +313,29 @@ class RouteInfoManager:
     def _forget(self, keys: Iterable[BrokerAddrInfo]) -> list[MinBrokerIdChange]:
         notices = []
         for key in keys:
-            names = [
-                group.broker_name
-                for group in self._groups.values()
-                if group.cluster == key.cluster_name and key.broker_addr in group.broker_addrs.values()
-            ]
+            names = [group.broker_name for group in self._groups.values() if self._has_only(group, key)]
             for name in names:
                 notice = self.unregister_broker(key.cluster_name, key.broker_addr, name)
                 if notice is not None:
                     notices.append(notice)
-            self._live.pop(key, None)
+            self._forget_live(key)
         return notices
+
+    def _has_only(self, group: BrokerData, key: BrokerAddrInfo) -> bool:
+        """Is the address in the group, and does this registration keep it there? Brokers of one name may say different
+        clusters; the group is of the first one's."""
+        if key.broker_addr not in group.broker_addrs.values():
+            return False
+        own = BrokerAddrInfo(group.cluster, key.broker_addr)
+        return own == key or own not in self._live
+
+    def _forget_live(self, key: BrokerAddrInfo) -> bool:
+        """Was there such a registration?"""
+        self._revision += 1
+        for place in [place for place, addr in self._displaced.items() if addr == key.broker_addr]:
+            del self._displaced[place]
+        self._filters.pop(key, None)
+        return self._live.pop(key, None) is not None
 
     def _remove_group(self, group: BrokerData) -> None:
         name = group.broker_name
@@ -380,11 +388,12 @@ class RouteInfoManager:
     def _remove_queue(self, topic: str, broker_name: str) -> None:
         self._revision += 1
         self._announced.get(broker_name, {}).pop(topic, None)
-        queues = self._topics.get(topic)
-        if queues is not None:
-            queues.pop(broker_name, None)
-            if not queues:
-                del self._topics[topic]
+        for table in (self._topics, self._mappings):
+            of_brokers = table.get(topic)
+            if of_brokers is not None:
+                of_brokers.pop(broker_name, None)
+                if not of_brokers:
+                    del table[topic]
 
     # --- answers ------------------------------------------------------------------------------------------------
 

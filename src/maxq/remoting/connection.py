@@ -29,6 +29,7 @@ from maxq.remoting.connection_seams import BatchPath, Endpoint, Pieces, Processo
 from maxq.remoting.pending_requests import PendingRequests, ReplySlot, time_out
 from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
 from maxq.remoting.socket_io_cy import send_pieces
+from maxq.remoting.system_sockets import reset, unacknowledged
 from maxq.remoting.tls import untrusted
 from maxq.remoting.tls_channel import TlsChannel
 from maxq.remoting.unfinished_frames import COUNTED
@@ -52,11 +53,11 @@ class Connection(asyncio.BufferedProtocol):
     """One connection. `attributes` belongs to whoever owns the connection (client id and the like)."""
 
     __slots__ = (
-        "_detecting", "_direct", "_endpoint", "_in_pass", "_left_unsent", "_loop", "_out", "_out_size", "_own_filled",
-        "_paused", "_pending", "_plain_arrivals", "_remote_host", "_resting", "_socket", "_ticks_unread", "_tls",
-        "_transport", "active", "arrivals", "attributes", "close_reason", "excluded_codes", "has_unfinished",
-        "idle_ticks", "is_closed", "is_introduced", "is_known", "local_address", "opened_ms", "own_buffer", "partial",
-        "ready", "remote_address",
+        "_detecting", "_direct", "_endpoint", "_in_pass", "_left_queued", "_left_unsent", "_loop", "_out", "_out_size",
+        "_own_filled", "_paused", "_pending", "_plain_arrivals", "_remote_host", "_resting", "_socket", "_ticks_unread",
+        "_tls", "_transport", "_written", "active", "arrivals", "attributes", "close_reason", "excluded_codes",
+        "has_unfinished", "idle_ticks", "is_closed", "is_introduced", "is_known", "local_address", "opened_ms",
+        "own_buffer", "partial", "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -105,6 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         self.arrivals = 0  # how often bytes came
         self.idle_ticks = 0  # looks in a row that found it inactive
         self._left_unsent = 0  # bytes, at the last look
+        self._left_queued = 0  # bytes that the system held besides
+        self._written = 0  # bytes since then
         self._ticks_unread = 0
         self.ready: asyncio.Future[None] | None = None  # a client waits for the TLS handshake
 
@@ -136,12 +139,16 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         return self._out_size + (0 if transport is None or self.is_closed else transport.get_write_buffer_size())
 
-    def takes_nothing(self) -> int:
-        """Looks in a row, this one included, at which the peer had taken nothing of what it was sent since the last."""
+    def stalls(self, least: int) -> int:
+        """Looks in a row, this one included, at which the peer had taken less than `least` bytes since the last, though
+        more waited for it."""
         transport = self._transport
         unsent = 0 if transport is None else transport.get_write_buffer_size()
-        is_stuck = 0 < self._left_unsent <= unsent
-        self._left_unsent = unsent
+        queued = unacknowledged(self.descriptor) if unsent else 0
+        taken = self._left_unsent + self._written - unsent
+        taken += max(0, self._left_queued - queued)
+        is_stuck = taken < min(self._left_unsent, least)
+        self._left_unsent, self._left_queued, self._written = unsent, queued, 0
         self._ticks_unread = self._ticks_unread + 1 if is_stuck else 0
         return self._ticks_unread
 
@@ -258,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
     def kill(self) -> None:
         """Drop what `close` still waits to send."""
         if self._transport is not None:
-            self._transport.abort()
+            reset(self._transport)
 
     def _shut(self, *, abort: bool) -> None:
         self.is_closed = True
@@ -269,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out, self._out_size, self.partial, self.own_buffer = [], 0, b"", None
         if self._transport is not None:
             if abort:
-                self._transport.abort()
+                reset(self._transport)
             else:
                 self._transport.close()
 
@@ -566,6 +573,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if not out or transport is None:
             return
+        self._written += self._out_size
         self._out, self._out_size = [], 0
         self.active = True
         try:

@@ -23,6 +23,8 @@ log: Final = logging.getLogger("maxq.remoting")
 
 _LOOKS_PER_IDLE_TIME: Final = 12
 _CLOSE_WAIT_SECONDS: Final = 1.0  # how long shutdown waits for peers to take what was sent to them
+#: Who takes less of what waits for it, for as long as a silent connection may live, does not read.
+LEAST_BYTES_A_SECOND: Final = 1024
 _TURN_SECONDS: Final = 0.001  # longer than many plain requests take, shorter than what other connections notice
 
 #: (connection, request) → why it is refused (answered SYSTEM_BUSY with this remark), or None.
@@ -106,6 +108,7 @@ class RemotingEndpoint:
         self._look_timer: asyncio.TimerHandle | None = None
         self._goes_away = False
         self.answers_to_the_end: Callable[[RemotingCommand], bool] = lambda request: False  # even while it goes away
+        self.must_be_known = False  # a connection has one idle time for its first request, whatever bytes it moves
 
     # --- set up ------------------------------------------------------------------------------------------------------
 
@@ -170,12 +173,19 @@ class RemotingEndpoint:
 
     def _look(self) -> None:
         """One timer for all connections: one that moved no byte between _LOOKS_PER_IDLE_TIME looks is idle, and one
-        that has taken nothing of what waits for it so long does not read. Closing alone would wait for it."""
+        that has taken next to nothing of what waits for it so long does not read. Closing alone would wait for it."""
         self._look_timer = None
+        least = max(1, LEAST_BYTES_A_SECOND * self._idle_seconds // _LOOKS_PER_IDLE_TIME)
         for connection in list(self.connections):
-            if connection.takes_nothing() >= (1 if connection.is_closed else _LOOKS_PER_IDLE_TIME):
-                connection.abort(f"took nothing of what was sent to it for {self._idle_seconds} s")
+            if connection.stalls(least) >= (1 if connection.is_closed else _LOOKS_PER_IDLE_TIME):
+                connection.abort(
+                    f"took less than {LEAST_BYTES_A_SECOND} bytes a second of what was sent to it for "
+                    f"{self._idle_seconds} s"
+                )
                 connection.kill()
+                continue
+            if self.must_be_known and not connection.is_known and self._is_late(connection):
+                connection.close(f"no request of it was let through within {self._idle_seconds} s")
                 continue
             if connection.active:
                 connection.active = False
@@ -189,6 +199,9 @@ class RemotingEndpoint:
         self.looked()
         if self.connections:
             self._look_later()
+
+    def _is_late(self, connection: Connection) -> bool:
+        return self._clock.monotonic_ms() - connection.opened_ms >= self._idle_seconds * 1000
 
     def looked(self) -> None:
         """Called after each look, for what else is done now and then."""

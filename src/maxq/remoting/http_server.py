@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from maxq.lazy_dataclass import dataclass
+from maxq.remoting.system_sockets import reset
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.packed_text import GZIP_HEAD, GzipFrame, PackedText
 
@@ -96,7 +97,7 @@ class HttpServer:
             if is_over:  # it has taken its answer, or will soon
                 await _close(writer)
             else:
-                writer.transport.abort()
+                reset(writer.transport)
 
     async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; does the connection go on?"""
@@ -163,9 +164,9 @@ async def _close(writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(_ANSWER_SECONDS):
             await writer.wait_closed()
     except (TimeoutError, ConnectionError):
-        writer.transport.abort()
+        reset(writer.transport)
     except asyncio.CancelledError:
-        writer.transport.abort()
+        reset(writer.transport)
         raise
 
 

@@ -58,6 +58,7 @@ class RemotingServer(RemotingEndpoint):
             write_marks=(high, config.write_buffer_low_water_mark or high // 4),
             request_limit=config.server_async_semaphore_value,
         )
+        self.must_be_known = True
         self._config = config
         self._tls = tls
         self._is_trusted = trusted_balancers(config.proxy_protocol_trusted)

@@ -532,3 +532,16 @@ async def test_counts_of_a_deleted_topic_are_forgotten(start_broker: Start) -> N
     assert (metrics.committed, metrics.open_transactions()) == ({}, {})
     await client.end(still_open, COMMIT)
     assert metrics.open_transactions() == {}
+
+
+async def test_a_transaction_ends_with_its_topic_though_its_producer_never_returns(start_broker: Start) -> None:
+    client = await world(start_broker, **QUICK, transactionCheckMax=1_000_000)
+    client.broker.create_topic("Other", queues=1)
+    await client.prepare("T", b"its topic is deleted")
+    kept = await client.prepare("Other", b"its producer may come back")
+    answer = await client.broker.invoke(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}))
+    assert answer.code == 0
+    transactions = client.broker.controller.transactions
+    await until(lambda: transactions.service.ledger.low == kept.queue_offset)
+    await until(lambda: not transactions.service.ops.waiting)
+    assert transactions.metrics.open_transactions() == {"Other": 1}

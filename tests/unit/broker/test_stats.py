@@ -129,8 +129,8 @@ async def test_deleted_topics_and_groups_are_forgotten() -> None:
     for group in ("G", "H"):
         stats.get_counter(group, "T2", 0).add(1, 10, 0, False)
     await stats.sample()
-    stats.on_topic_deleted("T")
-    stats.on_group_deleted("G")
+    stats.on_topics_deleted({"T"})
+    stats.on_groups_deleted({"G"})
     await stats.sample()
     assert stats.view(names.TOPIC_PUT_NUMS, "T") is None
     assert stats.view(names.TOPIC_PUT_NUMS, "T2") is not None

@@ -486,3 +486,48 @@ def test_a_registration_that_is_newer_ends_one_that_is_being_taken() -> None:
     routes.register_broker(registration([topic("U"), "V"]), now_ms=1)
     assert list(steps) == []
     assert len(routes.all_topics().topic_list) == 1_002
+
+
+def tables(routes: RouteInfoManager) -> dict[str, int]:
+    """How many entries each table has."""
+    return {name: len(table) for name, table in vars(routes).items() if isinstance(table, dict)}
+
+
+def test_a_broker_of_a_name_in_another_cluster_leaves_nothing_behind() -> None:
+    routes = manager()
+    empty = tables(routes)
+    connections = object(), object()
+    routes.register_broker(registration(cluster="C1", connection=connections[0]), now_ms=0)
+    other = registration(cluster="C2", connection=connections[1], filter_servers=["f:1"], **SLAVE)
+    routes.register_broker(other, now_ms=0)
+    routes.on_connection_closed(connections[0])
+    assert addrs(routes, "T") == {"broker-a": {1: "10.0.0.2:10911"}}
+    routes.on_connection_closed(connections[1])
+    assert tables(routes) == empty
+
+
+def test_a_broker_that_is_unregistered_under_a_wrong_name_is_forgotten_when_it_goes() -> None:
+    routes = manager()
+    empty = tables(routes)
+    connection = object()
+    routes.register_broker(registration(connection=connection), now_ms=0)
+    routes.unregister_broker(CLUSTER, "10.0.0.1:10911", "ghost")
+    routes.on_connection_closed(connection)
+    assert tables(routes) == empty
+
+
+def test_a_mapping_ends_with_its_topic_and_is_taken_from_its_own_broker_only() -> None:
+    routes = manager()
+    empty = tables(routes)
+    connection = object()
+    for name in ("broker-a", "somebody-else"):
+        mapping = TopicQueueMappingInfo(topic="T", bname=name)
+        routes.register_broker(registration(mappings={"T": mapping}, connection=connection), now_ms=0)
+    routes.delete_topic("T")
+    route = routes.pickup_topic_route_data("T")
+    assert route is None
+    routes.register_broker(registration(version=9, connection=connection), now_ms=0)
+    route = routes.pickup_topic_route_data("T")
+    assert route is not None and route.topic_queue_mapping_by_broker is None
+    routes.on_connection_closed(connection)
+    assert tables(routes) == empty

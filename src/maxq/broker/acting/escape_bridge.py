@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 _SEND_TIMEOUT_MS: Final = 3_000
 _DEFAULT_TOPIC: Final = "TBW102"
 _DEFAULT_QUEUES: Final = 8
+_MOST_ROUTES: Final = 10_000
 
 #: Of the copy here. The other group's tell of its own hosts; a Java broker takes these as they come, and a record whose
 #: flags name longer hosts than it has cannot be read.
@@ -124,6 +125,8 @@ class EscapeBridge:
             data = await self._topic_route(topic)
             turn = 0 if route is None else route.turn
             queues = [] if data is None else remote_queues(data, self._own.broker_name)
+            if route is None and len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
             route = self._routes[topic] = _Route(queues, now_ms, turn)
         if not route.queues:
             del self._routes[topic]

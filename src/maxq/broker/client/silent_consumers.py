@@ -8,6 +8,8 @@ Source:
     removeExpireConsumerGroupInfo).
 """
 
+from collections.abc import Callable, Collection
+
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.runtime.interfaces import Clock
@@ -36,11 +38,20 @@ class SilentConsumers:
         """What the groups subscribe to."""
         return {group: list(table) for group, table in self._groups.items()}
 
+    def forget(self, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
+        """Topics or groups were deleted."""
+        for group in groups:
+            self._groups.pop(group, None)
+        self._drop(lambda topic, said_ms: topic in topics)
+
     def expire(self) -> None:
         """Forget what was not said for subscriptionExpiredTimeout."""
         oldest_ms = self._clock.monotonic_ms() - self._settings.broker.subscription_expired_timeout
+        self._drop(lambda topic, said_ms: said_ms < oldest_ms)
+
+    def _drop(self, is_gone: Callable[[str, int], bool]) -> None:
         for group, table in list(self._groups.items()):
-            for topic in [topic for topic, (_, said_ms) in table.items() if said_ms < oldest_ms]:
+            for topic in [topic for topic, (_, said_ms) in table.items() if is_gone(topic, said_ms)]:
                 del table[topic]
             if not table:
                 del self._groups[group]

@@ -177,6 +177,9 @@ class BrokerMetrics:
             ("topic",),
             about="Transaction finish latency",
         )
+        self._parts.topics.add_change_listener(
+            lambda changed, deleted: latency.forget(lambda labels: labels[0] in deleted) if deleted else None
+        )
         counts.on_committed = lambda topic, born_ms: latency.observe(max(0, clock.wall_ms() - born_ms) // 1000, topic)
 
     def _register_store(self) -> None:

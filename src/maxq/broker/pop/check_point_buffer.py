@@ -163,6 +163,8 @@ class CheckPointBuffer:
         nothing = PopCheckPoint(topic, group, queue_id, next_begin, self._clock.wall_ms(), 0, "")
         live = LiveCheckPoint(0, nothing, 0, next_begin, 0)
         live.ended = True
+        if cursor[-1].ended:
+            cursor.pop()  # what the new one says includes it
         cursor.append(live)
 
     def set_cursor(self, queue: QueueKey, offset: int) -> None:

@@ -6,6 +6,7 @@ Source:
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 SCAN_BOUNDS_MS: Final = (1, 10, 100, 1_000, 2_000, 3_000)
@@ -27,6 +28,12 @@ class PopCounts:
         self.retried: Counter[tuple[str, ...]] = Counter()
         self.scans = [0] * (len(SCAN_BOUNDS_MS) + 1)
         self.scan_ms = 0
+
+    def forget(self, is_gone: Callable[[str, str], bool]) -> None:
+        """Drop what was counted where `is_gone(topic, group)`."""
+        for table in (self.put, self.got, self.retried):
+            for key in [key for key in table if is_gone(key[1], key[0])]:
+                del table[key]
 
     def scanned(self, took_ms: int) -> None:
         """One look at all check points in memory."""

@@ -34,6 +34,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Processor
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
+from maxq.runtime.kept import Kept, text_size
 from maxq.store.property_filter import PropertyFilter
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ MAX_POP_NUMS: Final = 32
 _TOO_LATE_MS: Final = 500
 CLOCKS_DIFFER_MS: Final = 3_600_000  # so late no request is
 _CACHED_FILTERS: Final = 1_000
+_CACHED_TEXT: Final = 1 << 20  # characters of all expressions together
 
 
 class PopFilters:
@@ -50,7 +52,7 @@ class PopFilters:
     def __init__(self, settings: BrokerSettings, subscriptions: PullSubscriptions) -> None:
         self._settings = settings
         self._subscriptions = subscriptions
-        self._built: dict[tuple[str, str], PropertyFilter] = {}
+        self._built: Kept[tuple[str, str], PropertyFilter] = Kept(_CACHED_FILTERS, _CACHED_TEXT, text_size)
 
     def of(
         self, topic: str, expression: str | None, kind: str | None
@@ -80,9 +82,7 @@ class PopFilters:
             raise RequestRefusedError(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
             ) from error
-        if len(self._built) >= _CACHED_FILTERS:
-            self._built.clear()
-        self._built[kind, expression] = kept
+        self._built.keep((kind, expression), kept)
         return kept
 
 

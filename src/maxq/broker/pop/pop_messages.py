@@ -191,7 +191,8 @@ class PopMessages:
     def _build_processors(self) -> None:
         parts, settings = self._parts, self._parts.settings
         checks = PopChecks(settings, parts.own, parts.topics, parts.groups, parts.store)
-        filters = PopFilters(settings, PullSubscriptions(settings, parts.consumers, parts.groups, parts.filters))
+        subscriptions = PullSubscriptions(settings, parts.consumers, parts.groups, parts.filters, parts.topics)
+        filters = PopFilters(settings, subscriptions)
         reader = PopReader(
             settings=settings,
             store=parts.store,

@@ -392,6 +392,7 @@ class PopService:
         gone = [queue for queue in parts.buffer.queues() if not parts.is_there(*queue)]
         if gone:
             parts.buffer.forget(gone)
+        parts.counts.forget(lambda topic, group: not parts.is_there(topic, group, 0))
         parts.orders.table.clean(parts.store.time.now_ms())
 
     async def _save(self) -> None:

@@ -10,7 +10,6 @@ from typing import Final
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.support import RequestProcessor, body_reply, page_of, refuse_if, refuse_queue_nums
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_validator import validate_group
 from maxq.codes import RequestCode, ResponseCode
@@ -41,12 +40,10 @@ class AdminGroupProcessor(RequestProcessor):
         settings: BrokerSettings,
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
-        stats: BrokerStatsManager,
     ) -> None:
         self._settings = settings
         self._groups = groups
         self._offsets = offsets
-        self._stats = stats
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -94,8 +91,6 @@ class AdminGroupProcessor(RequestProcessor):
         if fields.opt_bool("cleanOffset"):
             self._offsets.remove_offset(group)
             self._offsets.request_persist()
-        if self._settings.broker.auto_delete_unused_stats:
-            self._stats.on_group_deleted(group)
         await self._groups.persisted()
         await self._offsets.persisted()
         return request.reply()

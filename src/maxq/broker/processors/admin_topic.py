@@ -163,8 +163,6 @@ class AdminTopicProcessor(RequestProcessor):
         self._topics.delete_topic_configs(doomed)
         for name in doomed:
             self._offsets.clean_offset_by_topic(name)
-            if self._settings.broker.auto_delete_unused_stats:
-                self._stats.on_topic_deleted(name)
         self._offsets.request_persist()
         await self._topics.persisted()
         await self._offsets.persisted()

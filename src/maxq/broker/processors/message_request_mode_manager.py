@@ -4,6 +4,7 @@ Source:
     broker/loadbalance/MessageRequestModeManager.java; store-format.md §10.3.
 """
 
+from collections.abc import Collection
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -28,6 +29,18 @@ class MessageRequestModeManager(PersistentManager):
     def set_message_request_mode(self, mode: SetMessageRequestModeRequestBody) -> None:
         self._modes[mode.topic] = {**self._modes.get(mode.topic, {}), mode.consumer_group: mode}
         self.request_persist()
+
+    def forget(self, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
+        """Topics or groups were deleted."""
+        kept = {
+            topic: {group: mode for group, mode in modes.items() if group not in groups}
+            for topic, modes in self._modes.items()
+            if topic not in topics
+        }
+        kept = {topic: modes for topic, modes in kept.items() if modes}
+        if kept != self._modes:
+            self._modes = kept
+            self.request_persist()
 
     def take_from_master(self, value: dict[str, Any]) -> None:
         """The master's table in place of this one. RemoteProtocolError if it is none; nothing was changed then."""

@@ -8,6 +8,7 @@ from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.filter.filter_expressions import CLASS_FILTER_REMARK, compile_expression, compile_sql92
 from maxq.broker.processors.refusal import FAQ, Refusal
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import RETRY_PREFIX
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
@@ -17,8 +18,10 @@ from maxq.protocol.body.subscription import (
     SubscriptionGroupConfig,
     build_subscription_data,
 )
+from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header.pull import PULL_FLAG_CLASS_FILTER, PULL_FLAG_SUBSCRIPTION, PullMessageRequestHeader
 from maxq.remoting.server import Connection
+from maxq.runtime.kept import Kept, text_size
 from maxq.store.property_filter import PropertyFilter
 
 #: Why a reader is turned away, for clients (ForbiddenType.java).
@@ -30,6 +33,7 @@ FORBIDDEN_SUBSCRIPTION = "5"
 
 _READ_BIT = 2  # PermName.INDEX_PERM_READ
 _CACHED_EXPRESSIONS = 1_000
+_CACHED_TEXT = 1 << 20  # characters of all expressions together
 _TOOLS_GROUP = "TOOLS_CONSUMER"
 
 
@@ -42,13 +46,23 @@ class PullSubscriptions:
         consumers: ConsumerManager,
         groups: SubscriptionGroupManager,
         filters: ConsumerFilterManager,
+        topics: TopicConfigManager,
     ) -> None:
         self._settings = settings
         self._consumers = consumers
         self._groups = groups
         self._filters = filters
-        self._built: dict[tuple[str, str, str], SubscriptionData] = {}
-        self._header_filters: dict[tuple[str, str], PropertyFilter] = {}  # by type and expression
+        #: By topic, expression and type.
+        self._built: Kept[tuple[str, str, str], SubscriptionData] = Kept(_CACHED_EXPRESSIONS, _CACHED_TEXT, text_size)
+        #: By type and expression.
+        self._header_filters: Kept[tuple[str, str], PropertyFilter] = Kept(
+            _CACHED_EXPRESSIONS, _CACHED_TEXT, text_size
+        )
+        topics.add_change_listener(self._topics_changed)
+
+    def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        if gone := frozenset(deleted):
+            self._built.forget(lambda key, _: key[0] in gone)
 
     def from_header(self, topic: str, expression: str, expression_type: str) -> SubscriptionData | Refusal:
         """Parse the expression a pull carries. Parsed ones are kept: a consumer sends the same one every time."""
@@ -60,9 +74,7 @@ class PullSubscriptions:
             built = build_subscription_data(topic, expression, expression_type)
         except LocalProtocolError as error:
             return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
-        if len(self._built) >= _CACHED_EXPRESSIONS:
-            self._built.clear()
-        self._built[key] = built
+        self._built.keep(key, built)
         return built
 
     def from_heartbeat(
@@ -128,9 +140,7 @@ class PullSubscriptions:
             kept = PropertyFilter(compile_expression(*key))
         except FilterExpressionError as error:
             return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
-        if len(self._header_filters) >= _CACHED_EXPRESSIONS:
-            self._header_filters.clear()
-        self._header_filters[key] = kept
+        self._header_filters.keep(key, kept)
         return kept
 
     def _registered(self, header: PullMessageRequestHeader, subscription: SubscriptionData) -> PropertyFilter | Refusal:

@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 #: How old a route may be: members of a group ask every 20 s each, the name server should not hear all of them.
 ROUTE_MAX_AGE_MS: Final = 5_000
+_MOST_ROUTES: Final = 10_000
 
 #: (sorted queues, a member's place, how many members) → its queues.
 Strategy = Callable[[list[MessageQueue], int, int], list[MessageQueue]]
@@ -143,6 +144,8 @@ class QueryAssignmentProcessor(RequestProcessor):
             self._queues.pop(topic, None)
             return None
         queues = readable_queues(topic, route)
+        if len(self._queues) >= _MOST_ROUTES and topic not in self._queues:
+            self._queues.clear()
         self._queues[topic] = (now_ms, queues)
         return queues
 

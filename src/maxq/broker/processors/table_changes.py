@@ -84,6 +84,7 @@ class TableChangesProcessor(RequestProcessor):
         groups = DataVersion.decode(fields.required_str("groupVersion"))
         wait_ms = min(max(fields.required_int("waitMs"), 0), MOST_MS)
         rest_ms = min(max(fields.opt_int("restMs") or 0, 0), wait_ms)
+        self._forget_closed()
         taken = fields.opt_long("offsetsTaken")
         self._asked[connection] = asked = _Versions(topics, groups, _ALL if taken is None else taken)
         self._heard.set()
@@ -134,8 +135,11 @@ class TableChangesProcessor(RequestProcessor):
         return True
 
     def _have(self, wanted: _Versions, wanted_slaves: Callable[[int], int]) -> bool:
-        self._asked = {one: asked for one, asked in self._asked.items() if not one.is_closed}
+        self._forget_closed()
         return sum(asked.has(wanted) for asked in self._asked.values()) >= wanted_slaves(len(self._asked))
+
+    def _forget_closed(self) -> None:
+        self._asked = {one: asked for one, asked in self._asked.items() if not one.is_closed}
 
     def _wake(self) -> None:
         self._changed.set()

@@ -32,6 +32,8 @@ APPLICATION: Final = "application"
 SNAPSHOT: Final = "snapshot"
 
 _FORGET_MS: Final = 30 * 24 * 3_600_000
+#: A ledger knows so many applications at most.
+MOST_APPLICATIONS: Final = 20_000
 
 
 class Run(NamedTuple):

@@ -19,6 +19,7 @@ from maxq.broker.staged.ledger import (
     DECISION,
     DELIVERY,
     DONE,
+    MOST_APPLICATIONS,
     SNAPSHOT,
     STEP,
     Application,
@@ -231,6 +232,13 @@ class StagedService:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)
         if not self._is_current:
             raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker's role has just changed")
+        known = self._ledger.applications
+        if entry["kind"] != SNAPSHOT and entry["application"] not in known and len(known) >= MOST_APPLICATIONS:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_BUSY,
+                f"this broker knows {len(known)} applications that stage batches, which is the limit; use an "
+                "applicationId again: one that is not heard of for 30 days makes room",
+            )
         body = json.dumps(entry, separators=(",", ":")).encode()
         message = MessageExtBrokerInner(
             STAGED_LEDGER_TOPIC, 0, body, {const.PROPERTY_TAGS: entry["kind"]}, born_timestamp=self._clock.wall_ms()

@@ -8,7 +8,7 @@ tails arrive through a source (`add_source`), called just before each sample.
 
 import asyncio
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from itertools import chain, permutations
 from operator import attrgetter
 from typing import Final, Protocol
@@ -209,16 +209,17 @@ class BrokerStatsManager:
 
     # ---- forgetting -------------------------------------------------------------------------------------------
 
-    def on_topic_deleted(self, topic: str) -> None:
-        """Forget every counter of the topic."""
-        self._forget_keys(lambda parts: topic in parts)
-        self._puts.pop(topic, None)
-        self._gets = {key: queues for key, queues in self._gets.items() if key[1] != topic}
+    def on_topics_deleted(self, topics: Set[str]) -> None:
+        """Forget every counter of these topics."""
+        self._forget_keys(lambda parts: not topics.isdisjoint(parts))
+        for topic in topics:
+            self._puts.pop(topic, None)
+        self._gets = {key: queues for key, queues in self._gets.items() if key[1] not in topics}
 
-    def on_group_deleted(self, group: str) -> None:
-        """Forget every counter of the group."""
-        self._forget_keys(lambda parts: parts[-1] == group and len(parts) > 1)
-        self._gets = {key: queues for key, queues in self._gets.items() if key[0] != group}
+    def on_groups_deleted(self, groups: Set[str]) -> None:
+        """Forget every counter of these groups."""
+        self._forget_keys(lambda parts: parts[-1] in groups and len(parts) > 1)
+        self._gets = {key: queues for key, queues in self._gets.items() if key[0] not in groups}
 
     async def _forget_idle(self) -> None:
         """Readers of which nothing was counted for an hour, and whose counter nobody keeps, and what a day has moved

@@ -150,6 +150,7 @@ class SubscriptionGroupManager(PersistentManager):
         known = self.subscription_group_table.pop(group, None)
         self.row_json.forget([group])
         forbidden = self.forbidden_table.pop(group, None)
+        self._why_disabled.pop(group, None)
         if known is None and forbidden is None:
             log.warning("delete subscription group failed, %s does not exist", group)
             return False
@@ -181,6 +182,8 @@ class SubscriptionGroupManager(PersistentManager):
         known = self.subscription_group_table
         deleted = [group for group in gone if known.pop(group, None) is not None]
         self.row_json.forget(deleted)
+        for group in deleted:
+            self._why_disabled.pop(group, None)
         known.update(rows)
         self._tell([*deleted, *rows])
         self.forbidden_table = {group: dict(topics) for group, topics in forbidden.items()}

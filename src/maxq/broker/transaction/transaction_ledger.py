@@ -100,6 +100,7 @@ class TransactionLedger:
         if offset <= self.low:
             return
         self.low = offset
+        self._latest = {origin: copy for origin, copy in self._latest.items() if copy >= offset}
         if offset >= self._base + len(self._marks):
             self._marks.clear()
             self._base = offset

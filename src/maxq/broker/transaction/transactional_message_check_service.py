@@ -208,6 +208,8 @@ class TransactionalMessageCheckService:
         if half is None:
             self._gone(at)
             return _Next.ON, False
+        if self._transactions.ends_with_its_topic(half):
+            return _Next.ON, False
         if self._is_slave():
             return await self._escaped(half), False
         return self._look_at(half, end)

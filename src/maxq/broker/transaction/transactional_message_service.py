@@ -205,11 +205,9 @@ class TransactionalMessageService:
             if not is_open and not self._may_end_late(half, counts):
                 return _ended_already("commit")
         topic = half.properties.get(const.PROPERTY_REAL_TOPIC, "")
-        if self._store.is_gone(topic, half.physical_offset):
+        if self._is_of_deleted_topic(half):
             if is_open:
-                self.ledger.end(counts, origin, Ending.ROLLED_BACK)
-                self._parts.metrics.add(topic, -1)
-                self._remember(Finished(counts, 0))
+                self._drop(counts, origin, topic)
             return _wrong("the topic was deleted after the message was stored, and the message with it", topic)
         result = self._put(final_message(half, properties))
         if isinstance(result, Refusal):
@@ -326,7 +324,23 @@ class TransactionalMessageService:
         if self.ops.remember(finished):
             self.ops.write()
 
+    def _is_of_deleted_topic(self, half: MessageExt) -> bool:
+        return self._store.is_gone(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), half.physical_offset)
+
+    def _drop(self, offset: int, origin: int, topic: str) -> None:
+        self.ledger.end(offset, origin, Ending.ROLLED_BACK)
+        self._parts.metrics.add(topic, -1)
+        self._remember(Finished(offset, 0))
+
     # --- what checks do ---
+
+    def ends_with_its_topic(self, half: MessageExt) -> bool:
+        """Was the topic of an open transaction deleted after its message was stored? The transaction is rolled back
+        then."""
+        if not self._is_of_deleted_topic(half):
+            return False
+        self._drop(half.queue_offset, origin_of(half), half.properties.get(const.PROPERTY_REAL_TOPIC, ""))
+        return True
 
     def is_committed(self, half: MessageExt) -> bool:
         """Was it committed by a run that died? Then it is finished now."""

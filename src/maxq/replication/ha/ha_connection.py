@@ -252,7 +252,11 @@ class HAConnection:
 
     def is_silent(self, now_ms: int) -> bool:
         """Nothing was read for haHousekeepingInterval: the connection is to be closed."""
-        return now_ms - self.last_read_ms > self._config().ha_housekeeping_interval
+        return self.is_too_long(now_ms - self.last_read_ms)
+
+    def is_too_long(self, milliseconds: int) -> bool:
+        """Is that more than haHousekeepingInterval?"""
+        return milliseconds > self._config().ha_housekeeping_interval
 
     def next_deadline_ms(self) -> int:
         """When `heartbeat` or `is_silent` may say something new."""

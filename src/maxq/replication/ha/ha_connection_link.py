@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from maxq.errors import RemoteProtocolError
+from maxq.remoting.system_sockets import reset
 from maxq.replication.ha.frames import ReportParser
 from maxq.replication.ha.ha_connection import HAConnection
 from maxq.runtime.interfaces import Clock
@@ -43,6 +44,9 @@ class HAConnectionLink(asyncio.Protocol):
         self._parser = ReportParser()
         self._is_paused = False
         self._is_scheduled = False
+        self._written = 0  # bytes
+        self._taken = 0  # of them, by the slave's side, as far as the timer has seen
+        self._taken_ms = clock.monotonic_ms()  # when that grew, or nothing was left to take
         self._timer: asyncio.TimerHandle | None = None
         self._resume_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
@@ -62,7 +66,7 @@ class HAConnectionLink(asyncio.Protocol):
     def close(self, reason: str) -> None:
         """End it at once: nothing that is not sent yet helps anybody."""
         self.close_reason = reason
-        self._transport.abort()
+        reset(self._transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         for timer in (self._timer, self._resume_timer):
@@ -77,13 +81,14 @@ class HAConnectionLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         connection = self.connection
-        connection.last_read_ms = self._clock.monotonic_ms()
         try:
             offset = self._parser.receive_data(data)
         except RemoteProtocolError as error:
             log.error("slave %s: %s", connection.client_address, error)
             self.close(str(error))
             return
+        if self._parser.offered_port or offset is not None:  # the beginning of a report says nothing
+            connection.last_read_ms = self._clock.monotonic_ms()
         if self._parser.offered_port:
             port, self._parser.offered_port = self._parser.offered_port, 0
             self._on_offer(self, port)
@@ -111,6 +116,7 @@ class HAConnectionLink(asyncio.Protocol):
             self.close(str(error))
             return
         if pieces:
+            self._written += sum(map(len, pieces))
             self._transport.writelines(pieces)
         if not connection.behind_bytes or self._is_paused:
             return
@@ -150,8 +156,15 @@ class HAConnectionLink(asyncio.Protocol):
         if connection.is_silent(now_ms):
             self.close(f"nothing was read for {now_ms - connection.last_read_ms} ms (haHousekeepingInterval)")
             return
+        taken = self._written - self._transport.get_write_buffer_size()
+        if taken > self._taken or taken == self._written:
+            self._taken, self._taken_ms = taken, now_ms
+        elif connection.is_too_long(now_ms - self._taken_ms):
+            self.close(f"it took nothing for {now_ms - self._taken_ms} ms (haHousekeepingInterval)")
+            return
         heartbeat = connection.heartbeat(now_ms)
         if heartbeat and not self._is_paused:
+            self._written += len(heartbeat)
             self._transport.write(heartbeat)
         self.push()  # a file that was closed for lack of room has grown without an append
         self._arm()

@@ -160,3 +160,12 @@ async def test_a_slave_that_has_rested_hears_of_what_changed_meanwhile() -> None
     makes_a_topic(world)
     await asking
     assert changed(slave) == "true"
+
+
+async def test_slaves_that_are_gone_are_forgotten_though_no_change_is_waited_for() -> None:
+    world = BrokerWorld()
+    for _ in range(20):
+        slave = FakeConnection()
+        await world.send(question(world, 0), slave)
+        slave.is_closed = True
+    assert len(world.table_changes._asked) == 1

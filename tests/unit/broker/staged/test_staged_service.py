@@ -170,3 +170,14 @@ async def test_entries_that_are_none_keep_nobody_from_the_others(
     assert "the entry of staged batches at physical offset " in caplog.text
     await service.keep_short()
     await service.decide("app", 3, {"brokers": {}})
+
+
+async def test_applications_that_a_ledger_knows_are_bounded(
+    server: StandaloneServer, service: StagedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_service, "MOST_APPLICATIONS", 3)
+    for number in range(3):
+        assert await service.claim(f"app{number}", "broker-a") == "broker-a"
+    with pytest.raises(RequestRefusedError, match="3 applications"):
+        await service.claim("one more", "broker-a")
+    assert await service.claim("app1", "broker-b") == "broker-a"

@@ -1,0 +1,29 @@
+"""What transports do not tell of a TCP socket, and do not do with it."""
+
+import asyncio
+import contextlib
+import fcntl
+import socket
+import struct
+import termios
+from typing import Final
+
+_DROP: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
+
+
+def unacknowledged(descriptor: int) -> int:
+    """Bytes that the system has taken to send and the peer has not received; 0 if that cannot be known, as of -1."""
+    count = bytearray(4)
+    with contextlib.suppress(OSError, ValueError):
+        fcntl.ioctl(descriptor, termios.TIOCOUTQ, count)
+    return int.from_bytes(count, "little")
+
+
+def reset(transport: asyncio.WriteTransport) -> None:
+    """End a connection at once. A transport's own `abort` drops what it holds itself; what the system has taken to
+    send, megabytes perhaps, would be kept for as long as a peer that does not read keeps its end open."""
+    own = transport.get_extra_info("socket")
+    if own is not None and (transport.get_write_buffer_size() or unacknowledged(own.fileno())):
+        with contextlib.suppress(OSError):  # it is closed already
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
+    transport.abort()
