@@ -144,14 +144,6 @@ class BrokerBase:
             is_system_topic=self.topics.is_system_topic,
             detail=lambda: settings.broker.enable_detail_stat,
         )
-        DeletedNames(
-            settings,
-            self.topics,
-            self.groups,
-            request_modes=self.request_modes,
-            silent=self.consumers.silent,
-            stats=self.stats,
-        )
         self.fast_failure = FastFailure(settings, clock=clock)
         self.stages = StageTimes(clock)
         self.store = MessageStore(
@@ -168,6 +160,15 @@ class BrokerBase:
             settings=settings,
             clock=clock,
             max_physical_offset=lambda: self.store.max_physical_offset,
+        )
+        DeletedNames(
+            settings,
+            self.topics,
+            self.groups,
+            request_modes=self.request_modes,
+            filters=self.filters,
+            silent=self.consumers.silent,
+            stats=self.stats,
         )
         self.consumers.add_offline_listener(self.filters.unregister)
         self.store.set_bit_map_source(self.filters.bit_map)

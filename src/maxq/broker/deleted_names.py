@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from maxq.broker.client.silent_consumers import SilentConsumers
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -21,12 +22,14 @@ class DeletedNames:
         groups: SubscriptionGroupManager,
         *,
         request_modes: MessageRequestModeManager,
+        filters: ConsumerFilterManager,
         silent: SilentConsumers,
         stats: BrokerStatsManager,
     ) -> None:
         self._settings = settings
         self._groups = groups
         self._request_modes = request_modes
+        self._filters = filters
         self._silent = silent
         self._stats = stats
         topics.add_change_listener(self._topics_changed)
@@ -35,6 +38,7 @@ class DeletedNames:
     def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
         if gone := frozenset(deleted):
             self._request_modes.forget(topics=gone)
+            self._filters.forget(topics=gone)
             self._silent.forget(topics=gone)
             if self._settings.broker.auto_delete_unused_stats:
                 self._stats.on_topics_deleted(gone)
@@ -42,6 +46,7 @@ class DeletedNames:
     def _groups_changed(self, names: Iterable[str]) -> None:
         if gone := frozenset(names) - self._groups.subscription_group_table.keys():
             self._request_modes.forget(groups=gone)
+            self._filters.forget(groups=gone)
             self._silent.forget(groups=gone)
             if self._settings.broker.auto_delete_unused_stats:
                 self._stats.on_groups_deleted(gone)

@@ -9,7 +9,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
@@ -115,6 +115,13 @@ class ConsumerFilterManager(PersistentManager):
         for entry in list(self.of_group(group)):
             if entry.data.topic not in topics:
                 self._bury(entry)
+
+    def forget(self, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
+        """Topics or groups were deleted."""
+        gone = [_key(entry) for entries in self._entries.values() for entry in entries.values()]
+        for group, topic in gone:
+            if topic in topics or group in groups:
+                self._forget(topic, group)
 
     def unregister(self, group: str) -> None:
         """The group's last member is gone."""

@@ -13,7 +13,7 @@ from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.fast_failure import FastFailure
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.metrics.client_metrics import ClientMetrics
-from maxq.broker.metrics.labels import flag
+from maxq.broker.metrics.labels import flag, forget_deleted
 from maxq.broker.metrics.lag_metrics import LagMetrics
 from maxq.broker.metrics.pop_metrics import PopMetrics
 from maxq.broker.metrics.rpc_latency import RpcLatency
@@ -177,16 +177,14 @@ class BrokerMetrics:
             ("topic",),
             about="Transaction finish latency",
         )
-        self._parts.topics.add_change_listener(
-            lambda changed, deleted: latency.forget(lambda labels: labels[0] in deleted) if deleted else None
-        )
+        forget_deleted(self._parts.topics, latency)
         counts.on_committed = lambda topic, born_ms: latency.observe(max(0, clock.wall_ms() - born_ms) // 1000, topic)
 
     def _register_store(self) -> None:
         parts = self._parts
         StoreMetrics(self._registry, config=parts.settings.store, store=parts.store, disk=parts.disk, clock=parts.clock)
         if parts.settings.store.timer_wheel_enable:
-            TimerMetricsView(self._registry, parts.timer, clock=parts.clock)
+            TimerMetricsView(self._registry, parts.timer, parts.topics, clock=parts.clock)
 
     def _register_pop(self) -> None:
         parts = self._parts

@@ -11,8 +11,10 @@ Source:
 import logging
 from typing import Final
 
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.broker_config import BrokerConfig
-from maxq.runtime.metrics import MetricsRegistry
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.runtime.metrics import Counter, Histogram, MetricsRegistry
 
 log = logging.getLogger(__name__)
 
@@ -56,3 +58,16 @@ def flag(value: bool) -> str:
 def is_system_group(group: str) -> bool:
     """Does the group belong to the broker itself?"""
     return group.lower().startswith(_SYSTEM_GROUP_PREFIX)
+
+
+def forget_deleted(topics: TopicConfigManager, *instruments: Counter | Histogram) -> None:
+    """Whenever topics are deleted, the instruments forget what is of none that is there: what of a deleted topic was
+    still under way may count it once more. The first label is the topic."""
+
+    def changed(_: list[TopicConfig], deleted: list[str]) -> None:
+        if deleted:
+            table = topics.topic_config_table
+            for instrument in instruments:
+                instrument.forget(lambda labels: labels[0] not in table)
+
+    topics.add_change_listener(changed)

@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import PurePath
 from typing import Final
 
-from maxq.broker.metrics.labels import STORE_LABELS
+from maxq.broker.metrics.labels import STORE_LABELS, forget_deleted
 from maxq.broker.timer.timer_service import TimerService
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.runtime.metrics import MetricsRegistry, Sample
@@ -60,7 +61,9 @@ class StoreMetrics:
 class TimerMetricsView:
     """The timer's numbers. Registers itself."""
 
-    def __init__(self, registry: MetricsRegistry, service: TimerService, *, clock: Clock) -> None:
+    def __init__(
+        self, registry: MetricsRegistry, service: TimerService, topics: TopicConfigManager, *, clock: Clock
+    ) -> None:
         self._service = service
         self._clock = clock
         self._due = [0] * len(TIMER_BOUNDS)
@@ -84,6 +87,8 @@ class TimerMetricsView:
             constant=STORE_LABELS,
             about="Timer message set latency distribution",
         )
+
+        forget_deleted(topics, enqueued, dequeued, delays)
 
         def on_enqueued(record: TimerRecord) -> None:
             enqueued.add(1, record.real_topic)

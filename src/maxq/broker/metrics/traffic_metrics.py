@@ -121,9 +121,8 @@ class TrafficMetrics:
             blocks.append(block)
             yield
         self._blocks = blocks
-        if len(self._sizes) > len(tails):
-            for gone in self._sizes.keys() - set(tails):
-                del self._sizes[gone]
+        for gone in self._sizes.keys() - set(tails):
+            del self._sizes[gone]
 
     def _labels(self, tail: TopicTail, config: TopicConfig | None) -> _Labels:
         return tail.topic, _message_type(tail.topic, config), flag(self._topics.is_system_topic(tail.topic))

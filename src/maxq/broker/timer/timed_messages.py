@@ -17,6 +17,7 @@ from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.route import MASTER_ID
+from maxq.protocol.body.topic_config import TopicConfig
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.interfaces import Clock, Disk, Rng
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
@@ -94,8 +95,10 @@ class TimedMessages:
             broker=parts.own,
             clock=parts.clock,
         )
+        self._topics = parts.topics
         if self._is_enabled:
             parts.member.services.register("timer messages", self.service)
+            parts.topics.add_change_listener(self._topics_changed)
 
     def register(self, server: RemotingServer) -> None:
         """The codes of RecallMessageProcessor and TimerAdminProcessor."""
@@ -120,6 +123,10 @@ class TimedMessages:
     def runtime_info(self) -> dict[str, str]:
         """See TimerStatus."""
         return self._status.runtime_info()
+
+    def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        if deleted and self.service.is_loaded:
+            self.service.timer.metrics.keep(self._topics.topic_config_table)
 
     def _count(self, message: MessageExtBrokerInner, result: PutMessageResult) -> None:
         """A delivery counts as a put, as a client's does."""

@@ -38,13 +38,12 @@ class TimerMetrics(ConfigManager):
         self._version.next_version(now_ms)
         self.is_changed = True
 
-    def keep(self, topics: Container[str]) -> list[str]:
-        """Forget topics that are not among `topics`, and of which nothing waits. Returns them."""
+    def keep(self, topics: Container[str]) -> None:
+        """Forget topics that are not among `topics`, and of which nothing waits."""
         gone = [topic for topic, count in self.counts.items() if topic not in topics and count <= 0]
         for topic in gone:
             del self.counts[topic], self._times[topic]
             self.is_changed = True
-        return gone
 
     def encode(self) -> bytes:
         counts = {
