@@ -15,6 +15,7 @@ from typing import Any, Final
 from maxq.api import LitePullConsumer, Message, Producer
 from maxq.cli.app import group
 from maxq.cli.load.server_process import StandaloneProcess
+from tests.integration.cli.harness import maxq
 
 TOPIC, GROUP = "Every", "G_every"
 
@@ -32,8 +33,8 @@ admin topicStatus -t Every
 admin topicClusterList -t Every
 admin updateOrderConf -t EveryOrder -m put -v broker-a:4
 admin allocateMQ -t Every -i 127.0.0.1,127.0.0.2
-admin updateStaticTopic -t EveryStatic -qn 4 -c DefaultCluster
-admin remappingStaticTopic -t EveryStatic -c DefaultCluster -fr true -y
+admin updateStaticTopic -t EveryStatic{n} -qn 4 -c DefaultCluster
+admin remappingStaticTopic -t EveryMoved -c DefaultCluster -fr true -y
 admin updateSubGroup -g G_every3 -c DefaultCluster
 admin updateSubGroupList -f {groups} -c DefaultCluster
 admin deleteSubGroup -g G_every_gone -c DefaultCluster -y
@@ -76,6 +77,9 @@ admin exportPopRecord -b {broker}
 admin why-slow {broker}
 admin purgeTopic -t EveryPurged -c DefaultCluster -y
 admin haStatus -b {broker}
+admin resetMasterFlushOffset -b {broker} -o 0 -y
+admin listAcl -b {broker}
+admin copyAcl -f {broker} -t {broker}
 admin dumpCompactionLog -f {topics}
 admin switchTimerEngine -e F -b {broker}
 admin startMonitoring
@@ -117,7 +121,6 @@ admin exportMetadataInRocksDB -p {folder} -t topics
 admin checkRocksdbCqWriteProgress -c DefaultCluster
 admin dledgerStatus -b {broker}
 admin dledgerTransfer -b {broker} --to n0 -y
-admin resetMasterFlushOffset -b {broker} -o 0 -y
 admin getBrokerEpoch -b {broker}
 admin getSyncStateSet -a {namesrv} -b broker-a
 admin getControllerMetaData -a {namesrv}
@@ -141,10 +144,8 @@ admin listUser -b {broker}
 admin copyUser -f {broker} -t {broker}
 admin createAcl -s User:u -r Topic:* -a PUB -d ALLOW -b {broker}
 admin updateAcl -s User:u -r Topic:* -a PUB -d ALLOW -b {broker}
-admin deleteAcl -s User:u -b {broker} -y
+admin deleteAcl -s User:u -b {broker}
 admin getAcl -s User:u -b {broker}
-admin listAcl -b {broker}
-admin copyAcl -f {broker} -t {broker}
 timer cancel 7F000001000000000000000000000000 -b {broker}
 transaction inspect 7F000001000000000000000000000000
 transaction resume 7F000001000000000000000000000000
@@ -196,6 +197,22 @@ def _below(words: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
         yield from _below((*words, name), command.get_command(None, name))
 
 
+def command_of(line: str) -> tuple[str, ...]:
+    """The words of a line of a table that name its command; a member of a DLedger group stands between them."""
+    words = line.split()
+    if words[0] == "dledger":
+        named = [word for word in words[1:] if word in ("append", "get", "status", "transfer", "bless")]
+        return ("dledger", *named)
+    command: Any = group
+    found: list[str] = []
+    for word in words:
+        if word not in (command.list_commands(None) if hasattr(command, "list_commands") else ()):
+            break
+        found.append(word)
+        command = command.get_command(None, word)
+    return tuple(found)
+
+
 def takes_json(words: tuple[str, ...]) -> bool:
     """Has the command an option --json?"""
     command: Any = group
@@ -223,6 +240,9 @@ class Surroundings:
             "groups": self._json("groups", [{"groupName": "G_every_of_list"}]),
         }
         self._send(server.namesrv_address)
+        made = maxq("admin", "updateStaticTopic", "-t", "EveryMoved", "-qn", "4", "-c", "DefaultCluster",
+                    namesrv=server.namesrv_address)  # fmt: skip
+        assert made.code == 0, made.err
         self._names["store"] = str(self._store())
         self._runs = 0
 
