@@ -91,14 +91,15 @@ def append(
     body: Annotated[str | None, typer.Argument(help="Text of the entry; without it a line of input is one.")] = None,
 ) -> None:
     """Append entries; print index and position of each when it is committed."""
-
-    async def work(client: DLedgerClient) -> None:
-        lines = (line.rstrip("\n") for line in sys.stdin) if body is None else [body]
-        for line in lines:
-            reply = await client.append(line.encode())
-            print(f"{reply.index}\t{reply.pos}", flush=True)
-
-    _ask(context, work)
+    group, members = _group(context)
+    with asyncio.Runner() as runner:  # input is read while the loop rests, so that Ctrl-C ends the waiting for it
+        client = DLedgerClient(group, members, clock=SystemClock(), rng=SystemRng())
+        try:
+            for line in (line.rstrip("\n") for line in sys.stdin) if body is None else [body]:
+                reply = runner.run(client.append(line.encode()))
+                print(f"{reply.index}\t{reply.pos}", flush=True)
+        finally:
+            runner.run(client.close())
 
 
 @app.command()
