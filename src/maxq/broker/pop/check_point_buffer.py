@@ -370,9 +370,14 @@ class CheckPointBuffer:
     # --- a slave that acted as master --------------------------------------------------------------------------------
 
     def hand_back(self) -> list[list[Any]]:
-        """All check points that have not ended: the journal's rows, with the bits of acknowledged messages at the
-        end."""
-        return [[*_entry(live), live.point.bit_map] for live in self._live.values()]
+        """Return the journal's rows of all check points that have not ended, with the bits of acknowledged messages at
+        the end. Behind them come those that have ended and stand behind an open one in their queue, with all bits: the
+        group's offset is not beyond them, and whoever did not know them would give their messages again."""
+        ended = [live for cursor in self._cursors.values() for live in cursor if live.ended and live.full]
+        return [
+            *([*_entry(live), live.point.bit_map] for live in self._live.values()),
+            *([*_entry(live), live.full] for live in ended),
+        ]
 
     def noted_before(self, end: int) -> list[int]:
         """Numbers of the check points that have not ended, and of which the journal tells before this queue offset."""

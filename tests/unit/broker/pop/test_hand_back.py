@@ -80,6 +80,26 @@ def test_a_check_point_that_this_brokers_journal_has_lost_is_taken_in() -> None:
     assert [row[12 - 1] for row in _rows(buffer)] == [1]
 
 
+def test_what_ended_behind_an_open_check_point_is_not_given_again_by_the_master() -> None:
+    open_one = PopCheckPoint("T", "G", 0, 0, 1_000, 60_000, "b", [0, 1], 2)
+    ended = PopCheckPoint("T", "G", 0, 2, 2_000, 60_000, "b", [0, 1], 2)
+    slave, master = _buffer(open_one, ended), _buffer()
+    live = slave.find(ended.key)
+    assert live is not None
+    slave.ack(live, [2, 3])
+    body = encode(0, slave, cast(OrderService, Orders()))
+    for _ in range(2):
+        take_in(body, 1, master, cast(OrderService, Orders()))
+        assert master.latest_offset("T", "G", 0) == slave.latest_offset("T", "G", 0) == 4
+        assert master.in_flight == {("T", "G", 0): 2}
+        assert len(master) == 1
+    kept = master.find(open_one.key)
+    assert kept is not None
+    master.ack(kept, [0, 1])
+    assert master.latest_offset("T", "G", 0) == -1
+    assert master._offsets.query_offset("G", "T", 0) == 4
+
+
 _CUT = [orjson.dumps(_told())[:size] for size in (1, 20, 80, -1)]
 _WRONG = [
     {**_told(), "end": "1"},
