@@ -74,6 +74,7 @@ sim: setup ## simulated crashes, bit flips, master and slaves, DLedger groups: S
 	$(BIN)/python -m tests.simulation.campaign --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.simulation.raft.campaign --seeds $(RAFT_SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.simulation.raft.campaign --mutations
+	$(BIN)/python -m tests.simulation.mutations
 
 torture: setup ## kill -9 under load, real processes, alone, as master and slave, as DLedger group, what clients feel of its fail-overs, promises of every kind and popping on each of them, and writing from Spark: ROUNDS=n HA_ROUNDS=n DLEDGER_ROUNDS=n HISTORIES=n POP_ROUNDS=n SINK_ROUNDS=n
 	$(BIN)/python -m tests.integration.torture --rounds $(ROUNDS)

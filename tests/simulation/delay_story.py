@@ -1,7 +1,8 @@
 """One seed, one story of messages that wait: a broker's store with its timer and its delay levels lives, its clock
 stands still and jumps, it dies in some way and starts again, and each message comes once, none early.
 
-What is sent has a delivery time or a delay level; some are recalled. The rules:
+What is sent has a delivery time or a delay level; some are recalled. In some stories the store is busy now and then, or
+a failure of our own meets a delivery from a level. The rules:
 
 * nothing is in its topic twice, whatever happened;
 * a timer message is never there before its time by the wall clock of its delivery; one with a level has waited for its
@@ -24,7 +25,7 @@ from maxq.protocol.message import MessageExt
 from maxq.protocol.message_properties import decode_properties
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_copy_cy import RecordCopy
-from maxq.store.store_results import PutMessageResult
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.store.timer.timer_record import delete_key
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
@@ -41,7 +42,14 @@ GIVE_UP_MS: Final = 1_500_000
 
 
 class DelayNode(TimerWorld):
-    """A store with both services, as a broker joins them."""
+    """A store with both services, as a broker joins them.
+
+    Attributes:
+        failures: draws which deliveries from delay levels fail; None: none does.
+    """
+
+    failures: SimRng | None = None
+    _busy_until_ms = 0  # by the clock that is never set: so long the store takes nothing from delay levels
 
     async def open(self, *, dequeue: bool = True) -> "DelayNode":
         await super().open(dequeue=dequeue)
@@ -55,7 +63,7 @@ class DelayNode(TimerWorld):
                 store=self.store,
                 files=files,
                 levels=levels,
-                put=self._put,
+                put=self._put_delayed,
                 is_local=lambda: True,
                 on_delivered=lambda level, messages, size: None,
                 on_failure=self._failed,
@@ -64,6 +72,16 @@ class DelayNode(TimerWorld):
         self.delay_hook = DelayHook(levels, self.schedule.wake)
         self.schedule.start()
         return self
+
+    async def _put_delayed(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        failures, now_ms = self.failures, self.clock.monotonic_ms()
+        if failures is not None and failures.chance(0.15):
+            raise RuntimeError("a failure of ours, as told")
+        if failures is not None and failures.chance(0.1):
+            self._busy_until_ms = now_ms + failures.below(3_000)
+        if now_ms < self._busy_until_ms:
+            return PutMessageResult(PutMessageStatus.OS_PAGE_CACHE_BUSY, remark="as told")
+        return await self._put(message)
 
     async def close(self) -> None:
         await self.schedule.shutdown()
@@ -127,6 +145,8 @@ class DelayStory:
         # there as long as the machine has power, and durable when a start has found it
         self._kept_to = _ALL  # what lay behind was in the memory of the process that was killed, and is gone with it
         self._number = 0
+        failures = self.rng.fork("failures")
+        self._failures = failures if failures.chance(0.4) else None  # of deliveries from delay levels
         self._right_from_ms = 0  # monotonic; what is sent from then on comes in time
 
     @staticmethod
@@ -173,6 +193,7 @@ class DelayStory:
     async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
         node = self.NODE(world, world.disk)
         node.configure(**self.settings)
+        node.failures = None if ending == "to the end" else self._failures
         await node.open()
         self._node = node
         if self._kept_from is not None:
@@ -215,6 +236,8 @@ class DelayStory:
         def append_copy(
             record: memoryview, copy: RecordCopy, topic: bytes, queue_id: int, properties: bytes, *others: Any
         ) -> int:
+            if node.failures is not None and node.failures.chance(0.3):
+                return 0  # this one must take the general way
             stored = plainly(record, copy, topic, queue_id, properties, *others)
             if stored and topic == TOPIC.encode():
                 self._note_delivery(decode_properties(properties)[_KEY])

@@ -2,8 +2,8 @@
 log, the queues and their extensions, the index, the checkpoint, the inventory, a settings file.
 
 A broker whose log failed to sync stops itself. The next process starts on the same machine, where it sees what a failed
-sync has dropped, or after a loss of power; that may also come while it starts. A start that the disk refuses is tried
-again. The rules are those of crash_story.py; they are looked at while the disk works.
+sync has dropped, or after a loss of power; that may also come while it starts, or a moment after it. A start that the
+disk refuses is tried again. The rules are those of crash_story.py; they are looked at while the disk works.
 """
 
 import asyncio
@@ -56,6 +56,7 @@ class _FaultyLives(CrashStory):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._faults: DiskFaults | None = None
+        self._loses_power_next = False  # what the next start shows of a failed sync is not on the disk
         self._kept_to: int | None = None  # a killed process had given the system so much of the log
 
     def _new_disk(self) -> SimDisk:
@@ -66,6 +67,10 @@ class _FaultyLives(CrashStory):
         """Damage of files is crash_story.py's."""
 
     def _live(self, life: int, ending: str) -> None:
+        if self._loses_power_next:
+            self._loses_power_next = False
+            self._faults = None
+            super()._live(life + 1_000, "moment")
         rng = self.rng.fork(f"faults {life}")
         spared: tuple[str, ...] = rng.choice(((), (), ("commitlog", "checkpoint"), ("consumequeue", "index")))
         mix = FaultMix(rng, spared)
@@ -77,6 +82,9 @@ class _FaultyLives(CrashStory):
     async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
         if self._faults is not None:
             world.disk.faults = self._faults
+            sync = rng.fork("sync")
+            if sync.chance(0.3):  # the call whose failure costs most
+                world.loop.call_later(sync.uniform(0, 1), world.disk.fail_flush, "*commitlog/*")
         self._stop = SelfStop()
         life = asyncio.ensure_future(super()._main(world, rng, ending))
         stop = asyncio.ensure_future(self._stop.come())
@@ -96,6 +104,7 @@ class _FaultyLives(CrashStory):
                 world.disk.cut_power()
             else:
                 world.disk.kill_process()
+                self._loses_power_next = rng.fork("next").chance(0.6)
             raise PowerLoss from error
         finally:
             for task in (life, stop):

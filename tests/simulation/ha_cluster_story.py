@@ -1,11 +1,16 @@
 """One seed, one story of whole servers: a name server, a SYNC_MASTER broker, two slave brokers, producers, consumers,
-each on a machine of its own, all of them the shipped code.
+each on a machine of its own, all of them the shipped code. Some links between the brokers are slow.
+
+The master may be lost with its disk, the moment that a producer hears that his message is stored: the slave with the
+longer log takes its place then. That is tried only while both slaves have what the master has; what they have alone is
+not promised.
 
 At the end: what a producer was told is SEND_OK is in the master's log and has reached the consumers, whoever served
 them; slaves' logs are beginnings of the master's; the stores are sound.
 """
 
 import asyncio
+import itertools
 from collections import Counter
 from contextlib import suppress
 from pathlib import PurePath
@@ -35,20 +40,31 @@ REST_S: Final = 400.0
 
 
 class Server(FallibleServer):
-    """A broker, of which 0 is the master, or the name server."""
+    """A broker, of which 0 is the first master, or the name server.
+
+    Attributes:
+        broker_id: 0 for who is master now.
+    """
 
     def __init__(self, world: SimWorld, address: str, rng: SimRng, number: int, flush: str) -> None:
         super().__init__(world, address, rng, number)
+        self.broker_id = number
         self._flush = flush
 
     @property
+    def is_master(self) -> bool:
+        return self.broker_id == 0
+
+    @property
     def name(self) -> str:
-        return {-1: "name server", 0: "master"}.get(self.number, f"slave {self.number}")
+        if self.number < 0:
+            return "name server"
+        return f"{'master' if self.is_master else 'slave'} {self.number}"
 
     def broker_properties(self) -> dict[str, str]:
         """Master or slave."""
         return {
-            "brokerId": str(self.number), "brokerRole": "SLAVE" if self.number else "SYNC_MASTER",
+            "brokerId": str(self.broker_id), "brokerRole": "SYNC_MASTER" if self.is_master else "SLAVE",
             "brokerIP2": self.machine.address, "haListenPort": "10912", "flushDiskType": self._flush,
             "haFullCopy": "true",
         }  # fmt: skip
@@ -70,6 +86,7 @@ class HaClusterStory:
         self._consumed: set[bytes] = set()
         self._master_lost_power = False
         self._sending = True
+        self._heard = asyncio.Event()  # a message is said to be stored
 
     def run(self) -> None:
         """Tell it. AssertionError and whatever the code under test raises are failures."""
@@ -82,6 +99,11 @@ class HaClusterStory:
         self.history.append(flush)
         servers = [Server(world, NAMESRV, rng.fork("ns"), -1, flush)]
         servers += [Server(world, address, rng.fork(address), n, flush) for n, address in enumerate(BROKERS)]
+        slow = rng.fork("slow")
+        if slow.chance(0.4):
+            self.history.append("the links of the brokers are slow")
+            for one, other in itertools.combinations(BROKERS, 2):
+                world.network.set_link(one, other, LinkSettings(delay_ms=(20, 300)))
         for server in servers:
             await server.start()
         client = SimMachine(world.loop, CLIENT, rng.fork("client"))
@@ -89,8 +111,10 @@ class HaClusterStory:
         producers = [client.spawn(self._produce(world, client, n, rng.fork(f"p{n}"))) for n in range(2)]
         consumer = await client.call(lambda: self._consume(client, rng.fork("consumer")))
         await asyncio.sleep(3)
+        moments = rng.fork("moments")
         for _ in range(rng.between(2, 8)):
-            await self._fault(world, servers, flush, rng)
+            if not moments.chance(0.25) or not await self._lose_master(world, servers[1:], moments):
+                await self._fault(world, servers, flush, rng)
             await asyncio.sleep(rng.choice((0.1, 2.0, 15.0)) * rng.uniform(0.5, 1.5))
         await self._rest(world, servers)
         self._sending = False
@@ -122,6 +146,7 @@ class HaClusterStory:
                 self.marks[f"answer: {result.send_status.name}"] += 1
                 if result.send_status is SendStatus.SEND_OK:
                     self._acknowledged.add(body)
+                    self._heard.set()
                 await asyncio.sleep(rng.uniform(0, 0.3))
 
     async def _consume(self, client: SimMachine, rng: SimRng) -> PushConsumer:
@@ -149,15 +174,56 @@ class HaClusterStory:
 
     # -- faults --
 
+    async def _lose_master(self, world: SimWorld, servers: list[Server], rng: SimRng) -> bool:
+        """Its disk is gone: a slave takes its place, and its machine begins again as a slave with an empty disk. False:
+        a slave lacks something, and nothing has happened."""
+        master = next(server for server in servers if server.is_master)
+        slaves = [server for server in servers if server is not master]
+        if master.has_ended or not await self._are_equal(servers):
+            return False
+        self._heard.clear()
+        try:
+            await asyncio.wait_for(self._heard.wait(), 20)
+        except TimeoutError:
+            return False
+        if any(slave.has_ended for slave in slaves):
+            return False
+        master.machine.power_off()
+        master.machine.lose_disk()
+        heir = max(slaves, key=_end_of)
+        self.marks["the master is lost, a slave takes its place"] += 1
+        self.history.append(f"{world.loop.time() - 1000:9.3f} {master.name} is lost, {heir.name} takes its place")
+        await asyncio.sleep(rng.choice((0.0, 3.0)))
+        for slave in slaves:
+            await slave.stop()
+            slave.machine.kill()
+        master.broker_id, heir.broker_id = heir.broker_id, 0
+        for server in (heir, *(one for one in servers if one is not heir)):
+            await server.start()
+        return True
+
+    @staticmethod
+    async def _are_equal(servers: list[Server]) -> bool:
+        """Do all have what the longest has now, before long?"""
+        end = max(map(_end_of, servers))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(10):
+                while min(map(_end_of, servers)) < end:  # noqa: ASYNC110 simulated time
+                    await asyncio.sleep(0.01)
+                return True
+        return False
+
     async def _fault(self, world: SimWorld, servers: list[Server], flush: str, rng: SimRng) -> None:
         server = rng.choice(servers)
         kind = rng.choice(("kill", "kill", "power", "partition", "partition", "reset", "pause"))
         if self.FAILS and rng.chance(0.5):
             kind = "disk fails"
-        if kind == "power" and server.number == 0 and flush == "ASYNC_FLUSH":
+            if rng.chance(0.5):  # the master's is the one that matters
+                server = next(one for one in servers if one.number >= 0 and one.is_master)
+        if kind == "power" and server.is_master and flush == "ASYNC_FLUSH":
             kind = "kill"  # nothing is promised then
         seconds = rng.choice((0.2, 3.0, 40.0)) * rng.uniform(0.5, 1.5)
-        self.marks[f"fault: {kind} of {'slave' if server.number > 0 else server.name}"] += 1
+        self.marks[f"fault: {kind} of {server.name.split(' ')[0]}"] += 1
         self.history.append(f"{world.loop.time() - 1000:9.3f} {kind} of {server.name} for {seconds:.1f} s")
         machine = server.machine
         if kind == "partition":
@@ -170,13 +236,13 @@ class HaClusterStory:
         elif kind == "pause":
             await machine.pause(seconds)
         elif kind == "disk fails":
-            await self._fail_disk(server, seconds, rng, may_lose_power=server.number != 0 or flush == "SYNC_FLUSH")
+            await self._fail_disk(server, seconds, rng, may_lose_power=not server.is_master or flush == "SYNC_FLUSH")
         else:
             if kind == "kill":
                 machine.kill()
             else:
                 machine.power_off()
-                self._master_lost_power |= server.number == 0
+                self._master_lost_power |= server.is_master
             await asyncio.sleep(seconds)
             await server.start()
 
@@ -187,7 +253,7 @@ class HaClusterStory:
             self.history.append(f"          {server.failed}")
         if not server.machine.is_up:
             await server.start()
-        self._master_lost_power |= server.number == 0 and len(server.machine.data_lost_ms) > lost
+        self._master_lost_power |= server.is_master and len(server.machine.data_lost_ms) > lost
         self.marks.update(f"failed: {kind}" for kind in mix.seen)
         self.history.append(f"          {dict(mix.seen)}")
 
@@ -208,7 +274,7 @@ class HaClusterStory:
     # -- rules --
 
     async def _check(self, servers: list[Server]) -> None:
-        master, *slaves = [server for server in servers if server.number >= 0]
+        master, *slaves = sorted(servers[1:], key=lambda server: server.broker_id)
         with suppress(TimeoutError):  # what was acknowledged last has one slave's word: the other is a moment behind
             async with asyncio.timeout(5):
                 while len({_end_of(server) for server in (master, *slaves)}) > 1:  # noqa: ASYNC110 simulated time

@@ -1,33 +1,54 @@
-"""Planted bugs of the store, the timer, compaction, ledgers, pop consumption, and of what brokers promise: each loses
-or repeats something on a disk that fails or a machine that dies, or says what another broker of the group may say
-otherwise, and the stories must notice.
+"""Planted bugs of the store, the timer, compaction, ledgers, pop consumption, delayed messages, transactions, and of
+what brokers promise: each loses or repeats something on a disk that fails or a machine that dies, or says what another
+broker of the group may say otherwise, and the stories must notice.
 
-A mutation is a kind of story, a list of patches of the shipped classes, and a seed that has noticed it, which is tried
-first: stories change, and then another of the first hundred does.
+    python -m tests.simulation.mutations --within 30 --jobs 2       # plant each, and say which seed notices it
+    python -m tests.simulation.mutations --only ledger,timer        # those whose sentence has one of these words
+
+A mutation is a sentence that says what is broken, a kind of story, a list of patches of the shipped classes, and a seed
+that has noticed it; -1 if none is noted, for the stories have changed since one did. The command tries the seeds from 0
+on and counts how many it takes; it ends with 1 if a mutation is not noticed. The tests try the noted seed first:
+stories change, and then another of the first hundred does. They plant what stories of one process notice, and leave
+those of whole servers, which take long, to the command.
 """
 
-from collections.abc import Iterator
+import argparse
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from maxq.broker import authority
 from maxq.broker.authority import PROMISES, Promise
+from maxq.broker.pop.ack_message import AckMessageProcessor
+from maxq.broker.pop.ack_path import AckPath
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_revive import PopReviveService
+from maxq.broker.schedule_message.delivery import Delivery, Undelivered
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
+from maxq.broker.transaction import transactional_message_check_service
+from maxq.client.consume_concurrently import ConsumeMessageConcurrentlyService
+from maxq.client.lite_pull_consumer import LitePullConsumer
 from maxq.codes import RequestCode
+from maxq.errors import MessageIllegalError
+from maxq.replication.ha.group_transfer import GroupTransfer
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.compaction.replacement import Replacement
 from maxq.store.compaction.segment import Segment
+from maxq.store.deletions import Deletions
 from maxq.store.dledger.ledger import FileLedger
+from maxq.store.dledger.ledger_recovery import LedgerRecovery
 from maxq.store.flush import CommitLogFlusher
 from maxq.store.index_file import IndexFile
+from maxq.store.log_recovery import LogRecovery
+from maxq.store.store_results import PutMessageResult
 from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord
-from tests.simulation.campaign import tell
+from tests.simulation.campaign import WHOLE_SERVERS, be_quiet, tell
 
 SEEDS: Final = 100
 
@@ -96,6 +117,30 @@ def _acked_anyway(self: CheckPointBuffer, bits: dict[LiveCheckPoint, int]) -> in
     return max(_acked(self, bits), 0)
 
 
+class _AtOnce:
+    """An Acknowledgement that waits for nothing."""
+
+    def when(self, *_: object) -> bool:
+        return False
+
+
+_make_ack_path = AckPath.__init__
+
+
+def _make_hasty_ack_path(self: AckPath, buffer: CheckPointBuffer, acknowledgement: object, *others: Any) -> None:
+    _make_ack_path(self, buffer, _AtOnce(), *others)  # type: ignore[arg-type]
+
+
+_safe = AckMessageProcessor._safe
+
+
+async def _safe_at_once(self: AckMessageProcessor, end_offset: int) -> None:
+    await _safe(self, min(end_offset, 0))
+
+
+_HASTY_ACKS: Final = ((AckPath, "__init__", _make_hasty_ack_path), (AckMessageProcessor, "_safe", _safe_at_once))
+
+
 def _needs_nothing(self: CheckPointBuffer) -> int:
     return -1
 
@@ -103,6 +148,41 @@ def _needs_nothing(self: CheckPointBuffer) -> int:
 def _unguarded(*codes: RequestCode) -> tuple[tuple[Any, str, Any], ...]:
     """These requests are answered by who was the master, and tables before the slaves have them."""
     return ((authority, "PROMISES", {**PROMISES, **dict.fromkeys(map(int, codes), Promise.NOTHING)}),)
+
+
+def _ledger_is_not_written_again(self: LedgerRecovery) -> None:
+    self._unsure_from = self._durable_position()
+
+
+def _wait_for_nobody(
+    self: GroupTransfer, end_offset: int, needed_acks: int, deadline_ms: int, done: Callable[[bool], None]
+) -> None:
+    done(True)
+
+
+async def _at_once(self: object) -> None:
+    return None
+
+
+_leave = LitePullConsumer.shutdown
+
+
+async def _leave_with_all_done(self: LitePullConsumer, *, is_finished: bool = True) -> None:
+    await _leave(self)
+
+
+_run_delivery = Delivery.run
+
+
+async def _give_up_at_any_failure(self: Delivery) -> PutMessageResult | Undelivered:
+    result = await _run_delivery(self)
+    return result._replace(is_final=True) if isinstance(result, Undelivered) else result
+
+
+async def _give_up_when_busy(self: Delivery, result: PutMessageResult) -> None:
+    self.tries += 1
+    if self.tries == 3:
+        raise MessageIllegalError("the store was busy three times")
 
 
 MUTATIONS: Final = {
@@ -116,7 +196,7 @@ MUTATIONS: Final = {
     "what the log has lost stays compacted": Mutation("compaction", 146, ((CompactionStore, "_cut_lost", _nothing),)),
     "segments behind lost units count": Mutation("compaction", 245, ((Segment, "is_ended", True),)),
     "a torn header of an index file counts": Mutation(
-        "store-faults", 187, ((IndexFile, "agrees_with_entries", _agrees),)
+        "store-faults", -1, ((IndexFile, "agrees_with_entries", _agrees),)
     ),
     "acks that nobody can read yet are taken for none": Mutation(
         "pop-faults", 147, ((PopReviveService, "_shown_until", _delivered_until),)
@@ -126,8 +206,10 @@ MUTATIONS: Final = {
     ),
     "acks in the journal are passed over": Mutation("pop", 1, ((CheckPointBuffer, "_replay_ack", _nothing),)),
     "acks that the journal could not take are answered": Mutation(
-        "pop-faults", 12, ((CheckPointBuffer, "acked", _acked_anyway),)
+        "pop-faults", -1, ((CheckPointBuffer, "acked", _acked_anyway),)
     ),
+    "acks are answered before disk and slave have them": Mutation("pop", 10, _HASTY_ACKS),
+    "acks are answered before the majority has them": Mutation("promise-cluster", 2, _HASTY_ACKS),
     "the journal is read from behind what is open": Mutation(
         "pop", 9, ((CheckPointBuffer, "oldest_needed", _needs_nothing),)
     ),
@@ -147,6 +229,36 @@ MUTATIONS: Final = {
         "ledger-faults", 1357, ((FileLedger, "_changing", _nothing_special),)
     ),
     "a failed sync of the log counts": Mutation("ha-faults", 6, ((CommitLogFlusher, "_committed", _committed_always),)),
+    "what lies behind the log's checkpoint is not written again at a start": Mutation(
+        "store-faults", 0, ((LogRecovery, "_write_again", _nothing),)
+    ),
+    "what lies behind a ledger's checkpoint is not written again at a start": Mutation(
+        "ledger-faults", 36, ((LedgerRecovery, "_write_again", _ledger_is_not_written_again),)
+    ),
+    "a half message that cannot be written again stops all checks": Mutation(
+        "transaction", 21, ((transactional_message_check_service, "is_its_own_fault", lambda refusal: False),)
+    ),
+    "a delayed message is given up for a failure of ours": Mutation(
+        "delay", 0, ((Delivery, "run", _give_up_at_any_failure),)
+    ),
+    "a delayed message is given up while the store is busy": Mutation(
+        "delay", 0, ((Delivery, "_wait", _give_up_when_busy),)
+    ),
+    "sends are answered before a slave has them": Mutation(
+        "cluster-faults", 1, ((GroupTransfer, "wait", _wait_for_nobody),)
+    ),
+    "a failed sync of the master's log counts, in whole brokers": Mutation(
+        "cluster-faults", -1, ((CommitLogFlusher, "_committed", _committed_always),)
+    ),
+    "what was sent to a topic before it was deleted is back after a start": Mutation(
+        "store", 0, ((Deletions, "is_gone", lambda self, topic, physical_offset: False),)
+    ),
+    "a lite consumer that is interrupted commits what it holds": Mutation(
+        "client", 3, ((LitePullConsumer, "shutdown", _leave_with_all_done),)
+    ),
+    "a consumer's shutdown does not wait for its listeners": Mutation(
+        "client", 0, ((ConsumeMessageConcurrentlyService, "wait_for_calls", _at_once),)
+    ),
     "files are replaced before that is written down": Mutation("compaction", 4, ((Replacement, "commit", _nothing),)),
 }
 
@@ -156,16 +268,50 @@ def planted(name: str) -> Iterator[None]:
     """The store with this bug."""
     with ExitStack() as stack:
         for owner, attribute, replacement_ in MUTATIONS[name].patches:
-            stack.enter_context(patch.object(owner, attribute, replacement_))
+            creates = not hasattr(owner, attribute)
+            stack.enter_context(patch.object(owner, attribute, replacement_, create=creates))
         yield
 
 
-def first_noticed(name: str) -> int:
-    """The seed whose story notices it; −1: none."""
-    mutation = MUTATIONS[name]
-    seeds: list[int] = [mutation.seed, *range(SEEDS)]
+def first_noticed(name: str, seeds: Iterable[int] = range(SEEDS)) -> int:
+    """The first of these seeds whose story notices it; −1: none."""
     with planted(name):
-        for seed in seeds:
-            if tell(seed, mutation.kind).failure:
-                return seed
-    return -1
+        return next((seed for seed in seeds if tell(seed, MUTATIONS[name].kind).failure), -1)
+
+
+def likely_seeds(name: str) -> list[int]:
+    """The noted seed, and the first ones."""
+    return [MUTATIONS[name].seed, *range(SEEDS)]
+
+
+def short_form() -> list[str]:
+    """What stories of one process notice at a noted seed."""
+    return [name for name, found in MUTATIONS.items() if found.seed >= 0 and found.kind not in WHOLE_SERVERS]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Plants bugs, and says which seed of which story notices each.")
+    parser.add_argument("--within", type=int, default=SEEDS, help="seeds in which a planted bug must be noticed")
+    parser.add_argument("--only", default="", help="words with commas between: bugs whose sentence or kind has one")
+    parser.add_argument("--noted", action="store_true", help="try the noted seeds alone")
+    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="processes")
+    options = parser.parse_args()
+    words = options.only.split(",")
+    names = [name for name in MUTATIONS if any(word in f"{name} {MUTATIONS[name].kind}" for word in words)]
+    names = [name for name in names if not options.noted or MUTATIONS[name].seed >= 0]
+    missed = 0
+    with multiprocessing.get_context("fork").Pool(options.jobs, be_quiet) as pool:
+        looks = [
+            pool.apply_async(first_noticed, (name, [MUTATIONS[name].seed] if options.noted else range(options.within)))
+            for name in names
+        ]
+        for name, look in zip(names, looks, strict=True):
+            seed = look.get()
+            missed += seed < 0
+            print(f"{'NOT NOTICED' if seed < 0 else f'seed {seed}':12} {MUTATIONS[name].kind:16} {name}", flush=True)
+    print(f"{len(names)} planted bugs, {missed} not noticed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

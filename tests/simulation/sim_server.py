@@ -138,8 +138,8 @@ class FallibleServer(SimServer):
         machine = self.machine
         machine.disk.faults = mix
         await asyncio.sleep(seconds)
-        if self.has_ended or rng.chance(0.3):
-            if rng.chance(0.4) and may_lose_power:
+        if self.has_ended or rng.chance(0.5):
+            if rng.chance(0.5) and may_lose_power:
                 machine.power_off()
             machine.kill()
             with contextlib.suppress(MaxQError, OSError, MachineDiedError):

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -16,6 +16,9 @@ from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus
 from maxq.store.tails_cy import jhash
 from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_rng import SimRng
 from tests.unit.store.stores import TestClock, delete_topics, message, new_store, opened, small_config
 
 FOLDER = "compaction/compactionLog/T/0"
@@ -452,6 +455,22 @@ def test_a_segment_takes_no_more_than_fits(tmp_path: Path) -> None:
     segment.close()
     assert segment._log.view[452:460] == (8).to_bytes(4, "big") + 0xCBD43194.to_bytes(4, "big")
     segment.release()
+
+
+@pytest.mark.parametrize("failing", ["/log/*", "/units/*"])
+def test_what_a_failed_sync_of_a_segment_covered_is_durable_after_the_next_sync(failing: str) -> None:
+    disk = SimDisk(SimRng(1), SimClock(), write_back=0.0)
+    segment = Segment(disk, PurePath("/log"), PurePath("/units"), 0, 460, 92)
+    segment.append(memoryview(b"x" * 300), 0, 0)
+    disk.fail_flush(failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        segment.flush()
+    segment.flush()
+    before = [disk.read(PurePath(path)) for path in disk.paths("*")]
+    disk.cut_power()
+    disk = disk.boot()
+    assert [disk.read(PurePath(path)) for path in disk.paths("*")] == before
+    assert any(content.startswith(b"x" * 300) for content in before)
 
 
 async def test_segments_whose_flush_failed_are_flushed_by_the_next_round(

@@ -311,3 +311,31 @@ def test_slots_that_a_killed_broker_left_are_durable_after_the_next_start(monkey
         assert TimerWheel(disk, path, 1000).get(NOW).num == 1
         disk.cut_power()
         assert TimerWheel(disk.boot(), path, 1000).get(NOW).num == 1
+
+
+def test_units_that_a_failed_sync_covered_are_durable_after_the_next_sync() -> None:
+    disk = SimDisk(SimRng(1), SimClock(), write_back=0.0)
+    log = timer_log_on(disk)
+    log.append(unit(NOW + 1000, 100))
+    disk.fail_flush("*/timerlog/*")
+    with pytest.raises(OSError, match="Input/output error"):
+        log.flush(52)
+    log.flush(52)
+    disk.cut_power()
+    assert [found.physical_offset for found in timer_log_on(disk.boot()).recover(0, 1 << 40)] == [100]
+
+
+def test_slots_that_a_failed_sync_covered_are_durable_after_the_next_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timer_wheel, "SLOTS", 2_000)  # the simulated disk looks at every page
+    monkeypatch.setattr(timer_wheel, "WHEEL_SIZE", 2_000 * timer_wheel.SLOT_SIZE)
+    path = ROOT / "timerwheel"
+    disk = SimDisk(SimRng(1), SimClock(), write_back=0.0)
+    wheel = TimerWheel(disk, path, 1000)
+    wheel.put(Slot(NOW, 0, 52, 1))
+    disk.fail_flush("*/timerwheel")
+    with pytest.raises(OSError, match="Input/output error"):
+        wheel.write(wheel.freeze())
+    wheel.thaw(written=False)
+    written(wheel)
+    disk.cut_power()
+    assert TimerWheel(disk.boot(), path, 1000).get(NOW).num == 1
