@@ -90,6 +90,7 @@ torture: setup ## kill -9 under load, real processes, alone, as master and slave
 hostile: setup ## what strangers can do to a server: every request and what it may reach, what takes long, and what is left when many have come and gone: SOAK_MINUTES=n
 	$(BIN)/python -m pytest -q tests/integration/access tests/integration/cli/test_every_command.py
 	$(BIN)/python -m fuzz.time_fuzzer
+	$(BIN)/python -m tests.simulation.soak_story
 	$(BIN)/python -m tests.integration.soak_torture --minutes $(SOAK_MINUTES)
 
 fuzz: setup ## every parser of outside bytes, for longer

@@ -17,7 +17,11 @@ class NettyServerConfig(SettingsTable):
     )
     listen_port: int = setting(0, "Port the server listens on; 0 takes a free one.", low=0, high=65_535)
     server_channel_max_idle_time_seconds: int = setting(
-        120, "A connection on which nothing moves for this long is closed.", unit="s", low=1
+        120,
+        "A connection is closed on which nothing moves for this long, of which no request is let through within this "
+        "time, or whose peer takes less than 1,024 bytes a second of what waits for it for so long.",
+        unit="s",
+        low=1,
     )
     server_socket_backlog: int = setting(1024, "Connections that may wait to be accepted.", low=1, high=65_535)
     write_buffer_high_water_mark: int = setting(
