@@ -66,7 +66,7 @@ SETTINGS: Final = {
     "transactionCheckInterval": "500",
     "transactionCheckMax": "1",
     "transactionOpBatchInterval": "20",
-    **dict.fromkeys(("waitTimeMillsInSendQueue", "waitTimeMillsInTransactionQueue"), str(TIMEOUT_MS)),
+    "waitTimeMillsInSendQueue": str(TIMEOUT_MS),
     "enablePropertyFilter": "true",
     "recallMessageEnable": "true",
     "metricsExporterType": "PROM",
