@@ -12,6 +12,7 @@ runs, so a busy machine is no finding. The exit code is 1 if there is one.
 import argparse
 import contextlib
 import itertools
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from fuzz.run import Finding
 from maxq.access.table_file import decode_tables
 from maxq.auth.tables import AccessTables
 from maxq.broker.filter.filter_expressions import known_expression
+from maxq.broker.offset.offset_table import read_offset_table
 from maxq.codes import RequestCode
 from maxq.config.properties import parse_properties
 from maxq.errors import MaxQError
@@ -35,12 +37,18 @@ from maxq.protocol.body.register_broker import RegisterBrokerBody
 from maxq.protocol.body.subscription import build_subscription_data
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.dledger_codec import decode_request
+from maxq.protocol.dledger_messages import DLedgerRequestCode
 from maxq.protocol.header_fields import HeaderFields
 from maxq.protocol.message import decode_batch, decode_message_id, decode_properties
 from maxq.protocol.message_trace import decode_traces
 from maxq.protocol.pop_extra_info import parse_extra_info, parse_msg_offset_info, parse_start_offset_info
 from maxq.protocol.remoting_command import MAX_DIALECT_SIZE, MAX_HEADER_SIZE, decode_frame
+from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
+from maxq.remoting.http_server import read_head
 from maxq.remoting.proxy_protocol import looks_like_proxy_header, parse_proxy_header
+from maxq.remoting.tls_channel import TlsChannel
+from maxq.replication.ha.frames import NAME_OFFSET, SEALS_OFFSET, ReportParser, TransferParser
+from maxq.store.dledger.text_file import decode_text
 
 STRANGER_MS = 20.0
 CLIENT_MS = 50.0
@@ -51,6 +59,7 @@ GROWTH = 24.0
 #: Below so many seconds a difference says nothing.
 LEAST_SECONDS = 0.002
 SHORT_SIZE = 65_536
+_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 _RUNS = 3
 _ATTEMPTS = 3
 
@@ -399,13 +408,124 @@ def _text(*parse: Callable[[str], object]) -> Callable[[bytes], None]:
     return run
 
 
+def _http() -> dict[str, Shape]:
+    line = b"GET /metrics HTTP/1.1\r\n"
+    return {
+        "headers": numbered("h%d: v\r\n", line, b"\r\n", b""),
+        "empty headers": repeated(b":\r\n", line, b"\r\n"),
+        "ends of lines": repeated(b"\r\n", line),
+        "blanks": repeated(b" ", line + b"a:", b"\r\n\r\n"),
+        "words": repeated(b"a ", end=b"\r\n\r\n"),
+        "a long path": repeated(b"/a?", b"GET ", b" HTTP/1.1\r\n\r\n"),
+        "encodings": repeated(b"gzip;q=0,", line + b"Accept-Encoding: ", b"\r\n\r\n"),
+        "weights": repeated(b"q=1;", line + b"Accept-Encoding: gzip;", b"\r\n\r\n"),
+        "bytes": repeated(b"\xff\x00"),
+    }
+
+
+def _tls() -> dict[str, Shape]:
+    """What comes first where TLS may begin: records, most of them of a handshake."""
+
+    def hello(extensions: bytes) -> bytes:
+        body = b"\x03\x03" + bytes(32) + b"\0\0\x02\x13\x01\x01\0" + len(extensions).to_bytes(2, "big") + extensions
+        message = b"\x01" + len(body).to_bytes(3, "big") + body
+        return b"\x16\x03\x01" + len(message).to_bytes(2, "big") + message
+
+    return {
+        "empty records": repeated(b"\x16\x03\x01\0\0"),
+        "records of a byte": repeated(b"\x16\x03\x01\0\x01\x01"),
+        "alerts": repeated(b"\x15\x03\x01\0\x02\x01\0"),
+        "hellos": repeated(hello(b"")),
+        "a hello with many extensions": lambda size: hello(b"\xfa\xfa\0\0" * (min(size, 16_000) // 4)),
+        "a long hello": lambda size: b"\x16\x03\x01\x40\0\x01" + (size & 0xFFFFFF).to_bytes(3, "big") + bytes(16_380),
+        "zeros": repeated(b"\0"),
+    }
+
+
+def _reports() -> dict[str, Shape]:
+    """Of a slave to its master."""
+    return {
+        "reports": repeated((1 << 20).to_bytes(8, "big")),
+        "zeros": repeated(bytes(8)),
+        "negative ones": repeated(b"\xff" * 8),
+        "odd bytes": repeated(bytes(7)),
+    }
+
+
+def _transfers() -> dict[str, Shape]:
+    """Of a master to its slave: offset, size, bytes."""
+
+    def frame(offset: int, body: bytes) -> bytes:
+        return offset.to_bytes(8, "big", signed=True) + len(body).to_bytes(4, "big") + body
+
+    def following(size: int) -> bytes:
+        return b"".join(frame(number * 4, b"abcd") for number in range(size // 16))
+
+    name, seals = frame(NAME_OFFSET, b"x" * 200), frame(SEALS_OFFSET, bytes(240))
+    return {
+        "heartbeats": repeated(frame(0, b"")),
+        "bodies of a byte": repeated(frame(7, b"x")),
+        "bodies that follow each other": following,
+        "one long body": lambda size: frame(0, bytes(max(size - 12, 0))),
+        "names": repeated(name),
+        "seals": repeated(seals),
+        "name and seals": repeated(frame(0, b"x"), name + seals),
+    }
+
+
+def _offset_rows() -> dict[str, Shape]:
+    return {
+        **_json(),
+        "rows": numbered('"topic%d@group":{"0":1,"1":2}', b'{"offsetTable":{', b"}}"),
+        "queues": numbered('"%d":1', b'{"offsetTable":{"T@G":{', b"}}}"),
+        "keys of signs": numbered('"@@@@%d":{}', b'{"offsetTable":{', b"}}"),
+    }
+
+
+def _dledger_bodies() -> dict[str, Shape]:
+    entry = '{"index":%d,"term":1,"body":"AAAA"}'
+    return {
+        **_json(),
+        "entries": numbered(entry, b'{"batchAppend":true,"entries":[', b"]}"),
+        "bodies": numbered('"%d="', b'{"batchMsgs":[', b"]}"),
+        "a long entry": repeated(b"AAAA", b'{"entry":{"body":"', b'"}}'),
+        "numbers of bytes": repeated(b"1,", b'{"entry":{"body":[', b"1]}}"),
+    }
+
+
 def _proxy_header(data: bytes) -> None:
     if looks_like_proxy_header(data[:16]):
         parse_proxy_header(data)
 
 
 def _dledger(data: bytes) -> None:
-    decode_request(51002, data)
+    for code in DLedgerRequestCode:
+        with contextlib.suppress(MaxQError):
+            decode_request(code, data)
+
+
+def _tls_start(data: bytes) -> None:
+    channel = TlsChannel(_TLS, server_side=True)
+    with contextlib.suppress(ssl.SSLError):
+        channel.feed(data)
+        channel.outgoing()
+
+
+def _transfer(data: bytes) -> None:
+    parser = TransferParser()
+    parser.receive_runs(memoryview(bytearray(data)))
+    parser.take_name()
+    parser.take_seals()
+
+
+def _small_pieces(data: bytes) -> None:
+    """As it comes over a slow network: TCP gives what there is."""
+    transfers = TransferParser()
+    pieces: Callable[[bytes], object]
+    for pieces in (ReportParser().receive_data, lambda piece: transfers.receive_data(memoryview(piece))):
+        with contextlib.suppress(MaxQError):
+            for position in range(0, len(data), 16):
+                pieces(data[position : position + 16])
 
 
 def _settings(data: bytes) -> None:
@@ -445,7 +565,15 @@ PARSERS = [
     Parser("batch of messages", lambda data: decode_batch(data, "T"), 4 << 20, None, _batches()),
     Parser("registration", targets.registration, 1 << 20, None, _registrations()),
     Parser("registration without compression", RegisterBrokerBody.decode, 1 << 20, None, _json()),
-    Parser("DLedger request", _dledger, 1 << 20, None, _json()),
+    Parser("DLedger request", _dledger, 1 << 20, None, _dledger_bodies()),
+    Parser("HTTP request", read_head, 8_192, STRANGER_MS, _http()),
+    Parser("start of TLS", _tls_start, RECEIVE_BUFFER_SIZE, STRANGER_MS, _tls()),
+    Parser("reports of a slave", lambda data: ReportParser().receive_data(data), RECEIVE_BUFFER_SIZE, STRANGER_MS,
+           _reports()),
+    Parser("transfers of a master", _transfer, RECEIVE_BUFFER_SIZE, CLIENT_MS, _transfers()),
+    Parser("both in small pieces", _small_pieces, 65_536, None, {**_reports(), **_transfers()}),
+    Parser("offset table", lambda data: read_offset_table(json_dialect.loads(data)), 1 << 20, None, _offset_rows()),
+    Parser("text file of DLedger", decode_text, 1 << 20, None, _rows()),
     Parser("trace records", decode_traces, 1 << 20, None, _rows()),
     Parser("file of ACL 1.0", access.plain_acl, 8_192, None, _yaml()),
     Parser("file of users", lambda data: decode_tables(data, AccessTables()), 1 << 20, None, _json()),

@@ -101,19 +101,13 @@ class HttpServer:
 
     async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; does the connection go on?"""
-        request_line, *lines = head.decode("latin-1").split("\r\n")
-        words = request_line.split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        request = read_head(head)
+        if request is None:
             await self._send(Page("this is an HTTP/1.1 server\n", 400), writer, _Manner(False, False, True))
             return False
-        method, target, version = words
-        headers = {name.strip().lower(): value.strip().lower() for name, _, value in (x.partition(":") for x in lines)}
-        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-        keeps = version == "HTTP/1.1" and headers.get("connection") != "close" and not has_body
-        page = self._page(method, target.partition("?")[0])
-        manner = _Manner(keeps, _takes_gzip(headers.get("accept-encoding", "")), method != "HEAD")
-        await self._send(page, writer, manner)
-        return keeps
+        page = self._page(request.method, request.path)
+        await self._send(page, writer, _Manner(request.keeps, request.takes_gzip, request.method != "HEAD"))
+        return request.keeps
 
     def _page(self, method: str, path: str) -> Page:
         maker = self._pages.get(path)
@@ -176,6 +170,28 @@ class _Manner(NamedTuple):
     chunked: bool  # and the connection goes on
     gzip: bool
     with_body: bool
+
+
+class HttpRequest(NamedTuple):
+    """What the head of a request says. `keeps`: the connection goes on behind the answer."""
+
+    method: str
+    path: str
+    keeps: bool
+    takes_gzip: bool
+
+
+def read_head(head: bytes) -> HttpRequest | None:
+    """The request that begins with `head`, its lines up to the empty one; None if it is none of HTTP/1."""
+    request_line, *lines = head.decode("latin-1").split("\r\n")
+    words = request_line.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        return None
+    method, target, version = words
+    headers = {name.strip().lower(): value.strip().lower() for name, _, value in (x.partition(":") for x in lines)}
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    keeps = version == "HTTP/1.1" and headers.get("connection") != "close" and not has_body
+    return HttpRequest(method, target.partition("?")[0], keeps, _takes_gzip(headers.get("accept-encoding", "")))
 
 
 def _takes_gzip(accepted: str) -> bool:
