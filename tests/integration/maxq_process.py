@@ -40,8 +40,9 @@ class Process:
         self.ready_file.unlink(missing_ok=True)
         self._log.truncate(0)
         self.process = await asyncio.create_subprocess_exec(
-            *self.command, sys.executable, "-m", "maxq", *self.arguments, "--ready-file", str(self.ready_file),
-            stdout=asyncio.subprocess.DEVNULL, stderr=self._log, start_new_session=True,
+            *self.command, sys.executable, "-m", "tests.watched_server", *self.arguments,
+            "--ready-file", str(self.ready_file), stdout=asyncio.subprocess.DEVNULL, stderr=self._log,
+            start_new_session=True, env={**os.environ, "MAXQ_HOLDS": str(self._holds_file)},
         )  # fmt: skip
 
     async def ready(self) -> None:
@@ -83,7 +84,8 @@ class Process:
         """SIGTERM, and a clean end.
 
         Raises:
-            EndedError: it ended with an error, or not in time.
+            EndedError: it ended with an error, or not in time, or something kept its loop from everything else for too
+                long since it was made (tests/watched_loop.py).
         """
         self.check_alive()
         assert self.process is not None
@@ -95,6 +97,15 @@ class Process:
             code = -1
         if code:
             raise EndedError(f"{self.name} did not end cleanly ({code}): {self.said()}")
+        if self._holds_file.exists():
+            raise EndedError(f"something held the loop of {self.name}, by request or task: {self._held()}")
+
+    @property
+    def _holds_file(self) -> Path:
+        return self.ready_file.with_name(f"{self.ready_file.name}-holds")
+
+    def _held(self) -> str:
+        return ", ".join(self._holds_file.read_text().splitlines()[:20])
 
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)

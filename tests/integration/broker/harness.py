@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import shutil
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -23,9 +22,9 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.interfaces import Disk
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from tests.watched_loop import watch
 
 TIMEOUT_MS = 60_000
-LONGEST_HOLD_MS = 250  # five times what is counted in service: for slow machines
 SUSPEND = 2
 SUBSCRIPTION = 4
 
@@ -77,9 +76,8 @@ class RunningBroker:
         self.client = RemotingClient(NettyClientConfig(), clock=self._clock, rng=self._rng)
 
     async def start(self) -> None:
-        """From now on it is watched by the processor time of its loop, which other processes do not take."""
-        holds = self.controller.server.holds
-        holds.now, holds.limit_ns = time.thread_time_ns, LONGEST_HOLD_MS * 1_000_000
+        """From now on its loop is watched."""
+        watch(self.controller.server.holds)
         await self.controller.start()
 
     async def stop(self) -> None:
