@@ -15,6 +15,7 @@ import orjson
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol import json_dialect
+from maxq.protocol.body_limits import MAX_DIALECT_BODY, VALUES
 from maxq.protocol.dledger_messages import (
     ENTRY_HEADER_SIZE,
     DLedgerEntry,
@@ -25,6 +26,7 @@ from maxq.protocol.dledger_messages import (
 Json = dict[str, Any]
 
 _LONG_END: Final = 1 << 63
+_MOST_OBJECTS: Final = 50_000  # of one body: more entries than 4 MiB hold
 _RESPONSE_CODES: Final = {int(code): code for code in DLedgerResponseCode}
 
 
@@ -34,13 +36,32 @@ def dump(members: Json) -> bytes:
 
 
 def load(data: bytes | memoryview | None) -> Json:
-    """The members of a body. RemoteProtocolError: no body, or no JSON object."""
+    """The members of a body. RemoteProtocolError: no body, no JSON object, or one that would take long to read: members
+    ask for no signature, so nobody may keep the loop busy with what no member sends."""
     if data is None or not len(data):
         raise RemoteProtocolError("a DLedger frame without body")
-    value = json_dialect.loads(bytes(data))
+    text = bytes(data)
+    value = json_dialect.loads(text) if len(text) <= MAX_DIALECT_BODY else _load_long(text)
     if not isinstance(value, dict):
         raise RemoteProtocolError(f"a DLedger body is a JSON object, not {type(value).__name__}")
     return value
+
+
+def _load_long(text: bytes) -> Any:
+    objects, values = text.count(b"{"), text.count(b",")
+    if objects > _MOST_OBJECTS or values > VALUES * _MOST_OBJECTS:
+        raise RemoteProtocolError(
+            f"a DLedger body has {objects} objects and {values} values, the limits are {_MOST_OBJECTS} and "
+            f"{VALUES * _MOST_OBJECTS}; push fewer entries at once"
+        )
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise RemoteProtocolError(
+            f"a DLedger body of {len(text)} bytes is no standard JSON ({error}); what fastjson alone reads is taken up "
+            f"to {MAX_DIALECT_BODY} bytes"
+        ) from None
+    return json_dialect.loads(text) if b'"$ref"' in text else value
 
 
 # --- members ---------------------------------------------------------------------------------------------------------

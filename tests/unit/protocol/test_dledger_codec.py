@@ -240,3 +240,18 @@ def test_any_bytes_are_a_message_or_refused(code: DLedgerRequestCode, noise: byt
 def test_the_body_of_a_get_is_found_again() -> None:
     reply = GetReply(group="g", entries=(ENTRY,))
     assert decode_reply(DLedgerRequestCode.GET, encode_reply(reply)) == reply
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"{a:[" + b"1," * 20_000 + b"1]}", "no standard JSON"),
+        (b'{"a":[' + b"{}," * 60_000 + b"{}]}", "60002 objects"),
+        (b'{"a":[' + b"1," * 700_000 + b"1]}", "700000 values"),
+    ],
+    ids=["dialect", "objects", "values"],
+)
+def test_a_long_body_that_would_take_long_to_read_is_refused(body: bytes, words: str) -> None:
+    """Members ask for no signature: whoever reaches the port may send it."""
+    with pytest.raises(RemoteProtocolError, match=words):
+        decode_request(DLedgerRequestCode.APPEND, body)
