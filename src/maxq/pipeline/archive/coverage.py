@@ -9,7 +9,7 @@ from typing import Final
 
 from maxq.errors import PipelineError
 from maxq.pipeline.archive.ranges import Range, size, subtract
-from maxq.pipeline.options.read_options import ReadOptions
+from maxq.pipeline.options.read_options import ConnectionOptions, ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import OffsetRange, to_json
 from maxq.pipeline.source.positions import name_of, resolve, selected_queues
@@ -70,10 +70,10 @@ def broker_ranges(options: ReadOptions) -> dict[MessageQueue, tuple[int, int]]:
     return {queue: (start[queue], max(start[queue], end[queue])) for queue in sorted(queues)}
 
 
-def incarnations(options: ReadOptions, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+def incarnations(options: ConnectionOptions, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
     """Where in its broker's log the topic of each queue was deleted last, a physical offset. Queues of topics that
     never were are left out, and those of Java's brokers, which do not tell."""
-    with WireClient(options.connection) as client:
+    with WireClient(options) as client:
         seen, _ = client.max_offsets(queues)
     return {queue: one.incarnation for queue, one in seen.items() if one.incarnation}
 

@@ -1,17 +1,18 @@
 """A record of what was sent again: JSON lines, two a piece of work, added to and never rewritten.
 
     {"maxqRecord": 1, "id": "3f9a…", "what": "replay /archive"}
-    {"begun": 1794999999000, "ranges": {"Orders/broker-a/0": [[0, 499]]}}
-    {"done": 1795000000000, "rows": 500, "ranges": {"Orders/broker-a/0": [[0, 499]]}}
+    {"begun": 1794999999000, "ranges": {"Orders/broker-a/0": [[0, 499]]}, "incarnations": {}}
+    {"done": 1795000000000, "rows": 500, "ranges": {"Orders/broker-a/0": [[0, 499]]}, "incarnations": {}}
 
 Offsets that are done were looked at, and sent if they were chosen; a run with the same record passes over them. A
 piece that was begun and not done is done first, cut as it was: `id` and its offsets name it to MaxQ brokers, which take
-it once (delivery=exactly-once), however often it is sent.
+it once (delivery=exactly-once), however often it is sent. `incarnations` says which topic of its name a queue is of,
+where that was deleted before (Seen.incarnation): offsets of a topic that was made again are others.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from maxq.runtime.durable_files import DurableFiles
 from maxq.runtime.system import SystemClock, SystemRng
 
 VERSION: Final = 1
+#: Queues → the incarnations of those whose topics were deleted before.
+IncarnationsOf = Callable[[Iterable[MessageQueue]], Mapping[MessageQueue, int]]
 
 
 class SentRecord:
@@ -31,14 +34,17 @@ class SentRecord:
     Args:
         path: of the file; it is made when the first line is added.
         what: names the work; a record of other work is refused.
+        incarnations_of: tells of queues what they are now; None: they never change, as those of an archive.
 
     Raises:
-        ConfigError: the file is no such record, or one of other work.
+        ConfigError: the file is no such record, or one of other work; or a topic in it was deleted since.
     """
 
-    def __init__(self, path: Path, what: str) -> None:
+    def __init__(self, path: Path, what: str, incarnations_of: IncarnationsOf | None = None) -> None:
         self._path = path
         self._what = what
+        self._incarnations_of = incarnations_of or (lambda queues: {})
+        self._incarnations: dict[MessageQueue, int] = {}  # of queues whose lines say it
         self.id = SystemRng().bytes(8).hex()
         self.rows = 0
         self._ranges: dict[MessageQueue, list[Range]] = {}
@@ -56,10 +62,22 @@ class SentRecord:
                 raise ConfigError(
                     f"{path}, line {number} is no line of a record of what was sent again: name another file"
                 ) from None
+        self._check_incarnations()
+
+    def _check_incarnations(self) -> None:
+        for queue, number in self._incarnations_of(self._incarnations).items():
+            if number != self._incarnations[queue]:
+                raise ConfigError(
+                    f"{self._path} records messages of {name_of(queue)} whose topic was deleted since: what is there "
+                    "now is another one, and its first offsets count as sent. Name another file"
+                )
 
     def _take(self, value: Mapping[str, Any], *, is_head: bool) -> None:
         if not is_head:
             ranges = _queues(value["ranges"])
+            if "incarnations" in value:
+                told = value["incarnations"]
+                self._incarnations |= {queue: int(told.get(name_of(queue), 0)) for queue in ranges}
             if "begun" in value:
                 self.pending = ranges
             else:
@@ -92,13 +110,26 @@ class SentRecord:
         """These offsets are next. Done before any of them is sent; durable on return."""
         self.begin()
         self.pending = {queue: list(some) for queue, some in ranges.items()}
-        self._append({"begun": SystemClock().wall_ms(), "ranges": _texts(ranges)})
+        self._note_incarnations(ranges)
+        self._append({"begun": SystemClock().wall_ms()} | self._told(ranges))
 
     def add(self, rows: int, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
         """These offsets are done, and so many rows of them were sent. Durable on return."""
         self.begin()
-        self._append({"done": SystemClock().wall_ms(), "rows": rows, "ranges": _texts(ranges)})
+        self._note_incarnations(ranges)
+        self._append({"done": SystemClock().wall_ms(), "rows": rows} | self._told(ranges))
         self._count(rows, ranges)
+
+    def _note_incarnations(self, queues: Iterable[MessageQueue]) -> None:
+        """Those of queues that are not known yet, and stay so: what is made again while a piece is sent is no part of
+        it."""
+        new = [queue for queue in queues if queue not in self._incarnations]
+        now = self._incarnations_of(new) if new else {}
+        self._incarnations |= {queue: now.get(queue, 0) for queue in new}
+
+    def _told(self, ranges: Mapping[MessageQueue, Sequence[Range]]) -> dict[str, Any]:
+        deleted = {name_of(queue): number for queue in sorted(ranges) if (number := self._incarnations[queue])}
+        return {"ranges": _texts(ranges), "incarnations": deleted}
 
     def _append(self, value: Mapping[str, Any]) -> None:
         DurableFiles().append(self._path, json.dumps(value).encode() + b"\n")

@@ -159,13 +159,13 @@ def archive_once(spark: SparkSession, config: ArchiveConfig) -> ArchiveResult:
 def new_messages(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> DataFrame | None:
     """The messages that are there and that the manifest does not have; None if there are none (over the wire)."""
     if config.store:
-        check_not_deleted(spark, config.path, _deleted_in_stores(config, manifest.coverage()), manifest)
+        check_not_deleted(spark, config.path, deleted_in_stores(config, manifest.coverage()), manifest)
         return not_covered(store_messages(spark, config), manifest.coverage())
     options = ReadOptions.parse(config.options, streaming=False)
     bounds, coverage = broker_ranges(options), manifest.coverage()
     if options.ending.kind == "latest":
         check_same_topics(bounds, coverage)
-    check_not_deleted(spark, config.path, incarnations(options, bounds), manifest)
+    check_not_deleted(spark, config.path, incarnations(options.connection, bounds), manifest)
     left = missing(bounds, coverage)
     frames = [ranges_frame(spark, config, read_options(one)) for one in passes(left)]
     return reduce(DataFrame.unionByName, frames) if frames else None
@@ -201,7 +201,7 @@ def check_not_deleted(
             )
 
 
-def _deleted_in_stores(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+def deleted_in_stores(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
     """Where in the log of its store the topic of each queue was deleted last; queues of other topics are left out."""
     found: dict[MessageQueue, int] = {}
     for path in config.store:
@@ -295,7 +295,7 @@ def _check_stream(spark: SparkSession, config: ArchiveConfig, manifest: Manifest
     """With failOnDataLoss=false a stream reads on where a topic was made again: into another archive only."""
     options = _batch_options(config)
     queues = [queue for queue in manifest.coverage() if options.selection.names(queue.topic)]
-    check_not_deleted(spark, config.path, incarnations(options, queues), manifest)
+    check_not_deleted(spark, config.path, incarnations(options.connection, queues), manifest)
 
 
 def _stream_start(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> dict[str, Any]:
@@ -303,7 +303,7 @@ def _stream_start(spark: SparkSession, config: ArchiveConfig, manifest: Manifest
     options = _batch_options(config)
     bounds, coverage = broker_ranges(options), manifest.coverage()
     check_same_topics(bounds, coverage)
-    check_not_deleted(spark, config.path, incarnations(options, bounds), manifest)
+    check_not_deleted(spark, config.path, incarnations(options.connection, bounds), manifest)
     left = missing(bounds, coverage)
     found: dict[str, Any] = {}
     for queue, (_, end) in bounds.items():

@@ -135,7 +135,7 @@ def archive_verify(spark: SparkSession, config: VerifyConfig) -> VerifyResult:
         bounds = broker_ranges(options)
         if options.ending.kind == "latest":
             check_same_topics(bounds, coverage)
-        check_not_deleted(spark, config.path, incarnations(options, bounds), manifest)
+        check_not_deleted(spark, config.path, incarnations(options.connection, bounds), manifest)
         findings += coverage_findings(bounds, coverage, held_by_brokers(spark, config, bounds, coverage))
     findings += lost_findings(bounds, coverage)
     ordered = sorted(findings, key=lambda one: (not is_fault(one, complete=config.complete), one.kind != MISSING_FILE))

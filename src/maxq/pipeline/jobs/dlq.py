@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from maxq.client.namespace import DLQ_PREFIX
 from maxq.errors import ConfigError, PipelineError
+from maxq.pipeline.archive.coverage import incarnations
 from maxq.pipeline.archive.ranges import Range, union
 from maxq.pipeline.archive.record import SentRecord
 from maxq.pipeline.cluster.cluster_tables import topic_names
@@ -136,7 +137,8 @@ def dlq_redrive(spark: SparkSession, config: RedriveConfig, *, dry_run: bool = F
     Raises:
         PipelineError: the record is one of other groups; a letter does not say the topic it came from.
     """
-    record = SentRecord(config.record, config.what)
+    connection = ConnectionOptions.parse(OptionValues(config.letters.options, FORMAT))
+    record = SentRecord(config.record, config.what, partial(incarnations, connection))
     letters = not_covered(dlq_letters(spark, config.letters), record.coverage)
     ranges: dict[MessageQueue, list[Range]] = {}
     count = 0

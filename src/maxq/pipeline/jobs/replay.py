@@ -23,7 +23,7 @@ from maxq.pipeline.archive.folder import ArchiveFolder
 from maxq.pipeline.archive.manifest import FileEntry, coverage_of
 from maxq.pipeline.archive.ranges import Range, intersect, subtract, union
 from maxq.pipeline.archive.record import SentRecord, piece_name
-from maxq.pipeline.jobs.archive import ArchiveConfig, read_archive, store_messages
+from maxq.pipeline.jobs.archive import ArchiveConfig, deleted_in_stores, read_archive, store_messages
 from maxq.pipeline.options.read_options import FORMAT
 from maxq.pipeline.options.write_options import EXACTLY_ONCE
 from maxq.pipeline.store.store_source import store_options
@@ -104,7 +104,7 @@ def replay(spark: SparkSession, config: ReplayConfig) -> SentResult:
         ConfigError: there is no archive; the record is one of other work.
         PipelineError: brokers do not take a message.
     """
-    record = None if config.record is None else SentRecord(config.record, config.what)
+    record = _record_of(config)
     work = pieces(spark, config, record)
     form = partial(sink_messages, mapped=config.mapped)
     of_store = store_options(config.options)
@@ -114,11 +114,19 @@ def replay(spark: SparkSession, config: ReplayConfig) -> SentResult:
 
 def replay_counts(spark: SparkSession, config: ReplayConfig) -> DataFrame:
     """What `replay` would send; columns as transforms.replay.target_counts."""
-    record = None if config.record is None else SentRecord(config.record, config.what)
+    record = _record_of(config)
     messages = [piece.messages for piece in pieces(spark, config, record)]
     if not messages:
         return spark.createDataFrame([], COUNTS_SCHEMA)
     return target_counts(reduce(DataFrame.unionByName, messages), config.mapped)
+
+
+def _record_of(config: ReplayConfig) -> SentRecord | None:
+    """Raises ConfigError: see SentRecord."""
+    if config.record is None:
+        return None
+    of_stores = partial(deleted_in_stores, _store_source(config)) if config.store else None
+    return SentRecord(config.record, config.what, of_stores)
 
 
 def pieces(spark: SparkSession, config: ReplayConfig, record: SentRecord | None) -> Iterator[Piece]:

@@ -9,6 +9,7 @@ from maxq.pipeline.archive.record import SentRecord, piece_name
 from maxq.protocol.message_queue import MessageQueue
 
 QUEUE = MessageQueue("%DLQ%g", "broker-a", 0)
+OTHER = MessageQueue("T", "broker-a", 0)
 
 
 def test_what_is_done_is_known_to_the_next_run_under_the_same_id(tmp_path: Path) -> None:
@@ -59,3 +60,30 @@ def test_the_record_of_other_work_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello\n")
     with pytest.raises(ConfigError, match="line 1"):
         SentRecord(tmp_path / "text", "work")
+
+
+def test_the_record_of_a_topic_that_was_made_again_is_refused(tmp_path: Path) -> None:
+    """Its first offsets counted as sent, and were left out in silence."""
+    path, now = tmp_path / "record", {QUEUE: 700}
+
+    def record() -> SentRecord:
+        return SentRecord(path, "work", lambda queues: {queue: now[queue] for queue in queues if queue in now})
+
+    record().add(3, {QUEUE: [(0, 4)], OTHER: [(0, 1)]})
+    again = record()
+    again.begin_piece({QUEUE: [(5, 6)]})
+    now[OTHER] = 900
+    with pytest.raises(ConfigError, match=r"records messages of T/broker-a/0 whose topic was deleted since.*another"):
+        record()
+    del now[OTHER]
+    now[QUEUE] = 800
+    again.add(2, {QUEUE: [(5, 6)]})  # of the topic that the piece was begun with
+    with pytest.raises(ConfigError, match="records messages of %DLQ%g/broker-a/0 whose topic was deleted since"):
+        record()
+
+
+def test_lines_of_before_do_not_say_which_topic_they_are_of(tmp_path: Path) -> None:
+    path = tmp_path / "record"
+    SentRecord(path, "work").add(3, {QUEUE: [(0, 4)]})
+    path.write_text(path.read_text().replace(', "incarnations": {}', ""))
+    assert SentRecord(path, "work", lambda queues: dict.fromkeys(queues, 7)).rows == 3
