@@ -1,12 +1,19 @@
 """The record of what was sent again."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from maxq.api import Admin, Message, Producer
 from maxq.errors import ConfigError
+from maxq.pipeline.archive.coverage import incarnations
 from maxq.pipeline.archive.record import SentRecord, piece_name
+from maxq.pipeline.jobs.archive import ArchiveConfig, deleted_in_stores
+from maxq.pipeline.options.read_options import ConnectionOptions
+from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.message_queue import MessageQueue
+from maxq.standalone import Standalone
 
 QUEUE = MessageQueue("%DLQ%g", "broker-a", 0)
 OTHER = MessageQueue("T", "broker-a", 0)
@@ -87,3 +94,30 @@ def test_lines_of_before_do_not_say_which_topic_they_are_of(tmp_path: Path) -> N
     SentRecord(path, "work").add(3, {QUEUE: [(0, 4)]})
     path.write_text(path.read_text().replace(', "incarnations": {}', ""))
     assert SentRecord(path, "work", lambda queues: dict.fromkeys(queues, 7)).rows == 3
+
+
+def make_again(server: Standalone) -> None:
+    with Admin(server.namesrv_address) as admin, Producer("g", server.namesrv_address) as producer:
+        admin.topics.delete("T", "DefaultCluster")
+        admin.topics.create(server.broker_address, TopicConfig("T", 1, 1))
+        producer.send(Message("T", b"text"))
+
+
+def test_brokers_and_stores_say_that_a_topic_was_made_again(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    config = ArchiveConfig("", store=(str(store),), topics=("T",), broker_name="broker-a")
+    with Standalone(store) as server:
+        make_again(server)
+        connection = ConnectionOptions(server.namesrv_address)
+        redriven, replayed = partial(incarnations, connection), partial(deleted_in_stores, config)
+        SentRecord(tmp_path / "redriven", "work", redriven).add(1, {OTHER: [(0, 0)], QUEUE: [(0, 3)]})
+        SentRecord(tmp_path / "redriven", "work", redriven)
+        make_again(server)
+        with pytest.raises(ConfigError, match="T/broker-a/0 whose topic was deleted since"):
+            SentRecord(tmp_path / "redriven", "work", redriven)
+    SentRecord(tmp_path / "replayed", "work", replayed).add(1, {OTHER: [(0, 0)]})
+    SentRecord(tmp_path / "replayed", "work", replayed)
+    with Standalone(store) as server:
+        make_again(server)
+    with pytest.raises(ConfigError, match="T/broker-a/0 whose topic was deleted since"):
+        SentRecord(tmp_path / "replayed", "work", replayed)
