@@ -3,8 +3,8 @@
 RocketMQ's validator knows ten requests and five codes for administrators; everything else passes once the signature is
 right, batches of messages among it. Batches are judged as single sends here. `strict` judges the others by what ACL
 2.0 asks for: where that changes the cluster, a topic or a group the account must be an administrator's; where it
-publishes or consumes, or asks a group's clients, the account needs that permission; what only reads passes. A code that
-the table of needs.py does not have is for administrators.
+publishes or consumes, asks a group's clients or makes a group, the account needs that permission; what only reads
+passes. A code that the table of needs.py does not have is for administrators.
 
 Source:
     acl/plain/PlainAccessValidator.java, PlainPermissionManager.java (checkPerm), acl/common/Permission.java (4.9.8);
@@ -42,10 +42,14 @@ _CHECKED_BY_JAVA: Final[frozenset[int]] = frozenset(
         Code.GET_CONSUMER_LIST_BY_GROUP, Code.UPDATE_CONSUMER_OFFSET,
     }
 )  # fmt: skip
-#: Reads that the broker passes on to clients of the group: not for everybody, as other reads are.
-_ASKS_CLIENTS: Final[frozenset[int]] = frozenset(
-    {Code.GET_CONSUMER_RUNNING_INFO, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS}
-)
+#: Reads that are not for everybody, as others are: the broker passes them on to clients of the group, or makes the
+#: group that is asked for.
+_MORE_THAN_READS: Final[frozenset[int]] = frozenset(
+    {
+        Code.GET_CONSUMER_RUNNING_INFO, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, Code.GET_SUBSCRIPTIONGROUP_CONFIG,
+        Code.POLLING_INFO,
+    }
+)  # fmt: skip
 _CHANGES: Final = {Action.CREATE, Action.UPDATE, Action.DELETE}
 
 
@@ -98,7 +102,7 @@ def plain_needs_of(
     needs = needs_of(code, ext, body, cluster_name=cluster_name, strict=strict)
     if needs is None or any(is_for_administrators(need) for need in needs):
         return PlainNeeds(True)
-    if code in _ASKS_CLIENTS:
+    if code in _MORE_THAN_READS:
         needs = [Need(need.resource, (Action.SUB,)) for need in needs]
     return PlainNeeds(False, tuple(plain for need in needs if (plain := plain_need(need)) is not None))
 

@@ -28,7 +28,7 @@ accounts:
 #: What an account without permissions may ask: what only reads, names no message and is not passed on to a client.
 READS = OPEN | {
     29, 30, 31, 32, 33, 52, 101, 105, 202, 203, 204, 208, 219, 300, 303, 308, 315, 317, 321, 322, 328, 343,
-    345, 351, 352, 354, 355, 901, 200055, 200074, 200075, 200076, 200077, 200078,
+    345, 351, 354, 355, 901, 200074, 200075, 200076, 200077, 200078,
 }  # fmt: skip
 
 @pytest.fixture

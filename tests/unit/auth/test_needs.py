@@ -192,6 +192,9 @@ ACCOUNT = PlainAccount(
         (200050, {"topic": "D", "consumerGroup": "G"}, "No default permission for topic:D"),
         (223, {"topic": "B", "group": "H"}, "No default permission for group:H"),
         (307, {"consumerGroup": "H"}, "No default permission for group:H"),
+        (352, {"group": "H"}, "No default permission for group:H"),  # it would be made
+        (352, {"group": "G"}, None),
+        (200055, {"topic": "B", "consumerGroup": "H"}, "No default permission for group:H"),
         (3005, {}, "Need admin permission"),
         (30061, {}, "Need admin permission"),
         (28, {}, None),
