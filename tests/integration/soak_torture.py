@@ -199,6 +199,8 @@ async def soak(folder: Path, seconds: float, seed: int, *, warm_up: int = 3, say
     finally:
         code = await run.end()
     assert code == 0, f"the server ended with {code}"
+    failed, visits = run.guests.failed, run.guests.visits
+    assert len(failed) * 10 < visits, f"{len(failed)} of {visits} visits failed: {failed[:5]}"
     if len(memory_kib) >= _ROUNDS_THAT_TELL:
         kept = kept_a_round(memory_kib)
         assert kept < KEPT_A_ROUND, f"the server keeps {kept:.0f} bytes of each round, the limit is {KEPT_A_ROUND}"

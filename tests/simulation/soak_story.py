@@ -88,7 +88,7 @@ async def counted(world: SimWorld, guests: Visitors) -> Counter[str]:
     await asyncio.sleep(1)
     found = held()
     found["tasks"] = len(asyncio.all_tasks())
-    found["timers"] = sum(not timer.cancelled() for timer in world.loop._scheduled)  # type: ignore[attr-defined]
+    found["timers"] = sum(not due.timer.cancelled() for due in world.loop._scheduled)
     found["connections"] = len(world.network._transports)
     return found
 
@@ -123,6 +123,7 @@ async def _soak(world: SimWorld, seconds: float, rounds: int, seed: int) -> dict
             began = world.loop.time()
             await guests.round()
             await asyncio.sleep(max(0.0, seconds / rounds - (world.loop.time() - began)))
+        assert not guests.failed, guests.failed
         return grown(before, await counted(world, guests), rounds)
     finally:
         guests.end()
