@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
 from maxq.machine import system_seams
@@ -22,7 +22,7 @@ TIMEOUT_MS = 10_000
 
 
 class Client:
-    """Requests by hand, each tried until it succeeds: what matters is what was answered."""
+    """Requests by hand: what matters is what was answered."""
 
     def __init__(self) -> None:
         seams = system_seams()
@@ -35,9 +35,16 @@ class Client:
         return await self._remote.invoke(address, RemotingCommand(code, ext, body or None), TIMEOUT_MS)
 
     async def must(self, address: str, code: RequestCode, ext: dict[str, str], body: bytes = b"") -> RemotingCommand:
-        answer = await self.ask(address, code, ext, body)
-        assert answer.code == 0, answer.remark
-        return answer
+        """The answer, which is success. A member that was just elected is waited for until its broker is master."""
+        answers: list[RemotingCommand] = []
+
+        async def is_answered() -> bool:
+            answers.append(await self.ask(address, code, ext, body))
+            return answers[-1].code != ResponseCode.SLAVE_NOT_AVAILABLE
+
+        await until(is_answered)
+        assert answers[-1].code == 0, answers[-1].remark
+        return answers[-1]
 
     async def use(self, address: str, *, delete: bool, count: int, text: str) -> None:
         """Delete T if asked; make it, and send so many messages to its queue 0."""
