@@ -43,11 +43,18 @@ class InterruptedWork:
         place = copy.topic, copy.queue_id
         stored = self._copies.get(place)
         if stored is None:
+            if not self._reaches_back(*place):  # as those of all topics that come later: nothing is remembered of them
+                return False
             stored = self._copies[place] = self._records(*place)
         found = next((record for record in stored if _is_same(copy, record)), None)
         if found is not None:
             stored.remove(found)
         return found is not None
+
+    def _reaches_back(self, topic: str, queue_id: int) -> bool:
+        """Does a queue have messages from before the start?"""
+        first = self._store.queue_units(topic, queue_id, max(self._store.min_offset(topic, queue_id), 0), 1)
+        return bool(first) and first[0][0] < self._end
 
     def _records(self, topic: str, queue_id: int) -> list[MessageExt]:
         """Those of a queue that were not noted."""
