@@ -38,7 +38,6 @@ WHEEL_SIZE: Final = SLOTS * SLOT_SIZE
 _SLOT: Final = struct.Struct(">qqqii")
 _PIECE: Final = 1 << 20  # bytes looked at together by `taken`
 _SLOTS_PER_PAGE: Final = OS_PAGE_SIZE // SLOT_SIZE  # the file is whole pages
-_PAGES: Final = SLOTS // _SLOTS_PER_PAGE
 _NO_SLOTS: Final = bytes(OS_PAGE_SIZE)
 #: Pages that are looked at together where nothing is likely: most of a lap.
 _TOGETHER: Final = 16
@@ -119,20 +118,20 @@ class TimerWheel:
         page, at = divmod(self.slot_index(following), _SLOTS_PER_PAGE)
         if at:
             return following
-        empty = 0
-        while empty < _PAGES:
-            count = self._empty_from((page + empty) % _PAGES)
+        empty, pages = 0, self._pages
+        while empty < pages:
+            count = self._empty_from((page + empty) % pages)
             if not count:
                 break
             empty += count
-        empty = min(empty, _PAGES)
+        empty = min(empty, pages)
         return following + empty * _SLOTS_PER_PAGE * self.precision_ms
 
     def earliest(self, from_ms: int) -> int:
         """When the first slot is due at or behind `from_ms` that holds something; the largest number if none does."""
         least, found = from_ms // self.precision_ms, _NEVER
         page = -1
-        while (page := page + 1) < _PAGES:
+        while (page := page + 1) < self._pages:
             if empty := self._empty_from(page):
                 page += empty - 1
                 continue
@@ -145,12 +144,17 @@ class TimerWheel:
             found = min([found, *(number for number, last in slots if number >= least and last >= 0)])
         return found * self.precision_ms
 
+    @property
+    def _pages(self) -> int:
+        """Pages of the file. The last one of a small wheel, as tests have it, may be cut; it never counts as empty."""
+        return -(-len(self._view) // OS_PAGE_SIZE)
+
     def _empty_from(self, page: int) -> int:
         """How many pages hold nothing, from this one on: 0, 1, or as many as are looked at together, up to the end."""
-        together = range(page, min(page + _TOGETHER, _PAGES))
+        together = range(page, min(page + _TOGETHER, self._pages))
         if page % _TOGETHER == 0 and not any(one in self._changed or one in self._frozen for one in together):
             view = self._view[page * OS_PAGE_SIZE : together.stop * OS_PAGE_SIZE]
-            if view.tobytes() == _NOTHING[: len(view)]:
+            if view.tobytes() == _NOTHING[: len(together) * OS_PAGE_SIZE]:
                 return len(together)
         if page in self._changed or page in self._frozen:
             return 0
