@@ -176,6 +176,7 @@ pipeline archive table {folder}/archive every
 pipeline audit {store}
 pipeline rebuild {copy}
 pipeline replay --store {store} --to EveryAgain
+pipeline deliver Every
 pipeline trace
 pipeline stats
 pipeline dlq show

@@ -51,7 +51,8 @@ def test_planted_bug_is_noticed(name: str) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_leader_of_ours_hands_over_to_a_member_of_javas(seed: int) -> None:
     """Java's candidate gives up at the first answer that says there is a leader; the other follower answers first, for
-    the leader stores the term before it gives its vote."""
+    the leader stores the term before it gives its vote. Java waits before it asks for votes, so the old leader, which
+    hears of the later term by its heart-beats, is elected again now and then: the order is repeated then."""
     world = MixedStory(seed).world
     world.flush_ms = 10
     java, *ours = world.everyone
@@ -62,10 +63,13 @@ def test_a_leader_of_ours_hands_over_to_a_member_of_javas(seed: int) -> None:
     java.is_java = True
     world.start(java)
     world.run_until(world.now + 2_000)
-    (leader,) = [member for member in ours if member.role is Role.LEADER]
-    term = leader.term
-    world.transfer(leader, java)
-    assert world.run_until(world.now + 2_000, lambda: java.role is Role.LEADER), "\n".join(world.trace[-20:])
+    for _ in range(3):
+        (leader,) = [member for member in ours if member.role is Role.LEADER]
+        term = leader.term
+        world.transfer(leader, java)
+        if world.run_until(world.now + 2_000, lambda: java.role is Role.LEADER):
+            break
+    assert java.role is Role.LEADER, "\n".join(world.trace[-20:])
     assert java.term == term + 1
 
 
