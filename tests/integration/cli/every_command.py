@@ -107,6 +107,7 @@ completion bash
 
 #: What is refused, each in one line, because something is not there: other servers, a group's member, a rarer store.
 REFUSED: Final = """
+pipeline deliver Every
 dledger --group g --peers n0-127.0.0.1:1 append text
 dledger --group g --peers n0-127.0.0.1:1 get 0
 dledger --group g --peers n0-127.0.0.1:1 status
@@ -176,7 +177,6 @@ pipeline archive table {folder}/archive every
 pipeline audit {store}
 pipeline rebuild {copy}
 pipeline replay --store {store} --to EveryAgain
-pipeline deliver Every
 pipeline trace
 pipeline stats
 pipeline dlq show
