@@ -330,7 +330,7 @@ class RouteInfoManager:
         return own == key or own not in self._live
 
     def _forget_live(self, key: BrokerAddrInfo) -> bool:
-        """Was there such a registration?"""
+        """Remove the registration; True if there was one."""
         self._revision += 1
         for place in [place for place, addr in self._displaced.items() if addr == key.broker_addr]:
             del self._displaced[place]

@@ -43,11 +43,11 @@ class Kept(dict[Key, Value]):
             del self[key]
 
     def clear(self) -> None:
-        """Drop all."""
+        """Remove all entries."""
         super().clear()
         self.size = 0
 
 
 def text_size(key: tuple[str, ...]) -> int:
-    """Characters of a key that consists of texts."""
+    """Return the number of characters of a key that consists of texts."""
     return sum(map(len, key))

@@ -39,7 +39,7 @@ class SilentConsumers:
         return {group: list(table) for group, table in self._groups.items()}
 
     def forget(self, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
-        """Topics or groups were deleted."""
+        """Drop what is kept of topics or groups that were deleted."""
         for group in groups:
             self._groups.pop(group, None)
         self._drop(lambda topic, said_ms: topic in topics)

@@ -177,7 +177,7 @@ class SendRelay:
         return next(filter(None, masters), "")
 
     async def stop(self) -> None:
-        """Look no further."""
+        """End the search for a leader."""
         if self._search is not None:
             self._search.cancel()
             await asyncio.gather(self._search, return_exceptions=True)

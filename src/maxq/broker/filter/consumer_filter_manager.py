@@ -117,7 +117,7 @@ class ConsumerFilterManager(PersistentManager):
                 self._bury(entry)
 
     def forget(self, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
-        """Topics or groups were deleted."""
+        """Drop what is kept of topics or groups that were deleted."""
         gone = [_key(entry) for entries in self._entries.values() for entry in entries.values()]
         for group, topic in gone:
             if topic in topics or group in groups:

@@ -11,7 +11,7 @@ class KeyIndex:
 
     Attributes:
         topics: by group; a dictionary without values, which keeps the order in which they came.
-        groups: by topic, likewise.
+        groups: the groups of each topic, in the same form.
     """
 
     def __init__(self, keys: Iterable[str] = ()) -> None:

@@ -31,7 +31,7 @@ class MessageRequestModeManager(PersistentManager):
         self.request_persist()
 
     def forget(self, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
-        """Topics or groups were deleted."""
+        """Drop what is kept of topics or groups that were deleted."""
         kept = {
             topic: {group: mode for group, mode in modes.items() if group not in groups}
             for topic, modes in self._modes.items()

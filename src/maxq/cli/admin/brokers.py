@@ -83,7 +83,7 @@ async def cluster_list(
 
 
 def _state(cluster: str, name: str, number: int, address: str, state: dict[str, str]) -> dict[str, Any]:
-    """What --json prints of a broker."""
+    """Return the values that `--json` prints for a broker."""
 
     def first(key: str) -> float:
         return float((state.get(key, "").split() or ["0"])[0])

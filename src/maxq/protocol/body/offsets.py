@@ -155,7 +155,7 @@ class ConsumeStats(JsonBody):
         )
 
     def encode(self) -> bytes:
-        """The same bytes as by the general way."""
+        """Encode the body: the same bytes as the general JSON encoder makes."""
         rows = [self.encode_row(queue, offsets) for queue, offsets in self.offset_table.items()]
         return b'{"consumeTps":%b,"offsetTable":{%b}}' % (orjson.dumps(self.consume_tps), b",".join(rows))
 
