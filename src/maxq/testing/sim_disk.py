@@ -506,7 +506,7 @@ class SimDisk:
     # -- live changes --
 
     def _add_folders(self, folder: str) -> None:
-        """This one and all above it."""
+        """Note that this folder and all folders above it exist."""
         while folder not in self._folders:
             self._folders.add(folder)
             folder = parent(folder)

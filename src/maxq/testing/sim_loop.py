@@ -60,7 +60,7 @@ class _Callback(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """A callback that comes at its time."""
+    """A callback that the simulated loop runs when its time has come (`call_at`)."""
 
     __slots__ = ("process",)
 

@@ -17,9 +17,9 @@ async def test_a_body_has_the_rows_of_now_whatever_was_written_before() -> None:
     table = {name: TopicConfig(name) for name in ("T", 'odd"ä', "U")}
     first = await written(rows, table)
     assert await written(rows, dict(table)) == first
-    written(rows, table | {"T": TopicConfig("T", 1, 1)})
-    written(rows, {"U": table["U"]})
-    written(rows, {})
+    await written(rows, table | {"T": TopicConfig("T", 1, 1)})
+    await written(rows, {"U": table["U"]})
+    await written(rows, {})
 
 
 async def test_a_row_is_written_once_until_it_is_replaced_or_forgotten() -> None:

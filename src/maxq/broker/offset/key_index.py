@@ -27,7 +27,7 @@ class KeyIndex:
         self.groups.setdefault(topic, {})[group] = None
 
     def remove(self, key: str) -> None:
-        """This key has been taken out of the table."""
+        """Forget a key that was removed from the table."""
         topic, group = split_key(key)
         for names, name, other in ((self.topics, group, topic), (self.groups, topic, group)):
             del names[name][other]
@@ -35,9 +35,9 @@ class KeyIndex:
                 del names[name]
 
     def of_topic(self, topic: str) -> list[str]:
-        """The keys of a topic."""
+        """Return the keys `topic@group` of a topic."""
         return [f"{topic}@{group}" for group in self.groups.get(topic, ())]
 
     def of_group(self, group: str) -> list[str]:
-        """The keys of a group."""
+        """Return the keys `topic@group` of a group."""
         return [f"{topic}@{group}" for topic in self.topics.get(group, ())]

@@ -73,7 +73,7 @@ def microseconds(milliseconds: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def microsecond(milliseconds: int) -> int:
-    """The same of one time."""
+    """Convert a time from ms to µs, limited to what a timestamp of Spark can hold."""
     return max(-_MOST_MS, min(milliseconds, _MOST_MS)) * 1000
 
 

@@ -320,7 +320,7 @@ class TopicStream:
 
 
 def _incarnations(seen: Mapping[MessageQueue, Seen]) -> Incarnations:
-    """Those that are known."""
+    """Return the incarnations of the topics whose brokers told one."""
     return {
         (queue.topic, queue.broker_name): number
         for queue, one in seen.items()
