@@ -54,7 +54,7 @@ class Arrivals:
         self.path: Callable[[Arrivals], None] | None = None
         self.may_rest: Callable[[Callable[[], None]], bool] | None = None
         self._resting: asyncio.TimerHandle | None = None
-        self._offered: set[Connection] = set()
+        self._offered: dict[Connection, None] = {}  # in the order in which they came
         self._by_fd: dict[int, Connection] = {}
         self._epoll: Any = None
 
@@ -64,15 +64,15 @@ class Arrivals:
 
     def offer(self, connection: Connection) -> None:
         """Only plain sends and known pulls come on this connection: it may join, once there are some like it."""
-        self._offered.add(connection)
+        self._offered[connection] = None
         if len(self._offered) + len(self._by_fd) >= _FEW:
-            offered, self._offered = self._offered, set()
+            offered, self._offered = self._offered, {}
             for one in offered:
                 one.join_arrivals()
 
     def withdraw(self, connection: Connection) -> None:
         """It ends."""
-        self._offered.discard(connection)
+        self._offered.pop(connection, None)
 
     def adopt(self, connection: Connection, fd: int) -> bool:
         """Read this connection from now on, whose transport has stopped. False: that cannot be."""

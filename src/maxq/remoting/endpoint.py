@@ -98,7 +98,7 @@ class RemotingEndpoint:
         self.guard: Guard | None = None
         self.authority: Authority | None = None
         self.on_answer: AnswerListener | None = None  # told of what processors answer at once or by a coroutine
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}  # in the order in which they came
         self._processors: dict[int, Processor] = {}
         self._default: Processor | None = None
         self._listeners: list[ConnectionListener] = []
@@ -150,7 +150,7 @@ class RemotingEndpoint:
         return False
 
     def connected(self, connection: Connection) -> None:
-        self.connections.add(connection)
+        self.connections[connection] = None
         connection.opened_ms = self._clock.monotonic_ms()
         if self._look_timer is None:
             self._look_later()
@@ -158,7 +158,7 @@ class RemotingEndpoint:
             listener.on_connect(connection)
 
     def closed(self, connection: Connection, error: Exception | None) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._one_closed.set()
         lived_ms = self._clock.monotonic_ms() - connection.opened_ms
         log.debug("%s closed after %d ms: %s", connection.remote_address, lived_ms, connection.close_reason)

@@ -42,6 +42,29 @@ class SimTimeLimitError(RuntimeError):
     """The simulation went on for longer, or in more steps, than it was given."""
 
 
+class _SimFuture(asyncio.Future[T]):
+    """A future whose hash is its number on its loop. A set of futures has the same order each time a seed is told; by
+    address, which is the hash of other objects, it would have another."""
+
+    def __init__(self, loop: "SimLoop") -> None:
+        self._number = loop.next_number()
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _SimTask(asyncio.Task[T]):
+    """The same of a task."""
+
+    def __init__(self, coro: Coroutine[Any, Any, T], loop: "SimLoop", **options: Any) -> None:
+        self._number = loop.next_number()  # asyncio puts the task into a set before its __init__ ends
+        super().__init__(coro, loop=loop, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class _Callback(asyncio.Handle):
     """A callback of a process, or of none."""
 
@@ -97,6 +120,9 @@ class SimLoop(asyncio.BaseEventLoop):
         time_limit_s: virtual seconds after which SimTimeLimitError ends the run.
         step_limit: iterations of the loop after which SimTimeLimitError ends the run (a task that spins never lets
             time pass).
+
+    Attributes:
+        is_over: the main task has ended, and what is left is cancelled.
     """
 
     _ready: deque[_Callback | _Timer]
@@ -124,7 +150,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._in_executor: set[asyncio.Future[Any]] = set()
         self._end_ns = clock.monotonic_ns() + int(time_limit_s * 1e9)
         self._steps_left = step_limit
-        self._dead = False
+        self._numbered = 0  # futures and tasks
+        self.is_over = False
         self.set_exception_handler(self._note_failure)
 
     # -- time --
@@ -224,10 +251,19 @@ class SimLoop(asyncio.BaseEventLoop):
         """What a process held back while it stood still comes now, in order."""
         self._ready.extend(held)  # type: ignore[arg-type]  # all are this loop's
 
+    def next_number(self) -> int:
+        """Futures and tasks are numbered from 1 on."""
+        self._numbered += 1
+        return self._numbered
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return _SimFuture(self)
+
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, T], **options: Any
     ) -> "asyncio.Task[T]":
-        task = super().create_task(coro, **options)
+        self._check_closed()  # type: ignore[attr-defined]
+        task = _SimTask(coro, self, **options)
         process = current_process.get()
         if process is not None:
             process.tasks.add(task)
@@ -293,18 +329,18 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _note_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, BaseException) and not isinstance(error, PowerLoss) and not self._dead:
+        if isinstance(error, BaseException) and not isinstance(error, PowerLoss) and not self.is_over:
             self.failures.append(error)
 
     def end_tasks(self) -> None:
         """After the main task ended: cancel what is left, let it clean up, forget what it says."""
-        self._dead = True
+        self.is_over = True
         for process in self.processes:
             self.reschedule(process.bury())
         for _ in range(100):
             for work in tuple(self._in_executor):  # what met a loss of power never ends, and some wait for its end
                 work.cancel()
-            left = [task for task in asyncio.all_tasks(self) if not task.done()]
+            left = sorted((task for task in asyncio.all_tasks(self) if not task.done()), key=hash)
             if not left:
                 break
             for task in left:
