@@ -20,6 +20,7 @@ HOT_MODULES = [
     "maxq.filter.predicates_cy",
     "maxq.pipeline.records.arrow_cy",
     "maxq.pipeline.sink.batch_encode_cy",
+    "maxq.protocol.batches_cy",
     "maxq.protocol.frame_scanner_cy",
     "maxq.protocol.replies_cy",
     "maxq.protocol.request_scanners_cy",

@@ -24,6 +24,7 @@ from typing import Final
 from maxq.errors import LocalProtocolError, RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol import message_const as const
+from maxq.protocol.batches_cy import count_records
 from maxq.protocol.compression import compression_type, decompress
 from maxq.protocol.message_id import (
     UniqIdGenerator,
@@ -351,33 +352,18 @@ BATCH_MOST: Final = 32_767
 
 #: … of which each is looked at by itself, some 10 µs a message, because the store or a check needs more than its bytes.
 BATCH_MOST_BY_ITSELF: Final = 3_000
-_BATCH_SIZES: Final = struct.Struct(">i12xi")
 
 
-def batch_sizes(data: bytes | bytearray | memoryview) -> list[int]:
-    """The bytes of each record of a batch body, up to the first BATCH_MOST + 1 of them.
+def batch_count(data: bytes | bytearray | memoryview) -> int:
+    """Return how many records a batch body has; BATCH_MOST + 1 stands for more than BATCH_MOST.
 
     Raises:
         RemoteProtocolError: a record that is none, or bytes left over.
     """
-    sizes: list[int] = []
-    position, end = 0, len(data)
-    unpack = _BATCH_SIZES.unpack_from
-    while position < end and len(sizes) <= BATCH_MOST:
-        size, body_size = unpack(data, position) if end - position >= 22 else (0, 0)
-        behind = position + size
-        properties = position + 20 + body_size
-        if (
-            size < 22
-            or body_size < 0
-            or behind > end
-            or properties + 2 > behind
-            or properties + 2 + (data[properties] << 8 | data[properties + 1]) != behind
-        ):
-            decode_batch(data, "")  # says what is wrong
-        sizes.append(size)
-        position = behind
-    return sizes
+    count, position = count_records(data, BATCH_MOST + 1)
+    if count <= BATCH_MOST and position < len(data):
+        _decode_batch_record(memoryview(data), position, "")  # says what is wrong
+    return count
 
 
 def decode_batch(data: bytes | bytearray | memoryview, topic: str) -> list[Message]:
@@ -390,19 +376,25 @@ def decode_batch(data: bytes | bytearray | memoryview, topic: str) -> list[Messa
     messages: list[Message] = []
     position = 0
     while position < len(view):
-        if len(view) - position < 22:
-            raise RemoteProtocolError(f"a batch record at byte {position} is cut short")
-        size, _, _, flag, body_size = _BATCH_HEAD.unpack_from(view, position)
-        if size < 22 or size > len(view) - position:
-            raise RemoteProtocolError(f"a batch record at byte {position} says {size} bytes")
-        record = view[position : position + size]
-        body, at = _take(record, 20, body_size)
-        if at + 2 > size:
-            raise RemoteProtocolError(f"a batch record at byte {position} has no room for its properties")
-        (properties_size,) = struct.unpack_from(">h", record, at)
-        properties, at = _take(record, at + 2, properties_size)
-        if at != size:
-            raise RemoteProtocolError(f"a batch record at byte {position} says {size} bytes, its parts are {at}")
-        messages.append(Message(topic, body, decode_properties(properties), flag))
+        message, size = _decode_batch_record(view, position, topic)
+        messages.append(message)
         position += size
     return messages
+
+
+def _decode_batch_record(view: memoryview, position: int, topic: str) -> tuple[Message, int]:
+    """The message at `position` of a batch body, and the bytes of its record."""
+    if len(view) - position < 22:
+        raise RemoteProtocolError(f"a batch record at byte {position} is cut short")
+    size, _, _, flag, body_size = _BATCH_HEAD.unpack_from(view, position)
+    if size < 22 or size > len(view) - position:
+        raise RemoteProtocolError(f"a batch record at byte {position} says {size} bytes")
+    record = view[position : position + size]
+    body, at = _take(record, 20, body_size)
+    if at + 2 > size:
+        raise RemoteProtocolError(f"a batch record at byte {position} has no room for its properties")
+    (properties_size,) = struct.unpack_from(">h", record, at)
+    properties, at = _take(record, at + 2, properties_size)
+    if at != size:
+        raise RemoteProtocolError(f"a batch record at byte {position} says {size} bytes, its parts are {at}")
+    return Message(topic, body, decode_properties(properties), flag), size

@@ -3,11 +3,11 @@ DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder). The quick one is 
 
 from array import array
 from collections.abc import Callable, Collection
-from itertools import accumulate
 
 from maxq.errors import RemoteProtocolError
+from maxq.protocol.batches_cy import record_places
 from maxq.protocol.dledger_messages import ENTRY_BODY_MAX
-from maxq.protocol.message import BATCH_MOST_BY_ITSELF, batch_sizes, decode_batch
+from maxq.protocol.message import BATCH_MOST_BY_ITSELF, batch_count, decode_batch
 from maxq.protocol.message_const import (
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -227,25 +227,25 @@ class MessageWriter:
                 "a batch cannot go to a retry topic and cannot be part of a transaction; send single messages"
             )
         try:
-            sizes = batch_sizes(message.body)
+            count = batch_count(message.body)
         except RemoteProtocolError as error:
             return _illegal(f"the batch body is malformed: {error}")
-        if not sizes:
+        if not count:
             return _illegal("the batch holds no message")
-        size = sum(sizes) + len(sizes) * (95 + 24 - 22 + len(message.topic.encode()) + _PROP_CRC_SIZE)
+        size = len(message.body) + count * (95 + 24 - 22 + len(message.topic.encode()) + _PROP_CRC_SIZE)
         if size + END_FILE_MIN_BLANK_LENGTH > self._context.config.mapped_file_size_commit_log:
             return _illegal(
                 f"the batch takes up to {size} bytes of log, a CommitLog file has "
                 f"{self._context.config.mapped_file_size_commit_log} (mappedFileSizeCommitLog); send fewer "
                 "messages at a time"
             )
-        result = self._put_batch_whole(message, sizes)
+        result = self._put_batch_whole(message)
         if result is not None:
             return result
         # of a DLedger log the one batch that lies in two files comes here, too
-        if len(sizes) > BATCH_MOST_BY_ITSELF and not self._commit_log.tail.head:
+        if count > BATCH_MOST_BY_ITSELF and not self._commit_log.tail.head:
             return _illegal(
-                f"the batch has {len(sizes)} messages and must be stored one by one (enabledAppendPropCRC, messages "
+                f"the batch has {count} messages and must be stored one by one (enabledAppendPropCRC, messages "
                 f"without a body, or places in light queues): the limit is then {BATCH_MOST_BY_ITSELF}; send smaller "
                 "batches"
             )
@@ -267,7 +267,7 @@ class MessageWriter:
                 return failed
         return self._put_parts(message, [(part.body, part.flag) for part in parts], encoded)
 
-    def _put_batch_whole(self, message: MessageExtBrokerInner, sizes: list[int]) -> PutMessageResult | None:
+    def _put_batch_whole(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
         """The batch as the compiled path stores it, all at once; None if that path leaves it to this one. It stores
         nothing of it then."""
         context, log = self._context, self._commit_log
@@ -304,7 +304,7 @@ class MessageWriter:
         self._on_appended()
         first, count = row[R_PHYSICAL_OFFSET], row[R_COUNT]
         fixed = row[R_SIZE] - len(body)  # a record has so many bytes more than its part of the body, all together
-        places = accumulate((size + fixed // count for size in sizes[:-1]), initial=first)
+        places = record_places(body, count, first, fixed // count)
         end = log.max_offset
         return PutMessageResult(
             PutMessageStatus.PUT_OK, first, end, row[R_SIZE] - tail.head * count, row[R_QUEUE_OFFSET], now,

@@ -148,9 +148,9 @@ async def test_the_first_batch_for_a_queue_is_stored_as_later_ones_are(broker: R
 
 @pytest.mark.skipif(not is_compiled(), reason="the uncompiled form takes 30 µs a message")
 async def test_a_long_batch_for_a_new_queue_keeps_nobody_waiting(start_broker: Start) -> None:
-    broker = await start_broker(mappedFileSizeCommitLog=16 << 20)
+    broker = await start_broker(mappedFileSizeCommitLog=16 << 20, mappedFileSizeConsumeQueue=20 * BATCH_MOST)
     broker.create_topic("T", queues=1)
-    body = encode_batch([Message("T", b"x")] * (BATCH_MOST // 2))
+    body = encode_batch([Message("T", b"x")] * BATCH_MOST)
     ask = broker.send_request("T", body, code=Code.SEND_BATCH_MESSAGE, batch=True)
     assert await longest_ms(broker, lambda: broker.invoke(ask)) == {}
 

@@ -34,7 +34,7 @@ from maxq.protocol import message_const as const
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
-from maxq.protocol.message import BATCH_MOST, BATCH_MOST_BY_ITSELF, batch_sizes, decode_batch
+from maxq.protocol.message import BATCH_MOST, BATCH_MOST_BY_ITSELF, batch_count, decode_batch
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.protocol.recall_handle import RecallHandle
 from maxq.protocol.remoting_command import RemotingCommand
@@ -212,7 +212,7 @@ class SendMessageProcessor:
                 "send its messages one by one",
             )
         try:
-            count = len(batch_sizes(body))
+            count = batch_count(body)
         except RemoteProtocolError as error:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}; {_ENCODE_BATCH}")
         if count > BATCH_MOST:
@@ -242,7 +242,7 @@ class SendMessageProcessor:
 
     def _make_inner_batch(self, message: MessageExtBrokerInner) -> None:
         """A topic of batch queues keeps a batch as one record; consumers take it apart."""
-        count = len(batch_sizes(message.body))
+        count = batch_count(message.body)
         message.sys_flag |= MessageSysFlag.NEED_UNWRAP | MessageSysFlag.INNER_BATCH
         message.properties[const.PROPERTY_INNER_NUM] = str(count)
 

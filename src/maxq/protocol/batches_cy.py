@@ -1,0 +1,64 @@
+"""The records of a batch body, counted and placed without a Python object a record. See message.py for their layout."""
+
+from array import array
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from maxq.runtime import cython  # type: ignore[no-redef]
+
+if cython.compiled:
+    from cython.cimports.maxq.runtime.buffers import i32
+else:
+    from maxq.runtime.buffers import i32
+
+
+def count_records(data: cython.const[cython.uchar][::1], most: cython.Py_ssize_t):
+    """Count the leading whole records of a batch body (see batches_cy.pyi)."""
+    buf: cython.p_uchar
+    size: cython.longlong
+    body_size: cython.longlong
+    behind: cython.longlong
+    properties: cython.longlong
+    p: cython.longlong = 0
+    end: cython.longlong = len(data)
+    count: cython.Py_ssize_t = 0
+    if end == 0:
+        return 0, 0
+    if cython.compiled:
+        buf = cython.cast(cython.p_uchar, cython.address(data[0]))
+    else:
+        buf = memoryview(data)
+    while count < most and end - p >= 22:
+        size = i32(buf, p)
+        body_size = i32(buf, p + 16)
+        behind = p + size
+        properties = p + 20 + body_size
+        if size < 22 or body_size < 0 or behind > end or properties + 2 > behind:
+            break
+        if properties + 2 + ((cython.cast(cython.longlong, buf[properties]) << 8) | buf[properties + 1]) != behind:
+            break
+        p = behind
+        count += 1
+    return count, p
+
+
+def record_places(
+    data: cython.const[cython.uchar][::1], count: cython.Py_ssize_t, first: cython.longlong, more: cython.longlong
+):
+    """Say where the records of a batch body lie in the log (see batches_cy.pyi)."""
+    places = array("q", bytes(8 * count))
+    if count == 0:
+        return places
+    buf: cython.p_uchar
+    found: cython.longlong[::1] = places
+    number: cython.Py_ssize_t
+    p: cython.longlong = 0
+    if cython.compiled:
+        buf = cython.cast(cython.p_uchar, cython.address(data[0]))
+    else:
+        buf = memoryview(data)
+    for number in range(count):
+        found[number] = first + p + number * more
+        p += i32(buf, p)
+    return places
