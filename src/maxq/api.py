@@ -22,6 +22,7 @@ from maxq.client import (
     transaction_producer,
 )
 from maxq.client.admin import admin
+from maxq.client.argument_checks import config_of
 from maxq.client.client_config import (
     ClientConfig,
     LitePullConsumerConfig,
@@ -85,7 +86,7 @@ class Producer(sync.Producer):
     """
 
     def __init__(self, producer_group: str, namesrv_addr: str, **settings: Any) -> None:
-        config = ProducerConfig(producer_group=producer_group, namesrv_addr=namesrv_addr, **settings)
+        config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
 
 
@@ -100,7 +101,7 @@ class TransactionProducer(sync.TransactionProducer):
     """
 
     def __init__(self, producer_group: str, namesrv_addr: str, listener: TransactionListener, **settings: Any) -> None:
-        config = ProducerConfig(producer_group=producer_group, namesrv_addr=namesrv_addr, **settings)
+        config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_seams(namesrv_addr), listener, loop_factory=new_event_loop)
 
 
@@ -124,7 +125,9 @@ class PushConsumer(sync.PushConsumer):
         orderly: bool = False,
         **settings: Any,
     ) -> None:
-        config = PushConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+        config = config_of(
+            PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
+        )
         super().__init__(config, system_seams(namesrv_addr), listener, orderly=orderly, loop_factory=new_event_loop)
 
 
@@ -132,7 +135,9 @@ class LitePullConsumer(sync.LitePullConsumer):
     """Blocking lite pull consumer; arguments as PushConsumer's, settings of LitePullConsumerConfig."""
 
     def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Any) -> None:
-        config = LitePullConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+        config = config_of(
+            LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
+        )
         super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
 
 
@@ -140,7 +145,9 @@ class SimpleConsumer(sync.SimpleConsumer):
     """Blocking simple consumer; arguments as PushConsumer's, settings of SimpleConsumerConfig."""
 
     def __init__(self, consumer_group: str, namesrv_addr: str, **settings: Any) -> None:
-        config = SimpleConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+        config = config_of(
+            SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
+        )
         super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
 
 
@@ -148,13 +155,13 @@ class Admin(sync_admin.Admin):
     """Blocking admin; settings of ClientConfig."""
 
     def __init__(self, namesrv_addr: str, **settings: Any) -> None:
-        config = ClientConfig(namesrv_addr=namesrv_addr, **settings)
+        config = config_of(ClientConfig, {"namesrv_addr": namesrv_addr, **settings})
         super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
 
 
 def async_producer(producer_group: str, namesrv_addr: str, **settings: Any) -> producer.Producer:
     """An asynchronous producer; `await .start()` or `async with` it."""
-    config = ProducerConfig(producer_group=producer_group, namesrv_addr=namesrv_addr, **settings)
+    config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
     return producer.Producer(config, system_seams(namesrv_addr))
 
 
@@ -163,7 +170,7 @@ def async_transaction_producer(
 ) -> transaction_producer.TransactionProducer:
     """An asynchronous producer of messages in transactions. Methods of `listener` that are plain functions run on the
     event loop and must not block."""
-    config = ProducerConfig(producer_group=producer_group, namesrv_addr=namesrv_addr, **settings)
+    config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
     return transaction_producer.TransactionProducer(config, system_seams(namesrv_addr), listener)
 
 
@@ -171,7 +178,7 @@ def async_push_consumer(
     consumer_group: str, namesrv_addr: str, listener: MessageListener, *, orderly: bool = False, **settings: Any
 ) -> push_consumer.PushConsumer:
     """An asynchronous push consumer. A plain listener runs on the event loop and must not block."""
-    config = PushConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+    config = config_of(PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings})
     return push_consumer.PushConsumer(config, system_seams(namesrv_addr), listener, orderly=orderly)
 
 
@@ -179,16 +186,20 @@ def async_lite_pull_consumer(
     consumer_group: str, namesrv_addr: str, **settings: Any
 ) -> lite_pull_consumer.LitePullConsumer:
     """An asynchronous lite pull consumer."""
-    config = LitePullConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+    config = config_of(
+        LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
+    )
     return lite_pull_consumer.LitePullConsumer(config, system_seams(namesrv_addr))
 
 
 def async_simple_consumer(consumer_group: str, namesrv_addr: str, **settings: Any) -> simple_consumer.SimpleConsumer:
     """An asynchronous simple consumer."""
-    config = SimpleConsumerConfig(consumer_group=consumer_group, namesrv_addr=namesrv_addr, **settings)
+    config = config_of(
+        SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
+    )
     return simple_consumer.SimpleConsumer(config, system_seams(namesrv_addr))
 
 
 def async_admin(namesrv_addr: str, **settings: Any) -> admin.Admin:
     """An asynchronous admin; `async with` it, on a running loop."""
-    return admin.Admin(ClientConfig(namesrv_addr=namesrv_addr, **settings), system_seams(namesrv_addr))
+    return admin.Admin(config_of(ClientConfig, {"namesrv_addr": namesrv_addr, **settings}), system_seams(namesrv_addr))

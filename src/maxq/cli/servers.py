@@ -86,7 +86,7 @@ def standalone(
 def namesrv(
     port: Annotated[
         int | None,
-        typer.Option("-p", "--port", min=1, max=65535, help="Port to listen on; 9876 if nothing says otherwise."),
+        typer.Option("-p", "--port", min=0, max=65535, help="Port to listen on; 0: a free one. 9876 if not given."),
     ] = None,
     conf: Annotated[
         Path | None, typer.Option("-c", "--config", metavar="FILE", help="Properties by RocketMQ's names.")

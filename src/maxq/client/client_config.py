@@ -7,8 +7,10 @@ Source: apache/rocketmq client/ClientConfig.java, DefaultMQProducer, DefaultMQPu
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from pathlib import PurePath
+from typing import Final
 
 from maxq.auth.signature import Credentials
+from maxq.client.argument_checks import INT_MAX, LONG_MAX, check_config
 from maxq.client.hooks import (
     CheckForbiddenHook,
     ConsumeMessageHook,
@@ -26,6 +28,58 @@ from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import SerializeType
 from maxq.remoting.rpc_hooks import RPCHook
 from maxq.runtime.interfaces import Clock, Disk, Rng
+
+MAX_CONSUME_THREADS: Final = 1_000
+_POSITIVE: Final = (1, INT_MAX)
+_NATURAL: Final = (0, INT_MAX)
+_OR_OFF: Final = (-1, INT_MAX)
+#: The smallest and the largest number that a setting takes; those of RocketMQ where it has any.
+_BOUNDS: Final = {
+    "poll_name_server_interval": _POSITIVE,
+    "heartbeat_broker_interval": _POSITIVE,
+    "persist_consumer_offset_interval": _POSITIVE,
+    "rebalance_interval": _POSITIVE,
+    "mq_client_api_timeout": _POSITIVE,
+    "trace_msg_batch_num": _POSITIVE,
+    "default_topic_queue_nums": _POSITIVE,
+    "send_msg_timeout": _POSITIVE,
+    "retry_times_when_send_failed": _NATURAL,
+    "retry_times_when_send_async_failed": _NATURAL,
+    "compress_msg_body_over_howmuch": _NATURAL,
+    "compress_level": (0, 22),
+    "max_message_size": _POSITIVE,
+    "batch_max_delay_ms": (1, 30_000),
+    "batch_max_bytes": (1, 2 * 1024 * 1024),
+    "total_batch_max_bytes": _POSITIVE,
+    "consume_timestamp": (0, LONG_MAX),
+    "connect_broker_by_user": (0, LONG_MAX),
+    "pull_batch_size": (1, 1024),
+    "pull_threshold_for_queue": _POSITIVE,
+    "pull_threshold_size_for_queue": _POSITIVE,
+    "consume_max_span": _POSITIVE,
+    "max_msg_bytes": _POSITIVE,
+    "broker_suspend_max_time": _NATURAL,
+    "consumer_timeout_when_suspend": _POSITIVE,
+    "pull_time_delay_when_exception": _NATURAL,
+    "lock_interval": _POSITIVE,
+    "consume_thread_nums": (1, MAX_CONSUME_THREADS),
+    "consume_message_batch_max_size": (1, 1024),
+    "max_reconsume_times": _OR_OFF,
+    "consume_timeout_minutes": _POSITIVE,
+    "await_termination_when_shutdown": _NATURAL,
+    "suspend_current_queue_time": _NATURAL,
+    "pull_interval": _NATURAL,
+    "pull_threshold_for_topic": _OR_OFF,
+    "pull_threshold_size_for_topic": _OR_OFF,
+    "pop_invisible_time": _POSITIVE,
+    "pop_batch_nums": (1, 32),
+    "pop_threshold_for_queue": _POSITIVE,
+    "auto_commit_interval": _NATURAL,
+    "poll_timeout": _NATURAL,
+    "pull_threshold_for_all": _POSITIVE,
+    "invisible_duration": _POSITIVE,
+    "await_duration": _NATURAL,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +129,12 @@ class ClientConfig:
     secret_key: str = field(default="", repr=False)
     security_token: str = field(default="", repr=False)
     rpc_hooks: Sequence[RPCHook] = ()  # of clients that share an instance name those of the first one count
+
+    def __post_init__(self) -> None:
+        """Raises:
+        WrongArgumentError: a setting of the wrong type or out of its bounds.
+        """
+        check_config(self, _BOUNDS)
 
     def name_servers(self) -> list[str]:
         """The addresses of `namesrv_addr`.

@@ -10,6 +10,12 @@ class NameIllegalError(ClientError):
     is_wrong_value = True
 
 
+class WrongArgumentError(ClientError):
+    """An argument or setting of the wrong type, or out of its bounds."""
+
+    is_wrong_value = True
+
+
 class MessageRefusedError(ClientError):
     """A message that would be refused by every broker; `size` and `limit` are in bytes."""
 

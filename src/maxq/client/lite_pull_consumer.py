@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 
+from maxq.client.argument_checks import LONG_MAX, check_number, check_offsets, check_queue, queues_of
 from maxq.client.client_config import ClientSeams, LitePullConsumerConfig
 from maxq.client.consume_result import ConsumeResult
 from maxq.client.ending import in_turn
@@ -179,7 +180,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         """
         if self._wanted:
             raise ClientError("subscribe and assign exclude each other, and subscribe was called before")
-        self._manual = {self._on_wire(queue) for queue in queues}
+        self._manual = {self._on_wire(queue) for queue in queues_of(queues)}
         if self._instance is not None:
             await self._assign_now(self._manual)
 
@@ -200,6 +201,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """All readable queues of a topic, sorted; NoRouteError if there is no such topic."""
+        check_topic(topic)
         queues = await self._running().routes.subscribe_queues(wrap(self._config.namespace, topic))
         return [self._for_the_user(queue) for queue in queues]
 
@@ -215,7 +217,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         self._buffer.wake()
 
     def _find(self, queues: Iterable[MessageQueue]) -> list[AssignedQueue]:
-        return [self._assigned[wire] for queue in queues if (wire := self._on_wire(queue)) in self._assigned]
+        return [self._assigned[wire] for queue in queues_of(queues) if (wire := self._on_wire(queue)) in self._assigned]
 
     # --- poll ---
 
@@ -234,6 +236,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
     async def poll_for(self, owner: object, timeout_ms: int | None = None) -> list[MessageExt]:
         """`poll` for one of several who poll, a thread say: what `owner` got last counts as done."""
         self._running()
+        check_number("timeout_ms", timeout_ms)
         self._finish_for(owner)
         self._auto_commit()
         wait_ms = self._config.poll_timeout if timeout_ms is None else timeout_ms
@@ -312,6 +315,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
                 if assigned.consume_offset >= 0
             }
         else:
+            check_offsets(offsets)
             table = {self._on_wire(queue): offset for queue, offset in offsets.items()}
         failure: MaxQError | None = None
         for queue, offset in sorted(table.items()):
@@ -343,6 +347,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         Raises:
             ClientError: the queue is not ours, or the offset is outside of it; names the range.
         """
+        check_number("offset", offset, high=LONG_MAX)
         wire = self._on_wire(queue)
         if wire not in self._assigned:
             raise ClientError(f"cannot seek: {queue} is not assigned to this consumer")
@@ -372,6 +377,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Queue offset of the first message stored at or after a time."""
+        check_number("timestamp_ms", timestamp_ms, high=LONG_MAX)
         wire = self._on_wire(queue)
         instance = self._running()
         search = instance.api.search_offset
@@ -526,6 +532,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
     # --- names ---
 
     def _on_wire(self, queue: MessageQueue) -> MessageQueue:
+        check_queue(queue)
         namespace = self._config.namespace
         return replace(queue, topic=wrap(namespace, queue.topic)) if namespace else queue
 

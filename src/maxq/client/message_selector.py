@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Self
 
+from maxq.client.errors import WrongArgumentError
 from maxq.protocol.body.subscription import TAG
 
 SQL92: Final = "SQL92"
@@ -28,7 +29,17 @@ class MessageSelector:
 
 
 def expression_of(selection: str | MessageSelector, expression_type: str) -> tuple[str, str]:
-    """Expression and language of what a caller of `subscribe` gave: a selector, or a text in `expression_type`."""
+    """Expression and language of what a caller of `subscribe` gave: a selector, or a text in `expression_type`.
+
+    Raises:
+        WrongArgumentError: it gave something else.
+    """
     if isinstance(selection, MessageSelector):
-        return selection.expression, selection.expression_type
+        expression_type, selection = selection.expression_type, selection.expression
+    if not isinstance(selection, str):
+        raise WrongArgumentError(
+            f"a subscription is a text such as '*' or 'TagA || TagB', or a MessageSelector, not {selection!r:.60}"
+        )
+    if not isinstance(expression_type, str):
+        raise WrongArgumentError(f"the type of an expression is TAG or SQL92, not {expression_type!r:.60}")
     return selection, expression_type

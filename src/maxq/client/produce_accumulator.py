@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from maxq.client.client_config import ProducerConfig
 from maxq.client.namespace import RETRY_PREFIX
 from maxq.client.send_result import SendResult
-from maxq.errors import ClientError, RemoteProtocolError
+from maxq.errors import RemoteProtocolError
 from maxq.protocol import message_const as const
 from maxq.protocol.message import Message
 from maxq.protocol.message_queue import MessageQueue
@@ -50,16 +50,9 @@ class _Accumulation:
 
 
 class ProduceAccumulator:
-    """The batches in the making of one producer.
-
-    Raises:
-        ClientError: a bound of the settings is wrong.
-    """
+    """The batches in the making of one producer."""
 
     def __init__(self, config: ProducerConfig, send_batch: SendBatch) -> None:
-        _check("batch_max_delay_ms", config.batch_max_delay_ms, 30_000)
-        _check("batch_max_bytes", config.batch_max_bytes, 2 * 1024 * 1024)
-        _check("total_batch_max_bytes", config.total_batch_max_bytes, None)
         self._config = config
         self._send_batch = send_batch
         self._held_bytes = 0
@@ -143,9 +136,3 @@ def split_result(result: SendResult, count: int) -> list[SendResult]:
         )
         for place in range(count)
     ]
-
-
-def _check(name: str, value: int, high: int | None) -> None:
-    if value <= 0 or (high is not None and value > high):
-        bounds = "more than 0" if high is None else f"1 to {high}"
-        raise ClientError(f"{name} is {value}, allowed is {bounds}")

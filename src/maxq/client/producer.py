@@ -16,9 +16,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from maxq.client.argument_checks import check_callable, check_messages, check_number, check_queue
 from maxq.client.client_config import ClientSeams, ProducerConfig
 from maxq.client.ending import Ending, in_turn
-from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError
+from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError, WrongArgumentError
 from maxq.client.message_feed import MessageFeed
 from maxq.client.message_preparer import PreparedMessage
 from maxq.client.message_sender import MessageSender
@@ -225,12 +226,20 @@ class Producer:
     def _send(
         self, sender: MessageSender, prepared: PreparedMessage, queue: MessageQueue | None, timeout_ms: int | None
     ) -> Coroutine[Any, Any, SendResult]:
-        return sender.send(
-            prepared,
-            timeout_ms or self._config.send_msg_timeout,
-            self._config.retry_times_when_send_failed,
-            queue=None if queue is None else self._on_wire(queue),
-        )
+        wire = None if queue is None else self._queue_for(prepared, queue)
+        retries = self._config.retry_times_when_send_failed
+        return sender.send(prepared, self._timeout_ms(timeout_ms), retries, queue=wire)
+
+    def _timeout_ms(self, given: int | None) -> int:
+        check_number("timeout_ms", given, low=1)
+        return self._config.send_msg_timeout if given is None else given
+
+    def _queue_for(self, prepared: PreparedMessage, queue: MessageQueue) -> MessageQueue:
+        """A queue that the caller chose, as it travels."""
+        wire = self._on_wire(queue)
+        if wire.topic != prepared.topic:
+            raise WrongArgumentError(f"a message of topic {prepared.topic} cannot be sent to {wire}, of another topic")
+        return wire
 
     def _gather(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult] | None:
         """Let a message wait for others (`auto_batch`); None: it is to be sent by itself."""
@@ -252,6 +261,7 @@ class Producer:
         """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in
         order. Another try goes to the same queue. Raises as `send`."""
         sender = self._running()
+        check_callable("the selector", selector, "selector(queues, message, arg)")
         prepared = sender.preparer.prepare(message)
         namespace = self._config.namespace
 
@@ -259,13 +269,13 @@ class Producer:
             queues = [MessageQueue(unwrap(namespace, q.topic), q.broker_name, q.queue_id) for q in info.queues]
             return self._on_wire(selector(queues, message, arg))
 
-        timeout_ms, retries = timeout_ms or self._config.send_msg_timeout, self._config.retry_times_when_send_failed
+        timeout_ms, retries = self._timeout_ms(timeout_ms), self._config.retry_times_when_send_failed
         return await sender.send(prepared, timeout_ms, retries, choose=choose)
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without an answer: no result, no certainty. Waits up to send_msg_timeout for a connection."""
         sender, prepared = self._running(), self._running().preparer.prepare(message)
-        wire = None if queue is None else self._on_wire(queue)
+        wire = None if queue is None else self._queue_for(prepared, queue)
         await sender.send_oneway(prepared, self._config.send_msg_timeout, wire)
 
     async def request(self, message: Message, *, timeout_ms: int | None = None) -> MessageExt:
@@ -279,7 +289,7 @@ class Producer:
         """
         sender = self._running()
         instance = sender.instance
-        timeout_ms = timeout_ms or self._config.send_msg_timeout
+        timeout_ms = self._timeout_ms(timeout_ms)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         correlation_id = instance.seams.rng.bytes(16).hex()
         message.properties[const.PROPERTY_CORRELATION_ID] = correlation_id
@@ -334,6 +344,7 @@ class Producer:
             is not.
         """
         sender = self._running()
+        check_number("in_flight", in_flight, low=1)
         timeout_ms, retries = self._config.send_msg_timeout, self._config.retry_times_when_send_failed
         results: dict[int, SendResult] = {}
         failures: list[Exception] = []
@@ -341,6 +352,7 @@ class Producer:
         if isinstance(messages, MessageFeed):
             feed, draw = messages, messages.take
         else:
+            check_messages(messages)
             feed, numbered = None, enumerate(messages)
 
             async def draw() -> tuple[int, Message] | None:
@@ -376,7 +388,7 @@ class Producer:
                     return
 
         try:
-            await asyncio.gather(*(work() for _ in range(max(1, in_flight))))
+            await asyncio.gather(*(work() for _ in range(in_flight)))
         finally:
             if feed is not None:
                 feed.close()
@@ -400,7 +412,7 @@ class Producer:
         future = self._gather(message, None)
         if future is None:
             prepared = sender.preparer.prepare(message)
-            timeout_ms = timeout_ms or self._config.send_msg_timeout
+            timeout_ms = self._timeout_ms(timeout_ms)
             retries = self._config.retry_times_when_send_async_failed
             future = asyncio.ensure_future(sender.send(prepared, timeout_ms, retries))
         if callback is not None:
@@ -417,6 +429,7 @@ class Producer:
         return future
 
     def _on_wire(self, queue: MessageQueue) -> MessageQueue:
+        check_queue(queue)
         namespace = self._config.namespace
         if not namespace:
             return queue

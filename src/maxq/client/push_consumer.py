@@ -12,6 +12,7 @@ from collections.abc import Collection, Coroutine, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
+from maxq.client.argument_checks import check_callable
 from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
 from maxq.client.consume_concurrently import ConsumeMessageConcurrentlyService
 from maxq.client.consume_orderly import ConsumeMessageOrderlyService
@@ -37,7 +38,7 @@ from maxq.client.send_back import SendBack
 from maxq.client.trace.hooks import ConsumeMessageTraceHook
 from maxq.client.validators import check_topic
 from maxq.codes import ResponseCode
-from maxq.errors import BrokerError, ClientError, MaxQError, RemoteProtocolError
+from maxq.errors import BrokerError, MaxQError, RemoteProtocolError
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from maxq.protocol.body.subscription import TAG, build_subscription_data
 from maxq.protocol.enums import ConsumeType
@@ -49,7 +50,6 @@ log = logging.getLogger(__name__)
 
 FLOW_CONTROL_WAIT_MS = 10  # Java waits 50; the check costs nothing here
 PAUSED_WAIT_MS = 1_000
-MAX_CONSUME_THREADS = 1_000
 BROKER_FLOW_CONTROL_WAIT_MS = 20  # after FLOW_CONTROL 215
 CLIENT_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 _UNKNOWN_TO_BROKER = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
@@ -82,6 +82,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         executor: Executor | None = None,
         manager: MQClientManager | None = None,
     ) -> None:
+        check_callable("the listener", listener, "listener(messages, context)")
         super().__init__(config, seams, manager)
         self._retry_topic = retry_topic(self.group)
         self._orderly = orderly
@@ -309,8 +310,6 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         Raises:
             ClientError: `count` is out of bounds.
         """
-        if not 1 <= count <= MAX_CONSUME_THREADS:
-            raise ClientError(f"consume_thread_nums is {count}, allowed is 1 to {MAX_CONSUME_THREADS}")
         self._config = replace(self._config, consume_thread_nums=count)
         if executor is not None:
             self._caller.replace_executor(executor)

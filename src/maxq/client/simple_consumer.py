@@ -13,6 +13,7 @@ import itertools
 import logging
 from collections.abc import Sequence
 
+from maxq.client.argument_checks import check_number, check_received
 from maxq.client.client_config import ClientSeams, SimpleConsumerConfig
 from maxq.client.group_consumer import GroupConsumer
 from maxq.client.message_selector import MessageSelector, expression_of
@@ -129,8 +130,9 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
             RemotingError, BrokerError: no broker could be asked; what the last one said.
         """
         self._running()
-        if not 1 <= max_messages <= MAX_MESSAGES:
-            raise ClientError(f"receive {max_messages} messages: 1 to {MAX_MESSAGES} at a time are possible")
+        check_number("max_messages", max_messages, low=1, high=MAX_MESSAGES)
+        check_number("invisible_ms", invisible_ms, low=1)
+        check_number("wait_ms", wait_ms)
         config = self._config
         invisible = config.invisible_duration if invisible_ms is None else invisible_ms
         wait = config.await_duration if wait_ms is None else wait_ms
@@ -203,22 +205,24 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
             RemoteProtocolError: it was not received here.
         """
         self._running()
+        check_received(message)
         await self._pops.ack(message)
 
     async def ack_all(self, messages: Sequence[MessageExt]) -> None:
         """The same for many messages, in one request for each broker."""
         self._running()
+        check_received(messages)
         await self._pops.ack_all(messages)
 
-    async def change_invisible_duration(
-        self, message: MessageExt, invisible_ms: int, *, suspend: bool = False
-    ) -> None:
+    async def change_invisible_duration(self, message: MessageExt, invisible_ms: int, *, suspend: bool = False) -> None:
         """The message stays ours for `invisible_ms` from now (0: give it again at once), and has a new receipt handle.
 
         Args:
             suspend: it is not counted as a try when it comes again.
         """
         self._running()
+        check_received(message)
+        check_number("invisible_ms", invisible_ms)
         await self._pops.change_invisible_time(message, invisible_ms, suspend=suspend)
 
     # --- for the instance ---

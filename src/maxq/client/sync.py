@@ -15,7 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from maxq.client import lite_pull_consumer, producer, push_consumer, simple_consumer, transaction_producer
+from maxq.client.argument_checks import check_messages, check_number, check_transaction_listener, queues_of
 from maxq.client.client_config import (
+    MAX_CONSUME_THREADS,
     ClientSeams,
     LitePullConsumerConfig,
     ProducerConfig,
@@ -25,10 +27,11 @@ from maxq.client.client_config import (
 from maxq.client.consume_result import MessageListener
 from maxq.client.errors import NotRunningError
 from maxq.client.loop_thread import LoopFactory, LoopThread
-from maxq.client.message_selector import MessageSelector
+from maxq.client.message_selector import MessageSelector, expression_of
 from maxq.client.producer import Arg, QueueSelector
 from maxq.client.send_result import SendResult, SendStatus
 from maxq.client.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
+from maxq.client.validators import check_topic
 from maxq.protocol.body.subscription import TAG
 from maxq.protocol.message import Message, MessageExt
 from maxq.protocol.message_queue import MessageQueue
@@ -152,6 +155,8 @@ class Producer(_Started):
         """Send many messages, each in a request of its own, many at a time. `messages` is drawn in this thread, so it
         may wait; what it gave is sent, also if it then fails."""
         client = self._running
+        check_messages(messages)
+        check_number("in_flight", in_flight, low=1)
         if isinstance(messages, Sequence):
             return self._thread.run(client.send_many(messages, in_flight=in_flight))
         results: dict[int, SendResult] = {}
@@ -199,6 +204,7 @@ class TransactionProducer(Producer):
         *,
         loop_factory: LoopFactory | None = None,
     ) -> None:
+        check_transaction_listener(listener)
         super().__init__(config, seams, loop_factory=loop_factory)
         self._listener = listener
         self._pool: ThreadPoolExecutor | None = None
@@ -307,7 +313,8 @@ class PushConsumer(_Started):
 
     def set_consume_thread_nums(self, count: int) -> None:
         """Change how many threads call the listener, also while running. Calls under way end where they are."""
-        pool, old = ThreadPoolExecutor(max(count, 1), thread_name_prefix="maxq-consume"), self._pool
+        check_number("consume_thread_nums", count, low=1, high=MAX_CONSUME_THREADS)
+        pool, old = ThreadPoolExecutor(count, thread_name_prefix="maxq-consume"), self._pool
         self._on_loop(lambda: self._client.set_consume_thread_nums(count, pool))
         self._width, self._pool = count, pool
         old.shutdown(wait=False)
@@ -377,6 +384,8 @@ class LitePullConsumer(_Started):
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
         """Share a topic's queues with the group; before or after `start`."""
+        check_topic(topic)
+        expression_of(expression, expression_type)
         self._now_or_at_start(lambda client: client.subscribe(topic, expression, expression_type))
 
     def unsubscribe(self, topic: str) -> None:
@@ -385,7 +394,7 @@ class LitePullConsumer(_Started):
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues; before or after `start`."""
-        wanted = list(queues)
+        wanted = queues_of(queues)
         self._now_or_at_start(lambda client: client.assign(wanted))
 
     def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
@@ -436,13 +445,13 @@ class LitePullConsumer(_Started):
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Give out nothing of these queues for now."""
-        wanted = list(queues)
-        self._thread.post(lambda: self._running.pause(wanted))
+        client, wanted = self._running, queues_of(queues)
+        self._thread.post(lambda: client.pause(wanted))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with these queues."""
-        wanted = list(queues)
-        self._thread.post(lambda: self._running.resume(wanted))
+        client, wanted = self._running, queues_of(queues)
+        self._thread.post(lambda: client.resume(wanted))
 
 
 class SimpleConsumer(_Started):
@@ -484,6 +493,8 @@ class SimpleConsumer(_Started):
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
         """Take messages of a topic; before or after `start`."""
+        check_topic(topic)
+        expression_of(expression, expression_type)
         self._now_or_at_start(lambda: self._client.subscribe(topic, expression, expression_type))
 
     def unsubscribe(self, topic: str) -> None:

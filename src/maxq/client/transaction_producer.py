@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Any, NamedTuple, Protocol
 
+from maxq.client.argument_checks import check_transaction_listener
 from maxq.client.client_config import ClientSeams, ProducerConfig
 from maxq.client.errors import MessageRefusedError
 from maxq.client.hooks import EndTransactionContext, EndTransactionHooks
@@ -115,6 +116,7 @@ class TransactionProducer(Producer):
         executor: Executor | None = None,
         manager: MQClientManager | None = None,
     ) -> None:
+        check_transaction_listener(listener)
         super().__init__(config, seams, manager=manager)
         self._listener = listener
         self._executor = executor

@@ -117,7 +117,9 @@ def check_properties(encoded: bytes) -> None:
 
 
 def _check_name(kind: str, name: str, limit: int) -> None:
-    if not name or not name.strip():
+    if not isinstance(name, str):
+        raise NameIllegalError(f"the {kind} name is a text (str), not {name!r:.60}")
+    if not name.strip():
         raise NameIllegalError(f"the {kind} name is empty; give 1 to {limit} characters of %|a-zA-Z0-9_-")
     if len(name) > limit:
         raise NameIllegalError(

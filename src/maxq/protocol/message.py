@@ -49,6 +49,7 @@ MAGIC_V2: Final = 0xDAA320AB
 MAGIC_BLANK: Final = 0xCBD43194
 PROPERTIES_MAX_LENGTH: Final = 32767
 
+_NO_MOMENT_MS: Final = 100_000_000_000  # in March 1973; as seconds it would be in the year 5138
 _HEAD: Final = struct.Struct(">IIIiiqqiq")  # total size … born timestamp, 48 bytes
 _MIDDLE: Final = struct.Struct(">iq")  # reconsume times, prepared transaction offset
 _BATCH_HEAD: Final = struct.Struct(">iiiii")
@@ -74,18 +75,24 @@ class Message:
 
     @tags.setter
     def tags(self, value: str) -> None:
+        if not isinstance(value, str):
+            raise _wrong("tags", "a text (str); a message has one tag", value)
         self.properties[const.PROPERTY_TAGS] = value
 
     @property
     def keys(self) -> str | None:
-        """The KEYS property: keys with blanks between them."""
+        """The KEYS property: keys with blanks between them. Set it to a text, or to several keys."""
         return self.properties.get(const.PROPERTY_KEYS)
 
     @keys.setter
     def keys(self, value: str | Iterable[str]) -> None:
         if not isinstance(value, str):
+            if not isinstance(value, Iterable):
+                raise _wrong("keys", "a text (str), or a list of them", value)
             value = list(value)
             for key in value:
+                if not isinstance(key, str):
+                    raise _wrong("a key", "a text (str)", key)
                 if const.KEY_SEPARATOR in key:
                     raise LocalProtocolError(
                         f"the key {key!r} has a blank, which separates keys: it would be found as "
@@ -106,6 +113,7 @@ class Message:
 
     @delay_level.setter
     def delay_level(self, level: int) -> None:
+        _check_whole("delay_level", level, "levels begin with 1; 0 delivers at once")
         self.properties[const.PROPERTY_DELAY_TIME_LEVEL] = str(level)
 
     @property
@@ -116,16 +124,26 @@ class Message:
 
     @delay_time_ms.setter
     def delay_time_ms(self, delay_ms: int) -> None:
+        _check_whole("delay_time_ms", delay_ms, "the unit is the millisecond")
         self.properties.pop(const.PROPERTY_TIMER_DELAY_SEC, None)
         self.properties[const.PROPERTY_TIMER_DELAY_MS] = str(delay_ms)
 
     @property
     def deliver_time_ms(self) -> int:
-        """Deliver at this moment, ms since 1970; 0: at once. A delay outranks it."""
+        """Deliver at this moment, ms since 1970; 0: at once. A delay outranks it.
+
+        A moment before 1973 is refused, because it was given in seconds.
+        """
         return _int_property(self.properties, const.PROPERTY_TIMER_DELIVER_MS)
 
     @deliver_time_ms.setter
     def deliver_time_ms(self, wall_ms: int) -> None:
+        _check_whole("deliver_time_ms", wall_ms, "milliseconds since 1970: int(time.time() * 1000) is now")
+        if 0 < wall_ms < _NO_MOMENT_MS:
+            raise LocalProtocolError(
+                f"deliver_time_ms = {wall_ms} is a moment before 1973: the unit is the millisecond; if these are "
+                "seconds, multiply by 1000"
+            )
         self.properties[const.PROPERTY_TIMER_DELIVER_MS] = str(wall_ms)
 
     @property
@@ -135,6 +153,8 @@ class Message:
 
     @wait_store_msg_ok.setter
     def wait_store_msg_ok(self, wait: bool) -> None:
+        if not isinstance(wait, bool):
+            raise _wrong("wait_store_msg_ok", "True or False", wait)
         self.properties[const.PROPERTY_WAIT_STORE_MSG_OK] = "true" if wait else "false"
 
     def put_user_property(self, name: str, value: str) -> None:
@@ -190,6 +210,15 @@ class MessageExt(Message):
     @property
     def store_host_text(self) -> str:
         return host_text(self.store_host)
+
+
+def _wrong(name: str, expected: str, value: object) -> LocalProtocolError:
+    return LocalProtocolError(f"{name} is {expected}, not {value!r:.60}")
+
+
+def _check_whole(name: str, value: int, remedy: str) -> None:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise LocalProtocolError(f"{name} is a whole number (int) of at least 0, not {value!r:.60}; {remedy}")
 
 
 def _int_property(properties: dict[str, str], name: str) -> int:

@@ -155,7 +155,7 @@ transaction resume 7F000001000000000000000000000000
 #: What goes on until it is ended.
 ENDLESS: Final = """
 standalone --store {folder}/standalone --namesrv-port 0 --broker-port 0
-namesrv -p {free_port}
+namesrv -p 0
 broker -n {namesrv} --set listenPort=0 --set storePathRootDir={folder}/broker
 dledger --group g --id n0 --peers n0-127.0.0.1:{free_port} --base-dir {folder}/dledger
 tail Every

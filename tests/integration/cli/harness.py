@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,7 @@ def _command(
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so its children
     sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing has put /dev/null in its place
     os.environ.clear()
     os.environ.update(environment)

@@ -92,8 +92,9 @@ def test_ctrl_c_ends_what_goes_on(line: str, around: Surroundings, namesrv: str)
         assert process.pid is not None
         os.kill(process.pid, signal.SIGINT)
         process.join(60)
-        code, text = process.exitcode, said.read().decode()
+        code = process.exitcode
         process.kill()
+        text = said.read().decode()
     is_server = words[0] in ("standalone", "namesrv", "broker", "dledger")
     assert (code, "Traceback" in text) == (0 if is_server else INTERRUPTED, False), text
 
