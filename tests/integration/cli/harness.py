@@ -98,6 +98,7 @@ def _command(
     arguments: Sequence[str], environment: Mapping[str, str], cwd: Path | None, streams: Sequence[Connection]
 ) -> None:
     """In the forked process: become `maxq`."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()

@@ -29,7 +29,7 @@ class RocketMQClusterDataSource(DataSource):
 
     def _parsed(self) -> tuple[ConnectionOptions, str]:
         values = OptionValues(self.options, FORMAT)
-        values.check_names((*CONNECTION_OPTIONS, "table"), ("rocketmq.tls.",))
+        values.check_names((*CONNECTION_OPTIONS, "table"))
         if not values.has("table"):
             raise ConfigError(f"{FORMAT}: option table is missing: one of {', '.join(TABLES)}")
         return ConnectionOptions.parse(values), values.choice("table", tuple(TABLES), "")

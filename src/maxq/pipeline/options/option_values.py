@@ -29,10 +29,8 @@ class OptionValues:
         self._given = {name.lower(): (name, text) for name, text in given.items()}
         self._what = what
 
-    def check_names(
-        self, known: Iterable[str], prefixes: tuple[str, ...] = (), others: Mapping[str, str] | None = None
-    ) -> None:
-        """Refuse names that are none of `known` and start with none of `prefixes`.
+    def check_names(self, known: Iterable[str], others: Mapping[str, str] | None = None) -> None:
+        """Refuse names that are none of `known`.
 
         Args:
             others: names that people know from elsewhere, and what there is here in their place.
@@ -43,7 +41,7 @@ class OptionValues:
         elsewhere = {name.lower(): text for name, text in (others or {}).items()}
         spelled = {name.lower(): name for name in known}
         for folded, (name, _) in self._given.items():
-            if folded in spelled or folded.startswith(tuple(prefix.lower() for prefix in prefixes)):
+            if folded in spelled:
                 continue
             near = difflib.get_close_matches(folded, list(spelled), n=1, cutoff=0.7)
             hint = f"did you mean {spelled[near[0]]}?" if near else f"there are {', '.join(sorted(spelled.values()))}"
@@ -130,13 +128,6 @@ class OptionValues:
         if not isinstance(value, dict):
             raise self.wrong(name, text, "a JSON object")
         return value
-
-    def with_prefix(self, prefix: str) -> dict[str, str]:
-        """Options whose names begin with `prefix`, as they were spelled, without it."""
-        folded = prefix.lower()
-        return {
-            name[len(prefix) :]: text.strip() for low, (name, text) in self._given.items() if low.startswith(folded)
-        }
 
     def wrong(self, name: str, text: object, allowed: str) -> ConfigError:
         """The error about a value."""

@@ -9,17 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from maxq.config.loader import load
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.config.setting import settings_of
 from maxq.errors import ConfigError
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.predicate import PREDICATE
 from maxq.pipeline.records.schemas import message_columns
 
 FORMAT: Final = "rocketmq"
-_TLS_PREFIX: Final = "rocketmq.tls."
+#: Of each setting of a client whose name begins with `tls.`: that name, RocketMQ's.
+_TLS_NAMES: Final = tuple(row.name for row in settings_of(NettyClientConfig) if row.name.startswith("tls."))
 
 CONNECTION_OPTIONS: Final = (
     "rocketmq.namesrv", "rocketmq.useTLS", "rocketmq.accessKey", "rocketmq.secretKey", "rocketmq.securityToken",
-    "rocketmq.requestTimeout", "rocketmq.brokerWait",
+    "rocketmq.requestTimeout", "rocketmq.brokerWait", *(f"rocketmq.{name}" for name in _TLS_NAMES),
 )  # fmt: skip
 READ_OPTIONS: Final = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
@@ -79,11 +83,13 @@ class ConnectionOptions:
         access, secret = values.text("rocketmq.accessKey"), values.text("rocketmq.secretKey")
         if (access is None) != (secret is None):
             raise values.contradiction("rocketmq.accessKey and rocketmq.secretKey are given together or not at all")
-        tls = values.with_prefix(_TLS_PREFIX)
+        given = {name: values.text(f"rocketmq.{name}") for name in _TLS_NAMES}
+        tls = {name: text for name, text in given.items() if text is not None}
+        load([NettyClientConfig()], tls, source="option rocketmq.tls.…")  # refuses what they cannot be
         return cls(
             ";".join(addresses),
             values.flag("rocketmq.useTLS", bool(tls)),
-            tuple(sorted((f"tls.{name}", text) for name, text in tls.items())),
+            tuple(sorted(tls.items())),
             access or "",
             secret or "",
             values.text("rocketmq.securityToken") or "",
@@ -179,7 +185,7 @@ class ReadOptions:
             ConfigError: names option, value and what is allowed.
         """
         values = OptionValues(given, FORMAT)
-        values.check_names(CONNECTION_OPTIONS + READ_OPTIONS, (_TLS_PREFIX,), KAFKA_OPTIONS)
+        values.check_names(CONNECTION_OPTIONS + READ_OPTIONS, KAFKA_OPTIONS)
         _check_kind(values, streaming)
         expression, expression_type = _expression(values)
         options = cls(

@@ -21,7 +21,6 @@ _KAFKA_OPTIONS: Final = {
 }
 #: Options that Spark reads and hands on.
 _SPARKS: Final = ("checkpointLocation", "queryName", "path")
-_TLS_PREFIX: Final = "rocketmq.tls."
 AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"
 
@@ -72,7 +71,7 @@ class WriteOptions:
             ConfigError: names option, value and what is allowed.
         """
         values = OptionValues(given, FORMAT)
-        values.check_names(CONNECTION_OPTIONS + WRITE_OPTIONS + _SPARKS, (_TLS_PREFIX,), _KAFKA_OPTIONS)
+        values.check_names(CONNECTION_OPTIONS + WRITE_OPTIONS + _SPARKS, _KAFKA_OPTIONS)
         topic = values.text("topic")
         if topic is not None and not _NAME.fullmatch(topic):
             raise values.wrong("topic", topic, "one topic of the characters %|a-zA-Z0-9_-")

@@ -20,7 +20,6 @@ from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import (
     BrokerError,
     NoRouteError,
-    PipelineError,
     RemoteProtocolError,
     RemotingConnectError,
     RemotingError,
@@ -618,14 +617,8 @@ def _route_of(topic: str, data: TopicRouteData) -> TopicRoute:
 
 
 def tls_config(options: ConnectionOptions) -> NettyClientConfig:
-    """The TLS settings that the options name.
-
-    Raises:
-        PipelineError: one of them is none that there is.
-    """
+    """The TLS settings that the options name."""
     loaded = load([NettyClientConfig(use_tls=True)], dict(options.tls), source="option rocketmq.tls.…")
-    if loaded.warnings:
-        raise PipelineError("; ".join(loaded.warnings))
     return cast(NettyClientConfig, loaded.configs[0])
 
 

@@ -1,9 +1,12 @@
 """Options mean what they mean for Spark's Kafka source; a wrong one is refused by name, value and what is allowed."""
 
+from collections.abc import Callable
+
 import pytest
 
 from maxq.errors import ConfigError
 from maxq.pipeline.options.read_options import EARLIEST, LATEST, Position, ReadOptions
+from maxq.pipeline.wire.wire_client import tls_config
 
 BASE = {"rocketmq.namesrv": "127.0.0.1:9876", "subscribe": "T"}
 
@@ -61,6 +64,15 @@ def test_assign_names_queues() -> None:
     assert selection.takes("U", "broker-b", 1)
 
 
+@pytest.mark.parametrize("fold", [str, str.lower], ids=["as written", "as Spark hands them over"])
+def test_tls_options_mean_the_same_in_any_case(fold: Callable[[str], str]) -> None:
+    """Spark gives names in lower case to a Python data source."""
+    given = {"rocketmq.tls.client.authServer": "false", "rocketmq.tls.client.keyPath": "/Key.pem"}
+    connection = batch(**{fold(name): text for name, text in given.items()}).connection
+    assert connection.tls == (("tls.client.authServer", "false"), ("tls.client.keyPath", "/Key.pem"))
+    assert tls_config(connection).tls_client_auth_server is False
+
+
 def test_tls_and_acl_options() -> None:
     given = {"rocketmq.tls.client.trustCertPath": "/ca.pem", "rocketmq.accessKey": "a", "rocketmq.secretKey": "geheim"}
     connection = batch(**given).connection
@@ -72,6 +84,8 @@ def test_tls_and_acl_options() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"rocketmq.tls.client.trustPath": "x"}, "did you mean rocketmq.tls.client.trustCertPath?"),
+        ({"rocketmq.tls.client.authServer": "perhaps"}, "tls.client.authServer"),
         ({"subscibe": "x"}, "unknown option subscibe; did you mean subscribe?"),
         ({"assign": "{}"}, "exactly one of the options subscribe, subscribePattern, assign .* subscribe and assign"),
         ({"subscribe": "a b"}, "option subscribe is 'a b'"),
