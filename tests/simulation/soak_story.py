@@ -20,6 +20,9 @@ from typing import Any, Final
 from maxq.auth.signature import Credentials
 from maxq.client.client_config import ClientSeams
 from maxq.standalone import StandaloneServer
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests import visitors
 from tests.held_tables import held
@@ -32,7 +35,7 @@ QUIET_S: Final = 200.0  # then all that ends by itself has ended
 
 SETTINGS: Final = {
     **visitors.SETTINGS,
-    "mappedFileSizeCommitLog": str(256 << 20), "maxHashSlotNum": "1000", "maxIndexNum": "400000",
+    "mappedFileSizeCommitLog": str(16 << 20), "maxHashSlotNum": "1000", "maxIndexNum": "400000",
     "metricsPromExporterHost": SERVER, "metricsPromExporterPort": str(PAGES_PORT),
 }  # fmt: skip
 
@@ -132,8 +135,10 @@ async def _soak(world: SimWorld, seconds: float, rounds: int, seed: int) -> dict
 
 def run_soak(seconds: float, rounds: int, seed: int) -> dict[str, tuple[int, int]]:
     """See the module."""
+    clock = SimClock()
+    disk = SimDisk(SimRng(seed), clock, write_back=0.0)  # no power is lost here; looking for dirty pages is most work
     return run_simulation(
-        lambda world: soak(world, seconds, rounds, seed), seed=seed, step_limit=1_000_000_000
+        lambda world: soak(world, seconds, rounds, seed), seed=seed, disk=disk, clock=clock, step_limit=1_000_000_000
     )
 
 

@@ -321,9 +321,8 @@ class ConsumeQueue:
 
     def begin_anew(self) -> None:
         """The topic was deleted: no units, numbering from 0, nothing hidden. Files that are flushed just now stay
-        mapped until that has ended."""
-        if self.in_flush:
-            self.files.files = []
+        mapped until that has ended: `forget` does not see them."""
+        self.files.files = []
         self.forget()
         self.hidden_below = self.end_at_start = 0
 

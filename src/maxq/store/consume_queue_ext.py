@@ -177,9 +177,9 @@ class ConsumeQueueExt:
         self._files.release()
 
     def forget(self) -> None:
-        """The queue begins anew: let go of everything; `place` will have to be asked again."""
-        self._files.release()
-        self._files.files.clear()
+        """The queue begins anew: let go of everything; `place` will have to be asked again. Files that are flushed just
+        now stay mapped until that has ended."""
+        self._files.files = []
         self._is_loaded = self._is_placed = False
 
     def destroy(self) -> None:

@@ -218,7 +218,10 @@ class ConsumeQueueStore:
             return
         for batch in batches:
             del self.batch_queues[topic, batch.queue_id]
+            batch.tail.owner = None
         del self.topics[topic.encode()]
+        for queue in tail.queues.values():
+            queue.owner = None
 
     def remove(self, queue: ConsumeQueue) -> None:
         """Forget a queue and delete its files and folder. Blocks."""
@@ -233,6 +236,7 @@ class ConsumeQueueStore:
             tail.set_queue(queue.queue_id, None)
             if not tail.queues:
                 del self.topics[name]
+        queue.tail.owner = None
         self._mapped.pop(queue, None)
         self._resting.pop(queue, None)
 

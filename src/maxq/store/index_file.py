@@ -180,10 +180,8 @@ class IndexFile:
             self.flushed_count = count
 
     def release(self) -> None:
-        """Give up the mapping."""
-        region, self._region = self._region, None
-        if region is not None:
-            region.close()
+        """Give up the mapping. It ends with its last user: a thread may be flushing it."""
+        self._region = None
 
     def destroy(self) -> None:
         """Delete the file. Blocks."""

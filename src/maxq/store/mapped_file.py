@@ -100,10 +100,8 @@ class MappedFile:
             self.flushed_position = end
 
     def release(self) -> None:
-        """Give up the mapping; the next use maps again."""
-        region, self._region, self.mapped = self._region, None, None
-        if region is not None:
-            region.close()
+        """Give up the mapping; the next use maps again. It ends with its last user: a thread may be flushing it."""
+        self._region = self.mapped = None
 
     def destroy(self) -> None:
         """Delete the file. Slices that readers hold stay valid until they drop them. Blocks."""

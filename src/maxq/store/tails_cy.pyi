@@ -13,7 +13,7 @@ class QueueTail:
 
     topic: str
     queue_id: int
-    owner: Any  # the ConsumeQueue
+    owner: Any  # the ConsumeQueue; None when the store has forgotten it, so that both are gone at once
     next_queue_offset: int  # the offset the next appended message of this queue gets
     max_physical_offset: int  # end of the last record that has a unit here; -1 none
     write_offset: int  # logical byte position of the next unit = 20 × its index
