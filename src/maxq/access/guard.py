@@ -82,14 +82,9 @@ class Guard:
         rules = self._judge.rules
         session = cast(Session | None, connection.attributes.get(_SESSION))
         if session is None or session.rules is not rules:
-            session = connection.attributes[_SESSION] = Session(source_ip(connection), rules)
+            session = connection.attributes[_SESSION] = Session(connection.peer_ip, rules)
         return session
 
     def is_super(self, command: RemotingCommand) -> bool:
         """Does this request, which was let through, come from one whom no rule binds?"""
         return self._judge.is_super(command)
-
-
-def source_ip(connection: Connection) -> str:
-    """Where a connection comes from, without the port; behind a proxy that says so, what stands before it."""
-    return connection.remote_address.rpartition(":")[0].strip("[]")

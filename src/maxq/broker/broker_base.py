@@ -256,7 +256,13 @@ class BrokerBase:
         settings.on_change(lambda changes: self.log_care.config_changed())
         self.store_owner = StoreOwner(self._disk, settings.store, self.address)
         self.dledger = dledger_broker_of(
-            settings, self.store, self.acknowledgement, clock=clock, rng=self._rng, on_failure=self._on_failure
+            settings,
+            self.store,
+            self.acknowledgement,
+            clock=clock,
+            rng=self._rng,
+            peers=self.ha_service.peers,
+            on_failure=self._on_failure,
         )
         self.table_records: TableRecords | None = None
         if self.dledger is not None:

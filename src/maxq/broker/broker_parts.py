@@ -427,6 +427,7 @@ class BrokerParts(BrokerBase):
                 ha_service=self.ha_service,
                 log_care=self.log_care,
                 timer_info=lambda: {**self.timed.runtime_info(), **self.delayed.service.runtime_info()},
+                access_info=self.access.runtime_info,
                 subscribing_differently=self.consumers.subscribing_differently,
                 other_holder=lambda: self.registration.other_holder,
             ).collect,

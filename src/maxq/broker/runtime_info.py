@@ -42,12 +42,14 @@ class RuntimeInfo:
         ha_service: HAService,
         log_care: LogCare,
         timer_info: Callable[[], dict[str, str]],
+        access_info: Callable[[], dict[str, str]],
         subscribing_differently: Callable[[], list[str]],
         other_holder: Callable[[], str],
     ) -> None:
         """
         Args:
             timer_info: gives the numbers of the timer and of the delay levels.
+            access_info: gives the numbers of refusals by access control.
             subscribing_differently: names the consumer groups whose members do not subscribe alike.
             other_holder: the address of another living broker with this one's name and id; empty if there is none.
         """
@@ -63,6 +65,7 @@ class RuntimeInfo:
         self._ha_service = ha_service
         self._log_care = log_care
         self._timer_info = timer_info
+        self._access_info = access_info
         self._subscribing_differently = subscribing_differently
         self._other_holder = other_holder
         self._boot_wall_ms = clock.wall_ms()
@@ -77,8 +80,10 @@ class RuntimeInfo:
             **self._totals(),
             **self._queues(),
             **self._replication(),
+            "peerConnectionsRefused": str(self._ha_service.peers.refused),
             **self._log_care.runtime_info(),
             **self._timer_info(),
+            **self._access_info(),
             "brokerNameAlsoAt": self._other_holder(),
             "consumerGroupsSubscribingDifferently": ",".join(self._subscribing_differently()),
         }

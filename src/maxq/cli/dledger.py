@@ -20,7 +20,7 @@ from maxq.cli.report import Report, Style, show
 from maxq.cli.servers import ReadyFileOption, VerboseOption, configure_logging, serve
 from maxq.client.dledger_client import DLedgerClient
 from maxq.errors import ConfigError
-from maxq.machine import raise_file_limit
+from maxq.machine import raise_file_limit, system_host
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 T = TypeVar("T")
@@ -58,6 +58,10 @@ def serve_or_ask(
     ] = _DATA_FILE_SIZE,
     preferred: Annotated[str, typer.Option(help="Members that should lead, joined by ';'.")] = "",
     heart_beat: Annotated[int, typer.Option(help="Milliseconds between heart-beats.", min=10)] = 400,
+    peer_addresses: Annotated[
+        str,
+        typer.Option(help="Who may connect, members and clients: IP addresses and networks joined by ','. Empty: all."),
+    ] = "",
     ready_file: ReadyFileOption = None,
     verbose: VerboseOption = False,
 ) -> None:
@@ -65,6 +69,7 @@ def serve_or_ask(
     if context.invoked_subcommand is not None:
         context.obj = _Asked(group, peers, id_, base_dir)
         return
+    from maxq.config.host import left_to_connections
     from maxq.replication.dledger.bare_server import BareServer
     from maxq.replication.dledger.config import dledger_config
 
@@ -75,7 +80,14 @@ def serve_or_ask(
         group, id_, peers, preferred=preferred, heart_beat_time_interval_ms=heart_beat, shared=(str(data_file_size),)
     )
     server = BareServer(
-        config, PurePath(base_dir), data_file_size, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng()
+        config,
+        PurePath(base_dir),
+        data_file_size,
+        disk=SystemDisk(),
+        clock=SystemClock(),
+        rng=SystemRng(),
+        peer_addresses=peer_addresses,
+        highest_descriptor=left_to_connections(system_host().open_files),
     )
 
     def ready() -> str:

@@ -87,8 +87,12 @@ def listening(server: NettyServerConfig, is_guarded: bool) -> NettyServerConfig:
 
 def _leaving_descriptors(server: NettyServerConfig, host: Host) -> NettyServerConfig:
     """The same settings with the descriptors that connections leave to files."""
-    left = min(_LEFT_TO_FILES, host.open_files // 2)
-    return replace(server, highest_descriptor=server.highest_descriptor or host.open_files - left)
+    return replace(server, highest_descriptor=server.highest_descriptor or left_to_connections(host.open_files))
+
+
+def left_to_connections(open_files: int) -> int:
+    """The highest descriptor of a connection in a process that may open so many files; 0: any."""
+    return open_files - min(_LEFT_TO_FILES, open_files // 2)
 
 
 def is_loopback(address: str) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from maxq.config.forms import DELAYS, HOST_PORT, HOURS
+from maxq.config.forms import DELAYS, HOST_PORT, HOURS, NETWORKS
 from maxq.config.setting import SettingsTable, parity, setting
 
 
@@ -271,6 +271,13 @@ class MessageStoreConfig(SettingsTable):
     )
 
     # --- MaxQ's own, of replication ---
+    peer_addresses: str = setting(
+        "",
+        "Who may connect to haListenPort and to the port of this DLedger member: IP addresses and networks "
+        "(`10.0.0.0/8`), separated by `,`, of the group's brokers and of machines from which a DLedger group is "
+        "administered. Other connections are closed. Empty: everybody, as in RocketMQ.",
+        form=NETWORKS,
+    )
     ha_full_copy: bool = setting(
         True, "An empty slave takes its master's whole log; false: only its last file, as in RocketMQ.", live=True
     )

@@ -123,6 +123,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._remote_host
 
     @property
+    def peer_ip(self) -> str:
+        """The address that the connection comes from, without the port; behind a load balancer that is trusted and says
+        so, that of its client."""
+        return self.remote_address.rpartition(":")[0].strip("[]")
+
+    @property
     def is_held_back(self) -> bool:
         """The peer does not read, or is gone: what it sent waits."""
         return self._paused or self.is_closed
@@ -638,7 +644,7 @@ class Connection(asyncio.BufferedProtocol):
         Raises:
             RemoteProtocolError: the peer is none of ours.
         """
-        address = self.remote_address.rpartition(":")[0].strip("[]")
+        address = self.peer_ip
         if not self._endpoint.trusts_balancer(address):
             raise RemoteProtocolError(
                 f"a PROXY line from {address}, which proxyProtocolTrusted does not list; list it there if it is a load "

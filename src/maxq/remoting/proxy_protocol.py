@@ -5,12 +5,11 @@ Source:
 """
 
 import struct
-from collections.abc import Callable
 from dataclasses import field
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from maxq.errors import ConfigError, RemoteProtocolError
+from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 
 _V1: Final = b"PROXY"
@@ -39,27 +38,6 @@ class ProxyHeader:
         for kind, text in self.tlvs.items():
             result[f"proxy_protocol_tlv_0x{kind:02x}"] = text
         return result
-
-
-def trusted_balancers(text: str) -> Callable[[str], bool]:
-    """Is a peer's IP address among those that `text` (proxyProtocolTrusted) lists?
-
-    Raises:
-        ConfigError: it lists something else than addresses and networks.
-    """
-    try:
-        networks = [ip_network(part.strip(), strict=False) for part in text.split(",") if part.strip()]
-    except ValueError as error:
-        raise ConfigError(
-            f"proxyProtocolTrusted={text!r:.200}: {error}; give IP addresses and networks (10.0.0.0/8), separated by ,"
-        ) from None
-
-    def is_trusted(address: str) -> bool:
-        peer = ip_address(address.partition("%")[0])
-        plain = getattr(peer, "ipv4_mapped", None) or peer
-        return any(plain in network for network in networks)
-
-    return is_trusted
 
 
 def looks_like_proxy_header(start: bytes | bytearray) -> bool:

@@ -24,9 +24,10 @@ from maxq.config.host import is_loopback
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.protocol.body_limits import refusal_of_body
 from maxq.protocol.remoting_command import MAX_HEADER_SIZE, RemotingCommand
+from maxq.remoting.addresses import address_list
 from maxq.remoting.connection import BatchPath, Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, Gate, RemotingEndpoint
-from maxq.remoting.proxy_protocol import trusted_balancers
+from maxq.remoting.peer_addresses import PeerAddresses
 from maxq.remoting.tls import ServerTls
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.refusals import Cause, explain
@@ -41,8 +42,18 @@ _HIGH_MARK: Final = 1024 * 1024
 class RemotingServer(RemotingEndpoint):
     """See the module. `port` is the first port it listens on."""
 
-    def __init__(self, config: NettyServerConfig, *, clock: Clock, tls: ServerTls | None = None) -> None:
-        """`tls` None: connections that begin with TLS are closed.
+    def __init__(
+        self,
+        config: NettyServerConfig,
+        *,
+        clock: Clock,
+        tls: ServerTls | None = None,
+        peers: PeerAddresses | None = None,
+    ) -> None:
+        """
+        Args:
+            tls: None: connections that begin with TLS are closed.
+            peers: who may connect; None: the port is for clients, who are judged by their requests.
 
         Raises:
             ConfigError: proxyProtocolTrusted lists no addresses.
@@ -61,7 +72,8 @@ class RemotingServer(RemotingEndpoint):
         self.must_be_known = True
         self._config = config
         self._tls = tls
-        self._is_trusted = trusted_balancers(config.proxy_protocol_trusted)
+        self._peers = peers
+        self._is_trusted = address_list("proxyProtocolTrusted", config.proxy_protocol_trusted)
         self._listening: list[asyncio.AbstractServer] = []
         self._is_full = False  # the last connection was one too many; said once
         self.port = 0
@@ -81,11 +93,10 @@ class RemotingServer(RemotingEndpoint):
         self._listening.append(server)
         taken = server.sockets[0].getsockname()[1]
         log.info("listening on %s:%d", host, taken)
-        if self.guard is None and not is_loopback(host):
+        if self.guard is None and self._peers is None and not is_loopback(host):
             log.warning(
                 "%s:%d is open to other machines WITHOUT access control: whoever reaches it may do everything; "
-                "switch access control on (members of a DLedger group have none), listen on 127.0.0.1, or shut it by a "
-                "firewall",
+                "switch access control on, listen on 127.0.0.1, or shut it by a firewall",
                 host, taken,
             )  # fmt: skip
         return int(taken)
@@ -108,6 +119,9 @@ class RemotingServer(RemotingEndpoint):
         """The system hands out the lowest number that is free, so a high one says that few are left: files of the
         store, without which the broker ends, come first."""
         super().connected(connection)
+        if self._peers is not None and not self._peers.admits(connection.peer_ip, f"port {self.port}"):
+            connection.abort("peerAddresses does not list it")
+            return
         highest = self._config.highest_descriptor
         if highest and connection.descriptor > highest:
             reason = explain(

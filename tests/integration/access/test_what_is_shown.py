@@ -39,7 +39,7 @@ async def test_what_other_machines_reach_without_access_control_says_so(
         found = _warnings(caplog)
         servers = [f"0.0.0.0:{port}" for port in (broker.controller.port, namesrv.controller.port)]
         assert [text.split(" ")[0] for text in found if text.startswith("0.")] == ([] if is_guarded else servers)
-        assert len([text for text in found if text.startswith("HA: 0.0.0.0:")]) == 1
+        assert len([text for text in found if text.startswith("haListenPort ")]) == 1
         assert len([text for text in found if text.startswith("metrics: 0.0.0.0:")]) == 1
     finally:
         await namesrv.controller.shutdown()

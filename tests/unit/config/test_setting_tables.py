@@ -68,7 +68,8 @@ def test_every_row_is_rocketmqs_or_says_that_it_is_ours() -> None:
     named = [name for name in own if not name.startswith(("tls.", "com.rocketmq."))]
     assert named == [
         "maxQueuesOfTopic", "enableTopicMessageTypeCheck", "bulkPullMaxBytes", "userQuotas",
-        "indexTagEnable", "haFullCopy", "haRepairEnable", "scrubEnable", "scrubBytesPerSecond", "scrubInterval",
+        "indexTagEnable", "peerAddresses", "haFullCopy", "haRepairEnable", "scrubEnable", "scrubBytesPerSecond",
+        "scrubInterval",
         "dLegerHeartBeatInterval", "mappedFileSizeDLedgerIndex", "maxUnsentBytes", "maxUnfinishedBytes",
         "proxyProtocolTrusted", "highestDescriptor",
             "aclEnable",

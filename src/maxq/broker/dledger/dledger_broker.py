@@ -15,10 +15,12 @@ from maxq.broker.dledger.member_settings import member_config, slave_id
 from maxq.broker.dledger.quorum_acknowledgement import QuorumAcknowledgement
 from maxq.broker.dledger.role_changes import DLedgerRoleChangeHandler
 from maxq.broker.role import SLAVE
+from maxq.config.netty_server_config import NettyServerConfig
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
 from maxq.protocol.dledger_messages import DLedgerResponseCode
 from maxq.remoting.client import split_address
+from maxq.remoting.peer_addresses import PeerAddresses
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.replication.raft.outputs import RoleChange
 from maxq.runtime.interfaces import Clock, Rng
@@ -45,13 +47,16 @@ class DLedgerBroker:
         *,
         clock: Clock,
         rng: Rng,
+        peers: PeerAddresses,
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
+        """`peers` says who may connect to the member's port."""
         self._settings = settings
         self._store = store
         self._acknowledgement = acknowledgement
         self._clock = clock
         self._rng = rng
+        self._peers = peers
         self._on_failure = on_failure
         self._config = member_config(settings.store)
         self._roles: DLedgerRoleChangeHandler | None = None
@@ -70,7 +75,14 @@ class DLedgerBroker:
         """
         ledger = self._store.ledger
         assert ledger is not None, "enableDLegerCommitLog makes a store that is a ledger"
-        member = DLedgerServer(self._config, ledger, clock=self._clock, rng=self._rng)
+        member = DLedgerServer(
+            self._config,
+            ledger,
+            clock=self._clock,
+            rng=self._rng,
+            server_config=NettyServerConfig(highest_descriptor=self._settings.server.highest_descriptor),
+            peers=self._peers,
+        )
         _, own_port = split_address(self._config.self_address)
         member.set_service_failed(self._on_failure)
         member.set_role_listener(self._leader_changed)
@@ -167,9 +179,10 @@ def dledger_broker_of(
     *,
     clock: Clock,
     rng: Rng,
+    peers: PeerAddresses,
     on_failure: Callable[[str, BaseException], None],
 ) -> DLedgerBroker | None:
     """The broker's member; None without enableDLegerCommitLog. Arguments as of DLedgerBroker."""
     if not isinstance(acknowledgement, QuorumAcknowledgement):
         return None
-    return DLedgerBroker(settings, store, acknowledgement, clock=clock, rng=rng, on_failure=on_failure)
+    return DLedgerBroker(settings, store, acknowledgement, clock=clock, rng=rng, peers=peers, on_failure=on_failure)

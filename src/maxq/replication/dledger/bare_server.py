@@ -7,7 +7,9 @@ Source:
 from collections.abc import Callable
 from pathlib import PurePath
 
+from maxq.config.netty_server_config import NettyServerConfig
 from maxq.remoting.client import split_address
+from maxq.remoting.peer_addresses import PeerAddresses
 from maxq.replication.dledger.client_requests import ClientRequests
 from maxq.replication.dledger.config import DLedgerConfig
 from maxq.replication.dledger.dledger_server import DLedgerServer
@@ -24,13 +26,29 @@ class BareServer:
     """
 
     def __init__(
-        self, config: DLedgerConfig, base_dir: PurePath, data_file_size: int, *, disk: Disk, clock: Clock, rng: Rng
+        self,
+        config: DLedgerConfig,
+        base_dir: PurePath,
+        data_file_size: int,
+        *,
+        disk: Disk,
+        clock: Clock,
+        rng: Rng,
+        peer_addresses: str = "",
+        highest_descriptor: int = 0,
     ) -> None:
         """
         Args:
+            peer_addresses: who may connect, members, clients and operators; see PeerAddresses.
+            highest_descriptor: as the setting of that name; 0: no limit.
             base_dir: the member's files are in `dledger-<id>` below it.
             data_file_size: bytes, equal on all members.
+
+        Raises:
+            ConfigError: peer_addresses lists something else than addresses and networks.
         """
+        self._peers = PeerAddresses(peer_addresses, clock)
+        self._server_config = NettyServerConfig(highest_descriptor=highest_descriptor)
         self._config = config
         self._clock = clock
         self._rng = rng
@@ -55,7 +73,14 @@ class BareServer:
         """
         await run_blocking(self.store.load)
         self.store.start()
-        self.member = DLedgerServer(self._config, self.store, clock=self._clock, rng=self._rng)
+        self.member = DLedgerServer(
+            self._config,
+            self.store,
+            clock=self._clock,
+            rng=self._rng,
+            server_config=self._server_config,
+            peers=self._peers,
+        )
         self.member.set_service_failed(self._on_failure)
         ClientRequests(self.member)
         try:

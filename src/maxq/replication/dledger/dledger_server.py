@@ -34,6 +34,7 @@ from maxq.protocol.dledger_messages import (
 )
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
+from maxq.remoting.peer_addresses import PeerAddresses
 from maxq.remoting.server import RemotingServer
 from maxq.replication.dledger.commit_waiters import Done
 from maxq.replication.dledger.committer import Committer
@@ -74,6 +75,7 @@ class DLedgerServer:
 
     Attributes:
         port: where it listens; 0 before.
+        peers: who may connect there.
         member_port: what comes in there.
     """
 
@@ -86,15 +88,21 @@ class DLedgerServer:
         rng: Rng,
         server_config: NettyServerConfig | None = None,
         client_config: NettyClientConfig | None = None,
+        peers: PeerAddresses | None = None,
     ) -> None:
-        """`store` is loaded, and this server its only user from now on."""
+        """
+        Args:
+            store: loaded; this server is its only user from now on.
+            peers: who may connect; None: everybody.
+        """
         self.config = config
         self.store = store
         self._clock = clock
         raft = config.raft()
         state = store.term_state
         self.node = RaftNode(raft, store, HardState(state.term, state.voted_for), rng, clock.monotonic_ms())
-        self.server = RemotingServer(server_config or NettyServerConfig(), clock=clock)
+        self.peers = peers or PeerAddresses("", clock)
+        self.server = RemotingServer(server_config or NettyServerConfig(), clock=clock, peers=self.peers)
         self.client = RemotingClient(client_config or NettyClientConfig(), clock=clock, rng=rng)
         self._links = {
             peer: PeerLink(
@@ -135,6 +143,10 @@ class DLedgerServer:
             "DLedger: %s of group %s listens on %s:%d; term %d, entries %d … %d, committed %d", self.config.self_id,
             self.config.group, host, self.port, self.store.term_state.term, self.store.begin_index,
             self.store.end_index, self.store.committed_index,
+        )  # fmt: skip
+        self.peers.log_who_may_connect(
+            host, f"the port of DLedger member {self.config.self_id}, {self.port},",
+            "can speak as any member: depose the leader, and write to the log or cut what is not committed of it",
         )  # fmt: skip
         self._drain()
         self._look_later()

@@ -30,11 +30,16 @@ class HAConnectionLink(asyncio.Protocol):
         make_connection: Callable[[str], HAConnection],
         clock: Clock,
         *,
+        admits: Callable[[asyncio.BaseTransport], bool],
         on_open: Callable[["HAConnectionLink"], None],
         on_report: Callable[["HAConnectionLink"], None],
         on_offer: Callable[["HAConnectionLink", int], None],
         on_closed: Callable[["HAConnectionLink"], None],
     ) -> None:
+        """`admits` says whether a new connection may stay; one that may not is closed, and no other function hears of
+        it."""
+        self._admits = admits
+        self._is_admitted = False
         self._make_connection = make_connection
         self._clock = clock
         self._on_open = on_open
@@ -57,6 +62,10 @@ class HAConnectionLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._is_admitted = self._admits(transport)
+        if not self._is_admitted:
+            reset(self._transport)
+            return
         self._transport.set_write_buffer_limits(_HIGH_MARK, _LOW_MARK)
         peer = transport.get_extra_info("peername") or ("?", 0)
         self.connection = self._make_connection(f"{peer[0]}:{peer[1]}")
@@ -73,6 +82,8 @@ class HAConnectionLink(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         self._is_paused = True
+        if not self._is_admitted:
+            return
         if error is not None:
             self.close_reason = str(error) or type(error).__name__
         self._on_closed(self)
@@ -80,6 +91,8 @@ class HAConnectionLink(asyncio.Protocol):
     # --- reports ---
 
     def data_received(self, data: bytes) -> None:
+        if not self._is_admitted:
+            return
         connection = self.connection
         try:
             offset = self._parser.receive_data(data)

@@ -15,10 +15,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 
-from maxq.config.host import is_loopback
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.ha_runtime_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+from maxq.remoting.peer_addresses import PeerAddresses
 from maxq.replication.ha.ack_rule import AckRule
 from maxq.replication.ha.group_transfer import GroupTransfer, kth_offset
 from maxq.replication.ha.ha_client import FirstOffset, HAClient
@@ -36,6 +36,7 @@ class HAService:
 
     Attributes:
         port: where it listens; 0 before `start`.
+        peers: who may connect there.
         push2_slave_max_offset: the largest offset any slave ever had; never goes back.
         alive_replicas: asked for the number of live brokers of the group, this one included (enableSlaveActingMaster).
         client: the link to the master, in role SLAVE.
@@ -66,6 +67,8 @@ class HAService:
         self.alive_replicas: Callable[[], int] = lambda: settings.store.total_replicas
         self.push2_slave_max_offset = 0
         self.port = 0
+        self._is_full = False  # the last connection was one too many; said once
+        self.peers = PeerAddresses(settings.store.peer_addresses, clock)
         client = HAClient(
             store, self._config, first_offset, clock.monotonic_ms(), own_port=lambda: self.port,
             broker_name=settings.broker.broker_name,
@@ -87,12 +90,9 @@ class HAService:
         self.port = int(self._server.sockets[0].getsockname()[1])
         self._store.set_append_listener(self._push)
         log.info("HA: listening on %s:%d; %s", host, self.port, self.rule())
-        if not is_loopback(host):
-            log.warning(
-                "HA: %s:%d is open to other machines and has no access control: whoever connects gets the whole log; "
-                "shut it by a firewall to all but this group's brokers",
-                host, self.port,
-            )  # fmt: skip
+        self.peers.log_who_may_connect(
+            host, self._port_name, "can copy the whole log, and can acknowledge messages as a slave does"
+        )
         if self._config().broker_role == "SLAVE":
             self.change_to_slave(self._config().ha_master_address)
         return self.port
@@ -169,9 +169,30 @@ class HAService:
         """Why slaves that are connected get nothing, one sentence each."""
         return [connection.reason for connection in self.connections if connection.reason]
 
+    @property
+    def _port_name(self) -> str:
+        return f"haListenPort {self.port}"
+
+    def _admits(self, transport: asyncio.BaseTransport) -> bool:
+        """May this connection stay? Not one from an address that peerAddresses does not list, nor one whose descriptor
+        is above highestDescriptor: the rest is for the store's files, without which the broker ends."""
+        peer, own = transport.get_extra_info("peername") or ("", 0), transport.get_extra_info("socket")
+        highest = self._settings.server.highest_descriptor
+        if highest and own is not None and own.fileno() > highest:
+            if not self._is_full:
+                log.warning(
+                    "%s is disconnected from %s: too many connections, this one's descriptor is %d, the limit is %d "
+                    "(highestDescriptor); set peerAddresses, or raise the limit of open files (ulimit -n, LimitNOFILE)",
+                    peer[0], self._port_name, own.fileno(), highest,
+                )  # fmt: skip
+            self._is_full = True
+            return False
+        self._is_full = False
+        return self.peers.admits(str(peer[0]), self._port_name)
+
     def _accepted(self) -> HAConnectionLink:
         return HAConnectionLink(
-            self._make_connection, self._clock, on_open=self._opened, on_report=self._reported,
+            self._make_connection, self._clock, admits=self._admits, on_open=self._opened, on_report=self._reported,
             on_offer=self._offered, on_closed=self._closed,
         )  # fmt: skip
 
