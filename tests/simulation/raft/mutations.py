@@ -14,6 +14,7 @@ from maxq.replication.raft.entry_dispatcher import EntryDispatcher
 from maxq.replication.raft.entry_handler import EntryHandler
 from maxq.replication.raft.heart_beats import HeartBeats
 from maxq.replication.raft.leader_elector import LeaderElector
+from maxq.replication.raft.leadership_transfer import LeadershipTransfer
 from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.member_state import MemberState
 from maxq.replication.raft.node import RaftNode, _Leading
@@ -172,6 +173,11 @@ def _acknowledge_other_terms(self: EntryHandler) -> None:
 _leader_changed = EntryHandler.leader_changed
 
 
+def _lead_on(self: LeadershipTransfer, code: DLedgerResponseCode, now: int) -> None:
+    """The order may still reach the transferee, and the others vote for it while this leader's lease lasts."""
+    self._handed_over(code)
+
+
 MUTATIONS: Final[dict[str, Patches]] = {
     "a member votes twice in a term": ((LeaderElector, "_judge_same_term", _vote_again),),
     "a vote without a look at the log": ((LeaderElector, "_judge", _vote_blindly),),
@@ -203,6 +209,7 @@ MUTATIONS: Final[dict[str, Patches]] = {
         (EntryDispatcher, "start", _append_at_once),
     ),
     "comparison by index alone": ((EntryHandler, "_has", _compare_index_only),),
+    "a leader goes on after an order to hand over": ((LeadershipTransfer, "_give_up_term", _lead_on),),
     "what waits is acknowledged in the next term": ((EntryHandler, "leader_changed", _acknowledge_other_terms),),
 }
 

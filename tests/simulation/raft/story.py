@@ -55,6 +55,7 @@ class RaftStory:
         self.election_ms = 3 * beat
         self.world = World(rng.fork("world"), config, size or (3, 3, 5)[rng.below(3)], make_node, make_ledger)
         self.world.on_promise = self._flap
+        self._orders = SimRng(seed).fork("orders")
         self._next_value = 0
         self._is_quiet = False  # no faults any more
         self._is_over = False  # no clients any more
@@ -151,6 +152,9 @@ class RaftStory:
         elif kind == "transfer":
             leaders = [member for member in world.everyone if member.role is Role.LEADER]
             if leaders:
+                if self._orders.chance(0.4):  # after who gave the order has given it up
+                    rpc_timeout_ms: int = _SMALL["rpc_timeout_ms"]
+                    world.late_order_ms = rpc_timeout_ms + self._orders.below(200)
                 world.transfer(leaders[rng.below(len(leaders))], world.everyone[rng.below(len(world.everyone))])
         elif kind == "retention":
             self._retain(victim)
@@ -222,7 +226,7 @@ class RaftStory:
         self._is_quiet = True
         world.say("peace")
         world.blocked = set()
-        world.loss = world.duplication = world.slow = world.crash_after = 0
+        world.loss = world.duplication = world.slow = world.crash_after = world.late_order_ms = 0
         world.flush_ms = 80 if "slow disk" in self.kinds and self.seed % 4 == 0 else 3
         for member in world.everyone:
             member.paused_until = 0

@@ -99,6 +99,7 @@ class World:
         self.marks: set[str] = set()
         self.history = History()
         self.steps = 0
+        self.late_order_ms = 0  # the next order to hand over takes so long; others do not reach who gave it then
         self.crash_after = 0  # chance of a crash right after a promise was stored or made, per mille
         self.on_stopped: Callable[[Member], None] = lambda member: None
         self.on_promise: Callable[[Member], None] = lambda member: None
@@ -321,7 +322,22 @@ class World:
 
     def _send(self, member: Member, output: SendRequest) -> None:
         target_run = self.members[output.peer].run
+        if self.late_order_ms and isinstance(output.message, TransferRequest):
+            late, self.late_order_ms = self.late_order_ms, 0
+            self.at(late, self._order_comes, member.id, member.run, target_run, output)
+            return
         self._carry(member.id, output.peer, self._arrive, member.id, member.run, target_run, output)
+
+    def _order_comes(self, source: str, run: int, target_run: int, output: SendRequest) -> None:
+        """Late, and while nothing reaches who gave it. What others say now, and what comes of that, it does not hear."""
+        lost = {(member.id, source) for member in self.everyone} - self.blocked
+        self.blocked = self.blocked | lost
+        self.say(f"the order of {source} reaches {output.peer}, and nothing reaches {source}")
+        self.at(self.members[source].config.election_timeout_ms, self._hears_again, lost)
+        self._arrive(source, run, target_run, output)
+
+    def _hears_again(self, lost: set[tuple[str, str]]) -> None:
+        self.blocked = self.blocked - lost
 
     def _carry(self, source: str, target: str, call: Callable[..., None], *arguments: Any) -> None:
         rng = self.rng
