@@ -23,6 +23,7 @@ from maxq.config import BrokerSettings
 from maxq.config.host import broker_on
 from maxq.errors import MaxQError
 from maxq.machine import system_host
+from maxq.store.message_store import MessageStore
 from maxq.testing.sim_machine import MachineDiedError, SimMachine
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
@@ -79,7 +80,7 @@ class Member:
             "storePathRootDir": str(STORE), "namesrvAddr": NAMESRV_ADDRESS, "mappedFileSizeCommitLog": "65536",
             "mappedFileSizeConsumeQueue": "2000",
             "maxHashSlotNum": str(HASH_SLOTS), "maxIndexNum": str(INDEX_ENTRIES), "slaveTimeout": "2000",
-            "haFullCopy": "true", **self._settings,
+            "haFullCopy": "true", "cleanResourceInterval": "1000", **self._settings,
         }  # fmt: skip
         if not self.is_master:
             properties["brokerRole"] = "SLAVE"
@@ -132,6 +133,7 @@ class BrokerPair:
         self._is_sync = settings["flushDiskType"] == "SYNC_FLUSH"
         self._fails = fails
         self._moments = rng.fork("moments")
+        self._full = rng.fork("full")
         self._heard: set[int] = set()  # codes of requests that were answered
         self._awaited = -1  # code of the request after whose answer the master dies
         self._dies_now = asyncio.Event()
@@ -190,6 +192,9 @@ class BrokerPair:
         if self._heard and self._moments.chance(0.35):
             await self._dies_after_answer()
             return
+        if self._fails and self._full.chance(0.3):
+            await self._dies_without_room()
+            return
         member = rng.choice(self.members)
         assert not member.failed, f"failed on a disk that works: {member.failed}"
         if self._fails and rng.chance(0.6):
@@ -235,6 +240,30 @@ class BrokerPair:
         self._note(f"{what}, {'change' if change else 'no change'}")
         await asyncio.sleep(moments.choice((0.0, 0.5, 6.0)))
         await self._come_back(member, power=power, change=change)
+
+    async def _dies_without_room(self) -> None:
+        """Somebody else takes all the room that is left on the master's disk; after a while it takes nothing, and what
+        it is asked for then is refused. It is killed, or its power goes, and then there is room again."""
+        member, full = self.master, self._full
+        store, disk = self._store_of(member), member.machine.disk
+        power = full.chance(0.3) and self._may_lose_power()
+        change = self._may_change(member, power=power)
+        disk.other_bytes += disk.usage(STORE).free
+        await self._until(lambda: store.refusal() is not None, _DEADLINE_S)
+        self._marks["the master's disk is full"] += 1
+        self._note(f"full disk of the master, {store.refusal()}, {'change' if change else 'no change'}")
+        await asyncio.sleep(full.choice((0.1, 0.5, 2.0)) * full.uniform(0.5, 1.5))
+        if power:
+            member.machine.power_off()
+        else:
+            member.machine.kill()
+        await asyncio.sleep(full.choice((0.0, 0.5, 6.0)))
+        await self._come_back(member, power=power, change=change)
+
+    @staticmethod
+    def _store_of(member: Member) -> MessageStore:
+        assert member.running is not None
+        return member.running.store
 
     def _may_change(self, member: Member, *, power: bool) -> bool:
         """Shall the slave become master?"""

@@ -36,6 +36,7 @@ from tests.unit.broker.timer.timer_world import TOPIC, TimerWorld, small_wheel
 LEVELS: Final = "1s 3s 10s 20s"
 DELAYS_MS: Final = (50, 900, 3_000, 10_000, 45_000, 100_000)
 JUMPS_MS: Final = (300, 1_000, 2_500, 10_000, 60_000, 400_000)
+FAR_MS: Final = 40 * 86_400_000  # more than an int32 holds
 CHECKS_AFTER_MS: Final = 1_000
 LATE_MOST_MS: Final = 300  # beyond the precision
 GIVE_UP_MS: Final = 1_500_000
@@ -147,6 +148,8 @@ class DelayStory:
         self._number = 0
         failures = self.rng.fork("failures")
         self._failures = failures if failures.chance(0.4) else None  # of deliveries from delay levels
+        self._far = self.rng.fork("far")
+        self._behind_ms = 0  # so far the clock was set back, and it is put right with its next step
         self._right_from_ms = 0  # monotonic; what is sent from then on comes in time
 
     @staticmethod
@@ -173,6 +176,8 @@ class DelayStory:
         for life in range(self.rng.between(1, 4)):
             self._live(life, self.rng.choice(self.ENDINGS))
             self._move_clock(self.rng, "while nobody was there")
+        if self._behind_ms:
+            self._set_right()
         self._live(99, "to the end")
 
     # -- one life --
@@ -348,6 +353,11 @@ class DelayStory:
             self.marks.add("recalled")
 
     def _move_clock(self, rng: SimRng, when: str) -> None:
+        if self._behind_ms:
+            self._set_right()
+        elif self._far.chance(0.15):
+            self._set_far(when)
+            return
         kind = rng.choice(("jumps ahead", "jumps back", "stands still", "goes on"))
         if kind == "goes on":
             return
@@ -357,6 +367,20 @@ class DelayStory:
         self.clock.jump_wall_ms(delta if kind == "jumps ahead" else -delta)
         self.marks.add(f"clock {kind} {when}")
         self.history.append(f"clock {kind} {when}: {delta} ms; wall {self.clock.wall_ms()}")
+
+    def _set_far(self, when: str) -> None:
+        """By weeks: ahead for good, or back until the next step."""
+        ahead = self._far.chance(0.4)
+        delta = FAR_MS if ahead else -FAR_MS
+        self.clock.jump_wall_ms(delta)
+        self._behind_ms = 0 if ahead else FAR_MS
+        self.marks.add(f"clock is weeks {'ahead' if ahead else 'behind'} {when}")
+        self.history.append(f"clock jumps {when}: {delta} ms; wall {self.clock.wall_ms()}")
+
+    def _set_right(self) -> None:
+        self.clock.jump_wall_ms(self._behind_ms)
+        self._behind_ms = 0
+        self.history.append(f"clock is set right; wall {self.clock.wall_ms()}")
 
     # -- rules --
 

@@ -12,6 +12,7 @@ them; slaves' logs are beginnings of the master's; the stores are sound.
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import PurePath
 from typing import ClassVar, Final
@@ -44,12 +45,18 @@ class Server(FallibleServer):
 
     Attributes:
         broker_id: 0 for who is master now.
+        on_boot: called when the machine has its disk, and before its broker starts.
     """
 
     def __init__(self, world: SimWorld, address: str, rng: SimRng, number: int, flush: str) -> None:
         super().__init__(world, address, rng, number)
         self.broker_id = number
         self._flush = flush
+        self.on_boot: Callable[[Server], None] = lambda server: None
+
+    def _boot(self) -> None:
+        super()._boot()
+        self.on_boot(self)
 
     @property
     def is_master(self) -> bool:
@@ -87,6 +94,8 @@ class HaClusterStory:
         self._master_lost_power = False
         self._sending = True
         self._heard = asyncio.Event()  # a message is said to be stored
+        self._masters = 0  # that were lost
+        self._told: set[bytes] = set()  # by the master there is, of messages since its last boot
 
     def run(self) -> None:
         """Tell it. AssertionError and whatever the code under test raises are failures."""
@@ -105,6 +114,8 @@ class HaClusterStory:
             for one, other in itertools.combinations(BROKERS, 2):
                 world.network.set_link(one, other, LinkSettings(delay_ms=(20, 300)))
         for server in servers:
+            if flush == "SYNC_FLUSH":
+                server.on_boot = self._check_disk
             await server.start()
         client = SimMachine(world.loop, CLIENT, rng.fork("client"))
         client.boot()
@@ -137,6 +148,7 @@ class HaClusterStory:
             while self._sending:
                 count += 1
                 body = f"{number}-{count} ".encode() * rng.choice((1, 5, 100))
+                masters = self._masters
                 try:
                     result = await asyncio.wait_for(producer.send(Message(TOPIC, body)), 120)
                 except MaxQError:
@@ -146,6 +158,8 @@ class HaClusterStory:
                 self.marks[f"answer: {result.send_status.name}"] += 1
                 if result.send_status is SendStatus.SEND_OK:
                     self._acknowledged.add(body)
+                    if masters == self._masters:
+                        self._told.add(body)
                     self._heard.set()
                 await asyncio.sleep(rng.uniform(0, 0.3))
 
@@ -190,6 +204,8 @@ class HaClusterStory:
             return False
         master.machine.power_off()
         master.machine.lose_disk()
+        self._masters += 1
+        self._told.clear()
         heir = max(slaves, key=_end_of)
         self.marks["the master is lost, a slave takes its place"] += 1
         self.history.append(f"{world.loop.time() - 1000:9.3f} {master.name} is lost, {heir.name} takes its place")
@@ -247,7 +263,10 @@ class HaClusterStory:
             await server.start()
 
     async def _fail_disk(self, server: Server, seconds: float, rng: SimRng, *, may_lose_power: bool) -> None:
-        mix, lost = FaultMix(rng.fork(f"disk {len(self.history)}")), len(server.machine.data_lost_ms)
+        disk_rng = rng.fork(f"disk {len(self.history)}")
+        mix, lost = FaultMix(disk_rng), len(server.machine.data_lost_ms)
+        if disk_rng.fork("sync").chance(0.3):  # the call whose failure costs most
+            server.machine.disk.fail_flush("*commitlog/*")
         if await server.live_on_failing_disk(mix, seconds, rng, may_lose_power=may_lose_power):
             self.marks["ended by an error of the disk"] += 1
             self.history.append(f"          {server.failed}")
@@ -272,6 +291,15 @@ class HaClusterStory:
                 await asyncio.sleep(30)
 
     # -- rules --
+
+    def _check_disk(self, server: Server) -> None:
+        """With SYNC_FLUSH what a master has acknowledged is on its own disk, whatever its slaves have."""
+        if server.is_master:
+            disk = server.machine.disk
+            log = b"".join(disk.read(PurePath(path)) for path in disk.paths("*commitlog/*"))
+            for body in self._told:
+                assert body in log, f"{body[:20]!r} was acknowledged with SYNC_FLUSH and is not on the master's disk"
+            self._told.clear()
 
     async def _check(self, servers: list[Server]) -> None:
         master, *slaves = sorted(servers[1:], key=lambda server: server.broker_id)

@@ -27,7 +27,9 @@ from maxq.broker.pop.ack_path import AckPath
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_revive import PopReviveService
+from maxq.broker.pop.pop_service import PopService
 from maxq.broker.schedule_message.delivery import Delivery, Undelivered
+from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
 from maxq.broker.transaction import transactional_message_check_service
 from maxq.client.consume_concurrently import ConsumeMessageConcurrentlyService
@@ -35,6 +37,8 @@ from maxq.client.lite_pull_consumer import LitePullConsumer
 from maxq.codes import RequestCode
 from maxq.errors import MessageIllegalError
 from maxq.replication.ha.group_transfer import GroupTransfer
+from maxq.runtime.blocking import TABLES
+from maxq.store.commit_log import CommitLog
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.compaction.replacement import Replacement
@@ -45,7 +49,10 @@ from maxq.store.dledger.ledger_recovery import LedgerRecovery
 from maxq.store.flush import CommitLogFlusher
 from maxq.store.index_file import IndexFile
 from maxq.store.log_recovery import LogRecovery
+from maxq.store.replica_append import ReplicaAppender
 from maxq.store.store_results import PutMessageResult
+from maxq.store.timer import timer_message_store
+from maxq.store.timer.delivered_copies import DeliveredBefore
 from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord
 from tests.simulation.campaign import WHOLE_SERVERS, be_quiet, tell
@@ -185,6 +192,27 @@ async def _give_up_when_busy(self: Delivery, result: PutMessageResult) -> None:
         raise MessageIllegalError("the store was busy three times")
 
 
+async def _save_once(self: PopService) -> None:
+    orders = self._parts.orders
+    orders.note_blocks()
+    if orders.table.is_dirty:
+        orders.table.is_dirty = False
+        await TABLES.run(orders.table.persist)
+
+
+def _keep_no_pending(self: ReplicaAppender) -> None:
+    self._pending = 0
+
+
+def _set_no_listener(self: CommitLog, name: str, value: object) -> None:
+    if name != "on_sync_failed" or not hasattr(self, name):
+        object.__setattr__(self, name, value)
+
+
+async def _find_no_copies(self: EarlierDeliveries, start: int) -> DeliveredBefore:
+    return DeliveredBefore()
+
+
 MUTATIONS: Final = {
     "the timer's checkpoint does not wait for the log": Mutation(
         "timer", 7, ((TimerCheckpoints, "_may_write", _may_always),)
@@ -206,7 +234,7 @@ MUTATIONS: Final = {
     ),
     "acks in the journal are passed over": Mutation("pop", 1, ((CheckPointBuffer, "_replay_ack", _nothing),)),
     "acks that the journal could not take are answered": Mutation(
-        "pop-faults", -1, ((CheckPointBuffer, "acked", _acked_anyway),)
+        "pop-faults", 10, ((CheckPointBuffer, "acked", _acked_anyway),)
     ),
     "acks are answered before disk and slave have them": Mutation("pop", 10, _HASTY_ACKS),
     "acks are answered before the majority has them": Mutation("promise-cluster", 2, _HASTY_ACKS),
@@ -228,6 +256,24 @@ MUTATIONS: Final = {
     "a ledger that is emptied in part goes on": Mutation(
         "ledger-faults", 1357, ((FileLedger, "_changing", _nothing_special),)
     ),
+    "of a failed sync outside its group commits the flusher does not hear": Mutation(
+        "ha-faults", -1, ((CommitLog, "__setattr__", _set_no_listener),)
+    ),
+    "a part of what the master sent stays behind the log's end": Mutation(
+        "ha-faults", -1, ((ReplicaAppender, "drop_pending", _keep_no_pending),)
+    ),
+    "order infos that the disk refused are not written again": Mutation(
+        "pop-faults", -1, ((PopService, "_save", _save_once),)
+    ),
+    "segments whose sync failed are not synced again": Mutation(
+        "compaction", -1, ((CompactionLog, "give_back_unflushed", _nothing),)
+    ),
+    "a wait in the wheel may be of any length": Mutation(
+        "delay", 0, ((timer_message_store, "LONGEST_WAIT_MS", 1 << 62),)
+    ),
+    "what was delivered before a death is not looked for": Mutation(
+        "delay", 2, ((EarlierDeliveries, "_found", _find_no_copies),)
+    ),
     "a failed sync of the log counts": Mutation("ha-faults", 6, ((CommitLogFlusher, "_committed", _committed_always),)),
     "what lies behind the log's checkpoint is not written again at a start": Mutation(
         "store-faults", 0, ((LogRecovery, "_write_again", _nothing),)
@@ -248,7 +294,7 @@ MUTATIONS: Final = {
         "cluster-faults", 1, ((GroupTransfer, "wait", _wait_for_nobody),)
     ),
     "a failed sync of the master's log counts, in whole brokers": Mutation(
-        "cluster-faults", -1, ((CommitLogFlusher, "_committed", _committed_always),)
+        "cluster-faults", 2, ((CommitLogFlusher, "_committed", _committed_always),)
     ),
     "what was sent to a topic before it was deleted is back after a start": Mutation(
         "store", 0, ((Deletions, "is_gone", lambda self, topic, physical_offset: False),)

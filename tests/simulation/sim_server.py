@@ -5,7 +5,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Final
+from typing import ClassVar, Final
 
 from maxq.broker.controller import BrokerController
 from maxq.config import BrokerSettings, NamesrvSettings
@@ -32,8 +32,10 @@ class SimServer(ABC):
         slowness: factor on the time that calls to its disk take.
     """
 
+    KEEPS_CACHE: ClassVar[bool] = False  # after a kill, what was written and not synced is still in the system's memory
+
     def __init__(self, world: SimWorld, address: str, rng: SimRng, number: int) -> None:
-        self.machine = SimMachine(world.loop, address, rng)
+        self.machine = SimMachine(world.loop, address, rng, kill_keeps_cache=self.KEEPS_CACHE)
         self.number = number
         self.slowness = 1
         self._rng = rng
@@ -105,6 +107,8 @@ class FallibleServer(SimServer):
     Attributes:
         failed: services of its broker that ended by an error.
     """
+
+    KEEPS_CACHE = True
 
     def __init__(self, world: SimWorld, address: str, rng: SimRng, number: int) -> None:
         super().__init__(world, address, rng, number)

@@ -329,7 +329,7 @@ class World:
         self._carry(member.id, output.peer, self._arrive, member.id, member.run, target_run, output)
 
     def _order_comes(self, source: str, run: int, target_run: int, output: SendRequest) -> None:
-        """Late, and while nothing reaches who gave it. What others say now, and what comes of that, it does not hear."""
+        """Late, and while nothing reaches who gave it: what comes of the order it does not hear."""
         lost = {(member.id, source) for member in self.everyone} - self.blocked
         self.blocked = self.blocked | lost
         self.say(f"the order of {source} reaches {output.peer}, and nothing reaches {source}")

@@ -249,6 +249,8 @@ class TimerService:
         if not self.timer.is_past(record.out_ms):
             if not self.timer.put(record):
                 return False
+            if record.out_ms < self._tick_ms:  # its slot is over; the marker that recalls it may be behind it
+                self._tick_offset = self._taken_offset()
             self._count(record.real_topic, -1 if record.delete_key is not None else 1)
             return True
         if record.delete_key is not None:

@@ -332,6 +332,27 @@ def test_what_was_recalled_while_the_clock_was_behind_does_not_come_when_it_is_s
     in_virtual_time(story)
 
 
+def test_what_was_recalled_while_the_clock_went_back_and_came_again_between_two_turns_does_not_come() -> None:
+    """The marker is the 101st of what the timer finds at its next turn, and that turn puts 100 into the wheel."""
+
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        await world.sleep_ms(2_000)
+        world.clock.jump_wall_ms(-10_000)
+        due = str(world.clock.wall_ms() + 4_000)
+        world.send("recalled", TIMER_DELIVER_MS=due)
+        for number in range(99):
+            world.send_in(6_000, f"other {number}")
+        world.send("marker", TIMER_DELIVER_MS=due, TIMER_DEL_UNIQKEY=delete_key(TOPIC, "ID1"))
+        world.clock.jump_wall_ms(10_000)
+        await world.sleep_ms(5_000)
+        assert "recalled" not in world.bodies()
+        assert len(world.bodies()) == 99
+        await world.close()
+
+    in_virtual_time(story)
+
+
 @pytest.mark.parametrize("is_recalled", [False, True])
 def test_what_was_recalled_before_the_wheel_was_filled_again_does_not_come(is_recalled: bool) -> None:
     async def story(world: TimerWorld) -> None:
