@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from maxq.config.forms import ADDRESS, ADDRESSES, NAME, USER_QUOTAS
-from maxq.config.setting import SettingsTable, parity, setting
+from maxq.config.setting import HOUR_MS, MONTH_MS, MOST_OF_JAVA, YEAR_MS, SettingsTable, parity, setting
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -115,7 +115,12 @@ class BrokerConfig(SettingsTable):
         live=True,
     )  # fmt: skip
     filter_data_clean_time_span: int = setting(
-        86_400_000, "How long the expressions of groups that are gone are kept.", unit="ms", low=0, live=True
+        86_400_000,
+        "How long the expressions of groups that are gone are kept.",
+        unit="ms",
+        low=0,
+        high=YEAR_MS,
+        live=True,
     )
     enable_calc_filter_bit_map: bool = setting(
         False, "Mark in ConsumeQueueExt for which consumers' expressions a message is; needs enableConsumeQueueExt.",
@@ -129,7 +134,7 @@ class BrokerConfig(SettingsTable):
     )
     reject_transaction_message: bool = setting(False, "Refuse half messages.", live=True)
     start_accept_send_request_time_stamp: int = setting(
-        0, "Refuse sends before this wall time.", unit="ms", low=0, live=True
+        0, "Refuse sends before this wall time.", unit="ms", low=0, high=253_402_300_799_999, live=True
     )
 
     # --- Pulling and consuming ---
@@ -149,7 +154,7 @@ class BrokerConfig(SettingsTable):
         False, "Shut out groups that are too far behind.", live=True
     )
     consumer_fallbehind_threshold: int = setting(
-        17_179_869_184, "How far behind is too far.", unit="bytes", low=0, live=True
+        17_179_869_184, "How far behind is too far.", unit="bytes", low=0, high=2**50, live=True
     )
     use_server_side_reset_offset: bool = setting(
         True, "Reset offsets at the broker instead of through the consumers.", live=True
@@ -157,7 +162,7 @@ class BrokerConfig(SettingsTable):
 
     # --- Offsets and clients ---
     flush_consumer_offset_interval: int = setting(
-        5000, "Between two writings of consumerOffset.json.", unit="ms", low=1, live=True
+        5000, "Between two writings of consumerOffset.json.", unit="ms", low=1, high=HOUR_MS, live=True
     )
     consumer_offset_update_version_step: int = setting(
         500, "Offset commits after which the data version of the offsets moves.", low=1, live=True
@@ -202,15 +207,19 @@ class BrokerConfig(SettingsTable):
         True, "Refuse requests that waited too long instead of doing them too late.", live=True
     )
     wait_time_mills_in_send_queue: int = setting(
-        200, "Longest wait of a send before it is refused.", unit="ms", low=1, live=True
+        200, "Longest wait of a send before it is refused.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
     )
-    wait_time_mills_in_pull_queue: int = setting(5000, "Longest wait of a pull.", unit="ms", low=1, live=True)
-    wait_time_mills_in_lite_pull_queue: int = setting(5000, "Longest wait of a lite pull.", unit="ms", low=1, live=True)
+    wait_time_mills_in_pull_queue: int = setting(
+        5000, "Longest wait of a pull.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
+    )
+    wait_time_mills_in_lite_pull_queue: int = setting(
+        5000, "Longest wait of a lite pull.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
+    )
     wait_time_mills_in_heartbeat_queue: int = setting(
-        31_000, "Longest wait of a heartbeat.", unit="ms", low=1, live=True
+        31_000, "Longest wait of a heartbeat.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
     )
     wait_time_mills_in_admin_broker_queue: int = setting(
-        5000, "Longest wait of an admin request.", unit="ms", low=1, live=True
+        5000, "Longest wait of an admin request.", unit="ms", low=1, high=MOST_OF_JAVA, live=True
     )
     send_thread_pool_queue_capacity: int = setting(
         10_000, "Sends that may wait at once; more are refused.", low=1, live=True
@@ -296,7 +305,12 @@ class BrokerConfig(SettingsTable):
     wait_time_mills_in_ack_queue: int = parity(3000)
     wait_time_mills_in_transaction_queue: int = parity(3000)
     subscription_expired_timeout: int = setting(
-        600_000, "So long after its last pop a group without heartbeats is forgotten.", unit="ms", low=0, live=True
+        600_000,
+        "So long after its last pop a group without heartbeats is forgotten.",
+        unit="ms",
+        low=0,
+        high=YEAR_MS,
+        live=True,
     )
     default_message_request_mode: str = setting(
         "PULL", "How groups whose broker assigns their queues ask for messages, unless setConsumeMode says otherwise.",
@@ -353,8 +367,11 @@ class BrokerConfig(SettingsTable):
         10_000, "Age at which a check point that is still open goes to the revive topic.", unit="ms", low=0, live=True
     )
     pop_ck_stay_buffer_time_out: int = setting(
-        3000, "A check point whose time is over so soon stays in memory and is revived from there.",
-        unit="ms", low=0, live=True,
+        3000,
+        "A check point whose time is over so soon stays in memory and is revived from there.",
+        unit="ms",
+        low=0,
+        live=True,
     )
     pop_ck_max_buffer_size: int = setting(
         200_000, "Check points in memory; the oldest of more go to the revive topic.", low=1, live=True
@@ -404,10 +421,15 @@ class BrokerConfig(SettingsTable):
         True, "Divide queues among members that ask for an assignment; false: each gets all.", live=True
     )
     default_pop_share_queue_num: int = setting(
-        -1, "How many other members' queues a member in mode POP shares; 0 or less: all.", live=True
+        -1, "How many other members' queues a member in mode POP shares; 0 or less: all.", low=-(2**31), live=True
     )
     transaction_time_out: int = setting(
-        6000, "Age at which a half message's producer is asked for its state.", unit="ms", low=0, live=True
+        6000,
+        "Age at which a half message's producer is asked for its state.",
+        unit="ms",
+        low=0,
+        high=MONTH_MS,
+        live=True,
     )
     transaction_check_max: int = setting(
         15, "Checks after which a half message is given up (TRANS_CHECK_MAX_TIME_TOPIC).", low=1, live=True
@@ -416,13 +438,18 @@ class BrokerConfig(SettingsTable):
         30_000, "Time between two rounds of checks of half messages.", unit="ms", low=1, live=True
     )
     transaction_metric_flush_interval: int = setting(
-        10_000, "How often transactionMetrics is written.", unit="ms", low=1, live=True
+        10_000, "How often transactionMetrics is written.", unit="ms", low=1, high=HOUR_MS, live=True
     )
     transaction_check_rocksdb_core_threads: int = parity(2)
     transaction_check_rocksdb_max_threads: int = parity(5)
     transaction_check_rocksdb_queue_capacity: int = parity(2000)
     transaction_op_msg_max_size: int = setting(
-        4096, "Bytes of ended half offsets that are written as one op message at once.", unit="bytes", low=1, live=True
+        4096,
+        "Bytes of ended half offsets that are written as one op message at once.",
+        unit="bytes",
+        low=1,
+        high=1 << 20,
+        live=True,
     )
     transaction_op_batch_interval: int = setting(
         3000, "Longest wait of an ended half offset for its op message.", unit="ms", low=1, live=True
@@ -451,8 +478,10 @@ class BrokerConfig(SettingsTable):
         False, "Messages from a retry topic are answered under that, not under the topic they came from.", live=True
     )
     pop_inflight_message_threshold: int = setting(
-        10_000, "With enablePopMessageThreshold: open messages of a queue at which no more are given out.",
-        low=0, live=True,
+        10_000,
+        "With enablePopMessageThreshold: open messages of a queue at which no more are given out.",
+        low=0,
+        live=True,
     )
     enable_pop_message_threshold: bool = setting(
         False, "Stop giving out messages of a queue of which too many are open.", live=True

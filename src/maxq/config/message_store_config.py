@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from maxq.config.forms import DELAYS, HOST_PORT, HOURS, NETWORKS
-from maxq.config.setting import SettingsTable, parity, setting
+from maxq.config.setting import HOUR_MS, MOST_OF_JAVA, YEAR_MS, SettingsTable, parity, setting
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -70,15 +70,17 @@ class MessageStoreConfig(SettingsTable):
     )
     sync_flush_timeout: int = setting(5000, "Longest wait for that, and for slaves.", unit="ms", low=1, live=True)
     flush_interval_commit_log: int = setting(
-        500, "Longest wait between two asynchronous flushes.", unit="ms", low=1, live=True
+        500, "Longest wait between two asynchronous flushes.", unit="ms", low=1, high=HOUR_MS, live=True
     )
     flush_commit_log_least_pages: int = setting(
         4, "Pages of 4 KiB that must be waiting for a flush that is not thorough.", unit="pages", low=0, live=True
     )
     flush_commit_log_thorough_interval: int = setting(
-        10_000, "Between two thorough flushes of the CommitLog.", unit="ms", low=1, live=True
+        10_000, "Between two thorough flushes of the CommitLog.", unit="ms", low=1, high=HOUR_MS, live=True
     )
-    flush_interval_consume_queue: int = setting(1000, "Between two flushes of the queues.", unit="ms", low=1, live=True)
+    flush_interval_consume_queue: int = setting(
+        1000, "Between two flushes of the queues.", unit="ms", low=1, high=HOUR_MS, live=True
+    )
     flush_consume_queue_least_pages: int = setting(
         2, "Pages that must be waiting in a queue for it to be flushed.", unit="pages", low=0, live=True
     )
@@ -87,6 +89,7 @@ class MessageStoreConfig(SettingsTable):
         "Between two thorough flushes of the queues; the checkpoint is written then.",
         unit="ms",
         low=1,
+        high=HOUR_MS,
         live=True,
     )
 
@@ -99,7 +102,7 @@ class MessageStoreConfig(SettingsTable):
     )
     file_reserved_time: int = setting(72, "Age at which a CommitLog file has expired.", unit="h", low=0, live=True)
     clean_resource_interval: int = setting(
-        10_000, "Between two looks at what can be cleaned.", unit="ms", low=1, live=True
+        10_000, "Between two looks at what can be cleaned.", unit="ms", low=1, high=HOUR_MS, live=True
     )
     disk_max_used_space_ratio: int = setting(
         75, "Use of the partition from which files go at any hour.", unit="%", low=1, high=100, live=True
@@ -121,7 +124,7 @@ class MessageStoreConfig(SettingsTable):
 
     # --- Reading ---
     max_transfer_bytes_on_message_in_memory: int = setting(
-        262_144, "Most bytes in one answer to a pull of recent messages.", unit="bytes", low=1, live=True
+        262_144, "Most bytes in one answer to a pull of recent messages.", unit="bytes", low=1, high=64 << 20, live=True
     )
     max_transfer_count_on_message_in_memory: int = setting(32, "Most messages in it.", low=1, live=True)
     max_transfer_bytes_on_message_in_disk: int = setting(
@@ -129,6 +132,7 @@ class MessageStoreConfig(SettingsTable):
         "Most bytes in one answer to a pull of old messages that come from the disk.",
         unit="bytes",
         low=1,
+        high=64 << 20,
         live=True,
     )
     max_transfer_count_on_message_in_disk: int = setting(8, "Most messages in it.", low=1, live=True)
@@ -157,7 +161,12 @@ class MessageStoreConfig(SettingsTable):
 
     # --- Overload ---
     os_page_cache_busy_time_out_mills: int = setting(
-        1000, "An append that takes longer makes the broker refuse sends.", unit="ms", low=1, live=True
+        1000,
+        "An append that takes longer makes the broker refuse sends.",
+        unit="ms",
+        low=1,
+        high=MOST_OF_JAVA,
+        live=True,
     )
 
     # --- Delay levels and replication ---
@@ -167,7 +176,7 @@ class MessageStoreConfig(SettingsTable):
         form=DELAYS,
     )
     flush_delay_offset_interval: int = setting(
-        10_000, "How often delayOffset.json is written.", unit="ms", low=10, live=True
+        10_000, "How often delayOffset.json is written.", unit="ms", low=10, high=HOUR_MS, live=True
     )
     enable_schedule_message_stats: bool = setting(
         True, "Count deliveries of delayed messages as reads by the group SCHEDULE_CONSUMER.", live=True
@@ -184,7 +193,7 @@ class MessageStoreConfig(SettingsTable):
     )
     timer_wheel_enable: bool = setting(True, "Take messages with a delivery time, and deliver them.")
     mapped_file_size_timer_log: int = setting(
-        104_857_600, "Size of a timer log file; fixed for a store.", unit="bytes", low=68
+        104_857_600, "Size of a timer log file; fixed for a store.", unit="bytes", low=68, high=2_147_483_640
     )
     timer_precision_ms: int = setting(
         1000, "How late a message with a delivery time may be; taken down to 100, 200, 500 or 1000.", unit="ms", low=100
@@ -195,10 +204,15 @@ class MessageStoreConfig(SettingsTable):
         low=2,
     )
     timer_max_delay_sec: int = setting(
-        259_200, "Longest delay of a message; one that is due later is refused.", unit="s", low=0, live=True
+        259_200,
+        "Longest delay of a message; one that is due later is refused.",
+        unit="s",
+        low=0,
+        high=MOST_OF_JAVA,
+        live=True,
     )
     timer_flush_interval_ms: int = setting(
-        1000, "Wait between two checkpoints of the timer.", unit="ms", low=10, live=True
+        1000, "Wait between two checkpoints of the timer.", unit="ms", low=10, high=HOUR_MS, live=True
     )
     timer_congest_num_each_slot: int = setting(
         2_147_483_647,
@@ -291,7 +305,7 @@ class MessageStoreConfig(SettingsTable):
         16_777_216, "Most bytes that check reads in a second.", unit="bytes", low=65_536, live=True
     )
     scrub_interval: int = setting(
-        86_400_000, "Pause between two such checks of the whole log.", unit="ms", low=1000, live=True
+        86_400_000, "Pause between two such checks of the whole log.", unit="ms", low=1000, high=YEAR_MS, live=True
     )
 
     # --- taken so that existing files load; MaxQ does not act on these ---
@@ -317,13 +331,14 @@ class MessageStoreConfig(SettingsTable):
         "", unsupported="the log lies in one folder here; move all its files into storePathCommitLog"
     )
     compaction_mapped_file_size: int = setting(
-        104_857_600, "Size of a log file of a compaction topic, about.", unit="bytes", low=4096
+        104_857_600, "Size of a log file of a compaction topic, about.", unit="bytes", low=4096, high=2_147_483_640
     )
     compaction_cq_mapped_file_size: int = setting(
         10_485_760,
         "Size of the file of units beside it; at least a fifth of it goes to the log.",
         unit="bytes",
         low=460,
+        high=2_147_483_640,
     )
     compaction_schedule_internal: int = setting(
         900_000, "Interval between two compactions of a queue.", unit="ms", low=1, live=True

@@ -14,10 +14,14 @@ class NettyClientConfig(SettingsTable):
         120, "A connection on which nothing moves for this long is closed.", unit="s", low=1
     )
     write_buffer_high_water_mark: int = setting(
-        0, "Unsent bytes at which reading from a server pauses; 0 means 1 MiB.", unit="bytes", low=0
+        0, "Unsent bytes at which reading from a server pauses; 0 means 1 MiB.", unit="bytes", low=0, high=2_147_483_647
     )
     write_buffer_low_water_mark: int = setting(
-        0, "Unsent bytes at which it goes on; 0 means a quarter of the high mark.", unit="bytes", low=0
+        0,
+        "Unsent bytes at which it goes on; 0 means a quarter of the high mark.",
+        unit="bytes",
+        low=0,
+        high=2_147_483_647,
     )
     client_async_semaphore_value: int = setting(65_535, "Most requests under way.", low=1)
     client_close_socket_if_timeout: bool = setting(True, "Close a connection on which an answer did not come in time.")

@@ -25,10 +25,14 @@ class NettyServerConfig(SettingsTable):
     )
     server_socket_backlog: int = setting(1024, "Connections that may wait to be accepted.", low=1, high=65_535)
     write_buffer_high_water_mark: int = setting(
-        0, "Unsent bytes at which reading from a client pauses; 0 means 1 MiB.", unit="bytes", low=0
+        0, "Unsent bytes at which reading from a client pauses; 0 means 1 MiB.", unit="bytes", low=0, high=2_147_483_647
     )
     write_buffer_low_water_mark: int = setting(
-        0, "Unsent bytes at which it goes on; 0 means a quarter of the high mark.", unit="bytes", low=0
+        0,
+        "Unsent bytes at which it goes on; 0 means a quarter of the high mark.",
+        unit="bytes",
+        low=0,
+        high=2_147_483_647,
     )
     server_async_semaphore_value: int = setting(64, "Most requests to clients under way.", low=1)
     enable_shutdown_gracefully: bool = setting(False, "Answer GO_AWAY for a while before closing.")

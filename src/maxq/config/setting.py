@@ -11,7 +11,7 @@ give the same name, the row states it (`wire=`).
 import re
 from collections.abc import Sequence
 from dataclasses import Field, field, fields
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from maxq.errors import ConfigError
 from maxq.lazy_dataclass import dataclass
@@ -22,6 +22,23 @@ LONG_LOW = -(2**63)
 LONG_HIGH = 2**63 - 1
 
 _ROW = "maxq.setting"
+
+#: The largest value of a number that states no bound of its own, by its unit. Nothing that a server waits for or keeps
+#: is sensibly longer, and sums of these stay far below what clocks, timers and files take.
+MOST_BY_UNIT: Final = {
+    "": 2**31 - 1,
+    "ms": 24 * 3_600_000,
+    "s": 24 * 3_600,
+    "h": 10_000_000,
+    "bytes": 2**40,
+    "pages": 2**20,
+    "%": 100,
+}
+HOUR_MS: Final = 3_600_000
+MONTH_MS: Final = 31 * 24 * HOUR_MS
+YEAR_MS: Final = 366 * 24 * HOUR_MS
+#: What Java's files say where something shall never happen; a day is too little then.
+MOST_OF_JAVA: Final = 2**31 - 1
 
 T = TypeVar("T", bool, int, float, str)
 
@@ -53,7 +70,8 @@ def setting(
         default: also fixes the type: bool, int, float or str.
         doc: one sentence for the manual.
         unit: of the number: ms, s, h, bytes, pages, %, …
-        low, high: bounds, both included.
+        low, high: bounds, both included. A number states its low; one without a high has that of its unit
+            (MOST_BY_UNIT).
         live: a running server may change it (UPDATE_BROKER_CONFIG); whoever uses it re-reads it each time.
         wire: RocketMQ's name where camel case of the attribute is not it.
         choices: the only texts allowed.
@@ -61,6 +79,8 @@ def setting(
         secret: shown as *** wherever settings are printed.
         unsupported: reason why only the default is taken for now.
     """
+    if high is None and type(default) in (int, float):
+        high = MOST_BY_UNIT[unit]
     row = _Row(
         default, doc, unit, low, high, live, wire, tuple(choices), form, secret, acted=True, unsupported=unsupported
     )
@@ -195,10 +215,6 @@ class Setting:
         unit = f" {self.unit}" if self.unit else ""
         if self.low is not None and self.high is not None:
             return f"{number} from {self.low} to {self.high}{unit}"
-        if self.low is not None:
-            return f"{number} of at least {self.low}{unit}"
-        if self.high is not None:
-            return f"{number} of at most {self.high}{unit}"
         return f"{number}{' in' + unit if unit else ''}"
 
     def _refuse(self, text: str, source: str) -> ConfigError:

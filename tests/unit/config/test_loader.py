@@ -29,7 +29,7 @@ def test_values_hold_over_the_bases_they_are_laid_on() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("fileReservedTime", "soon", "is not allowed: it must be an integer of at least 0 h"),
+        ("fileReservedTime", "soon", "is not allowed: it must be an integer from 0 to 10000000 h"),
         ("listenPort", "70000", "an integer from 0 to 65535"),
         ("brokerPermission", "8", "an integer from 0 to 7"),
         ("flushDiskType", "sync", "one of ASYNC_FLUSH, SYNC_FLUSH"),

@@ -3,6 +3,13 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.config import BrokerSettings, NamesrvSettings
+from maxq.config.auth_config import AuthConfig
+from maxq.config.broker_config import BrokerConfig
+from maxq.config.message_store_config import MessageStoreConfig
+from maxq.config.namesrv_config import NamesrvConfig
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.config.netty_server_config import NettyServerConfig
+from maxq.config.setting import Setting, settings_of
 from maxq.config.settings import Change, persist
 from maxq.errors import ConfigError, ConfigUpdateRefusedError
 
@@ -51,6 +58,31 @@ def test_update_refuses_a_value_out_of_bounds_and_then_changes_nothing() -> None
     with pytest.raises(ConfigError, match=r"diskMaxUsedSpaceRatio='200'.*from 1 to 100 %"):
         settings.update({"fileReservedTime": "48", "diskMaxUsedSpaceRatio": "200"})
     assert settings.snapshot() == before
+
+
+CLASSES = (BrokerConfig, MessageStoreConfig, NettyServerConfig, NettyClientConfig, NamesrvConfig, AuthConfig)
+
+
+@pytest.mark.parametrize("row", [
+    row for config in CLASSES for row in settings_of(config) if row.acted and row.kind in (int, float)
+], ids=lambda row: f"{row.owner}.{row.name}")  # fmt: skip
+def test_every_number_has_a_range_that_is_refused_beyond_at_start_and_at_run_time(row: Setting) -> None:
+    assert row.low is not None and row.high is not None and row.low <= row.default <= row.high
+    assert (row.low >= -(2**31) and row.high <= 2**50) or row.name == "startAcceptSendRequestTimeStamp"
+    if row.unsupported:
+        return
+    kinds = BrokerSettings if row.owner not in ("NamesrvConfig",) else NamesrvSettings
+    for beyond in (row.high + 1, row.low - 1, 10**19, -(10**19)):
+        text = str(int(beyond))
+        for take in (
+            lambda text=text: kinds.from_properties({row.name: text}, source="broker.conf"),
+            lambda text=text: kinds().update({row.name: text}),
+        ):
+            with pytest.raises(ConfigError) as refused:
+                take()
+            if not isinstance(refused.value, ConfigUpdateRefusedError):  # it is not live: no value of it is taken
+                assert row.name in str(refused.value) and (row.kind is float or repr(text) in str(refused.value))
+                assert f"from {row.low} to {row.high}" in str(refused.value)
 
 
 def test_update_takes_back_its_own_listing() -> None:
