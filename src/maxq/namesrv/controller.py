@@ -25,6 +25,7 @@ from maxq.remoting.server import Connection, RemotingServer
 from maxq.remoting.tls import ServerTls
 from maxq.runtime.blocking import end_threads
 from maxq.runtime.interfaces import Clock, Disk, Rng
+from maxq.runtime.turns import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +67,8 @@ class NamesrvController:
         self._client = HookedRemotingClient(NettyClientConfig(), self._access.hooks(), clock=clock, rng=rng)
         self._notifier = MinBrokerIdNotifier(self._client)
         self._tasks: list[asyncio.Task[None]] = []
+        self._working_off: asyncio.Task[None] | None = None
+        self._routes.when_unfinished = self._work_off_later
         self._register_processors()
         self._server.add_listener(_BrokerHousekeeping(self._routes, self._notify_all))
 
@@ -114,6 +117,8 @@ class NamesrvController:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.shutdown()
+        if self._working_off is not None:
+            await self._working_off
         await self._access.shutdown()
         await self._notifier.shutdown()
         await self._client.close()
@@ -129,6 +134,16 @@ class NamesrvController:
         for broker, connection in silent:
             if isinstance(connection, Connection):
                 connection.close(f"broker {broker.broker_addr} gave no sign of life")
+
+    def _work_off_later(self) -> None:
+        """A broker with many topics is gone: its topics go in turns of the loop."""
+        if self._working_off is None or self._working_off.done():
+            self._working_off = asyncio.ensure_future(self._server.holds.watch("route tables", self._work_off()))
+
+    async def _work_off(self) -> None:
+        turns = Turns()
+        while self._routes.work_off():
+            await turns.rest()
 
     def _notify_all(self, changes: Iterable[MinBrokerIdChange]) -> None:
         for change in changes:

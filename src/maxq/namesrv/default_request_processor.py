@@ -216,13 +216,20 @@ class DefaultRequestProcessor:
             ordered = self._kv_configs.namespace(NAMESPACE_ORDER_TOPIC_CONFIG)
         return request.reply(ext=answer.encode(), body=None if ordered is None else KVTable(ordered).encode())
 
-    def _unregister_broker(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+    async def _unregister_broker(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
         header = UnRegisterBrokerRequestHeader.decode(request.ext)
         self._decoding.pop((header.cluster_name, header.broker_addr), None)
         notice = self._routes.unregister_broker(header.cluster_name, header.broker_addr, header.broker_name)
+        await self._worked_off()
         if notice is not None:
             self._notify(notice)
         return request.reply()
+
+    async def _worked_off(self) -> None:
+        """What concerns all topics of a broker is answered when all of them have it."""
+        turns = Turns()
+        while self._routes.work_off():
+            await turns.rest()
 
     def _query_data_version(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
         header = QueryDataVersionRequestHeader.decode(request.ext)
@@ -245,15 +252,17 @@ class DefaultRequestProcessor:
     def _get_broker_cluster_info(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
         return request.reply(body=self._routes.cluster_info().encode())
 
-    def _wipe_write_perm(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+    async def _wipe_write_perm(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
         name = WipeWritePermOfBrokerRequestHeader.decode(request.ext).broker_name
         count = self._routes.wipe_write_perm_of_broker(name)
+        await self._worked_off()
         _log.info("wiped the write permission of %d topics of broker %s", count, name)
         return request.reply(ext=WipeWritePermOfBrokerResponseHeader(count).encode())
 
-    def _add_write_perm(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
+    async def _add_write_perm(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
         name = AddWritePermOfBrokerRequestHeader.decode(request.ext).broker_name
         count = self._routes.add_write_perm_of_broker(name)
+        await self._worked_off()
         _log.info("gave %d topics of broker %s read and write permission", count, name)
         return request.reply(ext=AddWritePermOfBrokerResponseHeader(count).encode())
 

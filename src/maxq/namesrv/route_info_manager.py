@@ -15,13 +15,20 @@ name servers: every broker registers at every one of them, and a restarted name 
 it until the next version), while a write permission that was wiped by request stays wiped under an equal version. It
 also gives the topics of a broker without a walk over all topics.
 
+What concerns all topics of a broker is worked off in steps of _TOPICS_OF_A_STEP, between which others are served: a
+registration by whoever took it (`registering`), the removal of a broker and a change of its permissions here
+(`work_off`). A topic that a broker announces while its former topics are removed, or while its permissions change,
+is as the broker announced it.
+
 Source:
     apache/rocketmq namesrv/routeinfo/RouteInfoManager.java; namesrv.md §2, §3, §5; java-defects.md.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from maxq.config import NamesrvSettings
 from maxq.namesrv.broker_registration import (
@@ -49,6 +56,8 @@ SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 _TOPICS_OF_A_STEP = 1_000
 
+_Entry = TypeVar("_Entry", QueueData, TopicQueueMappingInfo)
+
 FLAG_UNIT = 1  # topicSysFlag: the topic belongs to a unit (TopicSysFlag.java)
 FLAG_UNIT_SUB = 2  # topicSysFlag: consumers of a unit subscribe to it
 
@@ -66,6 +75,8 @@ class RouteInfoManager:
         self._filters: dict[BrokerAddrInfo, list[str]] = {}
         self._mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
         self._displaced: dict[tuple[str, int], str] = {}  # living brokers whose name and id another has taken
+        self._unfinished: deque[Iterator[None]] = deque()  # what was begun and is worked off in steps, in this order
+        self.when_unfinished: Callable[[], None] = lambda: None  # told that `work_off` has something to do
         self._revision = 0  # goes up with every change of what a registration may depend on or bring about
 
     # --- brokers come -------------------------------------------------------------------------------------------
@@ -221,26 +232,32 @@ class RouteInfoManager:
         """Enter the topics, unless the broker is forgotten or registers anew meanwhile. Returns whether nobody else
         changed the tables."""
         key, is_alone = BrokerAddrInfo(new.cluster_name, new.broker_addr), True
+        read_only = new.broker_id != MASTER_ID and group.enable_acting_master
+        for _ in _in_steps(self._entries(new, changed=changed, read_only=read_only)):
+            revision = self._revision
+            yield
+            is_alone &= revision == self._revision
+            if self._live.get(key) is not live:
+                return False
+        return is_alone
+
+    def _entries(self, new: BrokerRegistration, *, changed: bool, read_only: bool) -> Iterator[None]:
+        """Enter what a registration says, one topic between two yields."""
         known = self._announced.setdefault(new.broker_name, {})
         if self._settings.namesrv.delete_topic_with_broker_registration and not new.mappings:
             for topic in [topic for topic in known if topic not in new.topics]:
-                self._remove_queue(topic, new.broker_name)
-        read_only = new.broker_id != MASTER_ID and group.enable_acting_master
-        for position, config in enumerate(new.topics.values()):
-            if position and position % _TOPICS_OF_A_STEP == 0:
-                revision = self._revision
                 yield
-                is_alone &= revision == self._revision
-                if self._live.get(key) is not live:
-                    return False
+                self._remove_queue(topic, new.broker_name)
+        for config in new.topics.values():
+            yield
             queue = _queue_data(new.broker_name, config, read_only=read_only)
             if changed or known.get(config.topic_name) != queue:
                 self._announce(config.topic_name, queue)
         if changed:
             for topic, mapping in new.mappings.items():
+                yield
                 if (mapping.bname or new.broker_name) == new.broker_name:  # what is another's, that one announces
                     self._mappings.setdefault(topic, {})[new.broker_name] = mapping
-        return is_alone
 
     def _enter_live(self, new: BrokerRegistration, now_ms: int) -> BrokerLiveInfo:
         key = BrokerAddrInfo(new.cluster_name, new.broker_addr)
@@ -271,7 +288,7 @@ class RouteInfoManager:
     # --- brokers go ---------------------------------------------------------------------------------------------
 
     def unregister_broker(self, cluster_name: str, broker_addr: str, broker_name: str) -> MinBrokerIdChange | None:
-        """Forget one broker; with the last of its name, the name and all its queues.
+        """Forget one broker; with the last of its name, the name and all its queues, of many topics by `work_off`.
 
         Returns:
             Whom to tell of the group's new smallest id, if the setting asks for it.
@@ -344,13 +361,40 @@ class RouteInfoManager:
             self._clusters[cluster].discard(name)
             if not self._clusters[cluster]:
                 del self._clusters[cluster]
-        for topic in list(self._announced.get(name, ())):
-            self._remove_queue(topic, name)
-        self._announced.pop(name, None)
-        for topic in [topic for topic, mappings in self._mappings.items() if name in mappings]:
-            del self._mappings[topic][name]
-            if not self._mappings[topic]:
-                del self._mappings[topic]
+        topics = self._announced.pop(name, {})
+        mappings = [(topic, of_brokers[name]) for topic, of_brokers in self._mappings.items() if name in of_brokers]
+        self._begin(self._removals(name, topics, mappings))
+
+    def _removals(
+        self, name: str, topics: Iterable[str], mappings: Iterable[tuple[str, TopicQueueMappingInfo]]
+    ) -> Iterator[None]:
+        """Remove what a broker name had, one topic between two yields, but for what it announces anew meanwhile."""
+        for topic in topics:
+            yield
+            if topic not in self._announced.get(name, ()):
+                self._forget_in(self._topics, topic, name)
+        for topic, mapping in mappings:
+            yield
+            if self._mappings.get(topic, {}).get(name) is mapping:
+                self._forget_in(self._mappings, topic, name)
+
+    # --- what takes several steps -------------------------------------------------------------------------------
+
+    def work_off(self) -> bool:
+        """Do one step of what was begun. Returns whether anything is left to do."""
+        if self._unfinished:
+            self._revision += 1
+            try:
+                next(self._unfinished[0])
+            except StopIteration:
+                self._unfinished.popleft()
+        return bool(self._unfinished)
+
+    def _begin(self, entries: Iterator[None]) -> None:
+        """Work off `entries` behind all that was begun before; if that is nothing, do the first step at once."""
+        self._unfinished.append(_in_steps(entries))
+        if len(self._unfinished) > 1 or self.work_off():
+            self.when_unfinished()
 
     # --- topics -------------------------------------------------------------------------------------------------
 
@@ -361,26 +405,32 @@ class RouteInfoManager:
                 self._remove_queue(topic, name)
 
     def wipe_write_perm_of_broker(self, broker_name: str) -> int:
-        """Take the write permission from all topics of a broker; returns how many topics it has."""
+        """Take the write permission from all topics of a broker, of many by `work_off`; returns how many it has."""
         return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm_of_broker(self, broker_name: str) -> int:
-        """Make all topics of a broker readable and writeable; returns how many it has."""
+        """Make all topics of a broker readable and writeable, many by `work_off`; returns how many it has."""
         return self._set_perm(broker_name, lambda perm: PERM_READ | PERM_WRITE)
 
     def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
-        self._revision += 1
-        topics = self._announced.get(broker_name, {})
-        for topic in topics:
-            queue = self._topics[topic][broker_name]
-            self._topics[topic][broker_name] = replace(queue, perm=change(queue.perm))
+        topics = list(self._announced.get(broker_name, {}).items())
+        self._begin(self._permissions(broker_name, topics, change))
         return len(topics)
 
-    def _queue(self, topic: str, broker_name: str) -> QueueData | None:
-        return self._topics.get(topic, {}).get(broker_name)
+    def _permissions(
+        self, broker_name: str, topics: Iterable[tuple[str, QueueData]], change: Callable[[int], int]
+    ) -> Iterator[None]:
+        """Change the permission of each of these, as it was announced when the change was asked for, one topic between
+        two yields."""
+        for topic, announced in topics:
+            yield
+            if self._announced.get(broker_name, {}).get(topic) is announced:
+                queue = self._topics[topic][broker_name]
+                self._topics[topic][broker_name] = replace(queue, perm=change(queue.perm))
 
     def _announce(self, topic: str, queue: QueueData) -> None:
-        """Keys of `_announced[b]` and the topics with an entry for b in `_topics` are the same, always."""
+        """Each topic of `_announced[b]` has an entry for b in `_topics`. The reverse holds, but for what is left of a
+        broker name that is gone until it is removed."""
         self._revision += 1
         self._announced.setdefault(queue.broker_name, {})[topic] = queue
         self._topics.setdefault(topic, {})[queue.broker_name] = queue
@@ -388,12 +438,16 @@ class RouteInfoManager:
     def _remove_queue(self, topic: str, broker_name: str) -> None:
         self._revision += 1
         self._announced.get(broker_name, {}).pop(topic, None)
-        for table in (self._topics, self._mappings):
-            of_brokers = table.get(topic)
-            if of_brokers is not None:
-                of_brokers.pop(broker_name, None)
-                if not of_brokers:
-                    del table[topic]
+        self._forget_in(self._topics, topic, broker_name)
+        self._forget_in(self._mappings, topic, broker_name)
+
+    @staticmethod
+    def _forget_in(table: dict[str, dict[str, _Entry]], topic: str, broker_name: str) -> None:
+        of_brokers = table.get(topic)
+        if of_brokers is not None:
+            of_brokers.pop(broker_name, None)
+            if not of_brokers:
+                del table[topic]
 
     # --- answers ------------------------------------------------------------------------------------------------
 
@@ -406,7 +460,8 @@ class RouteInfoManager:
         if not brokers:
             return None
         route = TopicRouteData(
-            queue_datas=list(queues.values()),
+            # a name that is gone may have entries that are not yet removed
+            queue_datas=[queue for name, queue in queues.items() if name in self._groups],
             broker_datas=brokers,
             filter_server_table=self._filter_servers(brokers),
             topic_queue_mapping_by_broker=self._mappings.get(topic),
@@ -457,19 +512,27 @@ class RouteInfoManager:
 
     def unit_topics(self) -> TopicList:
         """Topics of a unit."""
-        return self._topics_where(lambda flag: flag & FLAG_UNIT != 0)
+        return self._topics_where(FLAG_UNIT, FLAG_UNIT)
 
     def unit_sub_topics(self) -> TopicList:
         """Topics that consumers of a unit subscribe to."""
-        return self._topics_where(lambda flag: flag & FLAG_UNIT_SUB != 0)
+        return self._topics_where(FLAG_UNIT_SUB, FLAG_UNIT_SUB)
 
     def unit_sub_non_unit_topics(self) -> TopicList:
         """The same, as far as they do not belong to a unit."""
-        return self._topics_where(lambda flag: flag & (FLAG_UNIT_SUB | FLAG_UNIT) == FLAG_UNIT_SUB)
+        return self._topics_where(FLAG_UNIT_SUB | FLAG_UNIT, FLAG_UNIT_SUB)
 
-    def _topics_where(self, fits: Callable[[int], bool]) -> TopicList:
-        first = ((topic, next(iter(queues.values()))) for topic, queues in self._topics.items())
-        return TopicList([topic for topic, queue in first if fits(queue.topic_sys_flag)])
+    def _topics_where(self, mask: int, flags: int) -> TopicList:
+        """Topics that have, of the flags in `mask`, these."""
+        topics = self._topics.items()
+        return TopicList([t for t, queues in topics if next(iter(queues.values())).topic_sys_flag & mask == flags])
+
+
+def _in_steps(entries: Iterator[None]) -> Iterator[None]:
+    """Go on with `entries`, and yield after each _TOPICS_OF_A_STEP of them."""
+    for position, _ in enumerate(entries):
+        if position and position % _TOPICS_OF_A_STEP == 0:
+            yield
 
 
 def _queue_data(broker_name: str, config: TopicConfig, *, read_only: bool) -> QueueData:

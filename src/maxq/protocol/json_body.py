@@ -126,7 +126,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return [to_plain(item) for item in sorted(value)]
     if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
+        return [item if type(item) in _AS_IS else to_plain(item) for item in value]
     return base64.b64encode(value).decode()
 
 

@@ -16,7 +16,7 @@ from maxq.protocol.remoting_command import RESPONSE_FLAG, RemotingCommand
 from maxq.remoting.arrivals import Arrivals
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
 from maxq.remoting.unfinished_frames import UnfinishedFrames
-from maxq.runtime.holds import Holds
+from maxq.runtime.holds import CLOSE, Holds
 from maxq.runtime.interfaces import Clock
 
 log: Final = logging.getLogger("maxq.remoting")
@@ -162,10 +162,12 @@ class RemotingEndpoint:
         self._one_closed.set()
         lived_ms = self._clock.monotonic_ms() - connection.opened_ms
         log.debug("%s closed after %d ms: %s", connection.remote_address, lived_ms, connection.close_reason)
+        began_ns = self.holds.now()
         for listener in self._listeners:
             if error is not None:
                 listener.on_exception(connection)
             listener.on_close(connection)
+        self.holds.ended(CLOSE, began_ns)
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()

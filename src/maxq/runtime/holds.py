@@ -1,9 +1,10 @@
 """Holds: what kept the loop from everything else for more than 50 ms, and how often.
 
 One loop serves everybody, so what takes long there makes all wait. Requests are measured by code, what takes several of
-an arrival at once as `batch` (from 32 KiB on), answers and frames that cannot be decoded as such, periodic and store
-tasks by their names. A coroutine is measured from one of its waits to the next. The metrics `maxq_loop_holds_total` and
-`maxq_loop_held_milliseconds_total` and the command `why-slow` tell what was counted since the start.
+an arrival at once as `batch` (from 32 KiB on), answers, frames that cannot be decoded and what the end of a connection
+brings about as such, periodic and store tasks by their names. A coroutine is measured from one of its waits to the
+next. The metrics `maxq_loop_holds_total` and `maxq_loop_held_milliseconds_total` and the command `why-slow` tell what
+was counted since the start.
 """
 
 import types
@@ -18,6 +19,7 @@ BATCH: Final = "batch"
 LONG_BATCH: Final = 32_768  # bytes; what is shorter cannot take long, and two looks at a clock can cost 1 µs
 ANSWER: Final = "answer"
 FRAME: Final = "frame"
+CLOSE: Final = "close"
 _OTHERS: Final = "others"
 _MOST_CAUSES: Final = 500
 

@@ -17,6 +17,7 @@ from maxq.protocol.body.topic_config import TopicConfig, TopicConfigAndMappingSe
 from maxq.protocol.header.namesrv import RegisterBrokerRequestHeader
 from maxq.protocol.remoting_command import RemotingCommand, decode_frame
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from tests.watched_loop import watch
 
 _PATIENCE_S = 30
 
@@ -70,7 +71,7 @@ class Peer:
 async def name_server(
     folder: Path, *, server: NettyServerConfig | None = None, **settings: object
 ) -> AsyncIterator[NamesrvController]:
-    """A running name server; files go to `folder`."""
+    """A running name server; files go to `folder`. AssertionError if something kept its loop for too long."""
     namesrv = NamesrvConfig(
         **{  # type: ignore[arg-type]
             "kv_config_path": str(folder / "kvConfig.json"),
@@ -80,11 +81,14 @@ async def name_server(
     )
     holder = NamesrvSettings(namesrv, server or NettyServerConfig(bind_address="127.0.0.1"))
     controller = NamesrvController(holder, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
+    watch(controller._server.holds)
     await controller.start()
     try:
         yield controller
     finally:
         await controller.shutdown()
+    held = {cause: hold.longest_ns // 1_000_000 for cause, hold in controller._server.holds.by_cause.items()}
+    assert not held, f"held the loop, ms by request code or name: {held}"
 
 
 def registering(

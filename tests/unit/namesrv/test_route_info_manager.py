@@ -6,7 +6,7 @@ from maxq.namesrv.broker_registration import BrokerAddrInfo, MinBrokerIdChange
 from maxq.namesrv.route_info_manager import RouteInfoManager
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.route import QueueData
-from maxq.protocol.body.topic_config import TopicQueueMappingInfo
+from maxq.protocol.body.topic_config import TopicConfig, TopicQueueMappingInfo
 from tests.unit.namesrv.registrations import CLUSTER, addrs, manager, perms, registration, topic
 
 SLAVE = {"broker_id": 1, "addr": "10.0.0.2:10911"}
@@ -486,6 +486,75 @@ def test_a_registration_that_is_newer_ends_one_that_is_being_taken() -> None:
     routes.register_broker(registration([topic("U"), "V"]), now_ms=1)
     assert list(steps) == []
     assert len(routes.all_topics().topic_list) == 1_002
+
+
+def named(prefix: str, count: int = 2_500) -> list[TopicConfig | str]:
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+def test_a_broker_with_many_topics_is_gone_at_once_and_its_topics_go_in_steps() -> None:
+    routes = manager()
+    told: list[str] = []
+    routes.when_unfinished = lambda: told.append("unfinished")
+    gone = registration(named("T"), name="gone", addr="10.0.0.2:10911")
+    routes.register_broker(registration(named("T", 1_200)), now_ms=0)
+    empty = tables(routes)
+    routes.register_broker(gone, now_ms=0)
+    routes.unregister_broker(gone.cluster_name, gone.broker_addr, gone.broker_name)
+    assert told == ["unfinished"]
+    assert all("gone" not in perms(routes, name) for name in gone.topics)
+    assert routes.pickup_topic_route_data("T2000") is None
+    steps = 1
+    while routes.work_off():
+        steps += 1
+    assert steps == 2 and tables(routes) == empty and not routes.work_off()
+
+
+def test_what_a_broker_announces_anew_while_its_former_topics_go_stays() -> None:
+    routes = manager()
+    mapped = {f"T{number}": TopicQueueMappingInfo(f"T{number}") for number in range(2_500)}
+    before = registration(named("T"), mappings=mapped)
+    routes.register_broker(before, now_ms=0)
+    routes.unregister_broker(before.cluster_name, before.broker_addr, before.broker_name)
+    again = registration([topic("T2000", queues=7), "T1", "U"], mappings={"T1": mapped["T1"], "T2000": mapped["T2"]})
+    routes.register_broker(again, now_ms=1)
+    while routes.work_off():
+        pass
+    assert sorted(routes.all_topics().topic_list) == ["T1", "T2000", "U"]
+    route = routes.pickup_topic_route_data("T2000")
+    assert route is not None and route.queue_datas[0].read_queue_nums == 7
+    assert route.topic_queue_mapping_by_broker == {"broker-a": mapped["T2"]}
+
+
+def test_permissions_of_many_topics_change_in_steps_and_in_the_order_in_which_it_was_asked() -> None:
+    routes = manager()
+    one = registration(named("T"))
+    routes.register_broker(one, now_ms=0)
+    assert routes.wipe_write_perm_of_broker("broker-a") == 2_500
+    assert perms(routes, "T0") == {"broker-a": 4} and perms(routes, "T2000") == {"broker-a": 6}
+    routes.register_broker(registration([topic("T2000"), "U"], version=2), now_ms=1)  # after it was asked for
+    assert routes.add_write_perm_of_broker("broker-a") == 2_501
+    assert routes.wipe_write_perm_of_broker("broker-a") == 2_501
+    routes.delete_topic("T2400")
+    while routes.work_off():
+        pass
+    assert {name: perms(routes, name)["broker-a"] for name in routes.all_topics().topic_list} == dict.fromkeys(
+        [name for name in [*map(str, named("T")), "U"] if name != "T2400"], 4
+    )
+    assert routes.wipe_write_perm_of_broker("broker-a") == 2_500
+    routes.register_broker(registration([topic("T2000"), "U"], version=3), now_ms=2)
+    while routes.work_off():
+        pass
+    assert perms(routes, "T2000") == {"broker-a": 6} and perms(routes, "T2001") == {"broker-a": 4}
+
+
+def test_topics_that_a_registration_leaves_out_go_in_steps() -> None:
+    routes = manager(delete_topic_with_broker_registration=True)
+    routes.register_broker(registration(named("T", 5_000)), now_ms=0)
+    steps = routes.registering(registration(["U", "V"], version=2), now_ms=1)
+    next(steps)
+    assert 0 < len(routes.all_topics().topic_list) < 5_000
+    assert list(steps) and routes.all_topics().topic_list == ["U", "V"]
 
 
 def tables(routes: RouteInfoManager) -> dict[str, int]:
