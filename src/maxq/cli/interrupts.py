@@ -5,16 +5,17 @@ thread, which has a connection of its own: streams are stopped, so that waiting 
 so that the call fails. A second Ctrl-C, or one while nobody waits for Java, ends the command as anywhere else.
 """
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maxq.pipeline.spark.start import StartingJava
 
 _JAVA_CALLS = "py4j"
-_STDERR = 2  # itself: a handler may come in the middle of a write to sys.stderr
 
 
 @contextmanager
@@ -44,27 +45,31 @@ def ended_by_ctrl_c(spark: Any) -> Iterator[None]:
 
 
 @contextmanager
-def ctrl_c_waits() -> Iterator[None]:
-    """For a block of the main thread that starts Spark: a Java whose Python ends too early stays, for good. Who presses
-    it is told.
+def ctrl_c_ends_start(java: "StartingJava") -> Iterator[None]:
+    """For a block of the main thread that starts Spark. Ctrl-C ends the Java process that is starting, so that the
+    block fails. A Java process whose Python ends earlier stays.
 
     Raises:
-        KeyboardInterrupt: after the block, if it came in it.
+        KeyboardInterrupt: in place of that failure, or after a block that came to its end all the same.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     has_come = False
 
-    def note(_number: int, _frame: FrameType | None) -> None:
+    def end(_number: int, _frame: FrameType | None) -> None:
         nonlocal has_come
         if not has_come:
-            os.write(_STDERR, b"maxq: interrupted; Spark has to start before it can be ended\n")
-        has_come = True
+            has_come = True
+            java.end()
 
-    before = signal.signal(signal.SIGINT, note)
+    before = signal.signal(signal.SIGINT, end)
     try:
         yield
+    except Exception:
+        if not has_come:
+            raise
+        java.reap()
     finally:
         signal.signal(signal.SIGINT, before)
     if has_come:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.interrupts import ctrl_c_waits, ended_by_ctrl_c
+from maxq.cli.interrupts import ctrl_c_ends_start, ended_by_ctrl_c
 from maxq.errors import PipelineError
 
 _MASTER = re.compile(r"local(-cluster)?(\[[^]]+\])?|yarn|(spark|k8s)://.+")
@@ -71,10 +71,11 @@ def spark_run(
     from maxq.pipeline.registration import register
     from maxq.pipeline.session import using_session
     from maxq.pipeline.spark.errors import SPARK_ERRORS, as_ours
+    from maxq.pipeline.spark.start import watching_start
 
     try:
         with contextlib.ExitStack() as stack:
-            with ctrl_c_waits():
+            with watching_start() as java, ctrl_c_ends_start(java):
                 session = using_session(f"maxq {title}", master=master, driver_memory=driver_memory)
                 spark = stack.enter_context(session)
             stack.enter_context(ended_by_ctrl_c(spark))

@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 import maxq
 from maxq.api import Message, Producer
 from maxq.cli.app import run
-from maxq.cli.interrupts import ctrl_c_waits
+from maxq.cli.interrupts import ctrl_c_ends_start
 from maxq.pipeline.archive.folder import ArchiveFolder
+from maxq.pipeline.spark.start import watching_start
 
 PATIENCE_SECONDS = 120
 LONG = "SELECT count(*) FROM range(1000000000000) WHERE id % 7 = length(uuid()) % 2"
@@ -69,33 +70,42 @@ def test_a_query_is_cancelled(
     assert spark.range(3).count() == 3, "the session goes on"
 
 
-def test_while_spark_starts_it_waits(capfd: pytest.CaptureFixture[str]) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    done = []
-    with pytest.raises(KeyboardInterrupt), ctrl_c_waits():
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        done.append("started")
-    assert capfd.readouterr().err == "maxq: interrupted; Spark has to start before it can be ended\n"
-    assert done and signal.getsignal(signal.SIGINT) is before
-
-
-#: Ctrl-C before and behind the making of a session, when its context is there already.
+#: Ctrl-C as soon as Java was started, and before and behind the making of a session, when its context is there already.
+#: Java's process id is on standard output.
 _PRESSED = """
 import os, signal, sys
+from pyspark import java_gateway
 from pyspark.sql import SparkSession
 from maxq.cli.app import run
-make = SparkSession.__init__
-def pressed(*arguments, **named):
-    os.kill(os.getpid(), signal.SIGINT)
+press = lambda: os.kill(os.getpid(), signal.SIGINT)
+start, make, where = java_gateway.Popen, SparkSession.__init__, sys.argv[1]
+def started(*arguments, **named):
+    process = start(*arguments, **named)
+    print(process.pid, flush=True)
+    if where == "java":
+        press()
+    return process
+def made(*arguments, **named):
+    if where == "session":
+        press()
     make(*arguments, **named)
-    os.kill(os.getpid(), signal.SIGINT)
-SparkSession.__init__ = pressed
+    press()
+java_gateway.Popen, SparkSession.__init__ = started, made
 sys.exit(run(["sql", "SELECT 1", "--master", "local[1]", "-n", "127.0.0.1:1"]))
 """
 
 
-def test_while_a_session_is_made_it_waits_as_well() -> None:
-    done = subprocess.run([sys.executable, "-c", _PRESSED], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "maxq: interrupted; Spark has to start before it can be ended\n"
+@pytest.mark.parametrize("where", ["java", "session", "behind"])
+def test_while_spark_starts_java_is_ended(where: str) -> None:
+    command = [sys.executable, "-c", _PRESSED, where]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert (done.returncode, done.stderr) == (130, "")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
+
+
+def test_what_fails_in_a_start_that_nobody_interrupts_is_told() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(RuntimeError, match="no Java"), watching_start() as java, ctrl_c_ends_start(java):
+        raise RuntimeError("no Java")
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,68 @@
+"""The Java process that PySpark starts, while it starts: how it is ended before Python has a connection to it."""
+
+import contextlib
+import logging
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pyspark import SparkContext, java_gateway
+from pyspark.sql import SparkSession
+
+_SECONDS: Final = 2  # that Java has for its own end, in which it removes its files
+
+
+class StartingJava:
+    """The Java processes that PySpark starts in a block of `watching_start`; `end` ends them."""
+
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[Any]] = []
+        self._is_ended = False
+
+    def started(self, process: "subprocess.Popen[Any]") -> None:
+        """PySpark has started one."""
+        self._processes.append(process)
+        if self._is_ended:
+            process.send_signal(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Also of those that PySpark is about to start. What waits for them in this process fails."""
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs each call whose answer does not come
+        self._is_ended = True
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+        killing = threading.Timer(_SECONDS, self._kill)
+        killing.daemon = True
+        killing.start()
+
+    def reap(self) -> None:
+        """Wait for their ends, and have PySpark forget them: its next session starts another one."""
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(2 * _SECONDS)
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            process.kill()
+
+
+@contextlib.contextmanager
+def watching_start() -> Iterator[StartingJava]:
+    """For a block in which PySpark may start Java."""
+    java = StartingJava()
+    popen = java_gateway.Popen
+
+    def start(*arguments: Any, **named: Any) -> "subprocess.Popen[Any]":
+        process = popen(*arguments, **named)
+        java.started(process)
+        return process
+
+    java_gateway.Popen = start  # type: ignore[assignment, misc]
+    try:
+        yield java
+    finally:
+        java_gateway.Popen = popen  # type: ignore[misc]
