@@ -50,7 +50,7 @@ admin queryMsgByKey -t Every -k k1
 admin queryMsgByUniqueKey -i {unique_id} -t Every
 admin queryMsgByOffset -t Every -b broker-a -i 0 -o 0
 admin printMsg -t Every
-admin printMsgByQueue -t Every -a broker-a -i 0
+admin printMsgByQueue -t Every -a broker-a -i {queue} -p true
 admin consumeMessage -t Every -c 1
 admin sendMessage -t Every -p text
 admin queryCq -t Every -q 0 -i 0 -b {broker}
@@ -78,6 +78,16 @@ admin why-slow {broker}
 admin purgeTopic -t EveryPurged -c DefaultCluster -y
 admin haStatus -b {broker}
 admin resetMasterFlushOffset -b {broker} -o 0 -y
+admin createUser -u u{n} -p p -b {broker}
+admin updateUser -u every -p p -b {broker}
+admin deleteUser -u nobody -b {broker} -y
+admin getUser -u every -b {broker}
+admin listUser -b {broker}
+admin copyUser -f {broker} -t {broker}
+admin createAcl -s User:every -r Topic:T{n} -a PUB -d ALLOW -b {broker}
+admin updateAcl -s User:every -r Topic:* -a PUB -d ALLOW -b {broker}
+admin deleteAcl -s User:every -r Topic:T{n} -b {broker}
+admin getAcl -s User:every -b {broker}
 admin listAcl -b {broker}
 admin copyAcl -f {broker} -t {broker}
 admin dumpCompactionLog -f {topics}
@@ -137,16 +147,6 @@ admin getLiteTopicInfo -p Every -l l
 admin getLiteClientInfo -p Every -g G_every -c c
 admin getLiteGroupInfo -p Every -g G_every
 admin triggerLiteDispatch -p Every -g G_every
-admin createUser -u u -p p -b {broker}
-admin updateUser -u u -p p -b {broker}
-admin deleteUser -u u -b {broker} -y
-admin getUser -u u -b {broker}
-admin listUser -b {broker}
-admin copyUser -f {broker} -t {broker}
-admin createAcl -s User:u -r Topic:* -a PUB -d ALLOW -b {broker}
-admin updateAcl -s User:u -r Topic:* -a PUB -d ALLOW -b {broker}
-admin deleteAcl -s User:u -b {broker}
-admin getAcl -s User:u -b {broker}
 timer cancel 7F000001000000000000000000000000 -b {broker}
 transaction inspect 7F000001000000000000000000000000
 transaction resume 7F000001000000000000000000000000
@@ -183,6 +183,12 @@ pipeline dlq show
 pipeline dlq export {folder}/letters
 pipeline dlq redrive G_every --record {folder}/record
 """
+
+#: What some of them need.
+_MADE: Final = """\
+admin updateStaticTopic -t EveryMoved -qn 4 -c DefaultCluster
+admin createUser -u every -p p -b {broker}
+admin createAcl -s User:every -r Topic:* -a PUB -d ALLOW -b {broker}"""
 
 
 def commands() -> Iterator[tuple[str, ...]]:
@@ -241,9 +247,9 @@ class Surroundings:
             "groups": self._json("groups", [{"groupName": "G_every_of_list"}]),
         }
         self._send(server.namesrv_address)
-        made = maxq("admin", "updateStaticTopic", "-t", "EveryMoved", "-qn", "4", "-c", "DefaultCluster",
-                    namesrv=server.namesrv_address)  # fmt: skip
-        assert made.code == 0, made.err
+        for line in _MADE.split("\n"):
+            made = maxq(*line.format_map(self._names).split(), namesrv=server.namesrv_address)
+            assert made.code == 0, made.err
         self._names["store"] = str(self._store())
         self._runs = 0
 
@@ -259,6 +265,7 @@ class Surroundings:
                     sent = producer.send(Message(topic, b"body %d" % number, {"KEYS": f"k{number}", "TAGS": "t"}))
                     if topic == TOPIC:
                         self._names.update(unique_id=sent.msg_id, offset_id=sent.offset_msg_id)
+                        self._names["queue"] = str(sent.message_queue.queue_id)
             later = Message(TOPIC, b"later")
             later.deliver_time_ms = int(time.time() * 1000) + 3_600_000
             self._names["timer_id"] = producer.send(later).msg_id

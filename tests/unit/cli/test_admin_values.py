@@ -27,6 +27,8 @@ AT = ("-b", NOBODY)
         (["topicList", "-n", "a:1;b:c"], "an address is host:port, not 'b:c'"),
         (["topicList", "-n", " ; "], "' ; ' names no name server: give host:port, several separated by ';'"),
         (["resetOffsetByTime", "-g", "g", "-t", "T", "-s", "banana"], "'banana' is no time: give now, milliseconds"),
+        (["createAcl", "-s", "User:u", "-r", "Topic:T", "-d", "Allow", "-a", "Pub,Subb"], "'Subb' is no action: there"),
+        (["updateAcl", "-s", "User:u", "-r", "Topic:T", "-d", "Alow", "-a", "PUB"], "'Alow' is no decision: give"),
         (["getControllerMetaData", "-a", " ; "], "-a/--controllerAddress ' ; ' names no controller: give host:port"),
     ],
 )  # fmt: skip

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from maxq.auth.info import AclInfo, UserInfo
+from maxq.auth.policy import Action
+from maxq.auth.policy import Decision as Verdict
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.report import Report
@@ -14,12 +16,36 @@ from maxq.client.admin.admin import Admin
 
 app = typer.Typer(rich_markup_mode=None)
 
+_ACTIONS = [action for action in Action if action is not Action.ANY]  # Any is for questions only
+
+
+def _known_actions(text: str) -> str:
+    """Servers pass over actions that they do not know. Raises typer.BadParameter."""
+    for name in _split(text):
+        if Action.of(name) not in _ACTIONS:
+            known = ", ".join(action.value for action in _ACTIONS)
+            raise typer.BadParameter(f"{name!r} is no action: there are {known}")
+    return text
+
+
+def _known_decision(text: str) -> str:
+    """As `_known_actions`."""
+    if Verdict.of(text) is None:
+        raise typer.BadParameter(f"{text!r} is no decision: give Allow or Deny")
+    return text
+
+
 Username = Annotated[str, typer.Option("-u", "--username", help="User; it is the access key.")]
 Subject = Annotated[str, typer.Option("-s", "--subject", help="Whose: User:name.")]
 Resources = Annotated[str, typer.Option("-r", "--resources", help="Topic:name, Group:name*, Cluster:*, …; by commas.")]
-Actions = Annotated[str, typer.Option("-a", "--actions", help="Pub, Sub, Create, Update, Delete, Get, List, All.")]
+Actions = Annotated[
+    str,
+    typer.Option(
+        "-a", "--actions", callback=_known_actions, help="Pub, Sub, Create, Update, Delete, Get, List, All; by commas."
+    ),
+]
 SourceIp = Annotated[str | None, typer.Option("-i", "--sourceIp", help="Addresses or networks; by commas.")]
-Decision = Annotated[str, typer.Option("-d", "--decision", help="Allow or Deny.")]
+Decision = Annotated[str, typer.Option("-d", "--decision", callback=_known_decision, help="Allow or Deny.")]
 UserType = Annotated[str | None, typer.Option("-t", "--userType", help="Super or Normal.")]
 From = Annotated[str, typer.Option("-f", "--fromBroker", help="Server to copy from, host:port.")]
 To = Annotated[str, typer.Option("-t", "--toBroker", help="Server to copy to, host:port.")]
@@ -239,6 +265,7 @@ async def _acls(
 
 def _copied(what: str, done: Sequence[str], source: str, target: str) -> Report:
     text = "".join(f"copy {what} of {name} from {source} to {target} success.\n" for name in done)
+    text = text or f"{source} has no {what} to copy.\n"
     return Report({what: f"#{what.capitalize()}"}, [(name,) for name in done], text=text)
 
 
