@@ -54,15 +54,16 @@ class StartingJava:
 def watching_start() -> Iterator[StartingJava]:
     """For a block in which PySpark may start Java."""
     java = StartingJava()
-    popen = java_gateway.Popen
+    module: Any = java_gateway
+    popen = module.Popen
 
     def start(*arguments: Any, **named: Any) -> "subprocess.Popen[Any]":
-        process = popen(*arguments, **named)
+        process: subprocess.Popen[Any] = popen(*arguments, **named)
         java.started(process)
         return process
 
-    java_gateway.Popen = start  # type: ignore[assignment, misc]
+    module.Popen = start
     try:
         yield java
     finally:
-        java_gateway.Popen = popen  # type: ignore[misc]
+        module.Popen = popen
