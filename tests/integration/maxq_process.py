@@ -47,10 +47,13 @@ class Process:
 
     async def ready(self) -> None:
         """Wait until clients can connect."""
-        async with asyncio.timeout(START_TIMEOUT_S):
-            while not self.ready_file.exists():
-                self.check_alive()
-                await asyncio.sleep(_POLL_S)
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while not self.ready_file.exists():
+                    self.check_alive()
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise EndedError(f"{self.name} was not ready within {START_TIMEOUT_S:g} s: {self.said()}") from None
 
     async def start(self) -> None:
         await self.spawn()
