@@ -3,8 +3,10 @@
 GET and HEAD only, no TLS, no query strings that mean anything. A long page is made and sent in slices: between two of
 them the loop turns, and if others had work to do in that turn the page waits for a moment, so that the server's real
 work does not notice; and never more than a slice waits for a reader who is slow. Who is silent, sends too much, or does
-not read is closed. Long pages are compressed for who takes gzip, which costs less than sending them: the text of
-metrics becomes a fiftieth. Pieces that are kept deflated are sent as they are.
+not read is closed. 32 connections are served; one more takes the place of the one that has waited longest for its
+request to end, or else of the one whose answer has taken longest: who holds connections keeps no probe out. Long pages
+are compressed for who takes gzip, which costs less than sending them: the text of metrics becomes a fiftieth. Pieces
+that are kept deflated are sent as they are.
 """
 
 import asyncio
@@ -54,6 +56,8 @@ class HttpServer:
         self._clock = clock
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._asking: dict[asyncio.StreamWriter, None] = {}  # their requests have not come, the longest wait first
+        self._answered: dict[asyncio.StreamWriter, None] = {}  # those whose answers are being sent
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port. OSError if it is in use."""
@@ -72,10 +76,13 @@ class HttpServer:
         self._server = None
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= _CONNECTIONS:
-            log.warning("an HTTP connection is closed: %d are open, which is the limit", len(self._tasks))
-            writer.close()
-            return
+        if len(self._asking) + len(self._answered) >= _CONNECTIONS:
+            crowd = self._asking or self._answered
+            oldest = next(iter(crowd))
+            del crowd[oldest]
+            reset(oldest.transport)
+            log.warning("the HTTP connection that stalled longest is closed: %d are open, the limit", _CONNECTIONS)
+        self._asking[writer] = None
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -86,18 +93,26 @@ class HttpServer:
         try:
             goes_on = True
             while goes_on:
+                self._answered.pop(writer, None)
+                self._asking[writer] = None
                 async with asyncio.timeout(_IDLE_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
+                self._asking.pop(writer, None)
+                self._answered[writer] = None
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     goes_on = await self._answer(head, writer)
             is_over = True
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             pass  # gone, silent, does not read, or no HTTP
         finally:
-            if is_over:  # it has taken its answer, or will soon
-                await _close(writer)
-            else:
-                reset(writer.transport)
+            try:
+                if is_over:  # it has taken its answer, or will soon
+                    await _close(writer)
+                else:
+                    reset(writer.transport)
+            finally:
+                self._asking.pop(writer, None)
+                self._answered.pop(writer, None)
 
     async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; does the connection go on?"""

@@ -17,12 +17,15 @@ from maxq.remoting.http_server import HttpServer, Page
 from maxq.remoting.server import RemotingServer
 from maxq.remoting.tls import ServerTls
 from maxq.runtime.system import SystemClock, SystemDisk
+from tests.integration.remoting.stalling_peer import Peer
 from tests.unit.remoting.peers import until
+from tests.visitors import page
 
 GRACE: Final = 1  # seconds
+DRIP: Final = GRACE / 10
+SIP: Final = GRACE / 20
+MOST: Final = 20.0 * GRACE
 LARGE: Final = 4 << 20
-SMALL_BUFFER: Final = 4096
-TCP_CLOSE: Final = 7  # a state of the system's
 
 
 @contextlib.asynccontextmanager
@@ -38,54 +41,6 @@ async def serving(tls: bool = False) -> AsyncIterator[tuple[RemotingServer, int]
         await server.shutdown()
 
 
-class Peer:
-    """A socket with a small buffer that does what it is told, in a thread."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.socket()
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
-        self.socket.connect(("127.0.0.1", port))
-        self.connected = time.monotonic()
-
-    async def drips(self, data: bytes, *, every: float = GRACE / 10) -> float:
-        """Send a byte at a time; after how many seconds was it cut off?"""
-
-        def work() -> float:
-            self.socket.settimeout(every)
-            for byte in data:
-                try:
-                    self.socket.sendall(bytes((byte,)))
-                    with contextlib.suppress(TimeoutError):
-                        if self.socket.recv(1) == b"":
-                            break
-                except OSError:
-                    break
-            else:
-                raise AssertionError("it was never cut off")
-            return time.monotonic() - self.connected
-
-        return await asyncio.to_thread(work)
-
-    def _is_reset(self) -> bool:
-        """What was received before can still be read."""
-        return self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_CLOSE
-
-    async def sips(self, most: int, *, every: float = GRACE / 20, seconds: float = 20 * GRACE) -> float:
-        """Read `most` bytes at a time; after how many seconds was it cut off? AssertionError if it was not."""
-
-        def work() -> float:
-            self.socket.settimeout(60 * GRACE)
-            while time.monotonic() - self.connected < seconds:
-                if self.socket.recv(most) == b"" or self._is_reset():
-                    break
-                time.sleep(every)
-            else:
-                raise AssertionError("it was never cut off")
-            return time.monotonic() - self.connected
-
-        return await asyncio.to_thread(work)
-
-
 BEGINNINGS: Final = {
     "a frame": RemotingCommand(1).encode()[:-1] + b" " * 1000,
     "a frame of two megabytes": (2 << 20).to_bytes(4, "big") + bytes(1000),
@@ -99,7 +54,7 @@ BEGINNINGS: Final = {
 async def test_who_never_ends_its_first_frame_is_cut_off_however_it_moves(what: str) -> None:
     async with serving(tls=True) as (server, port):
         peer = Peer(port)
-        assert await peer.drips(BEGINNINGS[what]) < 4 * GRACE
+        assert await peer.drips(BEGINNINGS[what], every=DRIP) < 4 * GRACE
         await until(lambda: not server.connections, "it is cut off")
         assert not server.unfinished.total
 
@@ -127,7 +82,7 @@ async def test_a_reader_that_takes_next_to_nothing_is_cut_off() -> None:
     async with serving() as (server, port):
         peer = Peer(port)
         peer.socket.sendall(RemotingCommand(2).encode())
-        assert await peer.sips(1) < 6 * GRACE + 2
+        assert await peer.sips(1, every=SIP, seconds=MOST) < 6 * GRACE + 2
         await until(lambda: not server.connections, "it is cut off")
 
 
@@ -164,7 +119,7 @@ async def test_half_an_http_request_is_cut_off(monkeypatch: pytest.MonkeyPatch, 
     server = HttpServer({"/metrics": lambda: Page("text")}, clock=SystemClock())
     peer = Peer(await server.start("127.0.0.1", 0))
     peer.socket.sendall(beginning)
-    took = await (peer.drips(b"x" * 1000) if beginning else peer.sips(1))
+    took = await (peer.drips(b"x" * 1000, every=DRIP) if beginning else peer.sips(1, every=SIP, seconds=MOST))
     assert took < 4 * GRACE
     await server.shutdown()
 
@@ -174,5 +129,31 @@ async def test_an_http_reader_that_takes_next_to_nothing_is_cut_off(monkeypatch:
     server = HttpServer({"/metrics": lambda: Page("x" * LARGE)}, clock=SystemClock())
     peer = Peer(await server.start("127.0.0.1", 0))
     peer.socket.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-    assert await peer.sips(1) < 8 * GRACE
+    assert await peer.sips(1, every=SIP, seconds=MOST) < 8 * GRACE
+    await server.shutdown()
+
+
+@pytest.mark.parametrize("says", [b"", b"GET /he", b"GET /long HTTP/1.1\r\n\r\n"], ids=["nothing", "half", "no-reader"])
+async def test_who_holds_http_connections_keeps_no_probe_out(says: bytes) -> None:
+    server = HttpServer({"/health": lambda: Page("ok"), "/long": lambda: Page("x" * LARGE)}, clock=SystemClock())
+    port = await server.start("127.0.0.1", 0)
+    peers = []
+    for _ in range(40):
+        peers.append(Peer(port))
+        peers[-1].socket.sendall(says)
+        await asyncio.sleep(0.01)
+    began = time.monotonic()
+    answer = await page(f"127.0.0.1:{port}", "/health")
+    assert answer.startswith("HTTP/1.1 200") and time.monotonic() - began < 5 * GRACE
+    for peer in peers:
+        peer.close()
+    await server.shutdown()
+
+
+async def test_an_http_reader_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_ANSWER_SECONDS", GRACE)
+    server = HttpServer({"/metrics": lambda: Page("x" * LARGE)}, clock=SystemClock())
+    peer = Peer(await server.start("127.0.0.1", 0))
+    peer.socket.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert await peer.sips(0, every=SIP, seconds=MOST) < 8 * GRACE
     await server.shutdown()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from maxq.errors import RemoteProtocolError
-from maxq.remoting.system_sockets import reset
+from maxq.remoting.system_sockets import reset, unacknowledged
 from maxq.replication.ha.frames import ReportParser
 from maxq.replication.ha.ha_connection import HAConnection
 from maxq.runtime.interfaces import Clock
@@ -71,6 +71,12 @@ class HAConnectionLink(asyncio.Protocol):
         self.connection = self._make_connection(f"{peer[0]}:{peer[1]}")
         self._arm()
         self._on_open(self)
+
+    @property
+    def descriptor(self) -> int:
+        """The socket's; -1: none of the system's."""
+        own = self._transport.get_extra_info("socket")
+        return -1 if own is None else int(own.fileno())
 
     def close(self, reason: str) -> None:
         """End it at once: nothing that is not sent yet helps anybody."""
@@ -169,7 +175,7 @@ class HAConnectionLink(asyncio.Protocol):
         if connection.is_silent(now_ms):
             self.close(f"nothing was read for {now_ms - connection.last_read_ms} ms (haHousekeepingInterval)")
             return
-        taken = self._written - self._transport.get_write_buffer_size()
+        taken = self._written - self._transport.get_write_buffer_size() - unacknowledged(self.descriptor)
         if taken > self._taken or taken == self._written:
             self._taken, self._taken_ms = taken, now_ms
         elif connection.is_too_long(now_ms - self._taken_ms):
