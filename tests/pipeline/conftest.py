@@ -9,6 +9,9 @@ import maxq
 from maxq.pipeline import register
 from maxq.pipeline.session import local_session
 from tests.pipeline.spark_cluster import QUICK_START
+from tests.watched_processes import file_of_holds, no_process_held_its_loop
+
+__all__ = ["file_of_holds", "no_process_held_its_loop"]
 
 
 @pytest.fixture(scope="session", autouse=True)

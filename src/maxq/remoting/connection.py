@@ -43,6 +43,7 @@ log: Final = logging.getLogger("maxq.remoting")
 #: Bytes of the buffer all connections of an endpoint receive into.
 RECEIVE_BUFFER_SIZE: Final = 256 * 1024
 _OWN_BUFFER_START: Final = 64 * 1024
+_JOINED_AT_MOST: Final = 1024 * 1024  # bytes that a transport may copy into one piece, as it does with several
 _FLUSH_AT: Final = 512 * 1024  # bytes of answers that are sent before an arrival is worked off
 
 _TLS_RECORD: Final = 0x16
@@ -194,6 +195,11 @@ class Connection(asyncio.BufferedProtocol):
         sent = send_pieces(fd, head, pieces.view, pieces.places, pieces.count)
         if sent < len(head) + pieces.total_bytes:
             self.write(_unsent([head, *pieces.buffers()], sent))
+
+    @property
+    def answer_limit(self) -> int:
+        """Bytes of the longest frame that the peer takes as an answer, as far as is known."""
+        return self._endpoint.answer_limit
 
     def send(self, command: RemotingCommand) -> None:
         """Send one frame. Raises LocalProtocolError if it cannot be encoded."""
@@ -579,14 +585,16 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if not out or transport is None:
             return
-        self._written += self._out_size
+        out_size = self._out_size
+        self._written += out_size
         self._out, self._out_size = [], 0
         self.active = True
         try:
             if self._tls is not None:
                 transport.write(self._tls.encrypt(out))
-            elif len(out) == 1:
-                transport.write(out[0])
+            elif len(out) == 1 or out_size > _JOINED_AT_MOST:
+                for buffer in out:
+                    transport.write(buffer)
             else:
                 transport.writelines(out)
         except BaseException:

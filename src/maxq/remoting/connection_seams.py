@@ -60,6 +60,7 @@ class Endpoint(Protocol):
     receive_buffer: bytearray
     receive_view: memoryview
     frame_limit: int  # bytes of a whole frame
+    answer_limit: int  # bytes of the frame of an answer: more than that a client does not take
     header_limit: int  # bytes of its header
     unsent_limit: int  # bytes a transport may hold
     write_marks: tuple[int, int]  # bytes: stop reading above the first, go on below the second

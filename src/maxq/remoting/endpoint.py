@@ -12,7 +12,8 @@ from typing import Final, Protocol
 
 from maxq.codes import MQVersion, ResponseCode
 from maxq.errors import LocalProtocolError, MaxQError
-from maxq.protocol.remoting_command import RESPONSE_FLAG, RemotingCommand
+from maxq.protocol.answer_limits import refusal_of_answer
+from maxq.protocol.remoting_command import FRAME_MAX_LENGTH, RESPONSE_FLAG, RemotingCommand
 from maxq.remoting.arrivals import Arrivals
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
 from maxq.remoting.unfinished_frames import UnfinishedFrames
@@ -86,6 +87,7 @@ class RemotingEndpoint:
         self.receive_buffer = bytearray(RECEIVE_BUFFER_SIZE)
         self.receive_view = memoryview(self.receive_buffer)
         self.frame_limit = frame_limit
+        self.answer_limit = max(frame_limit, FRAME_MAX_LENGTH)
         self.header_limit = header_limit
         self.unsent_limit = unsent_limit
         self.unfinished = UnfinishedFrames(max(unfinished_limit, frame_limit))
@@ -302,10 +304,17 @@ class RemotingEndpoint:
         response.flag |= RESPONSE_FLAG
         response.serialize_type = command.serialize_type
         try:
-            connection.send(response)
+            frame = response.buffers()
         except LocalProtocolError as error:
             log.exception("the answer to request %d cannot be sent", command.code)
             connection.send(command.reply(ResponseCode.SYSTEM_ERROR, str(error)))
+            return
+        size = 4 + int.from_bytes(frame[0][:4], "big")
+        if size > self.answer_limit:
+            why = refusal_of_answer(command.code, size, self.answer_limit)
+            log.warning("%s asked for what it cannot take: %s", connection.remote_address, why)
+            frame = command.reply(ResponseCode.SYSTEM_ERROR, why).buffers()
+        connection.write(frame)
 
     def _failure(self, command: RemotingCommand, error: Exception) -> RemotingCommand:
         """The one place where any exception becomes an answer."""

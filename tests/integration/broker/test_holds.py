@@ -98,6 +98,37 @@ async def test_what_asks_for_all_rows_of_a_table_keeps_nobody_waiting(
     assert await longest_ms(big, lambda: big.invoke(RemotingCommand(code, dict(ext)))) == {}
 
 
+@pytest.mark.parametrize(
+    ("code", "ext", "remedy"),
+    [
+        (Code.GET_CONSUME_STATS, {"consumerGroup": "g-0"}, "name one topic, or fewer in topicList"),
+        (Code.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}, "ask for one group after the other (208)"),
+        (Code.GET_ALL_TOPIC_CONFIG, {}, "ask for it in pages (topicSeq, maxTopicNum, dataVersion)"),
+        (Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}, "ask for it in pages (groupSeq, maxGroupNum, dataVersion)"),
+        (Code.GET_ALL_CONSUMER_OFFSET, {}, "delete groups and topics that nobody uses (207, 215)"),
+        (Code.GET_TOPIC_STATS_INFO, {"topic": "wide"}, "ask for less at once"),
+    ],
+)
+async def test_an_answer_that_no_client_takes_is_an_error_with_size_limit_and_remedy(
+    start_broker: Start, code: Code, ext: dict[str, str], remedy: str
+) -> None:
+    broker = await start_broker()
+    parts = broker.controller
+    parts.topics.topic_config_table.update({f"t-{i}": TopicConfig(f"t-{i}", 8, 8) for i in range(2_000)})
+    parts.groups.subscription_group_table.update({f"g-{i}": SubscriptionGroupConfig(f"g-{i}") for i in range(2_000)})
+    broker.create_topic("wide", QUEUES)
+    parts.offsets.offset_table.update({f"t-{i}@g-0": dict.fromkeys(range(8), 0) for i in range(2_000)})
+    parts.offsets._keys = KeyIndex(parts.offsets.offset_table)
+    assert (await broker.invoke(RemotingCommand(code, dict(ext)))).code == 0
+    parts.server.answer_limit = 70_000
+    answer = await broker.invoke(RemotingCommand(code, dict(ext)))
+    assert (answer.code, answer.body) == (1, None)
+    said = answer.remark or ""
+    assert "a client takes frames of 70000" in said and remedy in said, said
+    assert said.endswith("or raise com.rocketmq.remoting.frameMaxLength at this server and its clients")
+    assert int(said.split()[3]) > 70_000
+
+
 async def test_thousands_of_members_are_listed_and_told_in_turns(start_broker: Start) -> None:
     broker = await start_broker()
     broker.create_topic("T")

@@ -1,5 +1,6 @@
 """Progress of groups, which is encoded directly, has the bytes that the general way gives."""
 
+from maxq.protocol.answer_limits import LongBody
 from maxq.protocol.body.offsets import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from maxq.protocol.json_body import JsonBody
 from maxq.protocol.message_queue import MessageQueue
@@ -23,5 +24,7 @@ def test_the_list_of_all_groups_has_the_general_form() -> None:
     groups = {"G": [_stats(1), _stats(2)], 'H"': [], "I": [_stats(0)]}
     whole = ConsumeStatsList([{group: stats} for group, stats in groups.items()], "127.0.0.1:1", 9, 3)
     head = ConsumeStatsList([], "127.0.0.1:1", 9, 3)
-    rows = [head.encode_row(group, [one.encode() for one in stats]) for group, stats in groups.items()]
-    assert head.encode_with(rows) == JsonBody.encode(whole)
+    rows = LongBody(317, 16_384)
+    for group, stats in groups.items():
+        rows.add(head.begin_row(group) + b",".join(one.encode() for one in stats) + b"]}")
+    assert b"".join(rows.filled(head.encode(), "consumeStatsList", b"[]")) == JsonBody.encode(whole)

@@ -5,7 +5,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
@@ -16,6 +16,7 @@ from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
+from maxq.protocol.answer_limits import LongBody
 from maxq.protocol.body.offsets import (
     ConsumeStats,
     ConsumeStatsList,
@@ -37,10 +38,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _TopicStats:
-    """How far one group has come in one topic: encoded rows by queue, messages consumed in a second, messages behind,
-    and messages pulled but not consumed yet."""
+    """How far one group has come in one topic: messages consumed in a second, messages behind, and messages pulled but
+    not consumed yet."""
 
-    rows: list[bytes]
     tps: float
     diff: int = 0
     inflight: int = 0
@@ -89,17 +89,15 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         group = fields.required_str("consumerGroup")
         listed = dict.fromkeys(topic for topic in (fields.opt_str("topicList") or "").split(";") if topic.strip())
         turns = Turns()
-        rows: list[bytes] = []
+        rows = LongBody(request.code, connection.answer_limit)
         tps = 0.0
         for topic in listed or self._topics_of(group, fields.opt_str("topic") or ""):
             config = self._topics.select_topic_config(topic)
             if config is None:
                 log.warning("consume stats of %s: topic %s does not exist", group, topic)
                 continue
-            stats = await self._stats_of(group, topic, range(config.read_queue_nums), turns)
-            rows += stats.rows
-            tps += stats.tps
-        return request.reply(body=filled(ConsumeStats({}, tps).encode(), "offsetTable", rows))
+            tps += (await self._stats_of(group, topic, range(config.read_queue_nums), turns, rows.add)).tps
+        return request.reply(body=rows.filled(ConsumeStats({}, tps).encode(), "offsetTable"))
 
     def _topics_of(self, group: str, topic: str) -> list[str]:
         topics = [topic] if topic.strip() else sorted(self._offsets.which_topic_by_consumer(group))
@@ -110,12 +108,15 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         is_offline = self._consumers.subscription_count(group) == 0
         return is_offline or self._consumers.find_subscription_data(group, topic) is not None
 
-    async def _stats_of(self, group: str, topic: str, queue_ids: Iterable[int], turns: Turns) -> "_TopicStats":
+    async def _stats_of(
+        self, group: str, topic: str, queue_ids: Iterable[int], turns: Turns, add: Callable[[bytes], None]
+    ) -> "_TopicStats":
+        """Give `add` the encoded row of each queue."""
         broker_name = self._settings.broker.broker_name
-        stats = _TopicStats([], self._stats.tps_group_get_nums(group, topic))
+        stats = _TopicStats(self._stats.tps_group_get_nums(group, topic))
         for queue_id in queue_ids:
             offsets = self._offsets_of(group, topic, queue_id)
-            stats.rows.append(ConsumeStats.encode_row(MessageQueue(topic, broker_name, queue_id), offsets))
+            add(ConsumeStats.encode_row(MessageQueue(topic, broker_name, queue_id), offsets))
             stats.diff += offsets.broker_offset - offsets.consumer_offset
             stats.inflight += offsets.pull_offset - offsets.consumer_offset
             await turns.rest()
@@ -139,26 +140,34 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         """All groups, by topic and write queue."""
         is_order = HeaderFields(request.ext).required_bool("isOrder")
         total = ConsumeStatsList(broker_addr=self._broker_address())
-        rows: list[bytes] = []
+        rows = LongBody(request.code, connection.answer_limit)
         turns = Turns()
         for group in list(self._groups.subscription_group_table):
             topics = sorted(self._offsets.which_topic_by_consumer(group))
-            found = await self._group_stats(group, topics, is_order, turns)
-            total.total_diff += sum(stats.diff for stats in found)
-            total.total_inflight_diff += sum(stats.inflight for stats in found)
-            encoded = [filled(ConsumeStats({}, stats.tps).encode(), "offsetTable", stats.rows) for stats in found]
-            rows.append(total.encode_row(group, encoded))
+            begin = part = ConsumeStatsList.begin_row(group)
+            async for stats, body in self._group_stats(group, topics, is_order, turns):
+                total.total_diff += stats.diff
+                total.total_inflight_diff += stats.inflight
+                if part is not begin:
+                    rows.add(part)  # a row may be long, and its parts have commas between them as rows have
+                    part = body
+                else:
+                    part += body
+            rows.add(part + b"]}")
             await turns.rest()
-        return request.reply(body=total.encode_with(rows))
+        return request.reply(body=rows.filled(total.encode(), "consumeStatsList", b"[]"))
 
-    async def _group_stats(self, group: str, topics: list[str], is_order: bool, turns: Turns) -> list["_TopicStats"]:
-        found = []
+    async def _group_stats(
+        self, group: str, topics: list[str], is_order: bool, turns: Turns
+    ) -> AsyncIterator[tuple["_TopicStats", bytes]]:
+        """Of each topic, and its ConsumeStats, encoded."""
         for topic in topics:
             config = self._topics.select_topic_config(topic)
             if config is None or (is_order and not config.order) or not self._is_subscribed(group, topic):
                 continue
-            found.append(await self._stats_of(group, topic, range(config.write_queue_nums), turns))
-        return found
+            queues: list[bytes] = []
+            stats = await self._stats_of(group, topic, range(config.write_queue_nums), turns, queues.append)
+            yield stats, filled(ConsumeStats({}, stats.tps).encode(), "offsetTable", queues)
 
     # --- 303 ----------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from maxq.broker.processors.support import RequestProcessor, body_reply
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
 from maxq.protocol import json_dialect
+from maxq.protocol.answer_limits import LongBody
 from maxq.protocol.body.offsets import QueryCorrectionOffsetBody
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.header_fields import HeaderFields
@@ -104,19 +105,19 @@ class AdminOffsetProcessor(RequestProcessor):
         if HeaderFields(request.ext).opt_bool("deletions"):
             body["deletedTopics"] = self._store.deletions.to_json()
         turns = Turns()
-        rows: list[bytes] = []
+        rows = LongBody(request.code, connection.answer_limit)
         topics: dict[str, list[str]] = {}
         for key, offsets in list(self._offsets.offset_table.items()):
             topic, group = split_key(key)
             topics.setdefault(group, []).append(topic)
-            rows.append(offset_row(key, offsets))
+            rows.add(offset_row(key, offsets))
             await turns.rest()
         lists = []
         for group, names in topics.items():
             lists.append(json_dialect.dumps({group: names})[1:-1])
             await turns.rest()
         encoded = filled(json_dialect.dumps(body), "groupTopicMap", lists)
-        return request.reply(body=filled(encoded, "offsetTable", rows))
+        return request.reply(body=rows.filled(encoded, "offsetTable"))
 
     async def query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """308. By queue the smallest offset of all groups; Long.MAX_VALUE where `compareGroup` is behind even that."""

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from maxq.cli.load.request import Target
 from maxq.errors import MaxQError
@@ -26,6 +26,8 @@ class ServerProcess:
         folder: made if it is not there.
         arguments: of the command, without --ready-file.
     """
+
+    command: ClassVar[Sequence[str]] = (sys.executable, "-m", "maxq")
 
     def __init__(self, name: str, folder: Path, arguments: Sequence[str]) -> None:
         self.name = name
@@ -56,7 +58,7 @@ class ServerProcess:
         self.log.touch()
         before = self.log.stat().st_size
         started = time.monotonic()
-        command = [sys.executable, "-m", "maxq", *self.arguments(), "--ready-file", str(ready_file)]
+        command = [*self.command, *self.arguments(), "--ready-file", str(ready_file)]
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         while not ready_file.exists():

@@ -175,15 +175,10 @@ class ConsumeStatsList(JsonBody):
     total_inflight_diff: int = 0
 
     @staticmethod
-    def encode_row(group: str, stats: list[bytes]) -> bytes:
-        """One item of the list, for `encode_with`; `stats`: encoded ConsumeStats of the group."""
-        return b"{%b:[%b]}" % (orjson.dumps(group), b",".join(stats))
-
-    def encode_with(self, rows: list[bytes]) -> bytes:
-        """This object with items that are encoded already: with 20 000 groups, that is done in turns."""
-        return b'{"brokerAddr":%b,"consumeStatsList":[%b],"totalDiff":%d,"totalInflightDiff":%d}' % (
-            orjson.dumps(self.broker_addr), b",".join(rows), self.total_diff, self.total_inflight_diff,
-        )  # fmt: skip
+    def begin_row(group: str) -> bytes:
+        """Return how an item of the list begins. Encoded ConsumeStats of the group follow, with commas between them,
+        and `]}`."""
+        return b"{%b:[" % orjson.dumps(group)
 
 
 @json_body

@@ -1,0 +1,40 @@
+"""A server that a test starts as a process of its own makes the test fail if something holds its loop."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from maxq.cli.load.server_process import StandaloneProcess
+from tests.watched_processes import assert_nothing_held
+
+HOLDING = """
+import time
+from maxq.runtime import holds
+from maxq.runtime.system import SystemClock
+from tests.watched_server import WatchedHolds
+found = WatchedHolds(SystemClock())
+for cause, seconds in (("short", 0.001), ("long", 1.0)):
+    began = found.now()
+    while found.now() - began < seconds * 1e9:
+        pass
+    found.ended(cause, began)
+"""
+
+
+def test_what_holds_a_loop_in_another_process_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "holds"
+    monkeypatch.setenv("MAXQ_HOLDS", str(file))
+    assert_nothing_held(file)
+    subprocess.run([sys.executable, "-c", HOLDING], check=True)
+    with pytest.raises(AssertionError, match=r"held the loop of a server, by request or task: long \d+ ms$"):
+        assert_nothing_held(file)
+    assert_nothing_held(file)
+
+
+def test_a_standalone_server_of_a_test_is_watched(file_of_holds: Path) -> None:
+    with StandaloneProcess() as server:
+        process = Path(f"/proc/{server.pid}")
+        assert b"tests.watched_server" in process.joinpath("cmdline").read_bytes().split(b"\0")
+        assert f"MAXQ_HOLDS={file_of_holds}".encode() in process.joinpath("environ").read_bytes().split(b"\0")
