@@ -44,6 +44,9 @@ public class StoreReader {
         store = new DefaultMessageStore(storeConfig, new BrokerStatsManager("reader", false), null, brokerConfig, new ConcurrentHashMap<>());
         answer.put("loaded", store.load());
         store.start();
+        for (int i = 0; i < 600 && storeConfig.isEnableDLegerCommitLog() && store.getMaxPhyOffset() <= 0; i++) {
+            Thread.sleep(50); // a member knows its end when it has elected itself, and dispatches then
+        }
         for (int calm = 0; calm < 5; calm = store.dispatchBehindBytes() <= 0 ? calm + 1 : 0) {
             Thread.sleep(50);
         }
