@@ -35,6 +35,8 @@ BROKER_NAME = "broker-a"
 _PORTS = (18_000, 32_000)
 _BROKER_PORTS = (-2, 1)  # VIP and replication, seen from the broker's own
 _PORT_TRIES = 5
+_NAMESRV_OPTION = "--namesrv-port, namesrv_port"
+_BROKER_OPTION = "--broker-port, broker_port"
 _START_SECONDS = 60
 _STOP_SECONDS = 60
 
@@ -42,8 +44,11 @@ _STOP_SECONDS = 60
 class PortInUseError(MaxQError):
     """Somebody else listens on `port` of `host`."""
 
-    def __init__(self, host: str, port: int, use: str) -> None:
-        super().__init__(f"port {port} of {host} ({use}) is in use: choose another one, or stop what listens there")
+    def __init__(self, host: str, port: int, use: str, option: str) -> None:
+        super().__init__(
+            f"port {port} of {host} ({use}) is in use: choose another one ({option}; 0 takes a free one), or stop what "
+            "listens there"
+        )
         self.host = host
         self.port = port
 
@@ -121,9 +126,9 @@ class StandaloneServer:
     def _choose_ports(self) -> tuple[BrokerSettings, tuple[str, ...]]:
         """Those that were not given; the broker's settings with them, and warnings of the settings."""
         store, namesrv_port, broker_port, given = self._given
-        with naming_port(self.host, namesrv_port, "name server"):
+        with naming_port(self.host, namesrv_port, "name server", _NAMESRV_OPTION):
             self._namesrv_port = namesrv_port or free_ports(self._rng, self.host, ())
-        with naming_port(self.host, broker_port, "broker"):
+        with naming_port(self.host, broker_port, "broker", _BROKER_OPTION):
             self._broker_port = broker_port or free_ports(self._rng, self.host, _BROKER_PORTS)
         own = {
             "brokerClusterName": CLUSTER_NAME,
@@ -169,7 +174,7 @@ class StandaloneServer:
         settings, _ = NamesrvSettings.from_properties(namesrv, source="standalone")
         access = broker_access(self._settings, disk=self._disk, clock=self._clock)
         self._namesrv = NamesrvController(settings, disk=self._disk, clock=self._clock, rng=self._rng, access=access)
-        with naming_port(self.host, self._namesrv_port, "name server"):
+        with naming_port(self.host, self._namesrv_port, "name server", _NAMESRV_OPTION):
             await self._namesrv.start()
         try:
             self._broker = BrokerController(
@@ -178,7 +183,8 @@ class StandaloneServer:
             self._broker.topics.is_alone = True
             if self._failure_listener is not None:
                 self._broker.set_failure_listener(self._failure_listener)
-            with naming_port(self._settings.server.bind_address, self._settings.broker.listen_port, "broker"):
+            address, port = self._settings.server.bind_address, self._settings.broker.listen_port
+            with naming_port(address, port, "broker", _BROKER_OPTION):
                 await self._broker.start()
         except BaseException:
             self._broker = None
@@ -296,9 +302,13 @@ class Standalone:
 
 
 @contextlib.contextmanager
-def naming_port(host: str, port: int, use: str) -> Iterator[None]:
+def naming_port(host: str, port: int, use: str, option: str) -> Iterator[None]:
     """Turn what the system says of an address that cannot be listened on into an error that says whose it is, why, and
     what to do.
+
+    Args:
+        use: which server's it is.
+        option: what chooses the port.
 
     Raises:
         PortInUseError: "address already in use".
@@ -308,7 +318,7 @@ def naming_port(host: str, port: int, use: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise PortInUseError(host, port, use) from error
+            raise PortInUseError(host, port, use, option) from error
         if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
             reason = f"{host!r} is no address of this machine; give one that is, such as 127.0.0.1, or 0.0.0.0 for all"
         elif error.errno == errno.EACCES and error.filename is None:

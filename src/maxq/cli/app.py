@@ -36,10 +36,19 @@ COMMANDS = {
     "shell": Entry("maxq.cli.shell", "Take commands one a line, with history and completion."),
     "completion": Entry("maxq.cli.completion", "Print the script that makes bash or zsh complete commands."),
 }
+
+
+def _admin_commands() -> list[str]:
+    from maxq.cli.admin import ENTRIES
+
+    return [f"admin {name}" for name in ENTRIES]
+
+
 group = LazyGroup(
     "maxq",
     SUMMARY,
     COMMANDS,
+    elsewhere=_admin_commands,
     epilog="maxq version says which release this is, maxq help COMMAND what a command does.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -47,6 +56,7 @@ group = LazyGroup(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
+    code = 0
     try:
         code = _run(list(arguments))
         flush_output()
@@ -56,6 +66,9 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # `maxq consume … | head`
         drop_unread_output()
         return READER_GONE
+    except OSError as error:  # `maxq … > file` on a disk that is full
+        drop_unread_output()
+        return code or _fail(f"standard output cannot be written: {said(error)}", 1)
 
 
 def _run(words: list[str]) -> int:

@@ -15,13 +15,14 @@ def flush_output() -> None:
 
     Raises:
         BrokenPipeError: the reader of one of them has gone.
+        OSError: one of them is closed, or its disk is full.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
 
 
 def drop_unread_output() -> None:
-    """What a stream still holds whose reader has gone goes nowhere, so that Python does not complain at its end."""
+    """What a stream still holds that cannot be written goes nowhere, so that Python does not complain at its end."""
     for stream in (sys.stdout, sys.stderr):
         _drop_unread(stream)
 
@@ -29,7 +30,7 @@ def drop_unread_output() -> None:
 def _drop_unread(stream: TextIO) -> None:
     try:
         stream.flush()
-    except BrokenPipeError:
+    except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)

@@ -2,11 +2,13 @@
 
 import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import typer.main
 from typer.core import TyperGroup
+
+_FAR_CUTOFF = 0.8  # difflib's measure of likeness, for commands of other groups
 
 
 class Entry(NamedTuple):
@@ -23,9 +25,19 @@ class Entry(NamedTuple):
 class LazyGroup(TyperGroup):
     """Commands by name, from a table."""
 
-    def __init__(self, name: str, summary: str, entries: Mapping[str, Entry], **options: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        entries: Mapping[str, Entry],
+        *,
+        elsewhere: Callable[[], Iterable[str]] = lambda: (),
+        **options: Any,
+    ) -> None:
+        """`elsewhere`: commands of other groups that people may look for here, with the words before them."""
         super().__init__(name=name, help=summary, no_args_is_help=True, rich_markup_mode=None, **options)
         self._entries = entries
+        self._elsewhere = elsewhere
 
     def summaries(self) -> Mapping[str, str]:
         """Member → one line about it; nothing is imported."""
@@ -50,6 +62,9 @@ class LazyGroup(TyperGroup):
         known = {name.lower(): name for name in self._entries}
         if args and args[0] not in self._entries:
             near = difflib.get_close_matches(args[0].lower(), list(known), n=1)
+            if not near:
+                known = {words.split()[-1].lower(): words for words in self._elsewhere()}
+                near = difflib.get_close_matches(args[0].lower(), list(known), n=1, cutoff=_FAR_CUTOFF)
             if near:
                 ctx.fail(f"No such command {args[0]!r}; did you mean {known[near[0]]}?")
         return super().resolve_command(ctx, args)

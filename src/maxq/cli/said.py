@@ -1,10 +1,12 @@
 """Errors as lines for people."""
 
+import errno
 import re
 from typing import Final
 
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, RemotingConnectError
+from maxq.runtime.refusals import Cause, cause_of
 
 _JAVA_FAQ = "See https://rocketmq.apache.org"  # which ends some answers, Java's and ours, and explains nothing
 _NOT_SUPPORTED: Final = re.compile(r"request type (\d+) not supported$")
@@ -41,6 +43,8 @@ def said(error: BaseException) -> str:
             remedies.append(remedy)
     elif isinstance(error, RemotingConnectError):
         text = f"{error}; does that server run? (-n or NAMESRV_ADDR says where the name servers are)"
+    elif isinstance(error, OSError) and error.errno == errno.EBADF:
+        text = "standard input or standard output is closed"
     else:
         text = str(error) or type(error).__name__
     return " ".join("; ".join([text, *remedies]).split())
@@ -48,6 +52,8 @@ def said(error: BaseException) -> str:
 
 def _remedy(code: int, remark: str) -> str:
     """What to do about an answer that does not say it itself, "" where nothing is known."""
+    if code == ResponseCode.TOPIC_NOT_EXIST and cause_of(remark) == Cause.NO_BROKER:
+        return "no broker has registered with that name server: start one with maxq broker -n and its address, or wait"
     if code == ResponseCode.TOPIC_NOT_EXIST and remark.startswith(_NO_ROUTE):
         return "maxq admin topicList names the topics there are, maxq admin updateTopic creates one"
     found = _NOT_SUPPORTED.search(remark) if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED else None

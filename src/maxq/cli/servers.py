@@ -110,7 +110,7 @@ def namesrv(
     server = NamesrvController(settings, **_seams())
 
     async def start() -> None:
-        with naming_port(settings.server.bind_address, settings.server.listen_port, "name server"):
+        with naming_port(settings.server.bind_address, settings.server.listen_port, "name server", "-p"):
             await server.start()
 
     where = where_it_listens(
@@ -173,7 +173,8 @@ def broker(
     server = BrokerController(settings, **_seams())
 
     async def start() -> None:
-        with naming_port(settings.server.bind_address, settings.server.listen_port, "broker"):
+        where = settings.server.bind_address, settings.server.listen_port
+        with naming_port(*where, "broker", "--set listenPort=…"):
             await server.start()
 
     def ready() -> str:
@@ -277,7 +278,7 @@ def _say(line: str) -> None:
     """Print a line, at a terminal with its clauses one below the other. A server goes on without whoever reads it."""
     try:
         print(line.replace("; ", "\n  ") if sys.stdout.isatty() else line, flush=True)
-    except BrokenPipeError:
+    except OSError:
         drop_unread_output()
 
 

@@ -112,7 +112,9 @@ class _Failures:
 
     def add(self, error: Exception, broker_name: str | None) -> None:
         """A try ended so; `broker_name` None: before a broker was asked."""
-        self.newest = error
+        is_late = isinstance(error, RemotingTimeoutError) and broker_name is None
+        if not (is_late and isinstance(self.newest, RemotingConnectError | NoRouteError)):  # why there was no time left
+            self.newest = error
         self.at.add(getattr(error, "address", None) or None)
         if broker_name is not None:
             self.tries.append((broker_name, error))

@@ -98,8 +98,8 @@ def test_a_copy_loses_nothing_however_it_ends(namesrv: str, end: str) -> None:
     name = end.replace(" ", "_")
     source, copy, group = f"Source_{name}", f"Copy_{name}", f"G_{name}"
     count = 4_000
-    maxq("produce", source, text=lines(count), namesrv=namesrv)
-    maxq("produce", copy, text="makes the topic\n", namesrv=namesrv)
+    for topic, text in ((source, lines(count)), (copy, "makes the topic\n")):
+        assert maxq("produce", topic, text=text, namesrv=namesrv).code == 0
     more = ["--max", str(count)] if end == "end of input" else []
     read, write = os.pipe()
     with (

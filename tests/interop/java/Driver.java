@@ -332,12 +332,16 @@ public class Driver {
         return client(request).producer.fetchPublishMessageQueues(request.getString("topic")).size();
     }
 
+    /** What it had received until its end. */
     static Object close(JSONObject request) {
         Client client = CLIENTS.remove(request.getString("name"));
-        if (client != null) {
-            client.close.run();
+        if (client == null) {
+            return List.of();
         }
-        return true;
+        client.close.run();
+        synchronized (client.received) {
+            return new ArrayList<>(client.received);
+        }
     }
 
     /** mqadmin keeps its commands, and they keep clients that were shut down, or that know another name server. */

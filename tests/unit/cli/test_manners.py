@@ -31,7 +31,8 @@ def test_help_explains_a_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("words", "meant"),
-    [(["prodcue", "T"], "produce"), (["Consume"], "consume"), (["admin", "clusterlist"], "clusterList")],
+    [(["prodcue", "T"], "produce"), (["Consume"], "consume"), (["admin", "clusterlist"], "clusterList"),
+     (["topicList"], "admin topicList"), (["topiclst"], "admin topicList")],
 )
 def test_a_command_that_is_not_there_brings_the_nearest(
     words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
