@@ -23,11 +23,13 @@ from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
-from tests.simulation.disk_faults import FaultMix
+from tests.simulation.disk_faults import FaultMix, nothing_fails
 
 ENDINGS: Final = ("shutdown", "kill", "kill in operation", "moment", "operation", "operation", "start", "kill in start")
 TOPIC: Final = "T"
 KEYS: Final = 12
+_FLUSHED_S: Final = 3.0  # by then what can be copied and synced is
+_DAYS_MS: Final = 4 * 86_400_000  # after which files of the log expire
 _HOST: Final = b"\x7f\0\0\1\0\0\x12\x34"
 
 
@@ -113,11 +115,17 @@ class CompactionStory:
         self._settle(store)
         self._store = store
         self._judge(store)
+        if self._number and rng.fork("copies").chance(0.5):
+            await asyncio.sleep(_FLUSHED_S)  # what is copied now is judged before anything newer comes
+            self._judge(store)
         if "operation" in ending:
             world.disk.cut_power_after(rng.below(500), process_only="kill" in ending)
+        expiries = rng.fork("expiries")
         for _ in range(rng.between(2, 12)):
             self._send(store, rng, rng.between(1, 25))
             await asyncio.sleep(rng.choice((0.1, 0.7, 1.5, 4.0)))
+            if expiries.chance(0.3):
+                await self._expire(store, expiries)
             self._judge(store)
         self.marks |= {"compacted"} if store.compaction.compactions else set()
         self.marks |= {"a queue waited"} if store.compaction.failures else set()
@@ -134,12 +142,37 @@ class CompactionStory:
             world.disk.cut_power()
             raise PowerLoss
 
+    async def _expire(self, store: MessageStore, rng: SimRng) -> None:
+        """Days pass, in which the disk works, but for one sync perhaps, and files of the log are deleted: of what was in
+        them there is nothing but the compacted copies."""
+        began_at = store.min_physical_offset
+        faults, self.disk.faults = self.disk.faults, nothing_fails
+        fails = rng.chance(0.6)
+        if fails:
+            self._send(store, rng, 20)
+            self.disk.fail_flush("*compaction*")
+            await asyncio.sleep(_FLUSHED_S)
+            self._send(store, rng, 100)
+        await asyncio.sleep(_FLUSHED_S)
+        self.clock.jump_wall_ms(_DAYS_MS)
+        store.execute_delete_files_manually()
+        await store.cleaner.clean()
+        self.disk.faults = faults
+        if store.min_physical_offset > began_at:
+            self.marks.add("files of the log expired")
+        if fails and rng.chance(0.5):
+            self.disk.cut_power()
+            raise PowerLoss
+
     def _settle(self, store: MessageStore) -> None:
         """What a loss of power took was never there; what is there now is durable from now on."""
         there = store.max_offset(TOPIC, 0)
         assert there > self._durable, f"{self._durable + 1} messages were durable, {there} are there"
         queue = store.queue(TOPIC, 0)
+        first = 0 if queue is None else queue.min_offset(store.min_physical_offset)
         for at in sorted(self.sent):
+            if at < first:
+                continue  # the log has it no more
             unit = queue.unit(at) if queue is not None and at < there else None
             if unit is None or unit[2] == DAMAGED_TAGS_CODE:
                 assert at > self._durable, f"message {at} was durable, and is lost"

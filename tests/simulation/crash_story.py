@@ -131,7 +131,8 @@ class CrashStory:
             world.clock.jump_wall_ms(50 * 3_600_000)
             store.execute_delete_files_manually()
             world.disk.cut_power_after(rng.below(20))
-            await asyncio.sleep(20)
+            await store.cleaner.clean()
+            await asyncio.sleep(1)
             world.disk.cut_power()
         else:
             world.disk.cut_power()

@@ -197,6 +197,7 @@ class Workload:
             else:
                 self._world.clock.jump_wall_ms(2 * 3_600_000)
             self._store.execute_delete_files_manually()
+            await self._store.cleaner.clean()
             await asyncio.sleep(rng.uniform(1, 2))
 
     async def _break_flushes(self, rng: SimRng) -> None:
