@@ -143,7 +143,7 @@ class CompactionStory:
             raise PowerLoss
 
     async def _expire(self, store: MessageStore, rng: SimRng) -> None:
-        """Days pass, in which the disk works, but for one sync perhaps, and files of the log are deleted: of what was in
+        """Days pass, in which the disk works but for one sync perhaps, and files of the log are deleted: of what was in
         them there is nothing but the compacted copies."""
         began_at = store.min_physical_offset
         faults, self.disk.faults = self.disk.faults, nothing_fails

@@ -3,7 +3,7 @@ each on a machine of its own, all of them the shipped code. Some links between t
 
 The master may be lost with its disk, the moment that a producer hears that his message is stored: the slave with the
 longer log takes its place then. That is tried only while both slaves have what the master has; what they have alone is
-not promised.
+not promised. The master may also come back with an empty disk for a while, beside slaves that are full.
 
 At the end: what a producer was told is SEND_OK is in the master's log and has reached the consumers, whoever served
 them; slaves' logs are beginnings of the master's; the stores are sound.
@@ -24,6 +24,7 @@ from maxq.client.producer import Producer
 from maxq.client.push_consumer import PushConsumer
 from maxq.client.send_result import SendStatus
 from maxq.errors import MaxQError
+from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.message import Message, MessageExt
 from maxq.store.tools.check import StoreCheck
@@ -38,6 +39,7 @@ from tests.simulation.sim_server import CLIENT, NAMESRV, NAMESRV_ADDRESS, STORE,
 BROKERS: Final = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 #: Registrations, rebalances, dead channels and reconnects all have had their turn by then.
 REST_S: Final = 400.0
+_TABLES_S: Final = 15.0  # within that a slave asks its master for its tables
 
 
 class Server(FallibleServer):
@@ -206,6 +208,8 @@ class HaClusterStory:
         master.machine.lose_disk()
         self._masters += 1
         self._told.clear()
+        if rng.fork(f"empty {len(self.history)}").chance(0.5):
+            await self._lead_with_nothing(master, slaves)
         heir = max(slaves, key=_end_of)
         self.marks["the master is lost, a slave takes its place"] += 1
         self.history.append(f"{world.loop.time() - 1000:9.3f} {master.name} is lost, {heir.name} takes its place")
@@ -217,6 +221,18 @@ class HaClusterStory:
         for server in (heir, *(one for one in servers if one is not heir)):
             await server.start()
         return True
+
+    async def _lead_with_nothing(self, master: Server, slaves: list[Server]) -> None:
+        """The master starts with an empty disk, and is lost again. Its slaves have nothing to learn from it."""
+        self.marks["the master comes back with an empty disk"] += 1
+        self.history.append(f"          {master.name} leads with an empty disk")
+        before = [str(_topics_of(slave)) for slave in slaves]
+        await master.start()
+        await asyncio.sleep(_TABLES_S)
+        for slave, version in zip(slaves, before, strict=True):
+            assert str(_topics_of(slave)) == version, f"{slave.name} has the topics of a master that begins anew"
+        master.machine.power_off()
+        master.machine.lose_disk()
 
     @staticmethod
     async def _are_equal(servers: list[Server]) -> bool:
@@ -338,6 +354,12 @@ class FaultyHaClusterStory(HaClusterStory):
     """The same with disks of which every call can fail."""
 
     FAILS = True
+
+
+def _topics_of(server: Server) -> DataVersion:
+    """The version of its table of topics."""
+    assert isinstance(server.running, BrokerController), f"{server.name} runs"
+    return server.running.topics.data_version
 
 
 def _end_of(server: Server) -> int:
