@@ -284,19 +284,20 @@ class TimerMessageStore:
     # --- dequeue ---
 
     def next_slot(self, most: int) -> Slot | None:
-        """Move the read time over empty slots, in at most `most` steps, and return the first that is over and holds
-        something; None if the read time has come to now, or `most` to its end."""
-        now, began_ms = self.write_time_ms, self.read_time_ms
-        for _ in range(most):
+        """Move the read time over empty slots, for as long as `most` of them take, and return the first that is over
+        and holds something; None if the read time has come to now, or `most` to its end."""
+        now, spent = self.write_time_ms, 0
+        while spent < most:
             if self.read_time_ms >= now:
                 return None
             slot = self.wheel.get(self.read_time_ms)
             if slot is not EMPTY and not self._is_over(slot):
                 return slot
-            following = self.wheel.next_time(self.read_time_ms)
-            if following - began_ms > SLOTS * self.precision_ms:  # a lap: years of nothing may follow
-                following = self.wheel.earliest(following)
+            following, taken = self.wheel.next_time(self.read_time_ms)
             self.read_time_ms = min(following, now)
+            spent += taken
+        if now - self.read_time_ms > SLOTS * self.precision_ms:  # more than a lap: years of nothing may follow
+            self.read_time_ms = min(self.wheel.earliest(self.read_time_ms), now)
         return None
 
     def open(self, slot: Slot) -> list[Unit]:

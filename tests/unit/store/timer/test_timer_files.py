@@ -129,9 +129,11 @@ def test_weeks_without_messages_are_passed_over_and_no_slot_is(tmp_path: Path) -
     while time_ms < NOW + weeks:
         if wheel.get(time_ms) is not EMPTY:
             found.append(time_ms)
-        time_ms, steps = wheel.next_time(time_ms), steps + 1
+        following, taken = wheel.next_time(time_ms)
+        assert following - time_ms <= 16 * 128_000  # not the whole file at once: that takes the loop's time
+        time_ms, steps = following, steps + taken
     assert found == due
-    assert steps < weeks // 1000 // 10
+    assert steps < weeks // 1000 // 8
 
 
 def test_the_checkpoint_has_javas_56_bytes_and_own_ones_that_java_makes_void(tmp_path: Path) -> None:
