@@ -18,6 +18,7 @@ from maxq.protocol import json_dialect
 from maxq.protocol.body_limits import MAX_DIALECT_BODY, VALUES
 from maxq.protocol.dledger_messages import (
     ENTRY_HEADER_SIZE,
+    LAST_NUMBER,
     DLedgerEntry,
     DLedgerResponseCode,
     Message,
@@ -122,14 +123,21 @@ def read_texts(members: Json, key: str) -> dict[str, str] | None:
 
 
 def read_base(members: Json) -> Json:
-    """The fields of every bean, as keyword arguments."""
+    """The fields of every bean, as keyword arguments.
+
+    Raises:
+        RemoteProtocolError: a field is of another kind, or the term is one that no group gets to.
+    """
     code = read_int(members, "code", DLedgerResponseCode.SUCCESS)
+    term = read_int(members, "term", -1)
+    if term > LAST_NUMBER:
+        raise RemoteProtocolError(f"term of a DLedger body is at most {LAST_NUMBER}, not {term}")
     return {
         "group": read_text(members, "group"),
         "remote_id": read_text(members, "remoteId"),
         "local_id": read_text(members, "localId"),
         "leader_id": read_text(members, "leaderId"),
-        "term": read_int(members, "term", -1),
+        "term": term,
         "code": _RESPONSE_CODES.get(code, DLedgerResponseCode.UNKNOWN),
     }
 
@@ -185,6 +193,10 @@ def read_entry(members: Any) -> DLedgerEntry:
     if entry.size != ENTRY_HEADER_SIZE + len(body) or entry.index < 0 or entry.pos < 0:
         raise RemoteProtocolError(
             f"entry {entry.index} of size {entry.size} at {entry.pos} cannot have a body of {len(body)} bytes"
+        )
+    if max(entry.index, entry.term, entry.pos) > LAST_NUMBER:
+        raise RemoteProtocolError(
+            f"entry {entry.index} of term {entry.term} at {entry.pos}: these numbers are at most {LAST_NUMBER}"
         )
     return entry
 

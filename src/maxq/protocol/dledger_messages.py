@@ -20,6 +20,8 @@ from maxq.lazy_dataclass import dataclass
 ENTRY_HEADER: Final = struct.Struct(">iiqqqiiii")  # magic size index term pos channel chainCrc bodyCrc bodyLength
 ENTRY_HEADER_SIZE: Final = ENTRY_HEADER.size
 ENTRY_MAGIC: Final = 1
+#: No message names a later term, and no entry a larger index, term or position: behind them must be room in 64 bits.
+LAST_NUMBER: Final = 1 << 62
 #: Longest body that Java can encode: its buffer of 4 MiB less the header.
 ENTRY_BODY_MAX: Final = 4 * 1024 * 1024 - ENTRY_HEADER_SIZE
 
@@ -165,7 +167,7 @@ class EntryRun:
 
         Raises:
             RemoteProtocolError: not whole entries of magic 1, indexes and positions without a gap, terms that never
-                fall.
+                fall, none above LAST_NUMBER.
         """
         position, end = 0, len(data)
         first = index = term = pos = -1
@@ -184,6 +186,10 @@ class EntryRun:
             position += size
         if first < 0:
             raise RemoteProtocolError("a run without entries")
+        if max(index, term, pos + end) > LAST_NUMBER:  # none of them falls within a run
+            raise RemoteProtocolError(
+                f"entry {index} of term {term} in a run that ends at {pos + end}: the limit of each is {LAST_NUMBER}"
+            )
         return cls(first, index, term, pos, data)
 
 
@@ -321,6 +327,13 @@ class PushRequest(Message):
         if self.run is not None:
             return self.run.first_index
         return self.entries[0].index if self.entries else -1
+
+    @property
+    def last_term(self) -> int:
+        """Term of the last entry; -1 if there is none."""
+        if self.run is not None:
+            return self.run.last_term
+        return self.entries[-1].term if self.entries else -1
 
     @property
     def last_index(self) -> int:

@@ -60,7 +60,7 @@ class BrokerProcess(StoredProcess):
         self._conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         await super().start()
         self._client = RemotingClient(NettyClientConfig(), clock=SystemClock(), rng=SystemRng())
-        if len(self.settings.get("dLegerPeers", "").split(";")) == 1:
+        if self.kind == DLEDGER and ";" not in self.settings["dLegerPeers"]:
             await self.until_master()
 
     async def until_master(self) -> None:
@@ -145,8 +145,13 @@ class Stranger:
 
     async def say(self, request: Request) -> Reply:
         code = request_code(request)
-        answer = await self.ask(code, bytes(encode_request(request)))  # type: ignore[arg-type]
+        answer = await self.ask(code, body_of(request))
         return decode_reply(code, answer.body)
+
+
+def body_of(request: Request) -> bytes:
+    body = encode_request(request)
+    return b"".join(body) if isinstance(body, list) else body or b""
 
 
 async def is_served(kind: str, port: int, source: str) -> bool:

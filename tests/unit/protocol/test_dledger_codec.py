@@ -152,6 +152,9 @@ def test_a_binary_push_carries_the_bytes_of_the_data_file() -> None:
         DLedgerEntry(index=7, term=3, pos=350, size=51, body=b"hi").encode(),
         DLedgerEntry(index=7, term=3, pos=350, size=50, body=b"hi", magic=2).encode(),
         DLedgerEntry(index=-1, term=3, pos=350, size=50, body=b"hi").encode(),
+        DLedgerEntry(index=(1 << 62) + 1, term=3, pos=350, size=50, body=b"hi").encode(),
+        DLedgerEntry(index=7, term=(1 << 62) + 1, pos=350, size=50, body=b"hi").encode(),
+        DLedgerEntry(index=7, term=3, pos=(1 << 62) - 9, size=50, body=b"hi").encode(),
     ],
 )
 def test_a_run_that_contradicts_itself_is_refused(data: bytes) -> None:
@@ -168,6 +171,10 @@ def test_a_run_that_contradicts_itself_is_refused(data: bytes) -> None:
         (DLedgerRequestCode.PUSH, b'{"type":"APPEND","entry":{"size":51,"index":1,"pos":0,"body":"aGk="}}'),
         (DLedgerRequestCode.PUSH, b"MXP1\x7f\xff\xff\xff{}"),
         (DLedgerRequestCode.PUSH, b"MXP1"),
+        (DLedgerRequestCode.PUSH, b'{"type":"APPEND","entry":{"size":48,"index":4611686018427387905,"pos":0}}'),
+        (DLedgerRequestCode.PUSH, b'{"type":"APPEND","entry":{"size":48,"index":1,"pos":4611686018427387905}}'),
+        (DLedgerRequestCode.PUSH, b'{"type":"APPEND","entry":{"size":48,"index":1,"term":4611686018427387905}}'),
+        (DLedgerRequestCode.HEART_BEAT, b'{"term":4611686018427387905}'),
         (DLedgerRequestCode.VOTE, b'{"term":9223372036854775808}'),
         (DLedgerRequestCode.VOTE, b""),
         (DLedgerRequestCode.VOTE, b"[]"),

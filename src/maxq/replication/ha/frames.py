@@ -48,6 +48,7 @@ JOINT_SIZE = 32
 _MAGIC_POSITION = 4
 _SEAL = struct.Struct(">qqI")
 _MOST_SEALS = 50_000
+LONGEST_SEALS = _MOST_SEALS * _SEAL.size  # bytes
 _LONGEST_NAME = 1 << 10  # bytes
 _OFFER = -(1 << 62)
 
@@ -254,6 +255,6 @@ class TransferParser:
         if self._offset == NAME_OFFSET:
             self._notice, is_right = self._name, 0 < size <= _LONGEST_NAME
         else:
-            self._notice, is_right = self._seals, 0 < size <= _MOST_SEALS * _SEAL.size and size % _SEAL.size == 0
+            self._notice, is_right = self._seals, 0 < size <= LONGEST_SEALS and size % _SEAL.size == 0
         self._expected.discard(self._offset)
         return is_right

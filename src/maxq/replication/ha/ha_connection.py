@@ -8,7 +8,8 @@ different logs look like one. Such a connection is SUSPENDed: heartbeats, the re
 acknowledge nothing.
 
 A report acknowledges at most what was sent on this connection: a slave with another log cannot vouch for messages that
-it never got. And the first report acknowledges nothing: it is where a slave wants to begin, and whether what it has
+it never got. One that names more is no slave's, and ends the connection: it would count for all that is sent later. And
+the first report acknowledges nothing: it is where a slave wants to begin, and whether what it has
 below is this log it has yet to find out. MaxQ's says so with its second; Java's second comes with the next bytes that
 it takes, or as its heartbeat.
 
@@ -25,6 +26,8 @@ from enum import IntEnum
 from typing import Protocol
 
 from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import RemoteProtocolError
+from maxq.remoting.endpoint import LEAST_BYTES_A_SECOND
 from maxq.replication.ha.flow_monitor import FlowMonitor
 from maxq.replication.ha.frames import HEAD, JOINT_SIZE, encode_name, encode_seals, is_joint
 from maxq.store.seals import Seal
@@ -126,6 +129,11 @@ class HAConnection:
         return self.client_address.rpartition(":")[0]
 
     @property
+    def has_shown_record(self) -> bool:
+        """Did the connection begin with the place of a record of this log, as those of MaxQ's slaves do?"""
+        return self._compares_first
+
+    @property
     def replicated_offset(self) -> int:
         """Everything below is on this slave; -1 if nothing it says counts."""
         return self._reached if self._has_joined and self.state is HAConnectionState.TRANSFER else -1
@@ -139,7 +147,14 @@ class HAConnection:
 
         Args:
             wants_name: the connection began as `encode_request` says.
+
+        Raises:
+            RemoteProtocolError: the slave was not sent so much on this connection, and did not begin there.
         """
+        if self.state is HAConnectionState.TRANSFER and offset > max(self.next_offset, self.slave_request_offset):
+            raise RemoteProtocolError(
+                f"it reported offset {offset}, and was sent the log up to {self.next_offset} only"
+            )
         self.is_distinct = True
         if self._compares_first and offset == self.slave_request_offset:
             return  # its request, the second half of which came later
@@ -257,6 +272,10 @@ class HAConnection:
     def is_too_long(self, milliseconds: int) -> bool:
         """Is that more than haHousekeepingInterval?"""
         return milliseconds > self._config().ha_housekeeping_interval
+
+    def is_read(self, taken: int) -> bool:
+        """Are `taken` bytes as much as a slave takes at least within haHousekeepingInterval while more waits for it?"""
+        return taken * 1000 >= LEAST_BYTES_A_SECOND * self._config().ha_housekeeping_interval
 
     def next_deadline_ms(self) -> int:
         """When `heartbeat` or `is_silent` may say something new."""

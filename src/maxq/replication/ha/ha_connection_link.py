@@ -51,7 +51,7 @@ class HAConnectionLink(asyncio.Protocol):
         self._is_scheduled = False
         self._written = 0  # bytes
         self._taken = 0  # of them, by the slave's side, as far as the timer has seen
-        self._taken_ms = clock.monotonic_ms()  # when that grew, or nothing was left to take
+        self._taken_ms = clock.monotonic_ms()  # when that had grown enough, or nothing was left to take
         self._timer: asyncio.TimerHandle | None = None
         self._resume_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
@@ -99,13 +99,15 @@ class HAConnectionLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._is_admitted:
             return
-        connection = self.connection
         try:
-            offset = self._parser.receive_data(data)
+            self._hear(data)
         except RemoteProtocolError as error:
-            log.error("slave %s: %s", connection.client_address, error)
+            log.error("slave %s is disconnected: %s", self.connection.client_address, error)
             self.close(str(error))
-            return
+
+    def _hear(self, data: bytes) -> None:
+        connection = self.connection
+        offset = self._parser.receive_data(data)
         if self._parser.offered_port or offset is not None:  # the beginning of a report says nothing
             connection.last_read_ms = self._clock.monotonic_ms()
         if self._parser.offered_port:
@@ -176,10 +178,13 @@ class HAConnectionLink(asyncio.Protocol):
             self.close(f"nothing was read for {now_ms - connection.last_read_ms} ms (haHousekeepingInterval)")
             return
         taken = self._written - self._transport.get_write_buffer_size() - unacknowledged(self.descriptor)
-        if taken > self._taken or taken == self._written:
+        if connection.is_read(taken - self._taken) or taken == self._written:
             self._taken, self._taken_ms = taken, now_ms
         elif connection.is_too_long(now_ms - self._taken_ms):
-            self.close(f"it took nothing for {now_ms - self._taken_ms} ms (haHousekeepingInterval)")
+            self.close(
+                f"it took {taken - self._taken} bytes within {now_ms - self._taken_ms} ms (haHousekeepingInterval), "
+                "though more waited for it"
+            )
             return
         heartbeat = connection.heartbeat(now_ms)
         if heartbeat and not self._is_paused:

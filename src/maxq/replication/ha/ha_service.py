@@ -228,15 +228,17 @@ class HAService:
 
     def _reported(self, link: HAConnectionLink) -> None:
         connection = link.connection
-        if connection.began_at:
-            self._began_at[connection.host], connection.began_at = connection.began_at, 0
+        began_at, connection.began_at = connection.began_at, 0
+        if began_at and len(self._group_transfer):  # else nobody waits for what is before
+            self._began_at[connection.host] = began_at
         self.notify_transfer_some(connection.replicated_offset)
         if self._waiting_for_transfer and connection.state is HAConnectionState.TRANSFER:
             self._transfer_began(connection.host)
 
     def _offered(self, link: HAConnectionLink, port: int) -> None:
         is_busy = self._offer is not None and not self._offer.done()
-        if self._on_offer is None or is_busy or self._config().broker_role == "SLAVE":
+        is_slave_like = link.connection.has_shown_record
+        if self._on_offer is None or is_busy or not is_slave_like or self._config().broker_role == "SLAVE":
             link.close("what it offers is not wanted now")
         else:
             address = f"{link.connection.host}:{port}"

@@ -12,12 +12,13 @@ after haSendHeartbeatInterval.
 import asyncio
 
 from maxq.errors import LogRangeNotServedError
-from maxq.replication.ha.frames import HEAD, SEALS_OFFSET, encode_report
+from maxq.replication.ha.frames import HEAD, LONGEST_SEALS, SEALS_OFFSET, encode_report
 from maxq.replication.ha.ha_connection import FROM_THE_BEGINNING
 
 _CONNECT_TIMEOUT_S = 5.0
 #: A master answers at once, or with a heartbeat after 5 s.
 _SILENCE_TIMEOUT_S = 15.0
+_LEAST_BYTES_A_SECOND = 16 << 10  # of all that was asked for; who is slower would hold up other repairs
 _BUFFER = 1 << 18
 _FRAME_MAX = 1 << 30
 
@@ -41,9 +42,10 @@ async def fetch_log(address: str, start: int, end: int) -> bytes:
     try:
         first = max(start, FROM_THE_BEGINNING)
         writer.write(encode_report(first))
-        return bytes(first - start) + await _frames(reader, address, first, end)
+        async with asyncio.timeout(_SILENCE_TIMEOUT_S + (end - first) / _LEAST_BYTES_A_SECOND):
+            return bytes(first - start) + await _frames(reader, address, first, end)
     except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-        reason = "it was silent" if isinstance(error, TimeoutError) else str(error)
+        reason = "it was silent, or too slow" if isinstance(error, TimeoutError) else str(error)
         raise LogRangeNotServedError(f"master {address} did not send {start} to {end}: {reason}") from None
     finally:
         writer.transport.abort()
@@ -55,7 +57,7 @@ async def _frames(reader: asyncio.StreamReader, address: str, first: int, end: i
         async with asyncio.timeout(_SILENCE_TIMEOUT_S):
             offset, size = HEAD.unpack(await reader.readexactly(HEAD.size))
         expected = first + len(found)
-        if offset == SEALS_OFFSET and not found:
+        if offset == SEALS_OFFSET and not found and 0 <= size <= LONGEST_SEALS:
             await reader.readexactly(size)
             continue
         if offset != expected or not 0 <= size <= _FRAME_MAX:

@@ -90,7 +90,7 @@ class EntryHandler:
             is_unknown = self.matched_index < 0 <= request.commit_index and self._state.leader_is_maxq
             # restarted since it was compared, and so quickly that the leader did not notice
             self._answer(token, request, _INCONSISTENT if is_unknown else _SUCCESS)
-        elif request.count == 0:
+        elif request.count == 0 or request.last_term > request.term:  # a leader has no entries of later terms
             self._answer(token, request, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
         elif request.type is PushType.COMPARE:
             self._compare(token, request)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
+from maxq.errors import RemoteProtocolError
 from maxq.protocol.message import MessageExt, encode_record
 from maxq.replication.ha.frames import HEAD, encode_name, encode_seals
 from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
@@ -130,16 +131,23 @@ def test_a_request_that_comes_in_two_parts_acknowledges_nothing() -> None:
     assert one.replicated_offset == len(log.data)
 
 
-def test_an_acknowledgement_counts_no_further_than_what_was_sent() -> None:
+def test_an_acknowledgement_of_what_was_not_sent_is_refused_and_counts_for_nothing() -> None:
     one = asked(BytesLog(b"a" * 100), 40)
     one.on_report(40)
     assert one.replicated_offset == 40
-    one.on_report(90)  # nothing was sent yet
-    assert one.replicated_offset == 40
+    for claimed in (41, 90, 100, 1 << 62):  # nothing was sent yet
+        with pytest.raises(RemoteProtocolError, match=f"reported offset {claimed}, and was sent the log up to 40"):
+            one.on_report(claimed)
     one.next_pieces(ROOM, 0)
-    assert one.replicated_offset == 90
+    assert one.replicated_offset == 40
     one.on_report(100)
     assert one.replicated_offset == 100
+
+
+def test_an_empty_slave_may_repeat_that_it_wants_everything() -> None:
+    one = asked(BytesLog(), 1)
+    one.on_report(1)
+    assert one.replicated_offset == 0
 
 
 def test_a_heartbeat_goes_out_when_nothing_was_written_for_its_interval() -> None:

@@ -1,13 +1,19 @@
 """The two ends of the link in virtual time: first reports, heartbeats, silence, reconnecting, a moving master."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from maxq.config.broker_config import BrokerConfig
 from maxq.config.settings import BrokerSettings
+from maxq.errors import LogRangeNotServedError
+from maxq.replication.ha.frames import HEAD, SEALS_OFFSET
 from maxq.replication.ha.ha_client import FirstOffset
 from maxq.replication.ha.ha_service import HAService
+from maxq.replication.ha.log_fetch import fetch_log
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.testing.sim_disk import SimDisk
@@ -119,6 +125,41 @@ def test_a_slave_tries_again_every_second_until_there_is_a_master() -> None:
         _, store = await brokers.start(MASTER, "ASYNC_MASTER")
         end = put(store)
         assert await brokers.until(lambda: copy.max_physical_offset == end) < 1.5
+
+    simulated(story)
+
+
+def test_one_that_sends_a_piece_of_its_log_too_slowly_or_nothing_is_given_up() -> None:
+    """A slave that offers what its master lost, and then does not give it, would hold up all others that have it."""
+
+    async def dribble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD.pack(100, 1 << 20))
+        while not writer.is_closing():
+            writer.write(bytes(100))
+            await asyncio.sleep(5)
+
+    async def until_gone(reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(100):
+                pass
+
+    async def endless_fillers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD.pack(SEALS_OFFSET, 1_000_000) + bytes(10))
+        await until_gone(reader)
+
+    async def too_many_fillers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD.pack(SEALS_OFFSET, 0x7FFFFFFF) + bytes(10))
+        await until_gone(reader)
+
+    async def story(brokers: Brokers) -> None:
+        for number, serves in enumerate((dribble, endless_fillers, too_many_fillers)):
+            with brokers.world.network.on_host(MASTER):
+                server = await asyncio.create_task(asyncio.start_server(serves, MASTER, PORT + number))
+            began = brokers.world.loop.time()
+            with pytest.raises(LogRangeNotServedError):
+                await fetch_log(f"{MASTER}:{PORT + number}", 100, 100 + (1 << 20))
+            assert brokers.world.loop.time() - began < 100
+            server.close()
 
     simulated(story)
 

@@ -58,6 +58,14 @@ def test_push_of_a_later_term_is_followed(kind: PushType) -> None:
     assert (member.node.role, member.node.term, member.node.leader_id) == (Role.FOLLOWER, 7, "n1")
 
 
+@pytest.mark.parametrize("kind", [APPEND, COMPARE, TRUNCATE])
+def test_entries_of_a_later_term_than_their_leader_s_are_refused(kind: PushType) -> None:
+    """The log's last term is the member's own at its next start: it would be beyond all elections."""
+    member = matched(1, 1)
+    assert code_of(member.push(kind, *log(1, 1, 10)[2:], term=9)) == "UNEXPECTED_ARGUMENT"
+    assert member.node.status()["ledgerEndTerm"] == "1"
+
+
 def test_second_leader_of_a_term_is_refused() -> None:
     member = matched(1, 1)
     assert code_of(member.push(COMPARE, log(1, 1)[1], term=9, leader="n2")) == "INCONSISTENT_LEADER"
