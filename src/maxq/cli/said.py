@@ -11,6 +11,7 @@ from maxq.runtime.refusals import Cause, cause_of
 _JAVA_FAQ = "See https://rocketmq.apache.org"  # which ends some answers, Java's and ours, and explains nothing
 _NOT_SUPPORTED: Final = re.compile(r"request type (\d+) not supported$")
 _NO_ROUTE: Final = "No topic route info"
+_NO_USER: Final = ("username cannot be null", "No accessKey is configured")  # ACL 2.0 and 1.0, as Java says it
 #: Requests that only name servers answer, of those that commands send.
 _OF_NAME_SERVERS: Final = frozenset(
     {
@@ -52,6 +53,8 @@ def said(error: BaseException) -> str:
 
 def _remedy(code: int, remark: str) -> str:
     """What to do about an answer that does not say it itself, "" where nothing is known."""
+    if code == ResponseCode.NO_PERMISSION and remark.startswith(_NO_USER):
+        return "--access-key with --secret-key, or MAXQ_ACCESS_KEY with MAXQ_SECRET_KEY, say whose this command is"
     if code == ResponseCode.TOPIC_NOT_EXIST and cause_of(remark) == Cause.NO_BROKER:
         return "no broker has registered with that name server: start one with maxq broker -n and its address, or wait"
     if code == ResponseCode.TOPIC_NOT_EXIST and remark.startswith(_NO_ROUTE):

@@ -12,8 +12,10 @@ from enum import Enum
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 from maxq.client.errors import WrongArgumentError
+from maxq.errors import LocalProtocolError
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_queue import MessageQueue
+from maxq.remoting.client import split_address
 
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
@@ -56,6 +58,18 @@ def check_config(config: Any, bounds: Mapping[str, tuple[int, int]]) -> None:
             low, high = bounds[field.name]
             if not low <= value <= high:
                 raise WrongArgumentError(f"{field.name} is a whole number from {low} to {high}, not {value}")
+
+
+def check_address(address: str) -> None:
+    """The address of a name server.
+
+    Raises:
+        WrongArgumentError: it is no host:port.
+    """
+    try:
+        split_address(address)
+    except LocalProtocolError as error:
+        raise WrongArgumentError(f"namesrv_addr: {error}; several are separated by ';'") from None
 
 
 def check_number(name: str, value: int | None, low: int = 0, high: int = INT_MAX) -> None:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Final
 
 from maxq.auth.signature import Credentials
-from maxq.client.argument_checks import INT_MAX, LONG_MAX, check_config
+from maxq.client.argument_checks import INT_MAX, LONG_MAX, check_address, check_config
 from maxq.client.hooks import (
     CheckForbiddenHook,
     ConsumeMessageHook,
@@ -135,6 +135,8 @@ class ClientConfig:
         WrongArgumentError: a setting of the wrong type or out of its bounds.
         """
         check_config(self, _BOUNDS)
+        for address in self._addresses():
+            check_address(address)
 
     def name_servers(self) -> list[str]:
         """The addresses of `namesrv_addr`.
@@ -142,10 +144,13 @@ class ClientConfig:
         Raises:
             ClientError: none given.
         """
-        addresses = [part.strip().removeprefix("http://") for part in self.namesrv_addr.split(";") if part.strip()]
+        addresses = self._addresses()
         if not addresses:
             raise ClientError("no name server is known: set namesrv_addr to host:port (several separated by ';')")
         return addresses
+
+    def _addresses(self) -> list[str]:
+        return [part.strip().removeprefix("http://") for part in self.namesrv_addr.split(";") if part.strip()]
 
     def credentials(self) -> Credentials | None:
         """What requests are signed with.

@@ -56,6 +56,8 @@ def test_name_servers_without_a_port_have_the_usual_one() -> None:
         (BrokerError(3, " request type 105 not supported", address="h:10911"), "-n takes the address of a name server"),
         (BrokerError(3, " request type 28 not supported", address="h:9876"), "the address must be a broker's"),
         (NoRouteError(17, "No topic route info in name server for the topic: T"), "updateTopic creates one"),
+        (NoRouteError(17, "[NO_BROKER]No topic route info in name server for the topic: T"), "start one with"),
+        (BrokerError(16, "username cannot be null. Sign requests with an access key."), "--access-key with"),
     ],
 )
 def test_an_answer_that_explains_nothing_comes_with_what_to_do(error: BrokerError, remedy: str) -> None:

@@ -127,6 +127,13 @@ def test_groups_and_addresses_are_texts(kind: Any, group: Any, address: Any) -> 
         kind(group, address)
 
 
+@pytest.mark.parametrize("kind", [Producer, LitePullConsumer, SimpleConsumer])
+@pytest.mark.parametrize("address", ["nonsense", "host:port", "127.0.0.1:99999", "a:1,b", f"{NOWHERE};b"])
+def test_an_address_without_a_port_is_refused_before_anything_is_asked(kind: Any, address: str) -> None:
+    with pytest.raises(WrongArgumentError, match=r"namesrv_addr: an address is host:port, not .* separated by ';'"):
+        kind("g", address)
+
+
 @pytest.mark.parametrize("listener", [None, 5, "listener"])
 def test_a_listener_can_be_called(listener: Any) -> None:
     with pytest.raises(WrongArgumentError, match=re.escape("listener(messages, context)")):
