@@ -21,7 +21,7 @@ from maxq.filter.predicates_cy import Predicate
 MAX_EXPRESSION_SIZE: Final = 16_384
 #: Names, numbers, texts and signs of one expression. Its time goes by them, some 6 µs each: 30 ms, and no other request
 #: is answered meanwhile.
-MAX_EXPRESSION_WORDS: Final = 5_000
+MAX_EXPRESSION_WORDS: Final = 4_000
 _CACHED_EXPRESSIONS: Final = 1_000
 _KINDS: Final = {"CONTAINS": nodes.CONTAINS, "STARTSWITH": nodes.STARTS_WITH, "ENDSWITH": nodes.ENDS_WITH}
 #: What can hold two dashes: texts and comments, the last of them perhaps without an end.

@@ -17,11 +17,12 @@ file never "hangs" as it can in Java.
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Container
 from datetime import datetime
 from pathlib import PurePath
 
 from maxq.runtime.passed_over import PassedOver
+from maxq.runtime.turns import Turns
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
@@ -220,13 +221,14 @@ class CleanService:
         async with self._queue_flusher.lock:
             if self._context.jobs.is_closed:
                 return 0
-            expired = 0
+            expired, turns = 0, Turns()
             async for queue in self._queues_in_slices():
                 if not self._is_expired(queue, min_offset):
                     continue
                 expired += 1
                 self._queues.empty(queue)
                 log.info("deleted the files of queue %s-%d, which has no messages", queue.topic, queue.queue_id)
+                await turns.rest()
             await self._queue_flusher.flush_thoroughly()
         return expired
 
@@ -239,13 +241,18 @@ class CleanService:
             and _last_physical_offset(queue) < min_offset
         )
 
-    def unused_topics(self, keep: set[str]) -> set[str]:
-        """Topics that have queues and are not in `keep`; no system and light queues."""
-        return {
-            queue.topic
-            for queue in self._queues
-            if queue.topic not in keep and not is_system_queue(queue.topic) and not queue.topic.startswith(LMQ_PREFIX)
-        }
+    async def unused_topics(self, keep: Container[str]) -> set[str]:
+        """Topics that have queues and are not in `keep`; no system and light queues. `keep` is asked while others are
+        served."""
+        found: set[str] = set()
+        turns = Turns()
+        async with self._queue_flusher.lock:
+            async for queue in self._queues_in_slices():
+                name = queue.topic
+                if name not in keep and not is_system_queue(name) and not name.startswith(LMQ_PREFIX):
+                    found.add(name)
+                await turns.rest()
+        return {name for name in found if name not in keep}
 
     async def finish_deletion(self, topics: set[str]) -> None:
         """The record that deletes these topics is in the log: let it be durable and dispatched, and the next start know
@@ -255,10 +262,12 @@ class CleanService:
             if self._context.jobs.is_closed:
                 return
             await self._queue_flusher.flush_thoroughly()
+            turns = Turns()
             for topic in topics:
                 self._queues.forget_topic(topic)
-            self._dispatch.forget_topic()
-            self._commit_log.tail.forget_topic()
+                self._dispatch.forget_topic()
+                self._commit_log.tail.forget_topic()
+                await turns.rest()
 
 
 def _last_physical_offset(queue: ConsumeQueue) -> int:

@@ -7,7 +7,7 @@ preallocation; `shutdown()` makes everything durable and removes the abort file.
 Everything runs on the loop's thread; what blocks leaves it through `run_in_executor`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVarTuple
 
@@ -467,11 +467,11 @@ class MessageStore:
         self._parts.dispatch.on_tables = listener
         self._parts.queue_flusher.before_inventory = persist
 
-    def unused_topics(self, keep: Iterable[str]) -> set[str]:
+    async def unused_topics(self, keep: Container[str]) -> set[str]:
         """Topics that have queues and are not in `keep`; no system topics and no light queues. None where another
         broker's log is copied: that one says what is deleted."""
         is_copy = self.config.broker_role == "SLAVE" or (self.ledger is not None and self.leading_term < 0)
-        return set() if is_copy else self.cleaner.unused_topics(set(keep))
+        return set() if is_copy else await self.cleaner.unused_topics(keep)
 
     async def clean_expired_consume_queues(self) -> int:
         """Delete the files of queues whose last message was cleaned away (system topics stay); they go on numbering

@@ -129,6 +129,19 @@ async def test_an_answer_that_no_client_takes_is_an_error_with_size_limit_and_re
     assert int(said.split()[3]) > 70_000
 
 
+async def test_thousands_of_topics_that_nobody_uses_go_in_turns(start_broker: Start) -> None:
+    broker = await start_broker()
+    store = broker.controller.store
+    for number in range(1_500):
+        store.queues.open(f"unused-{number}", 0)
+    broker.create_topic("used")
+    await broker.send("used", b"kept")
+    ask = RemotingCommand(Code.CLEAN_UNUSED_TOPIC)
+    assert await longest_ms(broker, lambda: broker.invoke(ask)) == {}
+    assert await store.unused_topics({"used"}) == set()
+    assert [one.body for one in await broker.pull_messages("used")] == [b"kept"]
+
+
 async def test_thousands_of_members_are_listed_and_told_in_turns(start_broker: Start) -> None:
     broker = await start_broker()
     broker.create_topic("T")

@@ -142,6 +142,23 @@ async def test_an_operator_sees_what_is_due_when_page_by_page(start_broker: Star
     assert ids == [(f"m{number}", 1, "WAITING") for number in range(5)]
 
 
+async def test_a_page_of_long_messages_ends_after_some_megabytes(start_broker: Start) -> None:
+    broker = await start_broker(mappedFileSizeCommitLog=64 << 20, **QUICK)
+    broker.create_topic("T")
+    for number in range(5):
+        await broker.send("T", b"x" * (3 << 20), TIMER_DELAY_MS="600000", UNIQ_KEY=f"m{number}")
+    await until(lambda: broker.controller.timed.service.timer.pending == 5)
+    cursor, found = "", []
+    while True:
+        page = await timers(broker, RequestCode.MAXQ_LIST_TIMER_MESSAGES, maxNum="1000", cursor=cursor)
+        found.append(sorted(entry["msgId"] for entry in page["entries"]))
+        cursor = page["next"]
+        if not cursor:
+            break
+    assert sorted(name for names in found for name in names) == [f"m{number}" for number in range(5)]
+    assert max(map(len, found)) == 2
+
+
 async def test_an_operator_is_told_why_a_message_is_late(start_broker: Start) -> None:
     broker = await start_broker(timerStopDequeue="true", **QUICK)
     broker.create_topic("T")

@@ -32,7 +32,7 @@ from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.body.route import QueueData, TopicRouteData
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import BoundaryType
-from maxq.protocol.remoting_command import RemotingCommand, decode_frame
+from maxq.protocol.remoting_command import FRAME_MAX_LENGTH, RemotingCommand, decode_frame
 from maxq.remoting.connection import Connection
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
@@ -50,6 +50,7 @@ class FakeConnection:
     def __init__(self, remote_address: str = "10.0.0.9:40000") -> None:
         self.remote_address = remote_address
         self.is_closed = False
+        self.answer_limit = FRAME_MAX_LENGTH
         self.sent: list[RemotingCommand] = []
         self.answers: list[RemotingCommand | Exception] = []
 
@@ -144,7 +145,7 @@ class FakeStore:
     async def finish_deletion(self, topics: list[str]) -> None:
         self.calls.append(("finish_deletion", set(topics)))
 
-    def unused_topics(self, keep: list[str]) -> set[str]:
+    async def unused_topics(self, keep: list[str]) -> set[str]:
         return set(self.unused) - set(keep)
 
     def incarnation(self, topic: str) -> int:

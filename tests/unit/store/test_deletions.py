@@ -330,10 +330,10 @@ def test_nobody_but_the_store_writes_deletions(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_slave_and_a_closed_store_delete_nothing(tmp_path: Path) -> None:
+async def test_a_slave_and_a_closed_store_delete_nothing(tmp_path: Path) -> None:
     store = opened(small_config(tmp_path, broker_role="SLAVE"))
     assert not store.put_deletion(["T"]).ok
-    assert store.unused_topics([]) == set()
+    assert await store.unused_topics([]) == set()
     store.close()
 
 

@@ -4,8 +4,9 @@ Source:
     broker/processor/AdminBrokerProcessor.java; broker-api.md §1.2, §25.
 """
 
+import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from maxq.broker.acknowledgement import Acknowledgement
@@ -49,6 +50,7 @@ from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
+_DELETED_AT_ONCE: Final = 100  # topics that one record deletes
 _MAX_PERM: Final = 15  # inherit 1, write 2, read 4, priority 8
 
 
@@ -158,25 +160,30 @@ class AdminTopicProcessor(RequestProcessor):
             refuse_if("The specified topic is blank.")
         self._refuse_system_topic(topic)
         doomed = [topic, *self._pop_retry_topics(topic)]
-        end_offset = self._put_deletion(doomed)
-        self._mappings.delete(doomed)
-        self._topics.delete_topic_configs(doomed)
-        for name in doomed:
-            self._offsets.clean_offset_by_topic(name)
+        end_offset = 0
+        for some in _parts(doomed):
+            end_offset = self._put_deletion(some)
+            self._mappings.delete(some)
+            self._topics.delete_topic_configs(some)
+            for name in some:
+                self._offsets.clean_offset_by_topic(name)
+            await asyncio.sleep(0)
         self._offsets.request_persist()
         await self._topics.persisted()
         await self._offsets.persisted()
         await self._finish_deletion(doomed, end_offset)
         return request.reply()
 
-    def _put_deletion(self, topics: Collection[str]) -> int:
+    def _put_deletion(self, topics: Sequence[str]) -> int:
         """Where the record ends that deletes these topics."""
         if (remark := self._acknowledgement.refusal()) is not None:
             raise RequestRefusedError(self._acknowledgement.refusal_code, remark)
         stored = self._store.put_deletion(topics)
         if not stored.ok:
             refusal = put_refusal(stored, self._settings.store)
-            raise RequestRefusedError(refusal.code, f"nothing was deleted: {refusal.remark}")
+            raise RequestRefusedError(
+                refusal.code, f"not deleted: {topics[0]} and what was to be deleted with and after it: {refusal.remark}"
+            )
         return stored.end_offset
 
     async def _finish_deletion(self, topics: Collection[str], end_offset: int) -> None:
@@ -198,9 +205,15 @@ class AdminTopicProcessor(RequestProcessor):
     async def clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """316. Queues of topics that no longer exist go."""
         log.warning("clean unused topics, called by %s", connection.remote_address)
-        unused = self._store.unused_topics(list(self._topics.topic_config_table))
+        known = self._topics.topic_config_table
+        unused = sorted(await self._store.unused_topics(known))
+        end_offset = 0
+        for part in _parts(unused):
+            if some := [topic for topic in part if topic not in known]:  # one may have been made meanwhile
+                end_offset = self._put_deletion(some)
+            await asyncio.sleep(0)
         if unused:
-            await self._finish_deletion(unused, self._put_deletion(unused))
+            await self._finish_deletion(unused, end_offset)
         return request.reply()
 
     # --- show ---------------------------------------------------------------------------------------------------------
@@ -263,3 +276,9 @@ class AdminTopicProcessor(RequestProcessor):
         max_offset = max(self._store.max_offset(topic, queue_id), 0)
         last = self._store.store_time_at(topic, queue_id, max_offset - 1) if max_offset > 0 else 0
         return TopicOffset(max(self._store.min_offset(topic, queue_id), 0), max_offset, last)
+
+
+def _parts(topics: Sequence[str]) -> Iterator[Sequence[str]]:
+    """What is deleted by one record each: its dispatch moves the files of all topics that it names."""
+    for start in range(0, len(topics), _DELETED_AT_ONCE):
+        yield topics[start : start + _DELETED_AT_ONCE]

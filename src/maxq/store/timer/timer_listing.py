@@ -1,7 +1,7 @@
 """TimerListing: what the wheel holds, a page at a time and within a budget.
 
 It works on a running timer as well as on files that nobody uses (offline_timer.py). A page ends after so many messages,
-or so many slots and units looked at; its cursor (`slot:position in the timer log`) says where the next one begins.
+or so many slots, units and bytes looked at; its cursor (`slot:position in the timer log`) says where the next one begins.
 Within a slot the newest message comes first, as the units are chained.
 """
 
@@ -16,9 +16,11 @@ from maxq.store.timer.timer_record import TimerRecord
 from maxq.store.timer.timer_wheel import Slot, TimerWheel
 
 #: Slots looked at for one page; a page of an empty stretch of the wheel costs some milliseconds.
-SLOT_BUDGET: Final = 5_000
-#: Units looked at for one page.
-UNIT_BUDGET: Final = 1_000
+SLOT_BUDGET: Final = 3_000
+#: Units looked at for one page, some 20 µs each with its message.
+UNIT_BUDGET: Final = 400
+#: Bytes of messages read for one page, which are copied; the message that passes it still belongs to the page.
+BYTE_BUDGET: Final = 4 << 20
 
 WAITING, ROLLING, MARKER, LATE, LOST, UNREAD = "WAITING", "ROLLING", "MARKER", "LATE", "LOST", "UNREAD"
 
@@ -118,7 +120,7 @@ class TimerListing:
         precision = self._wheel.precision_ms
         time_ms, position = self._cursor(cursor) if cursor else (begin_ms // precision * precision, -1)
         entries: list[TimerEntry] = []
-        slots, units = SLOT_BUDGET, UNIT_BUDGET
+        slots, units, size = SLOT_BUDGET, UNIT_BUDGET, BYTE_BUDGET
         while time_ms < end_ms:
             if slots <= 0:
                 return TimerPage(entries, f"{time_ms}:-1")
@@ -126,13 +128,14 @@ class TimerListing:
             if position < 0:
                 position = self._live_slot(time_ms).last_position
             while position >= 0:
-                if units <= 0 or len(entries) >= limit:
+                if units <= 0 or size <= 0 or len(entries) >= limit:
                     return TimerPage(entries, f"{time_ms}:{position}")
                 units -= 1
                 unit = self._log.read(position)
                 if unit is None or unit.due_ms != time_ms:
                     break
                 if self._counts(unit):
+                    size -= unit.size
                     entry = self._entry(unit, now_ms)
                     if not topic or (entry.record is not None and entry.record.real_topic == topic):
                         entries.append(entry)
