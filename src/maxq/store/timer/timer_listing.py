@@ -1,8 +1,8 @@
 """TimerListing: what the wheel holds, a page at a time and within a budget.
 
 It works on a running timer as well as on files that nobody uses (offline_timer.py). A page ends after so many messages,
-or so many slots, units and bytes looked at; its cursor (`slot:position in the timer log`) says where the next one begins.
-Within a slot the newest message comes first, as the units are chained.
+or so many slots, units and bytes looked at; its cursor (`slot:position in the timer log`) says where the next one
+begins. Within a slot the newest message comes first, as the units are chained.
 """
 
 from collections.abc import Callable, Iterable
