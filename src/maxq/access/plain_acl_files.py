@@ -26,6 +26,7 @@ from maxq.runtime.interfaces import Clock, Disk
 log: Final = logging.getLogger("maxq.access")
 
 _LOOK_SECONDS: Final = 0.5
+_TRIES: Final = 10
 _LARGEST: Final = 4 * 1024 * 1024  # bytes of a file
 
 _Change = Callable[[dict[str, Any]], None]
@@ -57,9 +58,17 @@ class PlainAclFiles:
         """Read all files; blocks.
 
         Raises:
-            ConfigError: there is none, or one cannot be used; names it.
+            ConfigError: there is none, one cannot be used, or they are written all the time; names it.
         """
-        seen = self._look()
+        for _ in range(_TRIES):
+            seen = self._look()
+            if self._take(seen):
+                return
+        raise ConfigError(f"{self._main} or a file in {self._folder} changed each time that it was read; try again")
+
+    def _take(self, seen: _Seen) -> bool:
+        """Read the files that `seen` shows; they count from now on. False, and nothing is changed: somebody wrote one
+        of them meanwhile, and may have half of it written. Blocks; ConfigError as of `load`."""
         if not seen:
             raise ConfigError(
                 f"aclEnable is true, and neither {self._main} nor a file in {self._folder} is there: nobody could ask "
@@ -67,9 +76,12 @@ class PlainAclFiles:
             )
         trees = {PurePath(name): parse_yaml(self._disk.read(PurePath(name)), name) for name, _, _ in seen}
         acl, warnings = read_plain_acl((str(path), tree) for path, tree in trees.items())
+        if self._look() != seen:
+            return False
         for warning in warnings:
             log.warning("%s", warning)
         self._seen, self._trees, self.acl = seen, trees, acl
+        return True
 
     def start(self) -> None:
         """Look for changes from now on. Servers that share the files call it once each."""
@@ -93,10 +105,11 @@ class PlainAclFiles:
                 if is_settled and seen not in (self._seen, complained):
                     complained = seen
                     async with self._changing:
-                        await run_blocking(self.load)
-                    log.warning(
-                        "the files of ACL 1.0 changed and count from now on: %d accounts", len(self.acl.accounts)
-                    )
+                        is_taken = await run_blocking(self._take, seen)
+                    if is_taken:
+                        log.warning(
+                            "the files of ACL 1.0 changed and count from now on: %d accounts", len(self.acl.accounts)
+                        )
             except (ConfigError, OSError) as error:
                 log.error("the files of ACL 1.0 changed and cannot be used, the old rules stay: %s", error)
 
@@ -183,12 +196,31 @@ class PlainAclFiles:
 
     async def _change(self, path: PurePath, change: _Change) -> None:
         async with self._changing:
-            await TABLES.run(self._rewrite, path, change)
+            settled = await self._until_settled()
+            await TABLES.run(self._rewrite, path, change, settled)
 
-    def _rewrite(self, path: PurePath, change: _Change) -> None:
+    async def _until_settled(self) -> _Seen:
+        """Returns what is seen of the files when nobody writes them: they are those that count, or two looks have seen
+        the same.
+
+        Raises:
+            ConfigError: somebody writes them all the time.
+        """
+        last = self._seen
+        for _ in range(_TRIES):
+            seen = await run_blocking(self._look)
+            if seen == last:
+                return seen
+            last = seen
+            await asyncio.sleep(_LOOK_SECONDS)
+        raise ConfigError(f"{self._main} or a file in {self._folder} is being written all the time; try again later")
+
+    def _rewrite(self, path: PurePath, change: _Change, settled: _Seen) -> None:
         """The file on the disk, not what was read of it once: somebody may be editing."""
         tree = parse_yaml(self._disk.read(path), str(path)) if self._disk.exists(path) else {}
         read_plain_acl([(str(path), tree)])  # somebody's edit that is no such file is not built upon
+        if self._look() != settled:
+            raise ConfigError(f"{path} was written by somebody else while it was read; try again")
         tree = tree or {}
         change(tree)
         version = _version(tree)
