@@ -92,6 +92,7 @@ hostile: setup ## what strangers can do to a server: every request and what it m
 	$(BIN)/python -m fuzz.time_fuzzer
 	$(BIN)/python -m tests.simulation.soak_story
 	$(BIN)/python -m tests.integration.soak_torture --minutes $(SOAK_MINUTES)
+	$(BIN)/python -m tests.integration.soak_groups
 
 fuzz: setup ## every parser of outside bytes, for longer
 	$(BIN)/python -m fuzz.run

@@ -43,7 +43,6 @@ SETTINGS: Final = {
 GROWS: Final = frozenset(
     {
         "maxq.store.deletions.Deletions._rows",  # 100,000 topics
-        "maxq.store.deletions.Deletions._saved",
         "maxq.store.store_stats.StoreStats._samples",  # ten minutes, one a second
         "maxq.broker.stats.stats_item.StatsItem",  # by topic and group; what no day has moved is forgotten
         "maxq.broker.transaction.transaction_ledger.TransactionLedger._marks",  # 64 KiB behind the first open one

@@ -4,14 +4,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any
 
 from maxq.errors import StoreFailedError
 from maxq.runtime.blocking import CHECKPOINTS
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.deletions import Deletions
+from maxq.store.deletions import Deletions, DeletionsFile
 from maxq.store.disk_room import lacks_room
 from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.flush import CommitLogFlusher, flush_pieces
@@ -104,7 +103,7 @@ class ConsumeQueueFlusher:
         inventory must not be written after a newer one."""
         assert self.lock.locked(), "one at a time"
         inventory = await self._snapshot_in_slices()
-        deleted, aside = self._deletions.to_json(), list(self._queues.set_aside)
+        deleted, aside = self._deletions.to_file(), list(self._queues.set_aside)
         timestamp = self._dispatcher.last_store_timestamp
         # the log first: the inventory must never know more than the log has after a loss of power
         await self._log_flusher.flush_all()
@@ -127,7 +126,7 @@ class ConsumeQueueFlusher:
         Args:
             log_end: end of the log if this is a clean shutdown.
         """
-        inventory, deleted, aside = self.snapshot(), self._deletions.to_json(), list(self._queues.set_aside)
+        inventory, deleted, aside = self.snapshot(), self._deletions.to_file(), list(self._queues.set_aside)
         inventory.log_end = log_end
         if self._commit_log.flushed_offset < inventory.dispatched_offset:
             self._log_flusher.flush_inline()
@@ -186,7 +185,7 @@ class ConsumeQueueFlusher:
         self._checkpoint.logics_physical_offset = 0  # a Java broker then goes by the times, which are right
         self._checkpoint.write()
 
-    def _write_down(self, inventory: StoreInventory, deleted: dict[str, Any], aside: list[PurePath]) -> None:
+    def _write_down(self, inventory: StoreInventory, deleted: DeletionsFile, aside: list[PurePath]) -> None:
         """The queues are durable as far as `inventory` says: let checkpoint, deletions and inventory say so. The files
         of topics that were deleted below that are not needed any more."""
         self._checkpoint.sync()

@@ -23,7 +23,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_const import PROPERTY_CRC32
@@ -88,6 +88,13 @@ def _in_order(topics: dict[str, int]) -> dict[str, int]:
     return dict(sorted(topics.items(), key=lambda row: row[1]))
 
 
+class DeletionsFile(NamedTuple):
+    """What deletions.json is to say, and `Deletions` at that moment by its number of changes and `unknown_before`."""
+
+    moment: tuple[int, int]
+    value: dict[str, Any]
+
+
 class Deletions:
     """The table of one store.
 
@@ -103,7 +110,12 @@ class Deletions:
         self.unknown_before = 0
         self._rows: dict[str, int] = {}  # in the order of the log
         self._doubtful: dict[str, int] = {}  # what the file says of the log that is replayed just now
-        self._saved: dict[str, Any] | None = self.to_json()
+        self._changes = 0
+        self._saved: tuple[int, int] | None = self._moment  # of which moment the file is; None: of none
+
+    @property
+    def _moment(self) -> tuple[int, int]:
+        return self._changes, self.unknown_before
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -137,6 +149,7 @@ class Deletions:
     def put(self, topic: str, physical_offset: int) -> None:
         """The record at `physical_offset` deletes the topic. An older one than is known changes nothing."""
         if physical_offset > self._rows.get(topic, -1):
+            self._changes += 1
             self._rows.pop(topic, None)
             self._rows[topic] = physical_offset
             if len(self._rows) > _MOST_ROWS:
@@ -160,13 +173,16 @@ class Deletions:
         topics, unknown_before = _checked(value)
         end, self.unknown_before = self.unknown_before, min(self.unknown_before, unknown_before)
         taken = {topic: at for topic, at in topics.items() if self._rows.get(topic, -1) < at < end}
-        self._rows = _in_order({**self._rows, **taken})
+        if taken:
+            self._changes += 1
+            self._rows = _in_order({**self._rows, **taken})
         return max(taken.values(), default=0)
 
     # --- recovery ---
 
     def replay_from(self, physical_offset: int) -> None:
         """The log is dispatched again from here on: it tells what was deleted there."""
+        self._changes += 1
         self._doubtful = {topic: at for topic, at in self._rows.items() if at >= physical_offset}
         self._rows = {topic: at for topic, at in self._rows.items() if at < physical_offset}
 
@@ -179,7 +195,8 @@ class Deletions:
     def load(self) -> str | None:
         """Read the file. Blocks. What is wrong with it, None if nothing is."""
         self._rows, self.unknown_before = {}, 0
-        self._saved = self.to_json()
+        self._changes += 1
+        self._saved = self._moment
         if not self._disk.exists(self.path):
             return None
         self._saved = None
@@ -188,11 +205,15 @@ class Deletions:
         except ValueError as error:
             return f"{self.path} cannot be read: {error}; the log tells what was deleted"
         self._rows = _in_order(topics)
-        self._saved = self.to_json()
+        self._saved = self._moment
         return None
 
-    def save(self, value: dict[str, Any]) -> None:
-        """Have the file say `value` (`to_json`): atomic and durable. Blocks; nothing if it says so already."""
-        if value != self._saved:
-            self._disk.replace(self.path, json.dumps(value).encode())
-            self._saved = value
+    def to_file(self) -> DeletionsFile:
+        """What `save` is to write."""
+        return DeletionsFile(self._moment, self.to_json())
+
+    def save(self, wanted: DeletionsFile) -> None:
+        """Have the file say what is wanted: atomic and durable. Blocks; nothing if it says so already."""
+        if wanted.moment != self._saved:
+            self._disk.replace(self.path, json.dumps(wanted.value).encode())
+            self._saved = wanted.moment

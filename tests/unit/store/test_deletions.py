@@ -390,7 +390,7 @@ def test_what_the_own_log_does_not_have_is_taken_from_another_table() -> None:
     assert slave.learn(master.to_json()) == 0 and slave.rows() == {}  # it knows all
     slave.begins_at(350)
     slave.put("B", 500)  # of its own log
-    slave.save(slave.to_json())
+    slave.save(slave.to_file())
     again = Deletions(disk, PurePath("/s"))
     assert again.load() is None and again.unknown_before == 350
     assert again.learn(master.to_json()) == 300
