@@ -28,6 +28,7 @@ TOPIC: Final = "SoakGroup"
 MESSAGES: Final = 5
 TIMEOUT_MS: Final = 5_000
 FREEZE_S: Final = 2.0
+REST_S: Final = 5.0  # then connections of who is gone are closed
 _SETTLE_S: Final = 60.0
 
 #: A queue is mapped, with two descriptors, when its first message comes; threads are made when work overlaps. Messages
@@ -181,8 +182,8 @@ async def soak(
         await group.start()
         for number in range(warm_up):
             await group.round(number)
-        await _rest(group)
-        before = [await one.held() for one in group.remaining]
+        await asyncio.sleep(REST_S)
+        before = _most([await one.held() for one in group.remaining])
         for number in range(warm_up, warm_up + rounds):
             await group.round(number)
             say(f"{make.__name__}, round {number}: {[await one.held() for one in group.remaining]}")
@@ -191,19 +192,14 @@ async def soak(
         await group.end()
 
 
-async def _rest(group: Group) -> None:
-    """Until nobody is connected any more."""
-
-    async def nobody() -> str:
-        held = [await one.held() for one in group.remaining]
-        return "" if all(one.connections == 0 for one in held) else f"somebody is connected: {held}"
-
-    await _until(nobody)
+def _most(held: list[Held]) -> Held:
+    """The most that any of them holds: another one may lead later."""
+    return Held(**{field.name: max(getattr(one, field.name) for one in held) for field in fields(Held)})
 
 
-async def _until_not_grown(group: Group, before: list[Held]) -> None:
+async def _until_not_grown(group: Group, before: Held) -> None:
     async def look() -> str:
-        found = [grown(was, await one.held()) for was, one in zip(before, group.remaining, strict=True)]
+        found = [grown(before, await one.held()) for one in group.remaining]
         mapped = [one.mapped() for one in group.remaining]
         return f"those that remain hold more (before, now): {found}; mapped: {mapped}" if any(found) else ""
 

@@ -182,9 +182,10 @@ class Deletions:
 
     def replay_from(self, physical_offset: int) -> None:
         """The log is dispatched again from here on: it tells what was deleted there."""
-        self._changes += 1
         self._doubtful = {topic: at for topic, at in self._rows.items() if at >= physical_offset}
-        self._rows = {topic: at for topic, at in self._rows.items() if at < physical_offset}
+        if self._doubtful:
+            self._changes += 1
+            self._rows = {topic: at for topic, at in self._rows.items() if at < physical_offset}
 
     def lost_in(self, start: int, end: int) -> list[tuple[str, int]]:
         """Topics that the file says were deleted in [start, end), where the log is damaged: what deleted them was."""
