@@ -230,7 +230,7 @@ MUTATIONS: Final = {
         "timer", 1160, ((TimerMessageStore, "move", _put_what_goes_round),)
     ),
     "compaction takes what is not durable": Mutation("compaction", 6, ((CompactionLog, "plan", _plan_everything),)),
-    "what the log has lost stays compacted": Mutation("compaction", -1, ((CompactionStore, "_cut_lost", _nothing),)),
+    "what the log has lost stays compacted": Mutation("compaction", 322, ((CompactionStore, "_cut_lost", _nothing),)),
     "segments behind lost units count": Mutation("compaction", 74, ((Segment, "is_ended", True),)),
     "a torn header of an index file counts": Mutation(
         "store-faults", -1, ((IndexFile, "agrees_with_entries", _agrees),)

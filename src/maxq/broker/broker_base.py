@@ -39,6 +39,7 @@ from maxq.broker.quota.quotas import Quotas
 from maxq.broker.registration import BrokerRegistration
 from maxq.broker.schedule import ScheduledParts
 from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.gone_master import GoneMaster
 from maxq.broker.slave.master_api import MasterApi
 from maxq.broker.slave.role_service import RoleParts, RoleService
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
@@ -243,6 +244,9 @@ class BrokerBase:
         full_copy = FullCopy(lambda: settings.store.ha_full_copy, self.slave_synchronize.master_min_offset)
         self.ha_service = HAService(settings, self.store, clock, first_offset=full_copy)
         self.ha_service.set_joined_listener(self._master_joined)
+        self.client.add_listener(
+            GoneMaster(lambda: self.slave_synchronize.master_address, self.ha_service.client.begin_again)
+        )
         self.ha_service.set_service_failed(self._on_failure)
         self.acknowledgement.set_replicas(self.ha_service)
         self.store.cleaner.hidden.needed_from = self.ha_service.copied_by_all

@@ -92,6 +92,12 @@ class HAClientService:
             if self._link is not None:
                 self._link.close("the master's address changed")
 
+    def begin_again(self) -> None:
+        """Make a new connection, on which the logs are compared anew: the process at the other end may be gone."""
+        if self._link is not None:
+            self._link.close(START_OVER)
+            self.client.on_closed()  # from now on nothing is known of the master's log
+
     async def _run(self) -> None:
         while True:
             self._address_changed.clear()
