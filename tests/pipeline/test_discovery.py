@@ -7,6 +7,7 @@ import sys
 import maxq
 from maxq.api import Message, Producer
 from maxq.pipeline.spark.java import find_java, make_java_home
+from tests.pipeline.spark_cluster import QUICK_START
 
 SCRIPT = """
 import sys
@@ -50,6 +51,7 @@ def test_formats_are_found_in_a_plain_session(standalone: maxq.Standalone) -> No
             "JAVA_HOME": str(make_java_home(find_java())),
             "PYSPARK_PYTHON": sys.executable,  # as an activated environment gives it
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SUBMIT_OPTS": QUICK_START,
         },
         capture_output=True,
         text=True,
@@ -62,7 +64,10 @@ def test_formats_are_found_in_a_plain_session(standalone: maxq.Standalone) -> No
 def test_a_registered_session_runs_this_python_and_writes_from_any_thread(standalone: maxq.Standalone) -> None:
     """An interpreter whose environment is not activated, and no PYSPARK_PYTHON: Spark takes `python3` on PATH."""
     known = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
-    java = {"JAVA_HOME": str(make_java_home(find_java())), "SPARK_LOCAL_IP": "127.0.0.1", "PATH": "/usr/bin:/bin"}
+    java = {
+        "JAVA_HOME": str(make_java_home(find_java())), "SPARK_LOCAL_IP": "127.0.0.1", "PATH": "/usr/bin:/bin",
+        "SPARK_SUBMIT_OPTS": QUICK_START,
+    }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", REGISTERED, standalone.namesrv_address],
         env=known | java,

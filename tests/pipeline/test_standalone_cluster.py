@@ -16,7 +16,7 @@ import pytest
 import maxq
 from maxq.api import Admin, Message, Producer
 from maxq.protocol.body.topic_config import TopicConfig
-from tests.pipeline.spark_cluster import SparkCluster
+from tests.pipeline.spark_cluster import QUICK_START, SparkCluster
 
 DRIVER = """
 import json, sys
@@ -24,9 +24,10 @@ from maxq.cli.app import run
 from maxq.pipeline import register
 from maxq.pipeline.session import local_session
 
-master, namesrv, store, offline, target = sys.argv[1:]
-spark = local_session("cluster", master=master, settings={
+master, namesrv, store, offline, target, quick = sys.argv[1:]
+spark = local_session("cluster", master=master, java_options=quick, settings={
     "spark.executor.memory": "512m", "spark.cores.max": "2", "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": quick,
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.scheduler.maxRegisteredResourcesWaitingTime": "100s"})
 register(spark)
@@ -88,7 +89,7 @@ def test_source_sink_and_rebuild_run_on_two_executors(
 ) -> None:
     send(standalone)
     target = tmp_path / "rebuilt"
-    arguments = [cluster.url, standalone.namesrv_address, str(standalone.store), str(offline), str(target)]
+    arguments = [cluster.url, standalone.namesrv_address, str(standalone.store), str(offline), str(target), QUICK_START]
     done = subprocess.run(
         [sys.executable, "-c", DRIVER, *arguments],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
