@@ -4,6 +4,7 @@ Both are put once below MAXQ_PEERS (default ~/.cache/peers, shared with the benc
 the tests skip and say what is missing.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -110,12 +111,13 @@ def _pom(version: str, artifacts: tuple[str, ...]) -> str:
 
 
 def compiled_drivers(jars: Path) -> Path:
-    """Our Java programs in `java/`, compiled against the jars; compiled again when a source is newer."""
-    target = peers_folder() / f"drivers-{ROCKETMQ_VERSION}"
+    """Our Java programs in `java/`, compiled against the jars; a folder for each content of the sources, since several
+    work trees may use it."""
     sources = sorted(JAVA_SOURCES.glob("*.java"))
-    newest = max(source.stat().st_mtime for source in sources)
+    content = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    target = peers_folder() / f"drivers-{ROCKETMQ_VERSION}-{content}"
     marker = target / ".compiled"
-    if marker.exists() and marker.stat().st_mtime >= newest:
+    if marker.exists():
         return target
     target.mkdir(parents=True, exist_ok=True)
     command = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(target), *map(str, sources)]

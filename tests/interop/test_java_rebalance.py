@@ -30,25 +30,26 @@ def test_members_come_and_go_while_messages_arrive(
         namesrv = deployment.start().namesrv
         driver.send(namesrv, TOPIC, 1)  # makes the topic
         consumer = {"namesrv": namesrv, "topic": TOPIC, "group": GROUP, "expression": "*"}
-        driver.call("consumer", name="stays", **consumer)
-        with driver.client("producer", group="PG_rebalanced", namesrv=namesrv) as producer:
+        with (
+            driver.client("consumer", **consumer) as stays,
+            driver.client("producer", group="PG_rebalanced", namesrv=namesrv) as producer,
+        ):
             driver.call("steadyStart", name=producer, topic=TOPIC, threads=2, intervalMs=10)
-            for number in range(JOINS):
-                name = f"guest-{number}"
-                driver.call("consumer", name=name, **consumer)
-                driver.call("received", name=name, count=ENOUGH, seconds=PATIENCE)
-                rows = driver.call("close", name=name)
-                assert len(rows) >= ENOUGH, f"{name} got {len(rows)} messages"
+            for _ in range(JOINS):
+                with driver.client("consumer", **consumer) as guest:
+                    driver.call("received", name=guest, count=ENOUGH, seconds=PATIENCE)
+                    rows = driver.call("close", name=guest)
+                assert len(rows) >= ENOUGH, f"{guest} got {len(rows)} messages"
                 received.update(row["body"] for row in rows)
             sent = driver.call("steadyStop", name=producer)
-        acknowledged = set(sent["acknowledged"])
+            acknowledged = set(sent["acknowledged"])
 
-        def all_are_here() -> bool:
-            rows = driver.call("received", name="stays", count=0, seconds=0)
-            return acknowledged <= received.keys() | {row["body"] for row in rows}
+            def all_are_here() -> bool:
+                rows = driver.call("received", name=stays, count=0, seconds=0)
+                return acknowledged <= received.keys() | {row["body"] for row in rows}
 
-        wait_until(all_are_here, PATIENCE, "every acknowledged message is received")
-        received.update(row["body"] for row in driver.call("close", name="stays"))
+            wait_until(all_are_here, PATIENCE, "every acknowledged message is received")
+            received.update(row["body"] for row in driver.call("close", name=stays))
         twice = sum(received[body] - 1 for body in acknowledged)
         print(f"{mixture}: {len(acknowledged)} messages, {twice} twice, {len(sent['failures'])} sends failed")
         assert sent["failures"] == []
