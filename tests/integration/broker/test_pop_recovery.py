@@ -9,12 +9,13 @@ from maxq.broker.pop.pop_revive import REVIVE_GROUP
 from maxq.broker.pop.reviver import Reviver
 from maxq.broker.topic.topic_validator import JOURNAL_TOPIC, REVIVE_TOPIC_PREFIX
 from maxq.client.pop_result import handle_of
-from maxq.codes import ResponseCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import StoreRefusedError
 from maxq.protocol import message_const as const
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, AckMsg, PopCheckPoint
 from maxq.protocol.message import Message, MessageExt, encode_batch
 from maxq.protocol.pop_extra_info import retry_topic_v1
+from maxq.protocol.remoting_command import RemotingCommand
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
@@ -173,6 +174,20 @@ async def test_a_topic_that_was_deleted_begins_anew(start_broker: Start) -> None
     await delete_topics(broker.controller.store, "T")
     await _filled(broker, 2, queues=1)
     assert bodies(await popped(broker)) == [b"000", b"001"]
+
+
+async def test_a_topic_that_was_deleted_begins_anew_after_a_kill_too(start_broker: Start, tmp_path: Path) -> None:
+    """What the journal tells of the deleted topic moved the cursor of the new one over its first messages."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 4, queues=1)
+    old = await popped(broker)
+    await ack(broker, old[0])
+    deleted = await broker.invoke(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}))
+    assert deleted.code == 0, deleted.remark
+    await _filled(broker, 6, queues=1)
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    assert bodies(await pop_all(successor)) == [b"%03d" % number for number in range(6)]
+    assert len(successor.controller.popping.buffer) == 1  # nothing of the deleted topic
 
 
 async def test_a_cursor_that_was_set_back_stays_set_back_after_a_kill(start_broker: Start, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ was killed knows again what was given to whom and what was acknowledged. A recor
     r   cursors that an administrator set: [topic, group, queue, offset]
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
 
+Rows of a topic that was deleted behind the record count for nothing: one of that name that was made since begins anew.
+
 Only the broker writes there. A record that is not as it says here is passed over all the same, for it would be read at
 every start.
 
@@ -50,6 +52,7 @@ _ROWS: Final[dict[str, tuple[_Kind, ...]]] = {
     "r": (str, str, int, int),
     "o": (str, str, int, int, dict),
 }
+_TOPICS: Final = {"p": 1, "r": 0, "o": 0}  # the place of the topic in a row
 _DISTANCES: Final = 8  # their place in a row of "p"
 _UNITS: Final = 500
 _MOST_LATE: Final = 100_000
@@ -165,7 +168,19 @@ class PopJournal:
             log.error("record %d of the pop journal (physical offset %d) is passed over: %s", offset, physical_offset,
                       error)  # fmt: skip
             return None
-        return offset, value
+        return offset, self._without_deleted(value, physical_offset)
+
+    def _without_deleted(self, entries: dict[str, list[Any]], physical_offset: int) -> dict[str, list[Any]]:
+        """Without rows of topics that were deleted behind this record: a topic made again has none of their places."""
+        deletions = self._store.deletions
+        if physical_offset >= deletions.newest:
+            return entries
+        return {
+            name: [row for row in rows if not deletions.is_gone(row[_TOPICS[name]], physical_offset)]
+            if name in _TOPICS
+            else rows
+            for name, rows in entries.items()
+        }
 
 
 def check_entries(value: Any) -> None:
