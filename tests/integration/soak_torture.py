@@ -32,9 +32,9 @@ from tests.interop.servers import free_port_base
 from tests.visitors import ROOT, TIMEOUT_MS, Visitors, page
 
 SETTINGS: Final = {**visitors.SETTINGS, "mappedFileSizeCommitLog": str(1 << 30), "tls.test.mode.enable": "true"}
-#: Bytes that a server may keep of a round. 10 KiB were measured: names of 17 deleted topics (store/deletions.py), texts
+#: Bytes that a server may keep of a round. 8 KiB were measured: names of 17 deleted topics (store/deletions.py), texts
 #: of metrics for a hundred looks, and what arenas lose to things that come and go. A leak of 10 KiB more is above it.
-KEPT_A_ROUND: Final = 14 << 10
+KEPT_A_ROUND: Final = 12 << 10
 _ROUNDS_THAT_TELL: Final = 40  # fewer say nothing about memory, which comes in arenas
 
 
