@@ -35,8 +35,8 @@ async def test_answers_that_nobody_reads_are_bounded_and_others_are_served(start
     one_answer = 32 * 8500
     known = set(broker.controller.server.connections)
     writer = await ask_without_reading(broker, "orders", 2000)
-    await until(lambda: bool(broker.controller.server.connections - known))
-    (silent,) = broker.controller.server.connections - known
+    await until(lambda: bool(broker.controller.server.connections.keys() - known))
+    (silent,) = broker.controller.server.connections.keys() - known
     await until(lambda: silent.is_held_back)
     assert not silent.is_closed
     for _ in range(50):
@@ -105,8 +105,8 @@ async def test_every_kind_of_answer_is_bounded_where_nobody_reads(start_broker: 
     await asyncio.get_running_loop().sock_connect(narrow, ("127.0.0.1", broker.controller.port))
     _, writer = await asyncio.open_connection(sock=narrow, limit=1024)
     writer.write(frames)
-    await until(lambda: bool(broker.controller.server.connections - known))
-    (silent,) = broker.controller.server.connections - known
+    await until(lambda: bool(broker.controller.server.connections.keys() - known))
+    (silent,) = broker.controller.server.connections.keys() - known
     await until(lambda: silent.is_held_back)
     for _ in range(50):
         assert silent.unsent_bytes <= _LIMIT + flood.largest
@@ -127,7 +127,7 @@ async def test_pulls_that_wait_and_are_all_answered_at_once_are_bounded(start_br
         )
     )
     await until(lambda: broker.controller.hold_service.held_count == 2000)
-    (silent,) = broker.controller.server.connections - known
+    (silent,) = broker.controller.server.connections.keys() - known
     await broker.send("orders", b"x" * BODY, UNIQ_KEY="U")
     await until(lambda: silent.is_held_back)
     for _ in range(50):
@@ -140,8 +140,8 @@ async def test_a_client_that_is_pushed_more_than_the_limit_is_disconnected_and_c
     broker = await start_broker(maxUnsentBytes=_LIMIT)
     known = set(broker.controller.server.connections)
     _, writer = await asyncio.open_connection("127.0.0.1", broker.controller.port, limit=1024)
-    await until(lambda: bool(broker.controller.server.connections - known))
-    (silent,) = broker.controller.server.connections - known
+    await until(lambda: bool(broker.controller.server.connections.keys() - known))
+    (silent,) = broker.controller.server.connections.keys() - known
     for _ in range(400):
         silent.write([bytes(1 << 18)])
         if silent.is_closed:
