@@ -61,7 +61,11 @@ class BrokerProcess(StoredProcess):
         await super().start()
         self._client = RemotingClient(NettyClientConfig(), clock=SystemClock(), rng=SystemRng())
         if self.kind == DLEDGER and ";" not in self.settings["dLegerPeers"]:
-            await self.until_master()
+            try:
+                await self.until_master()
+            except BaseException:
+                await self.kill()
+                raise
 
     async def until_master(self) -> None:
         """Wait until it takes messages."""
