@@ -20,7 +20,7 @@ the content of deletions.json, for members whose log begins behind the records t
 import json
 import logging
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from maxq.broker.acknowledgement import Acknowledgement
@@ -63,7 +63,7 @@ class TableRecords:
         self._forbidden: dict[str, dict[str, int]] = {}
         self._mappings: Mapping[str, object] = {}
         self._modes: dict[str, Any] = {}
-        self._set_offsets: dict[str, dict[int, int]] = {}  # by operators, since then
+        self._set_offsets: dict[str, set[int]] = {}  # queues whose offsets operators have set since then
         self._took_offsets = False  # such offsets from the log, which are not on the disk yet
         store.set_table_listener(self._dispatched, self._persist)
         for table in (tables.topics, tables.groups, tables.mappings, tables.request_modes):
@@ -72,6 +72,9 @@ class TableRecords:
 
     def start(self) -> None:
         """Take what the log said while it was loaded, and begin."""
+        offsets = self._tables.offsets
+        log_end = self._store.commit_log.max_offset  # a loss of power may have taken what lay behind it
+        offsets.set_up_to = min(offsets.set_up_to, log_end - 1)
         waiting, self._waiting = self._waiting, None
         for message in waiting or ():
             self._dispatched(message)
@@ -114,10 +117,21 @@ class TableRecords:
         self._is_unsaid = True
         self.write()
 
-    def _offsets_set(self, key: str, offsets: Mapping[int, int]) -> None:
+    def _offsets_set(self, key: str, queue_ids: Collection[int]) -> None:
         """Note them for the next record: that they are asked for one queue at a time makes no record for each."""
-        self._set_offsets.setdefault(key, {}).update(offsets)
+        self._set_offsets.setdefault(key, set()).update(queue_ids)
         self._is_unsaid = True
+
+    def _offsets_now(self) -> dict[str, dict[int, int]]:
+        """What this member's table says of the noted queues. It may be that it did not lead when they were set, or
+        could not write, and that the groups have gone on since."""
+        found: dict[str, dict[int, int]] = {}
+        for key, queue_ids in self._set_offsets.items():
+            topic, group = split_key(key)
+            offsets = self._tables.offsets.query_offsets(group, topic)
+            if there := {queue_id: offsets[queue_id] for queue_id in queue_ids if queue_id in offsets}:
+                found[key] = there
+        return found
 
     def _encode(self, whole: bool) -> bytes:
         tables = self._tables
@@ -138,8 +152,8 @@ class TableRecords:
         modes = tables.request_modes.to_json()
         if whole or modes != self._modes:
             said["modes"] = modes
-        if self._set_offsets:
-            said["offsets"] = self._set_offsets
+        if offsets := self._offsets_now():
+            said["offsets"] = offsets
         return zlib.compress(json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(), 1)
 
     def _remember(self) -> None:
@@ -161,6 +175,7 @@ class TableRecords:
             return
         leading = self._store.leading_term
         if leading >= 0 and leading == self._term and message.physical_offset >= self._began:
+            self._tables.offsets.has_set(message.physical_offset)
             return
         try:
             self._take(json.loads(zlib.decompress(message.body)), message.physical_offset)
@@ -192,10 +207,13 @@ class TableRecords:
             tables.groups.take_rows(groups, gone, forbidden, version)
         if "modes" in said:
             tables.request_modes.take_from_master(said["modes"])
-        for key, offsets in said.get("offsets", {}).items():
-            if not self._store.is_gone(split_key(key)[0], at):
-                self._took_offsets = True
-                tables.offsets.take_set(key, {int(queue): int(offset) for queue, offset in offsets.items()})
+        living = {
+            key: {int(queue): int(offset) for queue, offset in offsets.items()}
+            for key, offsets in said.get("offsets", {}).items()
+            if not self._store.is_gone(split_key(key)[0], at)
+        }
+        if living and tables.offsets.take_set(living, at):
+            self._took_offsets = True
 
     def _persist(self) -> None:
         """Whatever was taken is on the disk on return. Blocks."""
@@ -204,7 +222,11 @@ class TableRecords:
             table.persist_changes()
         if self._took_offsets:
             self._took_offsets = False
-            tables.offsets.persist()
+            try:
+                tables.offsets.persist()
+            except BaseException:
+                self._took_offsets = True
+                raise
 
 
 def _part(version: DataVersion, table: Mapping[str, _Row], known: Mapping[str, _Row]) -> dict[str, Any]:

@@ -38,8 +38,10 @@ class ConsumerOffsetManager(PeriodicManager):
         deleted_up_to: offsets of topics that were deleted up to this physical offset are forgotten
             (store/deletions.py).
         deletions_since: tells which topics the log says were deleted behind a physical offset.
-        when_set: called with key and offsets by queue id when an operator has set them (reset, clone), not when a
+        when_set: called with key and queue ids when an operator has set their offsets (reset, clone), not when a
             consumer commits.
+        set_up_to: the table has what operators set in records of a DLedger group's log up to this physical offset,
+            and what consumers have committed since; -1: in none.
     """
 
     def __init__(
@@ -60,7 +62,8 @@ class ConsumerOffsetManager(PeriodicManager):
         self.deleted_up_to = 0
         self._says_deletions = False  # the file, how far
         self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
-        self.when_set: list[Callable[[str, Mapping[int, int]], None]] = []
+        self.when_set: list[Callable[[str, Collection[int]], None]] = []
+        self.set_up_to = -1
         self._commits = 0
         self._is_dirty = True
 
@@ -135,11 +138,11 @@ class ConsumerOffsetManager(PeriodicManager):
         self._reset_offset_table.setdefault(key, {})[queue_id] = offset
         self._table(key)[queue_id] = offset
         self._on_commit()
-        self._was_set(key, {queue_id: offset})
+        self._was_set(key, (queue_id,))
 
-    def _was_set(self, key: str, offsets: Mapping[int, int]) -> None:
+    def _was_set(self, key: str, queue_ids: Collection[int]) -> None:
         for listener in self.when_set:
-            listener(key, offsets)
+            listener(key, queue_ids)
 
     @property
     def any_reset(self) -> bool:
@@ -217,11 +220,26 @@ class ConsumerOffsetManager(PeriodicManager):
             for key in changed:
                 self._keys.add(key)
             self._is_dirty = True
+        self.has_set(_set_up_to(value))
 
-    def take_set(self, key: str, offsets: Mapping[int, int]) -> None:
-        """The log of a DLedger group says that an operator has set these offsets of `topic@group`."""
-        self.offset_table.setdefault(key, {}).update(offsets)
+    def take_set(self, table: Mapping[str, Mapping[int, int]], at: int) -> bool:
+        """The record at physical offset `at` of a DLedger group's log says that operators have set these offsets, by
+        `topic@group`. Returns whether they were taken: the table may have them, and later commits of consumers."""
+        if at <= self.set_up_to:
+            return False
+        for key, offsets in table.items():
+            self._take_set(key, offsets)
+        self.has_set(at)
+        return True
+
+    def _take_set(self, key: str, offsets: Mapping[int, int]) -> None:
+        self._table(key).update(offsets)
         self._on_commit()
+
+    def has_set(self, at: int) -> None:
+        """The table has what operators set in the log up to physical offset `at`."""
+        if at > self.set_up_to:
+            self.set_up_to, self._is_dirty = at, True
 
     # --- in a group whose slave acts as master ------------------------------------------------------------------------
 
@@ -280,7 +298,7 @@ class ConsumerOffsetManager(PeriodicManager):
             self.offset_table[key] = dict(offsets)
             self._keys.add(key)
             self._on_commit()
-            self._was_set(f"{topic}@{target_group}", dict(offsets))
+            self._was_set(key, tuple(offsets))
 
     def remove_offset(self, group: str) -> None:
         """Forget the group."""
@@ -364,18 +382,21 @@ class ConsumerOffsetManager(PeriodicManager):
 
     def head(self) -> dict[str, Any]:
         """What `to_json` says, its tables empty: who sends them puts them in row by row."""
-        return {"dataVersion": self.data_version.to_json(), "groupTopicMap": {}, "offsetTable": {}} | self._deletions()
+        return {"dataVersion": self.data_version.to_json(), "groupTopicMap": {}, "offsetTable": {}} | self._marks()
 
-    def _deletions(self) -> dict[str, Any]:
-        return {"deletions": {"upTo": self.deleted_up_to}} if self.deleted_up_to else {}
+    def _marks(self) -> dict[str, Any]:
+        """How far in the log the table knows what topics were deleted and what operators set."""
+        deletions = {"deletions": {"upTo": self.deleted_up_to}} if self.deleted_up_to else {}
+        return deletions | ({"operators": {"upTo": self.set_up_to}} if self.set_up_to >= 0 else {})
 
     def to_json(self) -> dict[str, Any]:
+        marks = self._marks()  # first: the rows may be newer, not older
         offsets = {key: dict(table) for key, table in list(self.offset_table.items())}
         return {
             "dataVersion": self.data_version.to_json(),
             "groupTopicMap": group_topic_map(offsets),
             "offsetTable": offsets,
-            **self._deletions(),
+            **marks,
         }
 
     def from_json(self, value: dict[str, Any]) -> None:
@@ -383,6 +404,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self._keys = KeyIndex(self.offset_table)
         up_to = _deleted_up_to(value)
         self._says_deletions, self.deleted_up_to = up_to is not None, up_to or 0
+        self.set_up_to = _set_up_to(value)
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
         self._is_dirty = False
@@ -390,8 +412,18 @@ class ConsumerOffsetManager(PeriodicManager):
 
 def _deleted_up_to(value: dict[str, Any]) -> int | None:
     """`deleted_up_to` of a table; None if it does not say: a Java broker wrote it, or nothing was deleted before."""
-    deletions = value.get("deletions")
-    up_to = deletions.get("upTo") if isinstance(deletions, dict) else None
+    return _mark(value, "deletions")
+
+
+def _set_up_to(value: dict[str, Any]) -> int:
+    """`set_up_to` of a table."""
+    up_to = _mark(value, "operators")
+    return -1 if up_to is None else up_to
+
+
+def _mark(value: dict[str, Any], name: str) -> int | None:
+    mark = value.get(name)
+    up_to = mark.get("upTo") if isinstance(mark, dict) else None
     return up_to if isinstance(up_to, int) else None
 
 

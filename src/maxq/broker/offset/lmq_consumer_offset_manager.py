@@ -6,6 +6,7 @@ Source:
     broker/offset/LmqConsumerOffsetManager.java; store-format.md §10.3.
 """
 
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -52,6 +53,14 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
             return
         self._reset_offset_table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
         self.lmq_offset_table[f"{topic}@{group}"] = offset
+        self._on_commit()
+        self._was_set(f"{topic}@{group}", (queue_id,))
+
+    def _take_set(self, key: str, offsets: Mapping[int, int]) -> None:
+        if not is_lmq(split_key(key)[1]):
+            super()._take_set(key, offsets)
+            return
+        self.lmq_offset_table[key] = next(iter(offsets.values()))  # such a group has one queue of each topic
         self._on_commit()
 
     def _all_offsets(self) -> list[tuple[str, str, int, int]]:

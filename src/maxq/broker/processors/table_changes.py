@@ -18,7 +18,7 @@ master a moment later knows it. (Members of a DLedger group have it by their log
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from maxq.broker.acting.offset_authority import is_newer
@@ -111,7 +111,7 @@ class TableChangesProcessor(RequestProcessor):
     def _versions(self) -> _Versions:
         return _Versions(self._topics.data_version.copy(), self._groups.data_version.copy(), self._offsets_set)
 
-    def _note_offsets(self, key: str, offsets: Mapping[int, int]) -> None:
+    def _note_offsets(self, key: str, queue_ids: Collection[int]) -> None:
         self._offsets_set += 1
         self._wake()
 

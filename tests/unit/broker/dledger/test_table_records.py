@@ -4,6 +4,7 @@ import json
 import zlib
 from collections.abc import Callable
 from pathlib import PurePath
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -40,6 +41,10 @@ class Log:
     def is_gone(self, topic: str, physical_offset: int) -> bool:
         return self.deletions is not None and self.deletions.is_gone(topic, physical_offset)
 
+    @property
+    def commit_log(self) -> SimpleNamespace:
+        return SimpleNamespace(max_offset=100 * len(self.records))
+
     def put_tables(self, body: bytes) -> PutMessageResult:
         if self.refuses:
             return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
@@ -61,8 +66,8 @@ class Agreeing:
 
 
 class Member:
-    def __init__(self) -> None:
-        self.world, self.log = BrokerWorld(), Log()
+    def __init__(self, world: BrokerWorld | None = None, log: Log | None = None) -> None:
+        self.world, self.log = world or BrokerWorld(), log or Log()
         world = self.world
         self.deletions = Deletions(world.disk, FOLDER)
         tables = SlaveTables(
@@ -152,6 +157,98 @@ async def test_members_take_the_offsets_that_operators_set_but_not_those_of_a_to
     assert b"T@H" in member.world.disk.read(CONFIG_DIR / "consumerOffset.json")
     assert "offsets" not in leader.log.said(0) and await leader.records.are_safe()
     assert len(leader.log.records) == 2
+    for one in (leader, member):
+        await one.records.stop()
+
+
+async def test_offsets_out_of_the_log_go_with_their_topic() -> None:
+    leader, member = Member(), Member()
+    leader.lead(1)
+    leader.world.offsets.assign_reset_offset("T", "G", 0, 4)
+    assert await leader.records.are_safe()
+    member.hears(leader)
+    assert member.world.offsets.which_topic_by_consumer("G") == {"T"}
+    member.world.offsets.take_deletion(["T"], 900)
+    assert member.world.offsets.query_offset("G", "T", 0) == -1, "messages of a new topic of this name would be skipped"
+    for one in (leader, member):
+        await one.records.stop()
+
+
+async def test_an_operators_record_that_is_read_again_takes_no_later_commit_back() -> None:
+    leader, member = Member(), Member()
+    leader.lead(1)
+    leader.world.offsets.assign_reset_offset("T", "G", 0, 4)
+    assert await leader.records.are_safe()
+    member.hears(leader)
+    leader.hears(leader)
+    assert leader.world.offsets.set_up_to == member.world.offsets.set_up_to == leader.log.records[-1].physical_offset
+    for one in (leader, member):
+        one.world.offsets.commit_offset("a consumer", "G", "T", 0, 90)
+        one.world.offsets.persist()
+        await one.records.stop()
+        one.world.offsets.load()
+        one.log.leading_term = -1
+        again = Member(one.world, leader.log)
+        again.hears(leader)
+        assert one.world.offsets.query_offsets("G", "T") == {0: 90}
+        await again.records.stop()
+    slave = Member()
+    slave.world.offsets.take_from_master(leader.world.offsets.to_json())
+    slave.hears(leader)
+    assert slave.world.offsets.query_offset("G", "T", 0) == 90, "the leader's table was newer than its log"
+    await slave.records.stop()
+    shorter = Log()
+    restarted = Member(member.world, shorter)
+    assert restarted.world.offsets.set_up_to == -1, "new records may stand where lost ones stood"
+    await restarted.records.stop()
+
+
+async def test_what_could_not_be_written_in_time_is_written_as_the_groups_have_gone_on_since() -> None:
+    leader, member = Member(), Member()
+    leader.lead(1)
+    leader.log.refuses = True
+    leader.world.offsets.assign_reset_offset("T", "G", 0, 4)
+    assert not await leader.records.are_safe()
+    leader.world.offsets.commit_offset("a consumer", "G", "T", 0, 90)
+    leader.log.refuses = False
+    leader.lead(7)
+    member.hears(leader)
+    assert member.world.offsets.query_offset("G", "T", 0) == 90
+    for one in (leader, member):
+        await one.records.stop()
+
+
+async def test_offsets_that_a_full_disk_did_not_take_are_written_before_the_next_inventory() -> None:
+    leader, member = Member(), Member()
+    leader.lead(1)
+    leader.world.offsets.assign_reset_offset("T", "G", 0, 4)
+    assert await leader.records.are_safe()
+    member.hears(leader)
+    offsets, persist = member.world.offsets, member.world.offsets.persist
+
+    def refuse() -> None:
+        raise OSError(28, "no space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offsets, "persist", refuse)
+        with pytest.raises(OSError, match="no space"):
+            member.log.persist()
+    assert offsets.persist == persist
+    member.log.persist()
+    assert b"T@G" in member.world.disk.read(CONFIG_DIR / "consumerOffset.json")
+    for one in (leader, member):
+        await one.records.stop()
+
+
+async def test_light_groups_stand_where_operators_set_them() -> None:
+    leader, member = (Member(BrokerWorld({"enableLmq": "true"})) for _ in range(2))
+    leader.lead(1)
+    leader.world.offsets.assign_reset_offset("T", "%LMQ%G", 0, 4)
+    assert await leader.records.are_safe()
+    member.hears(leader)
+    assert member.world.offsets.query_offset("%LMQ%G", "T", 0) == 4
+    member.world.offsets.take_deletion(["T"], 900)
+    assert member.world.offsets.query_offset("%LMQ%G", "T", 0) == -1
     for one in (leader, member):
         await one.records.stop()
 
