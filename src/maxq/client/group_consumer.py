@@ -6,6 +6,7 @@ DefaultLitePullConsumerImpl.java repeat of each other.
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
@@ -24,7 +25,7 @@ from maxq.client.pull_api import PullAPIWrapper
 from maxq.client.rebalance_impl import RebalanceImpl
 from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher, TraceSide
 from maxq.client.validators import check_consumer_group
-from maxq.errors import ClientError, MaxQError
+from maxq.errors import ClientError, MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeType, MessageModel
@@ -158,6 +159,32 @@ class GroupConsumer(ABC, Generic[Config]):
         await self._learn_routes(instance)
         await instance.heartbeat_all()
         self._pull_what_is_wanted(instance)
+
+    async def _want(self, subscription: SubscriptionData) -> None:
+        """Read a topic from now on, or from the start on."""
+        if self._instance is not None:
+            await self._check_expressions(self._instance, [subscription])
+        self._wanted[subscription.topic] = subscription
+        if self._instance is not None:
+            await self._announce()
+
+    async def _check_expressions(self, instance: MQClientInstance, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Ask a broker of each topic whether it selects by the SQL92 expression; one out of reach refuses none.
+
+        Raises:
+            BrokerError: it does not; enablePropertyFilter may be off.
+        """
+        for data in subscriptions:
+            if data.is_tag_type:
+                continue
+            try:
+                await instance.routes.update_route(data.topic)
+                if queues := instance.routes.known_subscribe_queues(data.topic):
+                    address = await instance.broker_address(queues[0])
+                    namespace = self._config.namespace
+                    await instance.api.check_client_config(address, instance.client_id, self.group, namespace, data)
+            except (NoRouteError, RemotingError) as error:
+                log.warning("the expression for topic %s could not be checked: %s", data.topic, error)
 
     async def _learn_routes(self, instance: MQClientInstance) -> None:
         for topic in list(self._wanted):

@@ -80,13 +80,15 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
 
         Raises:
             ClientError: already started, or no name server given.
-            NoRouteError, RemotingError, BrokerError: an assigned queue cannot be read; the group was left again.
+            NoRouteError, RemotingError, BrokerError: an assigned queue cannot be read, or a broker does not select by
+                SQL92; the group was left again.
         """
         self._buffer = FetchBuffer()  # of this loop
-        await self._join()
+        instance = await self._join()
         self._next_auto_commit_ms = self._clock.monotonic_ms() + self._config.auto_commit_interval
         try:
             if self._wanted:
+                await self._check_expressions(instance, list(self._wanted.values()))
                 await self._announce()
             if self._manual is not None:
                 await self._assign_now(self._manual)
@@ -153,16 +155,18 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
 
         Raises:
             ClientError: illegal topic, or queues were assigned before.
+            FilterExpressionError: an SQL92 expression that is wrong.
+            BrokerError: the consumer runs, and its broker does not select by SQL92.
         """
         check_topic(topic)
         if self._manual is not None:
             raise ClientError("subscribe and assign exclude each other, and assign was called before")
         wire = wrap(self._config.namespace, topic)
-        self._wanted[wire] = build_subscription_data(
-            wire, *expression_of(expression, expression_type), sub_version=self._clock.wall_ms()
+        await self._want(
+            build_subscription_data(
+                wire, *expression_of(expression, expression_type), sub_version=self._clock.wall_ms()
+            )
         )
-        if self._instance is not None:
-            await self._announce()
 
     async def unsubscribe(self, topic: str) -> None:
         """Give the topic's queues up."""

@@ -1,12 +1,10 @@
 """MessageSelector: which messages of a topic a consumer wants (client/consumer/MessageSelector.java)."""
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from maxq.client.errors import WrongArgumentError
-from maxq.protocol.body.subscription import TAG
-
-SQL92: Final = "SQL92"
+from maxq.protocol.body.subscription import SQL92, TAG, is_tag_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +17,7 @@ class MessageSelector:
     @classmethod
     def by_sql(cls, sql: str) -> Self:
         """Messages whose properties an SQL92 expression is true of, as `price BETWEEN 10 AND 20 AND color = 'red'`.
-        The broker needs enablePropertyFilter; it refuses an expression that is wrong when the consumer starts."""
+        The broker needs enablePropertyFilter. An expression that is wrong is refused when it is subscribed to."""
         return cls(SQL92, sql)
 
     @classmethod
@@ -33,6 +31,7 @@ def expression_of(selection: str | MessageSelector, expression_type: str) -> tup
 
     Raises:
         WrongArgumentError: it gave something else.
+        FilterExpressionError: an SQL92 expression that is wrong, or an unknown language.
     """
     if isinstance(selection, MessageSelector):
         expression_type, selection = selection.expression_type, selection.expression
@@ -42,4 +41,8 @@ def expression_of(selection: str | MessageSelector, expression_type: str) -> tup
         )
     if not isinstance(expression_type, str):
         raise WrongArgumentError(f"the type of an expression is TAG or SQL92, not {expression_type!r:.60}")
+    if not is_tag_type(expression_type):
+        from maxq.filter.languages import compile_expression  # its parser takes time to load
+
+        compile_expression(expression_type, selection)
     return selection, expression_type

@@ -119,6 +119,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         Raises:
             ClientError: illegal topic.
             LocalProtocolError: an expression without a tag.
+            FilterExpressionError: an SQL92 expression that is wrong.
         """
         check_topic(topic)
         self._subscribe(wrap(self._config.namespace, topic), *expression_of(expression, expression_type))
@@ -151,14 +152,15 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         """Join the group.
 
         Raises:
-            ClientError: already started, no name server, or a broker refuses a filter expression.
+            ClientError: already started, or no name server.
+            BrokerError: a broker does not select by an SQL92 expression.
         """
         instance = await self._join()
         try:
             if not self._broadcasting:
                 self._subscribe_retry_topic()
             await self._learn_routes(instance)
-            await self._check_expressions(instance)
+            await self._check_expressions(instance, list(self._wanted.values()))
             self._service.start()
             self._in_background(self._sample_loop(), "maxq-consumer-stats")
             await instance.heartbeat_all()
@@ -223,16 +225,6 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         self._wanted[self._retry_topic] = build_subscription_data(
             self._retry_topic, "*", sub_version=self._clock.wall_ms()
         )
-
-    async def _check_expressions(self, instance: MQClientInstance) -> None:
-        for topic, data in self._wanted.items():
-            if data.is_tag_type:
-                continue
-            queues = instance.routes.known_subscribe_queues(topic)
-            if queues:
-                address = await instance.broker_address(queues[0])
-                namespace = self._config.namespace
-                await instance.api.check_client_config(address, instance.client_id, self.group, namespace, data)
 
     async def shutdown(self, await_termination_ms: int | None = None) -> None:
         """Leave the group: begin no more listener calls, wait for those under way, commit what they did, unregister.

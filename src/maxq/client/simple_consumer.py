@@ -64,14 +64,15 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
 
         Raises:
             ClientError: already started, or no name server given.
+            BrokerError: a broker does not select by an SQL92 expression.
         """
         instance = await self._join()
         try:
+            await self._check_expressions(instance, list(self._wanted.values()))
             await self._announce()
         except BaseException:
             await self.shutdown()
             raise
-        assert instance is self._instance, "it was joined"
 
     def _build(self, instance: MQClientInstance) -> None:
         self._pops = PopAPI(instance, self.group)
@@ -95,14 +96,16 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
 
         Raises:
             ClientError: illegal topic.
+            FilterExpressionError: an SQL92 expression that is wrong.
+            BrokerError: the consumer runs, and its broker does not select by SQL92.
         """
         check_topic(topic)
         wire = wrap(self._config.namespace, topic)
-        self._wanted[wire] = build_subscription_data(
-            wire, *expression_of(expression, expression_type), sub_version=self._clock.wall_ms()
+        await self._want(
+            build_subscription_data(
+                wire, *expression_of(expression, expression_type), sub_version=self._clock.wall_ms()
+            )
         )
-        if self._instance is not None:
-            await self._announce()
 
     async def unsubscribe(self, topic: str) -> None:
         """Take no more messages of a topic."""

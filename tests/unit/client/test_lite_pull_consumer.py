@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from maxq.client.client_config import LitePullConsumerConfig
+from maxq.client.client_config import LitePullConsumerConfig, SimpleConsumerConfig
 from maxq.client.lite_pull_consumer import LitePullConsumer
 from maxq.client.pull_api import PullAPIWrapper
 from maxq.client.pull_result import PullResult
+from maxq.client.simple_consumer import SimpleConsumer
 from maxq.codes import RequestCode
-from maxq.errors import ClientError, NoRouteError
+from maxq.errors import BrokerError, ClientError, NoRouteError
 from maxq.protocol.body.consumer_info import ConsumerRunningInfo
 from maxq.protocol.body.offsets import ResetOffsetBody
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType
@@ -47,6 +48,32 @@ def test_pulls_are_lite_carry_the_expression_and_commit_nothing() -> None:
         ext = cluster.broker.requests(LITE_PULL)[0].ext
         assert int(ext["sysFlag"]) == 2 | 4 | 16
         assert (ext["subscription"], ext["suspendTimeoutMillis"], ext["commitOffset"]) == ("A || B", "20000", "0")
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("kind", ["lite pull", "simple"])
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_broker_that_does_not_select_by_sql92_is_an_error_at_once(kind: str, is_running: bool) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 0)
+        check = RequestCode.CHECK_CLIENT_CONFIG
+        cluster.broker.scripts[check] = lambda request: request.reply(1, "no SQL92 here")
+        consumer: LitePullConsumer | SimpleConsumer = make(cluster)
+        if kind == "simple":
+            settings = SimpleConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G")
+            consumer = SimpleConsumer(settings, cluster.seams())
+        if is_running:
+            async with consumer:
+                with pytest.raises(BrokerError, match="no SQL92 here"):
+                    await consumer.subscribe("T", "a > 1", "SQL92")
+                assert consumer.topics() == set(), "it is not subscribed to"
+        else:
+            await consumer.subscribe("T", "a > 1", "SQL92")
+            with pytest.raises(BrokerError, match="no SQL92 here"):
+                await consumer.start()
+        await asyncio.sleep(1)
+        assert not cluster.broker.server.connections, "nothing is left behind"
 
     simulate(story)
 

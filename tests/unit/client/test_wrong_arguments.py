@@ -12,6 +12,7 @@ from maxq.api import (
     Message,
     MessageModel,
     MessageQueue,
+    MessageSelector,
     Producer,
     PushConsumer,
     SimpleConsumer,
@@ -26,7 +27,7 @@ from maxq.client.client_config import (
     SimpleConsumerConfig,
 )
 from maxq.client.errors import NameIllegalError, WrongArgumentError
-from maxq.errors import LocalProtocolError, MaxQError
+from maxq.errors import FilterExpressionError, LocalProtocolError, MaxQError
 
 NOWHERE = "127.0.0.1:9876"
 CONFIGS = [ClientConfig, ProducerConfig, PushConsumerConfig, LitePullConsumerConfig, SimpleConsumerConfig]
@@ -218,3 +219,25 @@ def test_what_a_simple_consumer_is_given(call: Any, why: str) -> None:
 
 def test_the_models_are_enumerations() -> None:
     assert PushConsumerConfig(message_model=MessageModel.BROADCASTING).message_model is MessageModel.BROADCASTING
+
+
+@pytest.mark.parametrize("kind", [LitePullConsumer, PushConsumer, SimpleConsumer])
+@pytest.mark.parametrize(
+    ("expression", "language", "why"),
+    [
+        ("a > ", "SQL92", "at its end: something is missing"),
+        ("a == 1", "SQL92", "at character 4"),
+        ("", "SQL92", "needs an expression"),
+        ("a > 1", "SQL93", "no filter of type 'SQL93'"),
+    ],
+)
+def test_a_wrong_expression_is_refused_when_it_is_subscribed_to(
+    kind: Any, expression: str, language: str, why: str
+) -> None:
+    consumer = (
+        PushConsumer("G", NOWHERE, lambda messages, context: None) if kind is PushConsumer else kind("G", NOWHERE)
+    )
+    with pytest.raises(FilterExpressionError, match=why):
+        consumer.subscribe("T", expression, language)
+    with pytest.raises(FilterExpressionError, match=why):
+        consumer.subscribe("T", MessageSelector(language, expression))

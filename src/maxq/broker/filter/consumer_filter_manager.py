@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
-from maxq.broker.filter.filter_expressions import compile_expression
 from maxq.broker.persistent_manager import PersistentManager
 from maxq.config.settings import BrokerSettings
 from maxq.errors import FilterExpressionError
 from maxq.filter.bloom_filter import BloomFilter, BloomFilterData, set_bits
+from maxq.filter.languages import compile_expression
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.consumer_filter import (
     BloomFilterBits,

@@ -1,4 +1,4 @@
-"""Which filter languages there are: compiling a subscription's expression, and refusing what is none."""
+"""Expressions of subscriptions in the broker: loading their parser ahead, and refusing what is none."""
 
 import threading
 from contextlib import suppress
@@ -6,35 +6,13 @@ from functools import cache
 from typing import Final
 
 from maxq.errors import FilterExpressionError
-from maxq.filter.predicates_cy import Predicate
+from maxq.filter.languages import compile_expression
 from maxq.protocol.body.subscription import SubscriptionData
-
-SQL92: Final = "SQL92"
 
 CLASS_FILTER_REMARK: Final = (
     "class filters do not exist any more: RocketMQ removed filter servers in 5.x; select by an SQL92 expression "
     "(MessageSelector.bySql) or by tags"
 )
-
-
-def compile_expression(expression_type: str, expression: str) -> Predicate:
-    """The predicate of an expression that is none of tags.
-
-    Raises:
-        FilterExpressionError: an unknown language, or an expression that is wrong in it.
-    """
-    if expression_type != SQL92:
-        raise FilterExpressionError(
-            f"there is no filter of type {expression_type!r:.80}; expressions are of type TAG or {SQL92}"
-        )
-    return compile_sql92(expression)
-
-
-def compile_sql92(expression: str) -> Predicate:
-    """The predicate of an SQL92 expression; raises FilterExpressionError."""
-    from maxq.filter import sql92
-
-    return sql92.compile_sql92(expression)
 
 
 @cache

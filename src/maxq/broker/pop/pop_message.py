@@ -12,7 +12,6 @@ from maxq.broker.acknowledgement import STAYS, Acknowledgement, remark_of
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.silent_consumers import SilentConsumers
 from maxq.broker.fast_failure import FastFailure
-from maxq.broker.filter.filter_expressions import compile_expression
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
@@ -28,6 +27,7 @@ from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import FilterExpressionError, RequestRefusedError
+from maxq.filter.languages import compile_expression
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.header.pull import PopMessageRequestHeader
 from maxq.protocol.remoting_command import RemotingCommand

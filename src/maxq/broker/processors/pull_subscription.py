@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from maxq.broker.client.consumer_group_info import ConsumerGroupInfo
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
-from maxq.broker.filter.filter_expressions import CLASS_FILTER_REMARK, compile_expression, compile_sql92
+from maxq.broker.filter.filter_expressions import CLASS_FILTER_REMARK
 from maxq.broker.processors.refusal import FAQ, Refusal
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -13,6 +13,7 @@ from maxq.broker.topic.topic_validator import RETRY_PREFIX
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import FilterExpressionError, LocalProtocolError
+from maxq.filter.languages import compile_expression, compile_sql92
 from maxq.protocol.body.subscription import (
     SubscriptionData,
     SubscriptionGroupConfig,
@@ -55,9 +56,7 @@ class PullSubscriptions:
         #: By topic, expression and type.
         self._built: Kept[tuple[str, str, str], SubscriptionData] = Kept(_CACHED_EXPRESSIONS, _CACHED_TEXT, text_size)
         #: By type and expression.
-        self._header_filters: Kept[tuple[str, str], PropertyFilter] = Kept(
-            _CACHED_EXPRESSIONS, _CACHED_TEXT, text_size
-        )
+        self._header_filters: Kept[tuple[str, str], PropertyFilter] = Kept(_CACHED_EXPRESSIONS, _CACHED_TEXT, text_size)
         topics.add_change_listener(self._topics_changed)
 
     def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
