@@ -129,6 +129,7 @@ class DelayStory:
     ENDINGS: ClassVar[tuple[str, ...]] = ("shutdown", "kill", "kill", "moment", "operation", "operation", "start")
 
     NODE: ClassVar[type[DelayNode]] = DelayNode
+    FAR: ClassVar[float] = 0.15  # chance that a step of the clock is one of weeks
 
     def __init__(self, seed: int) -> None:
         self.rng = SimRng(seed)
@@ -150,6 +151,7 @@ class DelayStory:
         self._failures = failures if failures.chance(0.4) else None  # of deliveries from delay levels
         self._far = self.rng.fork("far")
         self._behind_ms = 0  # so far the clock was set back, and it is put right with its next step
+        self._before_jumps: list[tuple[int, int]] = []  # monotonic and wall time when the clock was set back by weeks
         self._right_from_ms = 0  # monotonic; what is sent from then on comes in time
 
     @staticmethod
@@ -355,7 +357,7 @@ class DelayStory:
     def _move_clock(self, rng: SimRng, when: str) -> None:
         if self._behind_ms:
             self._set_right()
-        elif self._far.chance(0.15):
+        elif self._far.chance(self.FAR):
             self._set_far(when)
             return
         kind = rng.choice(("jumps ahead", "jumps back", "stands still", "goes on"))
@@ -372,6 +374,7 @@ class DelayStory:
         """By weeks: ahead for good, or back until the next step."""
         ahead = self._far.chance(0.4)
         delta = FAR_MS if ahead else -FAR_MS
+        self._before_jumps.append((self.clock.monotonic_ms(), self.clock.wall_ms()))
         self.clock.jump_wall_ms(delta)
         self._behind_ms = 0 if ahead else FAR_MS
         self.marks.add(f"clock is weeks {'ahead' if ahead else 'behind'} {when}")
@@ -448,7 +451,8 @@ class DelayStory:
 
     def _judge_level(self, sent: Sent, message: MessageExt) -> None:
         waited_ms = self._delivered_at[sent.key] - sent.sent_ms
-        by_wall_ms = message.store_timestamp - sent.stored_ms
+        walls = [wall_ms for at_ms, wall_ms in self._before_jumps if at_ms >= sent.sent_ms]
+        by_wall_ms = max([message.store_timestamp, *walls]) - sent.stored_ms
         assert max(waited_ms, by_wall_ms) >= sent.delay_ms or sent.key in self._came_late_enough, (
             f"early: {sent} came after {waited_ms} ms, {by_wall_ms} ms"
         )
