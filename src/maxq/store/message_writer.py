@@ -3,6 +3,7 @@ DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder). The quick one is 
 
 from array import array
 from collections.abc import Callable, Collection
+from itertools import pairwise
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.batches_cy import record_places
@@ -181,10 +182,7 @@ class MessageWriter:
             sys_flag |= MULTI_TAGS
         size = 95 + 24 + len(message.body) + len(topic) + len(properties) + reserved
         if self._context.is_dledger and size > ENTRY_BODY_MAX:
-            return _illegal(
-                f"the message takes {size} bytes of log, an entry of DLedger takes {ENTRY_BODY_MAX}; send less in one "
-                "message"
-            )
+            return _too_long_for_an_entry(size)
         if size + self._commit_log.tail.head + END_FILE_MIN_BLANK_LENGTH > config.mapped_file_size_commit_log:
             return _illegal(
                 f"the message takes {size} bytes of log, a CommitLog file has {config.mapped_file_size_commit_log} "
@@ -239,6 +237,10 @@ class MessageWriter:
                 f"{self._context.config.mapped_file_size_commit_log} (mappedFileSizeCommitLog); send fewer "
                 "messages at a time"
             )
+        if self._context.is_dledger and size > ENTRY_BODY_MAX:
+            longest = self._longest_record(message, count)
+            if longest > ENTRY_BODY_MAX:  # before any of them is stored
+                return _too_long_for_an_entry(longest)
         result = self._put_batch_whole(message)
         if result is not None:
             return result
@@ -266,6 +268,14 @@ class MessageWriter:
             if failed is not None:
                 return failed
         return self._put_parts(message, [(part.body, part.flag) for part in parts], encoded)
+
+    def _longest_record(self, message: MessageExtBrokerInner, count: int) -> int:
+        """Bytes of log that the longest of the batch's `count` messages takes."""
+        reserved = _PROP_CRC_SIZE if self._context.config.enabled_append_prop_crc else 0
+        more = 95 + 24 - 22 + len(message.topic.encode()) + reserved  # than in the body of the batch
+        places = record_places(message.body, count, 0, more)
+        places.append(len(message.body) + count * more)
+        return max(end - start for start, end in pairwise(places))
 
     def _put_batch_whole(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
         """The batch as the compiled path stores it, all at once; None if that path leaves it to this one. It stores
@@ -428,6 +438,12 @@ def _without_places(properties: dict[str, str]) -> dict[str, str]:
     if PROPERTY_INNER_MULTI_QUEUE_OFFSET not in properties:
         return properties
     return {name: value for name, value in properties.items() if name != PROPERTY_INNER_MULTI_QUEUE_OFFSET}
+
+
+def _too_long_for_an_entry(size: int) -> PutMessageResult:
+    return _illegal(
+        f"the message takes {size} bytes of log, an entry of DLedger takes {ENTRY_BODY_MAX}; send less in one message"
+    )
 
 
 def _illegal(remark: str) -> PutMessageResult:

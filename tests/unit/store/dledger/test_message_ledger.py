@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.protocol.dledger_messages import EntryRun
+from maxq.protocol.dledger_messages import ENTRY_BODY_MAX, EntryRun
 from maxq.protocol.message import Message, decode_record, encode_batch
 from maxq.protocol.send_rows import F_BATCH, R_BODY, R_FLAGS, R_PROPERTIES, R_TOPIC, ROW_WIDTH
 from maxq.store.dledger.interfaces import TermState
@@ -135,6 +135,19 @@ def test_a_batch_larger_than_the_memory_in_front_of_the_log_has_all_its_index_un
     assert units == [ledger.unit(index) for index in range(81)], "reading them mends them"
     ledger.commit(ledger.end_index)
     assert bodies(store) == [b"b" * 60_000] * 80
+    store.close()
+
+
+def test_a_batch_with_a_message_longer_than_an_entry_is_refused_whole(tmp_path: Path) -> None:
+    """As that message is when it comes alone: no member takes a longer entry."""
+    store = opened(replace(dledger_config(tmp_path), mapped_file_size_commit_log=32 << 20, max_message_size=4 << 20))
+    ledger = lead(store)
+    end = ledger.end_index
+    refused = store.put_batch(message(body=batch([b"first", b"b" * (ENTRY_BODY_MAX - 60)])))
+    assert not refused.ok
+    assert "an entry of DLedger takes 4194256" in refused.remark
+    assert ledger.end_index == end
+    assert store.put_batch(message(body=batch([b"first", b"b" * (ENTRY_BODY_MAX - 200)]))).ok
     store.close()
 
 
