@@ -235,7 +235,7 @@ class Producer:
         return self._config.send_msg_timeout if given is None else given
 
     def _queue_for(self, prepared: PreparedMessage, queue: MessageQueue) -> MessageQueue:
-        """A queue that the caller chose, as it travels."""
+        """Return the message queue that the caller chose, with the topic name as requests carry it."""
         wire = self._on_wire(queue)
         if wire.topic != prepared.topic:
             raise WrongArgumentError(f"a message of topic {prepared.topic} cannot be sent to {wire}, of another topic")

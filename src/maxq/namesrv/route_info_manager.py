@@ -420,8 +420,8 @@ class RouteInfoManager:
     def _permissions(
         self, broker_name: str, topics: Iterable[tuple[str, QueueData]], change: Callable[[int], int]
     ) -> Iterator[None]:
-        """Change the permission of each of these, as it was announced when the change was asked for, one topic between
-        two yields."""
+        """Change the permission of a broker in each of `topics`, one topic between two yields. A topic that the broker
+        has announced anew since the request keeps the permission of the announcement."""
         for topic, announced in topics:
             yield
             if self._announced.get(broker_name, {}).get(topic) is announced:

@@ -43,7 +43,7 @@ class Kept(dict[Key, Value]):
             del self[key]
 
     def clear(self) -> None:
-        """Remove all entries."""
+        """Remove all entries of this cache."""
         super().clear()
         self.size = 0
 

@@ -55,7 +55,7 @@ class _SimFuture(asyncio.Future[T]):
 
 
 class _SimTask(asyncio.Task[T]):
-    """The same of a task."""
+    """A task whose hash is its number, so that sets of tasks have the same order in every process."""
 
     def __init__(self, coro: Coroutine[Any, Any, T], loop: "SimLoop", **options: Any) -> None:
         self._number = loop.next_number()  # asyncio puts the task into a set before its __init__ ends

@@ -27,7 +27,7 @@ class KeyIndex:
         self.groups.setdefault(topic, {})[group] = None
 
     def remove(self, key: str) -> None:
-        """Forget a key that was removed from the table."""
+        """Remove from this index a key `topic@group` that the table of offsets no longer has."""
         topic, group = split_key(key)
         for names, name, other in ((self.topics, group, topic), (self.groups, topic, group)):
             del names[name][other]
@@ -35,9 +35,9 @@ class KeyIndex:
                 del names[name]
 
     def of_topic(self, topic: str) -> list[str]:
-        """Return the keys `topic@group` of a topic."""
+        """Return all keys `topic@group` of the table of offsets whose topic is `topic`."""
         return [f"{topic}@{group}" for group in self.groups.get(topic, ())]
 
     def of_group(self, group: str) -> list[str]:
-        """Return the keys `topic@group` of a group."""
+        """Return all keys `topic@group` of the table of offsets whose group is `group`."""
         return [f"{topic}@{group}" for topic in self.topics.get(group, ())]

@@ -11,7 +11,7 @@ from maxq.remoting.connection import Connection
 
 
 class GoneMaster:
-    """A ConnectionListener of the slave's client."""
+    """Connection listener of a slave: makes the link to the log anew when the connection to the master ends."""
 
     def __init__(self, master_address: Callable[[], str], begin_again: Callable[[], None]) -> None:
         """
@@ -30,7 +30,7 @@ class GoneMaster:
             self._begin_again()
 
     def on_idle(self, connection: Connection) -> None:
-        """It is closed next."""
+        """Do nothing: the connection is closed next, and `on_close` hears of that."""
 
     def on_exception(self, connection: Connection) -> None:
-        """It is closed next."""
+        """Do nothing: the connection is closed next, and `on_close` hears of that."""

@@ -52,7 +52,7 @@ class StartingJava:
 
 @contextlib.contextmanager
 def watching_start() -> Iterator[StartingJava]:
-    """For a block in which PySpark may start Java."""
+    """Context manager: while PySpark starts Java inside the block, Ctrl-C ends that Java process."""
     java = StartingJava()
     module: Any = java_gateway
     popen = module.Popen
