@@ -201,7 +201,8 @@ class _Source:
         try:
             value = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            raise _LineError(f"line {number} is not JSON: {error}") from None
+            cut = "" if line.endswith(b"\n") else "; what wrote it ended in the middle of this line, which has no end"
+            raise _LineError(f"line {number} is not JSON: {error}{cut}") from None
         try:
             return message_of(value, self._topic, f"line {number}")
         except ConfigError as error:
